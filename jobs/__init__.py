@@ -1,0 +1,1 @@
+"""The doors: command line, configuration, cluster, one file a job."""

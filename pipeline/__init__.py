@@ -1,0 +1,1 @@
+"""The pipeline: a core of formulas that knows no disk and no cluster, and stages that move rows through it."""
