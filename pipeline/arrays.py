@@ -1,0 +1,61 @@
+"""The array types of the core, and the checks at its doors."""
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgestream.pipeline.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+LARGEST_VALUE = 1e100
+"""Beyond this a value is taken for damage: its square would leave float64 together with any sum it enters."""
+
+
+def check_rows(X: npt.ArrayLike, n_features: int | None = None) -> Floats:
+    """Return `X` as float64 of shape (rows, n_features), C-contiguous; raise InputError naming the first bad entry."""
+    rows = np.ascontiguousarray(X, dtype=np.float64)
+    if rows.ndim != 2:
+        raise InputError(f"X must have two dimensions (rows, features), it has shape {rows.shape}")
+    if n_features is not None and rows.shape[1] != n_features:
+        raise InputError(f"X must have {n_features} features, it has {rows.shape[1]}")
+    check_finite(rows, "X")
+    return rows
+
+
+def check_targets(y: npt.ArrayLike, n_rows: int, n_targets: int | None = None) -> Floats:
+    """Return `y` as float64 of shape (rows, n_targets); a vector counts as one target."""
+    targets = np.ascontiguousarray(y, dtype=np.float64)
+    if targets.ndim == 1:
+        targets = targets[:, np.newaxis]
+    if targets.ndim != 2 or targets.shape[0] != n_rows:
+        raise InputError(f"y must have one entry or one row for each of the {n_rows} rows, its shape is {targets.shape}")
+    if n_targets is not None and targets.shape[1] != n_targets:
+        raise InputError(f"y must have {n_targets} targets, it has {targets.shape[1]}")
+    check_finite(targets, "y")
+    return targets
+
+
+def check_weights(sample_weight: npt.ArrayLike | None, n_rows: int) -> Floats:
+    """Return the weights as float64 of shape (rows,), ones where none are given; none may be negative."""
+    if sample_weight is None:
+        return np.ones(n_rows)
+    weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n_rows,):
+        raise InputError(f"sample_weight must have {n_rows} entries, its shape is {weights.shape}")
+    check_finite(weights[:, np.newaxis], "sample_weight")
+    if weights.size and weights.min() < 0:
+        row = int(np.argmin(weights))
+        raise InputError(f"sample_weight of row {row} is {weights[row]}; weights must be zero or positive")
+    return weights
+
+
+def check_finite(values: Floats, name: str) -> None:
+    """Raise InputError for the first entry that is NaN, infinite or beyond LARGEST_VALUE."""
+    usable = np.abs(values) <= LARGEST_VALUE
+    if not usable.all():
+        row, column = (int(i) for i in np.argwhere(~usable)[0])
+        raise InputError(
+            f"{name} has the value {values[row, column]} at row {row}, column {column}; "
+            f"values must be finite and at most {LARGEST_VALUE:g} in size"
+        )

@@ -1,0 +1,79 @@
+"""Cholesky factorizations with a named outcome: an inverse or a solution, a condition estimate, the jitter it took."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import lapack
+
+from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.errors import NumericalBreakdown
+
+JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
+"""Multiples of the largest diagonal entry that are tried in turn; past the last one the matrix is refused."""
+
+
+@dataclass(frozen=True)
+class Cholesky:
+    """A lower Cholesky factor of a symmetric matrix."""
+
+    factor: Floats
+    """L with A + jitter·I = LLᵀ, shape (m, m), Fortran order; above the diagonal it holds no information."""
+    jitter: float
+    """What was added to the diagonal, zero if nothing was needed."""
+    condition: float
+    """LAPACK's estimate of the condition number in the 1-norm."""
+
+    def solve(self, right: Floats) -> Floats:
+        """Return A⁻¹ right, shape of `right`; O(m²) a column."""
+        solution, info = lapack.dpotrs(self.factor, right, lower=1)
+        check_info("dpotrs", info)
+        return np.asarray(solution)
+
+    def inverse(self) -> Floats:
+        """Return A⁻¹ in the lower triangle of a Fortran-ordered (m, m) matrix; O(m³)."""
+        inverse, info = lapack.dpotri(self.factor, lower=1)
+        check_info("dpotri", info)
+        return np.asarray(inverse)
+
+
+def cholesky(matrix: Floats, name: str) -> Cholesky:
+    """Factorize the symmetric positive definite `matrix` (m, m), read from its lower triangle; O(m³/3).
+
+    Raises NumericalBreakdown, with `name` and advice, if a jitter of 10⁻¹⁰ of the largest diagonal entry does not help.
+    """
+    largest = float(np.max(np.diagonal(matrix), initial=0.0))
+    for relative in JITTERS:
+        attempt = np.array(matrix, order="F")
+        attempt[np.diag_indices_from(attempt)] += relative * largest
+        norm = _one_norm(attempt) if len(attempt) else 1.0
+        factor, info = lapack.dpotrf(attempt, lower=1, clean=0, overwrite_a=1)
+        if info == 0:
+            return Cholesky(factor, relative * largest, _condition(factor, norm))
+    raise NumericalBreakdown(
+        f"the {name} ({len(matrix)} × {len(matrix)}) is not positive definite within rounding, even with {JITTERS[-1]:g} "
+        "of its largest entry added to the diagonal; raise novelty_threshold or regularization"
+    )
+
+
+def symmetric(lower: Floats) -> Floats:
+    """Return the full symmetric matrix, C order, whose lower triangle is given."""
+    return np.ascontiguousarray(np.tril(lower) + np.tril(lower, -1).T)
+
+
+def check_info(routine: str, info: int) -> None:
+    """Raise NumericalBreakdown unless LAPACK's `info` is zero."""
+    if info:
+        raise NumericalBreakdown(f"LAPACK's {routine} gave up with info = {info}")
+
+
+def _one_norm(lower: Floats) -> float:
+    absolute = np.abs(np.tril(lower))
+    return float(np.max(absolute.sum(axis=0) + absolute.sum(axis=1) - np.diagonal(absolute)))
+
+
+def _condition(factor: Floats, norm: float) -> float:
+    if not len(factor):
+        return 1.0
+    reciprocal, info = lapack.dpocon(factor, norm, uplo="L")
+    check_info("dpocon", info)
+    return float(1.0 / reciprocal) if reciprocal > 0 else float("inf")
