@@ -1,0 +1,53 @@
+"""Bytes planned before a run, from the job and the store alone; the memory there is admits or refuses, nothing else."""
+
+from dataclasses import dataclass
+
+from ridgestream.pipeline.errors import MemoryRefused
+
+_BASE_BYTES = 400 * 2**20
+"""The interpreter, its libraries and their buffers."""
+
+_LEARNER_MATRICES = 12
+"""P, K, P⁻¹ and K⁻¹, and what a refresh and a commit hold beside them, in (max_basis × max_basis) float64 matrices."""
+
+_PREFETCHED_BLOCKS = 4
+"""Blocks alive at once: the one being learned, those that wait, and the one being decoded."""
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What one training process needs at its peak."""
+
+    max_basis: int
+    """The largest dictionary."""
+    n_features: int
+    """Features of a row."""
+    block_bytes: int
+    """Bytes of one block of features."""
+
+    @property
+    def learner_bytes(self) -> int:
+        """The learner's matrices and its dictionary."""
+        return 8 * self.max_basis * (_LEARNER_MATRICES * self.max_basis + 4 * self.n_features)
+
+    @property
+    def total_bytes(self) -> int:
+        """Everything."""
+        return _BASE_BYTES + self.learner_bytes + _PREFETCHED_BLOCKS * self.block_bytes
+
+    def check(self, limit_bytes: int) -> None:
+        """Raise MemoryRefused, with both numbers and a way out, if the plan is above the limit."""
+        if self.total_bytes > limit_bytes:
+            raise MemoryRefused(
+                f"training with max_basis = {self.max_basis} needs {show_bytes(self.total_bytes)} of memory, "
+                f"{show_bytes(self.learner_bytes)} of it for the learner; {show_bytes(limit_bytes)} may be used: "
+                "lower max_basis, or raise memory_limit"
+            )
+
+
+def show_bytes(count: int) -> str:
+    """Return a count of bytes with three digits and a unit."""
+    value, units = float(count), ["bytes", "kB", "MB", "GB", "TB", "PB"]
+    while value >= 1000 and len(units) > 1:  # noqa: PLR2004
+        value, units = value / 1000, units[1:]
+    return f"{value:.3g} {units[0]}"

@@ -1,0 +1,149 @@
+"""Arrow batches to rows: types checked against the schema, values checked, categories to codes.
+
+What cannot be used is refused with the file, the column, the row and the value; nothing is dropped or guessed.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgestream.stores.errors import PartitionError
+from ridgestream.stores.rows import Rows
+from ridgestream.stores.schema import CATEGORICAL, TIMESTAMP, Schema, check_column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LARGEST_VALUE = 1e100
+"""A larger value is taken for damage: its square would leave float64 with the sums that it enters."""
+
+
+@dataclass
+class Decoder:
+    """Decodes one partition, batch after batch; its category tables grow in the order in which values appear."""
+
+    schema: Schema
+    """The store's schema."""
+    place: str
+    """The file, for messages."""
+    with_target: bool = True
+    """Whether target and weight are read."""
+    rows: int = 0
+    """Rows decoded so far."""
+    categories: list[dict[str, int]] = field(default_factory=list)
+    """For each categorical feature, each value's code."""
+
+    def __post_init__(self) -> None:
+        self.categories = [{} for _ in self.schema.categorical]
+
+    def check(self, arrow: "pa.Schema") -> None:
+        """Raise PartitionError if a column is missing or has a type that cannot stand for the schema's."""
+        for name in self.schema.columns(with_target=self.with_target):
+            check_column(name, arrow, self.place)
+        for feature in self.schema.features:
+            self._check_type(feature.name, feature.kind, arrow.field(feature.name).type)
+
+    def decode(self, batch: "pa.RecordBatch") -> Rows:
+        """Return the batch's rows; raise PartitionError for the first value that cannot be used."""
+        numeric = np.empty((batch.num_rows, len(self.schema.numeric)))
+        for position, feature in enumerate(self.schema.numeric):
+            numeric[:, position] = self._numbers(feature.name, batch.column(feature.name))
+        codes = np.empty((batch.num_rows, len(self.schema.categorical)), dtype=np.int32)
+        for position, feature in enumerate(self.schema.categorical):
+            codes[:, position] = self._codes(feature.name, batch.column(feature.name), self.categories[position])
+        targets = self._targets(batch) if self.with_target else None
+        weights = self._weights(batch) if self.with_target and self.schema.weight else None
+        self.rows += batch.num_rows
+        return Rows(numeric, codes, targets, weights)
+
+    def _check_type(self, name: str, kind: str, found: "pa.DataType") -> None:
+        import pyarrow.types as t
+
+        value = found.value_type if t.is_dictionary(found) else found
+        numbers = t.is_integer(value) or t.is_floating(value) or t.is_decimal(value) or t.is_boolean(value)
+        text = t.is_string(value) or t.is_large_string(value)
+        times = t.is_timestamp(value) or t.is_date(value)
+        fits = {CATEGORICAL: text or numbers, TIMESTAMP: times}.get(kind, numbers)
+        if not fits:
+            raise PartitionError(
+                f"{self.place}: column {name!r} has type {found}, the store has it as {kind}; "
+                "write the file again with the type of the earlier ones"
+            )
+
+    def _numbers(self, name: str, column: "pa.Array") -> npt.NDArray[np.float64]:
+        import pyarrow as pa
+        import pyarrow.types as t
+
+        plain = self._plain(name, column)
+        if t.is_timestamp(plain.type) or t.is_date(plain.type):
+            plain = plain.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+            return np.asarray(plain.to_numpy(zero_copy_only=False) / 1e6, dtype=np.float64)
+        try:
+            values = plain.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        except pa.ArrowInvalid as error:
+            raise PartitionError(f"{self.place}: column {name!r} has a value that is no exact number: {error}") from error
+        self._check_values(name, values)
+        return np.asarray(values, dtype=np.float64)
+
+    def _codes(self, name: str, column: "pa.Array", table: dict[str, int]) -> npt.NDArray[np.int32]:
+        import pyarrow as pa
+
+        encoded = self._plain(name, column).cast(pa.string()).dictionary_encode()
+        codes = [table.setdefault(value, len(table)) for value in encoded.dictionary.to_pylist()]
+        positions = encoded.indices.to_numpy(zero_copy_only=False)
+        return np.asarray(codes, dtype=np.int32)[positions] if codes else np.empty(0, dtype=np.int32)
+
+    def _targets(self, batch: "pa.RecordBatch") -> npt.NDArray[np.float64]:
+        name, positive = self.schema.target, self.schema.positive
+        column = batch.column(name)
+        if positive is None:
+            self._check_type(name, "numeric", column.type)
+            return self._numbers(name, column)[:, np.newaxis]
+        plain = self._plain(name, column)
+        return np.where(self._is_positive(name, plain), 1.0, -1.0)[:, np.newaxis]
+
+    def _is_positive(self, name: str, plain: "pa.Array") -> npt.NDArray[np.bool_]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.types as t
+
+        positive = self.schema.positive
+        is_text = t.is_string(plain.type) or t.is_large_string(plain.type)
+        if is_text != isinstance(positive, str) or t.is_boolean(plain.type) != isinstance(positive, bool):
+            raise PartitionError(
+                f"{self.place}: column {name!r} has type {plain.type}, which the positive class {positive!r} cannot equal"
+            )
+        if t.is_floating(plain.type):
+            self._check_values(name, plain.to_numpy(zero_copy_only=False))
+        equal = pc.equal(plain, pa.scalar(positive))
+        return np.asarray(equal.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+    def _weights(self, batch: "pa.RecordBatch") -> npt.NDArray[np.float64]:
+        name = self.schema.weight or ""
+        column = batch.column(name)
+        self._check_type(name, "numeric", column.type)
+        weights = self._numbers(name, column)
+        if len(weights) and weights.min() < 0:
+            self._refuse(name, int(np.argmin(weights)), float(weights.min()), "weights must be zero or positive")
+        return weights
+
+    def _plain(self, name: str, column: "pa.Array") -> "pa.Array":
+        import pyarrow.types as t
+
+        plain = column.dictionary_decode() if t.is_dictionary(column.type) else column
+        if plain.null_count:
+            row = int(np.argmax(plain.is_null().to_numpy(zero_copy_only=False)))
+            self._refuse(name, row, None, "every value must be present; fill or remove the row")
+        return plain
+
+    def _check_values(self, name: str, values: npt.NDArray[np.float64]) -> None:
+        usable = np.abs(values) <= LARGEST_VALUE
+        if not usable.all():
+            row = int(np.argmin(usable))
+            self._refuse(name, row, float(values[row]), f"values must be finite and at most {LARGEST_VALUE:g} in size")
+
+    def _refuse(self, name: str, row: int, value: float | None, remedy: str) -> None:
+        shown = "null" if value is None else repr(value)
+        raise PartitionError(f"{self.place}: column {name!r} has the value {shown} in row {self.rows + row}; {remedy}")

@@ -1,0 +1,98 @@
+"""The ledger: which partitions the store holds, in the order in which they were taken in, and how to know them again."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from ridgestream.stores.errors import PartitionError, StoreError
+from ridgestream.stores.partitions import PartitionFile
+from ridgestream.stores.schema import Schema
+
+if TYPE_CHECKING:
+    import zarr
+
+_GROUP = "ledger"
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One ingested partition."""
+
+    order: int
+    """Its number, counted from zero; rows are learned in this order."""
+    name: str
+    """Its path relative to the source."""
+    size_bytes: int
+    """The file's size: with the time stamp, a first look that saves reading a file again."""
+    modified_ns: int
+    """The file's time stamp."""
+    content_sha256: str
+    """A hash of the decoded values of the store's columns: the same for another codec, another for another value."""
+    rows: int
+    """Its rows."""
+
+    def looks_like(self, file: PartitionFile) -> bool:
+        """Tell whether size and time stamp are those of the ledger."""
+        return (self.size_bytes, self.modified_ns) == (file.size_bytes, file.modified_ns)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The partitions of a store and what they have in common."""
+
+    schema: Schema | None = None
+    """Which column is what; None before the first ingest."""
+    entries: tuple[LedgerEntry, ...] = ()
+    """By order."""
+    categories: tuple[tuple[str, ...], ...] = ()
+    """For each categorical feature, every value seen, by first appearance in the entries' order."""
+
+    @property
+    def rows(self) -> int:
+        """All rows."""
+        return sum(entry.rows for entry in self.entries)
+
+    def by_name(self) -> dict[str, LedgerEntry]:
+        """Return the entries by partition name."""
+        return {entry.name: entry for entry in self.entries}
+
+    def with_entries(self, added: Sequence[LedgerEntry], tables: Sequence[Sequence[Sequence[str]]]) -> Self:
+        """Return the ledger with further entries; `tables` holds each one's values of each categorical feature."""
+        categories = [dict.fromkeys(values) for values in self.categories or tuple(() for _ in self._schema().categorical)]
+        for partition in tables:
+            for known, values in zip(categories, partition, strict=True):
+                known.update(dict.fromkeys(values))
+        return type(self)(self.schema, (*self.entries, *added), tuple(tuple(known) for known in categories))
+
+    def _schema(self) -> Schema:
+        if self.schema is None:
+            raise StoreError("the ledger has no schema yet")
+        return self.schema
+
+
+def read_ledger(root: "zarr.Group") -> Ledger:
+    """Return the ledger of a snapshot; an empty one if nothing was ingested yet."""
+    if _GROUP not in root:
+        return Ledger()
+    plain = cast("dict[str, Any]", root[_GROUP].attrs.asdict())
+    entries = tuple(LedgerEntry(order, *values) for order, values in enumerate(plain["entries"]))
+    return Ledger(Schema.from_dict(plain["schema"]), entries, tuple(tuple(values) for values in plain["categories"]))
+
+
+def write_ledger(root: "zarr.Group", ledger: Ledger) -> None:
+    """Put the ledger in the place of the one that is there, as part of a session."""
+    if ledger.schema is None:
+        raise StoreError("a ledger without a schema cannot be written")
+    fields = ("name", "size_bytes", "modified_ns", "content_sha256", "rows")
+    rows = [[asdict(entry)[name] for name in fields] for entry in ledger.entries]
+    plain = {"schema": ledger.schema.as_dict(), "entries": rows, "categories": [list(c) for c in ledger.categories]}
+    root.create_group(_GROUP, overwrite=True, attributes=cast("Any", plain))
+
+
+def check_same_content(entry: LedgerEntry, file: PartitionFile, content_sha256: str) -> None:
+    """Raise PartitionError if a partition that was ingested has other values now."""
+    if content_sha256 != entry.content_sha256:
+        raise PartitionError(
+            f"{file.path} was ingested with other values (content hash {entry.content_sha256[:12]}, now "
+            f"{content_sha256[:12]}); its rows stay as they were learned: put the file back, or give the new one another name"
+        )

@@ -1,0 +1,153 @@
+"""Named models in a store: what each was asked to be, how far it has learned, its state, and what it did each night.
+
+A model is a group of float64 and int64 arrays with a JSON record; nothing in it is code, so a model from a stranger is only
+numbers and names.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgestream.stores.errors import ModelError, NewerFormat
+from ridgestream.stores.segments import create_array
+
+if TYPE_CHECKING:
+    import zarr
+
+MODEL_FORMAT_VERSION = 1
+"""The version of a model's record. A model of a higher one is refused; one of a lower one is read."""
+
+_GROUP = "models"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_ROWS_A_CHUNK = 1024
+
+Arrays = dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Night:
+    """One run that taught the model something."""
+
+    finished_at: str
+    """When it was committed, ISO 8601 with the offset from UTC."""
+    partitions: tuple[str, ...]
+    """The partitions learned, in order."""
+    rows: int
+    """Their rows."""
+    rows_seen: int
+    """All rows learned up to then."""
+    n_basis: int
+    """The size of the dictionary then."""
+    progressive_error: float
+    """The error on these rows, each predicted before it was learned: a fraction, or a mean square."""
+    test_error: float | None
+    """The fraction of the test rows misclassified, None without a test set or in regression."""
+    test_mse: float | None
+    """The mean squared error on the test rows in squared target units, None without a test set or in classification."""
+    seconds: float
+    """How long training took."""
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """A model as the store keeps it."""
+
+    name: str
+    """Its name."""
+    parameters: dict[str, Any]
+    """What it was asked to be: method, kernel, sizes, thresholds, scaling."""
+    encoding: dict[str, Any]
+    """How raw columns become features, frozen at its first training."""
+    learned: tuple[int, ...] = ()
+    """The ledger's numbers of the partitions learned, in the order of learning."""
+    data_snapshot: str = ""
+    """The snapshot of the store whose rows it was trained on last."""
+    counters: dict[str, float] = field(default_factory=dict)
+    """Numbers of the state that are no arrays."""
+    history: tuple[Night, ...] = ()
+    """What each run did."""
+    arrays: Arrays = field(default_factory=dict, repr=False)
+    """The state, and the published coefficients."""
+
+    @property
+    def parameters_hash(self) -> str:
+        """A hash of the parameters."""
+        return hashlib.sha256(json.dumps(self.parameters, sort_keys=True).encode()).hexdigest()
+
+
+def check_model_name(name: str) -> str:
+    """Return the name; raise ModelError unless it is made of letters, digits and `_.-`, 64 at most."""
+    if not _NAME.fullmatch(name):
+        raise ModelError(f"a model's name is made of letters, digits, '_', '.' and '-', 64 at most; {name!r} is not")
+    return name
+
+
+def list_models(root: "zarr.Group") -> tuple[str, ...]:
+    """Return the names of the models in a snapshot, sorted."""
+    if _GROUP not in root:
+        return ()
+    return tuple(sorted(cast("zarr.Group", root[_GROUP]).group_keys()))
+
+
+def read_model(root: "zarr.Group", name: str) -> ModelRecord | None:
+    """Return the model of that name, None if there is none; raise NewerFormat if a newer release wrote it."""
+    path = f"{_GROUP}/{check_model_name(name)}"
+    if path not in root:
+        return None
+    group = cast("zarr.Group", root[path])
+    plain = cast("dict[str, Any]", group.attrs.asdict())
+    version = plain.pop("format_version", 0)
+    if version > MODEL_FORMAT_VERSION:
+        raise NewerFormat(
+            f"the model {name!r} has format version {version}; this release reads up to {MODEL_FORMAT_VERSION}: "
+            "install a newer ridgestream"
+        )
+    plain.pop("parameters_hash")
+    arrays = {key: np.asarray(cast("zarr.Array[Any]", array)[...]) for key, array in group.arrays()}
+    nights = tuple(Night(**{**night, "partitions": tuple(night["partitions"])}) for night in plain.pop("history"))
+    return ModelRecord(**{**plain, "learned": tuple(plain["learned"])}, history=nights, arrays=cast("Arrays", arrays))
+
+
+def require_model(root: "zarr.Group", name: str) -> ModelRecord:
+    """Return the model of that name; raise ModelError, with the names that there are, if there is none."""
+    record = read_model(root, name)
+    if record is None:
+        known = ", ".join(list_models(root)) or "none"
+        raise ModelError(f"the store has no model {name!r}; its models: {known}")
+    return record
+
+
+def write_model(root: "zarr.Group", record: ModelRecord) -> None:
+    """Put the model in the place of the one of its name, as part of a session."""
+    plain = asdict(replace(record, arrays={}))
+    del plain["arrays"]
+    plain |= {"format_version": MODEL_FORMAT_VERSION, "parameters_hash": record.parameters_hash}
+    path = f"{_GROUP}/{check_model_name(record.name)}"
+    group = root.create_group(path, overwrite=True, attributes=cast("Any", json.loads(json.dumps(plain))))
+    for key, array in record.arrays.items():
+        create_array(group, key, array.shape, str(array.dtype), _ROWS_A_CHUNK)[...] = array
+
+
+def check_parameters(record: ModelRecord, parameters: Mapping[str, Any]) -> None:
+    """Raise ModelError naming each parameter in which the job differs from the model of that name."""
+    before, now = _flat(record.parameters), _flat(parameters)
+    changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+    if changed:
+        differences = "; ".join(f"{key} was {before.get(key)!r}, is {now.get(key)!r}" for key in changed)
+        raise ModelError(
+            f"the model {record.name!r} was trained with other parameters: {differences}; give the model another name, "
+            "or begin it anew with --new-model"
+        )
+
+
+def _flat(parameters: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in parameters.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat

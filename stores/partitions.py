@@ -1,0 +1,107 @@
+"""Parquet partitions: which there are, in which order, and their rows in batches."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ridgestream.stores.errors import PartitionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS = 16384
+"""Rows decoded at once."""
+
+
+@dataclass(frozen=True)
+class PartitionFile:
+    """One Parquet file of a source."""
+
+    name: str
+    """Path relative to the source, with forward slashes."""
+    path: Path
+    """Where it is."""
+    size_bytes: int
+    """Its size when it was listed."""
+    modified_ns: int
+    """Its time stamp when it was listed, nanoseconds."""
+
+
+def list_partitions(source: Path) -> tuple[PartitionFile, ...]:
+    """Return the Parquet files below the folder `source`, or the one file that it is, in natural order of their names.
+
+    Natural order compares runs of digits as numbers: `part-2` comes before `part-10`. Names that begin with a dot or an
+    underscore are not partitions. Raises PartitionError if there is no such place, or no Parquet file in it.
+    """
+    if not source.exists():
+        raise PartitionError(f"the source {source} does not exist")
+    found = [source] if source.is_file() else [p for p in source.rglob("*.parquet") if _is_visible(p, source)]
+    if not found:
+        raise PartitionError(f"the source {source} has no file whose name ends in .parquet")
+    base = source.parent if source.is_file() else source
+    files = [_partition(path, base) for path in found]
+    return tuple(sorted(files, key=lambda f: natural_key(f.name)))
+
+
+def natural_key(name: str) -> tuple[tuple[int, int | str, str], ...]:
+    """Return the key of the natural order: digits as numbers, before letters; the digits' text breaks ties."""
+    parts = (part for part in re.split(r"(\d+)", name) if part)
+    return tuple((0, int(part), part) if part.isdigit() else (1, part, "") for part in parts)
+
+
+def check_unchanged(partition: PartitionFile) -> None:
+    """Raise PartitionError if the file has another size or time stamp than when it was listed."""
+    try:
+        now = partition.path.stat()
+    except OSError as error:
+        raise PartitionError(f"{partition.path} is gone: {error.strerror}") from error
+    if (now.st_size, now.st_mtime_ns) != (partition.size_bytes, partition.modified_ns):
+        raise PartitionError(
+            f"{partition.path} was changed while it was read; move finished files into the source by a rename"
+        )
+
+
+def read_arrow_schema(partition: PartitionFile) -> "pa.Schema":
+    """Return the Arrow schema from the file's footer; raise PartitionError if the file is not Parquet."""
+    with _open(partition) as file:
+        return file.schema_arrow
+
+
+def count_rows(partition: PartitionFile) -> int:
+    """Return the number of rows that the file's footer gives."""
+    with _open(partition) as file:
+        return int(file.metadata.num_rows)
+
+
+def read_batches(partition: PartitionFile, columns: list[str] | None) -> Iterator["pa.RecordBatch"]:
+    """Yield the rows in order, at most BATCH_ROWS at a time, with the named columns (all of them if None)."""
+    import pyarrow as pa
+
+    with _open(partition) as file:
+        try:
+            yield from file.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise PartitionError(f"{partition.path} cannot be decoded: {error}") from error
+
+
+def _open(partition: PartitionFile) -> Any:  # noqa: ANN401 (pyarrow has no types)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if partition.size_bytes == 0:
+        raise PartitionError(f"{partition.path} is empty (0 bytes): it is not a Parquet file; write it again or remove it")
+    try:
+        return pq.ParquetFile(partition.path, memory_map=False)
+    except (pa.ArrowException, OSError) as error:
+        raise PartitionError(f"{partition.path} is not a readable Parquet file: {error}") from error
+
+
+def _partition(path: Path, base: Path) -> PartitionFile:
+    status = path.stat()
+    return PartitionFile(path.relative_to(base).as_posix(), path, status.st_size, status.st_mtime_ns)
+
+
+def _is_visible(path: Path, base: Path) -> bool:
+    return path.is_file() and not any(part.startswith((".", "_")) for part in path.relative_to(base).parts)

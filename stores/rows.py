@@ -1,0 +1,59 @@
+"""Rows as the store keeps them: raw numbers, category codes, targets and weights, side by side."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A run of rows."""
+
+    numeric: npt.NDArray[np.floating]
+    """Numeric, boolean and timestamp features, raw, shape (rows, n_numeric), float32 or float64."""
+    codes: npt.NDArray[np.int32]
+    """Categorical features as positions in the segment's own tables, shape (rows, n_categorical)."""
+    targets: npt.NDArray[np.float64] | None
+    """Shape (rows, n_targets); ±1 for a class against the rest; None where rows are read to be predicted."""
+    weights: npt.NDArray[np.float64] | None
+    """Shape (rows,), None where the store has no weight column."""
+
+    def __len__(self) -> int:
+        return len(self.numeric)
+
+    def part(self, start: int, stop: int) -> Self:
+        """Return the rows from `start` up to `stop`."""
+        targets = None if self.targets is None else self.targets[start:stop]
+        weights = None if self.weights is None else self.weights[start:stop]
+        return type(self)(self.numeric[start:stop], self.codes[start:stop], targets, weights)
+
+
+def join_rows(parts: list[Rows]) -> Rows:
+    """Return the rows of all parts, in order; at least one part."""
+    targets = [part.targets for part in parts if part.targets is not None]
+    weights = [part.weights for part in parts if part.weights is not None]
+    return Rows(
+        np.concatenate([part.numeric for part in parts]),
+        np.concatenate([part.codes for part in parts]),
+        np.concatenate(targets) if targets else None,
+        np.concatenate(weights) if weights else None,
+    )
+
+
+def regroup(batches: Iterable[Rows], rows: int) -> Iterator[Rows]:
+    """Yield the same rows in runs of exactly `rows`, the last one shorter."""
+    waiting: list[Rows] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += len(batch)
+        if count >= rows:
+            joined = join_rows(waiting)
+            full = count - count % rows
+            yield from (joined.part(start, start + rows) for start in range(0, full, rows))
+            waiting, count = [joined.part(full, count)], count - full
+    if count:
+        yield join_rows(waiting)

@@ -1,0 +1,159 @@
+"""Segments: one ingested partition each, as immutable Zarr arrays in a group of its own.
+
+numeric (rows, n_numeric) float32 or float64, codes (rows, n_categorical) int32, targets (rows, n_targets) float64,
+weights (rows,) float64 and moments (5, n_numeric + n_targets) float64. Codes refer to the segment's own category tables, kept in its
+attributes with the count of each value, so that the store's table can grow without a segment being written again.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgestream.stores.errors import StoreError
+from ridgestream.stores.rows import Rows, regroup
+
+if TYPE_CHECKING:
+    import zarr
+
+CHUNK_BYTES = 4 * 2**20
+"""What a chunk of numeric features may take in memory."""
+
+MOMENT_NAMES = ("count", "mean", "squares", "minimum", "maximum")
+"""The rows of the moments array; `squares` is the weighted sum of squared deviations from the mean."""
+
+
+@dataclass(frozen=True)
+class SegmentLayout:
+    """What must be known of a segment before its first row is written."""
+
+    rows: int
+    """Its rows."""
+    n_numeric: int
+    """Columns kept as numbers."""
+    n_categorical: int
+    """Columns kept as codes."""
+    n_targets: int
+    """Columns of targets."""
+    single: bool
+    """Whether float32 is exact enough for every numeric column."""
+    weighted: bool
+    """Whether rows carry weights."""
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows of a chunk: a power of two, 256 at least, that keeps the numeric features within CHUNK_BYTES."""
+        row_bytes = max(1, self.n_numeric) * (4 if self.single else 8)
+        fitting = max(1, CHUNK_BYTES // row_bytes)
+        return int(min(max(256, 1 << (fitting.bit_length() - 1)), 65536))
+
+
+@dataclass(frozen=True)
+class SegmentFacts:
+    """What is known of a segment after its last row."""
+
+    moments: npt.NDArray[np.float64]
+    """MOMENT_NAMES of each numeric column, then of each target, shape (5, n_numeric + n_targets)."""
+    categories: tuple[tuple[str, ...], ...]
+    """The segment's category tables, by code."""
+    category_counts: tuple[tuple[float, ...], ...]
+    """The weight of the rows with each value."""
+
+
+def segment_path(order: int) -> str:
+    """Return the group of the partition with this number in the ledger."""
+    return f"segments/{order:06d}"
+
+
+def write_segment(
+    root: "zarr.Group", order: int, layout: SegmentLayout, batches: Iterable[Rows], facts: Callable[[], SegmentFacts]
+) -> None:
+    """Write a segment's rows chunk by chunk, then its facts; memory is a few chunks, whatever the rows."""
+    group = root.create_group(segment_path(order))
+    arrays = _create_arrays(group, layout)
+    start = 0
+    for rows in regroup(batches, layout.chunk_rows):
+        stop = start + len(rows)
+        columns = {"numeric": rows.numeric, "codes": rows.codes, "targets": rows.targets, "weights": rows.weights}
+        for name, array in arrays.items():
+            array[start:stop] = columns[name]
+        start = stop
+    if start != layout.rows:
+        raise StoreError(f"segment {order} was planned with {layout.rows} rows, {start} came")
+    _write_facts(group, facts())
+
+
+def _create_arrays(group: "zarr.Group", layout: SegmentLayout) -> dict[str, "zarr.Array[Any]"]:
+    shapes: dict[str, tuple[tuple[int, ...], str]] = {
+        "numeric": ((layout.rows, layout.n_numeric), "float32" if layout.single else "float64"),
+        "codes": ((layout.rows, layout.n_categorical), "int32"),
+        "targets": ((layout.rows, layout.n_targets), "float64"),
+        "weights": ((layout.rows,), "float64"),
+    }
+    absent = {"codes": not layout.n_categorical, "weights": not layout.weighted}
+    return {
+        name: create_array(group, name, shape, dtype, layout.chunk_rows)
+        for name, (shape, dtype) in shapes.items()
+        if not absent.get(name)
+    }
+
+
+def create_array(
+    group: "zarr.Group", name: str, shape: tuple[int, ...], dtype: str, chunk_rows: int
+) -> "zarr.Array[Any]":
+    """Create an array of the store: whole rows to a chunk, zstd with a checksum, so that damage is found."""
+    import zarr
+
+    chunks = tuple(max(1, min(n, chunk_rows) if axis == 0 else n) for axis, n in enumerate(shape))
+    codec = zarr.codecs.ZstdCodec(level=1, checksum=True)
+    return group.create_array(name, shape=shape, dtype=dtype, chunks=chunks, compressors=[codec])
+
+
+def _write_facts(group: "zarr.Group", facts: SegmentFacts) -> None:
+    create_array(group, "moments", facts.moments.shape, "float64", len(facts.moments))[:] = facts.moments
+    tables = [
+        {"values": list(values), "counts": list(counts)}
+        for values, counts in zip(facts.categories, facts.category_counts, strict=True)
+    ]
+    if tables:
+        group.attrs["categories"] = cast("Any", tables)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment of a snapshot, open for reading."""
+
+    group: "zarr.Group"
+    """Its Zarr group."""
+    rows: int
+    """Its rows."""
+    chunk_rows: int
+    """Rows of a chunk; ranges that keep to its multiples decode no chunk twice."""
+
+    @classmethod
+    def open(cls, root: "zarr.Group", order: int) -> "Segment":
+        """Open the segment with this number in the ledger."""
+        group = cast("zarr.Group", root[segment_path(order)])
+        targets = _array(group, "targets")
+        return cls(group, targets.shape[0], targets.chunks[0])
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Return the rows from `start` up to `stop`; raise StoreError if a chunk is missing or damaged."""
+        numeric = np.asarray(_array(self.group, "numeric")[start:stop])
+        empty = np.empty((len(numeric), 0), dtype=np.int32)
+        codes = np.asarray(_array(self.group, "codes")[start:stop]) if "codes" in self.group else empty
+        weights = np.asarray(_array(self.group, "weights")[start:stop]) if "weights" in self.group else None
+        return Rows(numeric, codes, np.asarray(_array(self.group, "targets")[start:stop]), weights)
+
+    def facts(self) -> SegmentFacts:
+        """Return its moments and category tables."""
+        moments = np.asarray(_array(self.group, "moments")[:])
+        tables = cast("list[dict[str, Any]]", self.group.attrs.asdict().get("categories", []))
+        values = tuple(tuple(str(v) for v in table["values"]) for table in tables)
+        return SegmentFacts(moments, values, tuple(tuple(float(n) for n in table["counts"]) for table in tables))
+
+
+def _array(group: "zarr.Group", name: str) -> "zarr.Array[Any]":
+    return cast("zarr.Array[Any]", group[name])
