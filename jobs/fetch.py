@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 import filelock
+
 from ridgestream.jobs import forest
 
 FOREST_URL = "https://archive.ics.uci.edu/static/public/31/covertype.zip"

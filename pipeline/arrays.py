@@ -29,7 +29,9 @@ def check_targets(y: npt.ArrayLike, n_rows: int, n_targets: int | None = None) -
     if targets.ndim == 1:
         targets = targets[:, np.newaxis]
     if targets.ndim != 2 or targets.shape[0] != n_rows:
-        raise InputError(f"y must have one entry or one row for each of the {n_rows} rows, its shape is {targets.shape}")
+        raise InputError(
+            f"y must have one entry or one row for each of the {n_rows} rows, its shape is {targets.shape}"
+        )
     if n_targets is not None and targets.shape[1] != n_targets:
         raise InputError(f"y must have {n_targets} targets, it has {targets.shape[1]}")
     check_finite(targets, "y")

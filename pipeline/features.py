@@ -40,7 +40,7 @@ class FeatureMap:
         return len(self.centre)
 
     @classmethod
-    def freeze(  # noqa: PLR0913
+    def freeze(
         cls,
         numeric: Sequence[str],
         categorical: Sequence[str],

@@ -48,6 +48,6 @@ class TrainingPlan:
 def show_bytes(count: int) -> str:
     """Return a count of bytes with three digits and a unit."""
     value, units = float(count), ["bytes", "kB", "MB", "GB", "TB", "PB"]
-    while value >= 1000 and len(units) > 1:  # noqa: PLR2004
+    while value >= 1000 and len(units) > 1:
         value, units = value / 1000, units[1:]
     return f"{value:.3g} {units[0]}"

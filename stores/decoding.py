@@ -83,7 +83,9 @@ class Decoder:
         try:
             values = plain.cast(pa.float64()).to_numpy(zero_copy_only=False)
         except pa.ArrowInvalid as error:
-            raise PartitionError(f"{self.place}: column {name!r} has a value that is no exact number: {error}") from error
+            raise PartitionError(
+                f"{self.place}: column {name!r} has a value that is no exact number: {error}"
+            ) from error
         self._check_values(name, values)
         return np.asarray(values, dtype=np.float64)
 

@@ -58,7 +58,9 @@ class Ledger:
 
     def with_entries(self, added: Sequence[LedgerEntry], tables: Sequence[Sequence[Sequence[str]]]) -> Self:
         """Return the ledger with further entries; `tables` holds each one's values of each categorical feature."""
-        categories = [dict.fromkeys(values) for values in self.categories or tuple(() for _ in self._schema().categorical)]
+        categories = [
+            dict.fromkeys(values) for values in self.categories or tuple(() for _ in self._schema().categorical)
+        ]
         for partition in tables:
             for known, values in zip(categories, partition, strict=True):
                 known.update(dict.fromkeys(values))

@@ -91,7 +91,9 @@ def _open(partition: PartitionFile) -> Any:  # noqa: ANN401 (pyarrow has no type
     import pyarrow.parquet as pq
 
     if partition.size_bytes == 0:
-        raise PartitionError(f"{partition.path} is empty (0 bytes): it is not a Parquet file; write it again or remove it")
+        raise PartitionError(
+            f"{partition.path} is empty (0 bytes): it is not a Parquet file; write it again or remove it"
+        )
     try:
         return pq.ParquetFile(partition.path, memory_map=False)
     except (pa.ArrowException, OSError) as error:

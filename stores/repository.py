@@ -100,7 +100,9 @@ class Store:
         import zarr
 
         with store_errors(self.location.text):
-            session = self.repository.readonly_session(**({"snapshot_id": snapshot} if snapshot else {"branch": BRANCH}))
+            session = self.repository.readonly_session(
+                **({"snapshot_id": snapshot} if snapshot else {"branch": BRANCH})
+            )
             return zarr.open_group(session.store, mode="r")
 
     def snapshot(self) -> str:

@@ -122,7 +122,7 @@ def check_column(name: str, arrow: "pa.Schema", place: str) -> None:
     """Raise PartitionError if the file has no such column, or has it twice."""
     count = arrow.names.count(name)
     if count == 0:
-        near = ", ".join(arrow.names[:12]) + (", …" if len(arrow.names) > 12 else "")  # noqa: PLR2004
+        near = ", ".join(arrow.names[:12]) + (", …" if len(arrow.names) > 12 else "")
         raise PartitionError(f"{place} has no column {name!r}; its columns are {near}")
     if count > 1:
         raise PartitionError(f"{place} has {count} columns {name!r}; names must be unique")

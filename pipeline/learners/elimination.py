@@ -15,7 +15,7 @@ END, GROW, SWAP, UNSAFE = 0, 1, 2, 3
 
 
 @njit(cache=True, nogil=True)
-def scan_rows(  # noqa: C901, PLR0912, PLR0913, PLR0915
+def scan_rows(  # noqa: C901
     start: int,
     weights: Floats,
     novelties: Floats,
@@ -95,4 +95,19 @@ def scan_rows(  # noqa: C901, PLR0912, PLR0913, PLR0915
 def warm_up() -> None:
     """Compile the scan, or load it from the cache, on a block of one row."""
     one, vector = np.ones((1, 1)), np.ones(1)
-    scan_rows(0, vector, one, vector, one, one.copy(), one.copy(), one.copy(), one.copy(), 2 * vector, vector.copy(), 1.0, 1.0, True)
+    scan_rows(
+        0,
+        vector,
+        one,
+        vector,
+        one,
+        one.copy(),
+        one.copy(),
+        one.copy(),
+        one.copy(),
+        2 * vector,
+        vector.copy(),
+        1.0,
+        1.0,
+        True,
+    )

@@ -23,7 +23,7 @@ class Block:
     dictionary over to the rows still to come, `finish` brings P, z and P⁻¹ up to the last scanned row.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         kernel: Kernel,
         centre: Floats | None,

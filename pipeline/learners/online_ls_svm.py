@@ -55,9 +55,7 @@ class OnlineLSSVM:
         usefulness_threshold: float = 1e-4,
         centre: Floats | None = None,
     ) -> None:
-        self.parameters = OnlineParameters(
-            kernel, regularization, max_basis, novelty_threshold, usefulness_threshold
-        )
+        self.parameters = OnlineParameters(kernel, regularization, max_basis, novelty_threshold, usefulness_threshold)
         self._information: Information | None = None
         self._inverses: Inverses | None = None
         self._published: Floats | None = None
@@ -284,9 +282,7 @@ class OnlineLSSVM:
         if self._inverses is None:
             raise NumericalBreakdown("the learner has a dictionary but no inverses")
         p = self.parameters
-        return Block(
-            p.kernel, self._centre, self._begun(), self._inverses, X, targets, weights, p.novelty_threshold
-        )
+        return Block(p.kernel, self._centre, self._begun(), self._inverses, X, targets, weights, p.novelty_threshold)
 
     def _run_block(self, block: Block, numbers: npt.NDArray[np.int64]) -> tuple[int, int]:
         """Scan the block to its end, to the row after which the dictionary has grown, or to an unsafe pivot."""
@@ -309,9 +305,9 @@ class OnlineLSSVM:
 
 def plan_block_rows(max_basis: int) -> int:
     """Return the rows of a block: enough for matrix products to pay, few enough for the part that is done row by row."""
-    if max_basis <= 64:  # noqa: PLR2004
+    if max_basis <= 64:
         return 32
-    return 64 if max_basis <= 1024 else 128  # noqa: PLR2004
+    return 64 if max_basis <= 1024 else 128
 
 
 def _octave(weight: float) -> int:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+
 from ridgestream.jobs import fetch, forest
 
 BUNDLED = Path(__file__).parents[1] / "data" / "forest"

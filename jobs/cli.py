@@ -1,0 +1,249 @@
+"""The command `ridgestream`: its commands and flags. What they do is imported when one is run, so that help is quick."""
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from ridgestream.jobs.settings import Job
+    from ridgestream.pipeline.executor import Executor
+    from ridgestream.pipeline.reporting import Reporter
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Stream Parquet partitions through chunked Zarr storage into sparse kernel least-squares models.",
+    epilog="Exit codes: 0 done, 1 unexpected, 2 usage or job file, 3 input data, 4 store, 5 store in use, 6 numerics, "
+    "7 memory, 8 cluster, 9 model, 10 fetch, 130 interrupted, 143 terminated.",
+)
+fetch_app = typer.Typer(no_args_is_help=True, help="Fetch a reference data set from its publisher.")
+app.add_typer(fetch_app, name="fetch")
+
+JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the job file, such as model.max_basis=100."),
+]
+StorePath = Annotated[str | None, typer.Option("--store", help="The store, in place of the job file's.")]
+Cluster = Annotated[str | None, typer.Option(help="none, local, local:N, or a scheduler's address.")]
+Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", help="Wait so long for another writer to finish.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+NewModel = Annotated[bool, typer.Option("--new-model", help="Begin the model anew, also with other parameters.")]
+
+
+@app.command()
+def run(
+    job: JobFile,
+    settings: Settings = None,
+    store: StorePath = None,
+    cluster: Cluster = None,
+    wait: Wait = 0.0,
+    new_model: NewModel = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ingest what is new, learn what is not learned yet, evaluate, commit: the same line every night."""
+    from ridgestream.jobs.run import run_job
+
+    _run(job, settings, store, cluster, lambda j, e, r: run_job(j, e, r, wait, new_model=new_model), as_json=as_json)
+
+
+@app.command()
+def ingest(
+    job: JobFile,
+    settings: Settings = None,
+    store: StorePath = None,
+    cluster: Cluster = None,
+    wait: Wait = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Take in the partitions that the store lacks."""
+    from ridgestream.jobs.ingest import run_ingest
+
+    _run(job, settings, store, cluster, lambda j, e, r: run_ingest(j, e, r, wait), as_json=as_json)
+
+
+@app.command()
+def train(
+    job: JobFile,
+    settings: Settings = None,
+    store: StorePath = None,
+    cluster: Cluster = None,
+    wait: Wait = 0.0,
+    new_model: NewModel = False,
+    as_json: AsJson = False,
+) -> None:
+    """Teach the model the partitions of the store that it has not learned yet."""
+    from ridgestream.jobs.train import run_train
+
+    _run(job, settings, store, cluster, lambda j, e, r: run_train(j, e, r, wait, new_model=new_model), as_json=as_json)
+
+
+@app.command()
+def evaluate(
+    job: JobFile,
+    settings: Settings = None,
+    store: StorePath = None,
+    cluster: Cluster = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the model on the job's held-out partitions."""
+    from ridgestream.jobs.evaluate import run_evaluate
+
+    _run(job, settings, store, cluster, run_evaluate, as_json=as_json)
+
+
+@app.command()
+def predict(
+    job: JobFile,
+    source: Annotated[Path | None, typer.Argument(metavar="[INPUT]", help="Partitions to predict.")] = None,
+    output: Annotated[Path | None, typer.Argument(metavar="[OUTPUT]", help="Folder for the predictions.")] = None,
+    settings: Settings = None,
+    store: StorePath = None,
+    cluster: Cluster = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict Parquet partitions, row for row, one output file each."""
+    from ridgestream.jobs.predict import run_predict
+
+    _run(job, settings, store, cluster, lambda j, e, r: run_predict(j, source, output, e, r), as_json=as_json)
+
+
+@app.command()
+def inspect(
+    place: Annotated[str, typer.Argument(metavar="JOB.toml|STORE", help="A job file, or a store.")],
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a store holds: partitions, models, and what each run did."""
+    with _exit_codes():
+        from rich.console import Console
+
+        from ridgestream.jobs.inspect import run_inspect, show_inspection
+        from ridgestream.jobs.opening import is_job_file, store_location
+        from ridgestream.stores.locations import StoreLocation
+
+        if is_job_file(place):
+            location = store_location(_read_job(Path(place), settings, None, None))
+        else:
+            location = StoreLocation.parse(place, Path.cwd())
+        told = run_inspect(location)
+        if as_json:
+            typer.echo(json.dumps(told))
+        else:
+            show_inspection(told, Console())
+
+
+@fetch_app.command("forest")
+def fetch_forest(
+    destination: Annotated[Path, typer.Argument(help="Folder for the partitions.")],
+    url: Annotated[str | None, typer.Option(help="Another place of the same archive.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the Forest Cover Type partitions from UCI's archive, checked."""
+    with _exit_codes():
+        from ridgestream.jobs.fetch import FOREST_URL
+        from ridgestream.jobs.fetch import fetch_forest as fetch
+        from ridgestream.jobs.progress import open_fetch_reporter
+
+        with open_fetch_reporter() as report:
+            done = fetch(destination, url=url or FOREST_URL, report=report)
+        _tell(
+            {"destination": str(done.destination), "written": len(done.written), "kept": len(done.kept)},
+            as_json=as_json,
+        )
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if show_version:
+        typer.echo(version("ridgestream"))
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+def _run(
+    job: Path,
+    settings: list[str] | None,
+    store: str | None,
+    cluster: str | None,
+    step: "Callable[[Job, Executor, Reporter], dict[str, Any]]",
+    *,
+    as_json: bool,
+) -> None:
+    with _exit_codes():
+        from ridgestream.jobs.cluster import open_executor
+        from ridgestream.jobs.progress import open_reporter
+
+        read = _read_job(job, settings, store, cluster)
+        with open_executor(read.cluster) as executor, open_reporter() as report:
+            told = step(read, executor, report)
+        _tell(told, as_json=as_json)
+
+
+def _read_job(path: Path, settings: list[str] | None, store: str | None, cluster: str | None) -> "Job":
+    from ridgestream.jobs.settings import parse_flags, read_job
+
+    flags = parse_flags(settings or [])
+    if store is not None:
+        flags["store"] = store if "://" in store else str(Path(store).absolute())
+    if cluster is not None:
+        flags["cluster"] = cluster
+    return read_job(path, flags)
+
+
+def _tell(told: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(told))
+        return
+    for key, value in told.items():
+        if value is not None:
+            typer.echo(f"{key:>20}  {value:,}" if isinstance(value, int) else f"{key:>20}  {value}")
+
+
+@contextmanager
+def _exit_codes() -> Iterator[None]:
+    """Turn errors into one message on standard error and an exit code; what was committed before stands."""
+    from ridgestream.jobs.exit_codes import INTERRUPTED, TERMINATED, UNEXPECTED, exit_code_of
+
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    except KeyboardInterrupt:
+        _leave("interrupted; the last commit stands, and the same command goes on from there", INTERRUPTED)
+    except _Terminated:
+        _leave("terminated; the last commit stands, and the same command goes on from there", TERMINATED)
+    except Exception as error:
+        code = exit_code_of(error)
+        if code == UNEXPECTED:
+            raise
+        _leave(str(error), code)
+
+
+class _Terminated(BaseException):
+    pass
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise _Terminated
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    print(f"ridgestream: {message}", file=sys.stderr)  # noqa: T201
+    raise typer.Exit(code)

@@ -1,0 +1,113 @@
+"""The one place that knows `distributed`: an executor whose tasks run on a local or a remote Dask cluster."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+
+from ridgestream.pipeline.executor import Executor, InProcess
+
+WORKERS_SECONDS = 30
+"""How long to wait for the first worker of a cluster."""
+
+TASKS_A_WORKER = 2
+"""Tasks under way for each worker: one that runs, one that waits."""
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class ClusterError(RuntimeError):
+    """The cluster cannot be had or has lost its workers; the message says what to do."""
+
+
+@contextmanager
+def open_executor(cluster: str) -> Iterator[Executor]:
+    """Yield the executor that a job names: `none`, `local`, `local:N` (N worker processes), or a scheduler's address.
+
+    Raises ClusterError if no worker comes within WORKERS_SECONDS.
+    """
+    if cluster == "none":
+        yield InProcess()
+        return
+    with ExitStack() as stack:
+        yield _connect(cluster, stack)
+
+
+class OnCluster:
+    """Runs tasks on the workers of a Dask cluster; results come in the order of the tasks."""
+
+    def __init__(self, client: Any, workers: int) -> None:  # noqa: ANN401 (distributed has no types)
+        self._client, self._window = client, TASKS_A_WORKER * workers
+
+    def broadcast(self, value: Any) -> Any:  # noqa: ANN401
+        """Send a value to every worker once; return its future."""
+        return self._client.scatter(value, broadcast=True, hash=False)
+
+    def run(
+        self,
+        function: Callable[..., Result],
+        tasks: Iterable[Task],
+        *shared: Any,  # noqa: ANN401
+    ) -> Iterator[Result]:
+        """Yield the results in order, with a bounded number of tasks under way; raise what a task raised."""
+        waiting: deque[Any] = deque()
+        try:
+            for task in tasks:
+                waiting.append(self._client.submit(function, task, *shared, pure=False))
+                if len(waiting) >= self._window:
+                    yield self._result(waiting.popleft())
+            while waiting:
+                yield self._result(waiting.popleft())
+        finally:
+            self._client.cancel(list(waiting))
+
+    def _result(self, future: Any) -> Any:  # noqa: ANN401
+        from distributed import KilledWorker
+
+        try:
+            return future.result()
+        except KilledWorker as error:
+            raise ClusterError(
+                f"a task was given up after its workers died: {error}; the usual cause is memory: give workers more"
+            ) from error
+
+
+def _connect(cluster: str, stack: ExitStack) -> OnCluster:
+    from distributed import Client, LocalCluster
+
+    name, _, count = cluster.partition(":")
+    if name == "local":
+        workers = _count_workers(count)
+        local = LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None)
+        stack.enter_context(local)
+        client = stack.enter_context(Client(local, timeout=WORKERS_SECONDS))
+    else:
+        client = _client_at(cluster, stack)
+    try:
+        client.wait_for_workers(1, timeout=WORKERS_SECONDS)
+    except TimeoutError as error:
+        raise ClusterError(
+            f"no worker came to the cluster {cluster} within {WORKERS_SECONDS} s; start workers, then run the job again"
+        ) from error
+    return OnCluster(client, len(client.scheduler_info(n_workers=-1)["workers"]))
+
+
+def _client_at(address: str, stack: ExitStack) -> Any:  # noqa: ANN401
+    from distributed import Client
+
+    try:
+        return stack.enter_context(Client(address, timeout=WORKERS_SECONDS))
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"no scheduler answers at {address}: {error}; start it, or use --cluster none or local"
+        ) from error
+
+
+def _count_workers(text: str) -> int:
+    if not text:
+        return os.cpu_count() or 1
+    if not text.isdigit() or int(text) < 1:
+        raise ClusterError(f"--cluster local:N takes a number of workers of at least 1, it is {text!r}")
+    return int(text)

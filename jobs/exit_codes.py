@@ -1,0 +1,29 @@
+"""Exit codes, one for each kind of trouble, so that a scheduler can tell them apart."""
+
+from ridgestream.jobs.cluster import ClusterError
+from ridgestream.jobs.fetch import FetchError
+from ridgestream.jobs.settings import JobFileError
+from ridgestream.pipeline.errors import InputError, MemoryRefused, NumericalBreakdown
+from ridgestream.stores.errors import ModelError, NewerFormat, PartitionError, StoreError, StoreLocked
+
+UNEXPECTED, USAGE, DATA, STORE, LOCKED, NUMERICS, MEMORY, CLUSTER, MODEL, FETCH = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+INTERRUPTED, TERMINATED = 130, 143
+
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (JobFileError, USAGE),
+    (StoreLocked, LOCKED),
+    (NewerFormat, STORE),
+    (StoreError, STORE),
+    (PartitionError, DATA),
+    (ModelError, MODEL),
+    (InputError, DATA),
+    (NumericalBreakdown, NUMERICS),
+    (MemoryRefused, MEMORY),
+    (ClusterError, CLUSTER),
+    (FetchError, FETCH),
+)
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code of an error that a user can do something about; UNEXPECTED for any other."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)

@@ -1,0 +1,37 @@
+"""The ingest job: take in the partitions that the store lacks."""
+
+from typing import Any
+
+from ridgestream.jobs.opening import open_or_create_store, schema_request, source_partitions
+from ridgestream.jobs.process_memory import peak_rss_bytes
+from ridgestream.jobs.settings import Job
+from ridgestream.pipeline.executor import Executor
+from ridgestream.pipeline.ingest import IngestReport, ingest
+from ridgestream.pipeline.reporting import Reporter
+from ridgestream.stores.ledger import read_ledger
+
+
+def run_ingest(job: Job, executor: Executor, report: Reporter, wait_seconds: float) -> dict[str, Any]:
+    """Ingest and return what is to be told of it."""
+    files = source_partitions(job)
+    store = open_or_create_store(job)
+    with store.lock(wait_seconds):
+        done = ingest(store, files, schema_request(job), executor, report)
+    tell_of_ingest(done, report)
+    ledger = read_ledger(store.root())
+    return {
+        "new_partitions": len(done.added),
+        "new_rows": sum(entry.rows for entry in done.added),
+        "partitions": len(ledger.entries),
+        "rows": ledger.rows,
+        "peak_rss_bytes": peak_rss_bytes(),
+        "snapshot": store.snapshot(),
+    }
+
+
+def tell_of_ingest(done: IngestReport, report: Reporter) -> None:
+    """Say what a user should know beyond the counts."""
+    if done.ignored_columns:
+        report.say("columns that are not in the schema are not read", columns=", ".join(done.ignored_columns))
+    for name in done.missing:
+        report.say("a partition is gone from the source; its rows stay in the store", partition=name)

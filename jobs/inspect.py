@@ -1,0 +1,85 @@
+"""The inspect job: what a store holds, its partitions, its models and what each run did."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ridgestream.stores.ledger import read_ledger
+from ridgestream.stores.locations import StoreLocation
+from ridgestream.stores.models import ModelRecord, list_models, require_model
+from ridgestream.stores.repository import FORMAT_VERSION, Store
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def run_inspect(location: StoreLocation) -> dict[str, Any]:
+    """Return everything that the last commit of the store tells of itself, as JSON takes it."""
+    store = Store.open(location)
+    snapshot = store.snapshot()
+    root = store.root(snapshot)
+    ledger = read_ledger(root)
+    return {
+        "store": location.text,
+        "format_version": FORMAT_VERSION,
+        "snapshot": snapshot,
+        "rows": ledger.rows,
+        "schema": ledger.schema.as_dict() if ledger.schema else None,
+        "partitions": [asdict(entry) for entry in ledger.entries],
+        "models": [_tell_model(require_model(root, name)) for name in list_models(root)],
+    }
+
+
+def _tell_model(record: ModelRecord) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "parameters": record.parameters,
+        "parameters_hash": record.parameters_hash,
+        "data_snapshot": record.data_snapshot,
+        "n_basis": len(record.arrays.get("basis_vectors", ())),
+        "counters": record.counters,
+        "partitions_consumed": len(record.learned),
+        "history": [asdict(night) for night in record.history],
+    }
+
+
+def show_inspection(told: dict[str, Any], console: "Console") -> None:
+    """Print an inspection as tables."""
+    from rich.table import Table
+
+    console.print(f"store {told['store']}  snapshot {told['snapshot']}  rows {told['rows']:,}", highlight=False)
+    table = Table("order", "partition", "rows", "bytes", "content", title="partitions", title_justify="left")
+    for entry in told["partitions"]:
+        table.add_row(
+            str(entry["order"]),
+            entry["name"],
+            f"{entry['rows']:,}",
+            f"{entry['size_bytes']:,}",
+            entry["content_sha256"][:12],
+        )
+    console.print(table)
+    for model in told["models"]:
+        console.print(_history_table(model))
+
+
+def _history_table(model: dict[str, Any]) -> Any:  # noqa: ANN401
+    from rich.table import Table
+
+    title = (
+        f"model {model['name']}: {model['n_basis']} basis vectors, {model['partitions_consumed']} partitions consumed"
+    )
+    table = Table("finished", "partitions", "rows", "rows seen", "basis", title=title, title_justify="left")
+    for name in ("progressive error", "test error", "seconds"):
+        table.add_column(name, justify="right")
+    for night in model["history"]:
+        test = night["test_error"] if night["test_error"] is not None else night["test_mse"]
+        table.add_row(
+            night["finished_at"],
+            str(len(night["partitions"])),
+            f"{night['rows']:,}",
+            f"{night['rows_seen']:,}",
+            str(night["n_basis"]),
+            f"{night['progressive_error']:.4g}",
+            "" if test is None else f"{test:.4g}",
+            f"{night['seconds']:.1f}",
+        )
+    return table

@@ -1,0 +1,60 @@
+"""From a job's settings to what the stages take: store, partitions, requests, limits."""
+
+from pathlib import Path
+
+from ridgestream.jobs.process_memory import available_bytes
+from ridgestream.jobs.settings import Job, JobFileError
+from ridgestream.pipeline.train import ModelRequest
+from ridgestream.stores.locations import StoreLocation
+from ridgestream.stores.partitions import PartitionFile, list_partitions
+from ridgestream.stores.repository import Store
+from ridgestream.stores.schema import SchemaRequest
+
+
+def store_location(job: Job) -> StoreLocation:
+    """Return where the job's store is."""
+    return StoreLocation.parse(job.store, job.base)
+
+
+def open_or_create_store(job: Job) -> Store:
+    """Open the job's store; make it if there is none."""
+    location = store_location(job)
+    return Store.open(location) if Store.exists(location) else Store.create(location)
+
+
+def source_partitions(job: Job) -> tuple[PartitionFile, ...]:
+    """Return the partitions that the job's source holds now."""
+    return list_partitions(job.path(job.source.path))
+
+
+def evaluation_partitions(job: Job) -> tuple[PartitionFile, ...]:
+    """Return the held-out partitions; raise JobFileError if the job names none."""
+    if job.evaluate is None:
+        raise JobFileError("the job has no [evaluate] section: it needs the path of held-out partitions")
+    return list_partitions(job.path(job.evaluate.path))
+
+
+def schema_request(job: Job) -> SchemaRequest:
+    """Return what the job says of the columns."""
+    s = job.source
+    return SchemaRequest(s.target, s.positive, s.features, s.ignore, s.categorical, s.weight)
+
+
+def model_request(job: Job) -> ModelRequest:
+    """Return what the job asks the model to be."""
+    m = job.model
+    kernel = {k: v for k, v in m.kernel.model_dump(exclude={"name"}).items() if v is not None}
+    rows = None if m.scaling_rows == "all" else m.scaling_rows
+    return ModelRequest(
+        m.name, m.kernel.name, kernel, m.regularization, m.max_basis, m.novelty_threshold, m.usefulness_threshold, rows
+    )
+
+
+def memory_limit_bytes(job: Job) -> int:
+    """Return what this process may use."""
+    return int(job.memory_limit) if job.memory_limit is not None else available_bytes()
+
+
+def is_job_file(path: str) -> bool:
+    """Tell whether a path names a job file, not a store."""
+    return path.endswith(".toml") and Path(path).is_file()

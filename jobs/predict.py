@@ -1,0 +1,45 @@
+"""The predict job: Parquet in, Parquet out, by a model of the store."""
+
+from pathlib import Path
+from typing import Any
+
+from ridgestream.jobs.opening import store_location
+from ridgestream.jobs.process_memory import peak_rss_bytes
+from ridgestream.jobs.settings import Job, JobFileError
+from ridgestream.pipeline.executor import Executor
+from ridgestream.pipeline.predict import predict
+from ridgestream.pipeline.records import model_of
+from ridgestream.pipeline.reporting import Reporter
+from ridgestream.stores.errors import StoreError
+from ridgestream.stores.ledger import read_ledger
+from ridgestream.stores.models import require_model
+from ridgestream.stores.partitions import list_partitions
+from ridgestream.stores.repository import Store
+
+
+def run_predict(
+    job: Job, source: Path | None, output: Path | None, executor: Executor, report: Reporter
+) -> dict[str, Any]:
+    """Predict the rows of `source` into `output` (the job's own if None) and return what is to be told of it."""
+    section = job.predict
+    if section is None and (source is None or output is None):
+        raise JobFileError("give INPUT and OUTPUT, or a [predict] section with path and output in the job file")
+    source = source or job.path(section.path if section else "")
+    output = output or job.path(section.output if section else "")
+    store = Store.open(store_location(job))
+    snapshot = store.snapshot()
+    root = store.root(snapshot)
+    record, schema = require_model(root, job.model.name), read_ledger(root).schema
+    if schema is None:
+        raise StoreError(f"the store {store.location.text} holds no partition yet")
+    keep = section.keep if section else ()
+    files = list_partitions(source)
+    rows = predict(model_of(record), schema, files, output, keep, executor, report)
+    return {
+        "model": record.name,
+        "rows": rows,
+        "partitions": len(files),
+        "output": str(output),
+        "peak_rss_bytes": peak_rss_bytes(),
+        "snapshot": snapshot,
+    }

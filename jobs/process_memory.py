@@ -1,0 +1,28 @@
+"""The memory of this process: its peak so far, and what may still be used."""
+
+import resource
+import sys
+from pathlib import Path
+
+import psutil
+
+
+def peak_rss_bytes() -> int:
+    """Return this process's own peak of resident memory (VmHWM; the system's figure for the process elsewhere)."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def available_bytes() -> int:
+    """Return the memory that is free for use, a control group's limit included."""
+    free = int(psutil.virtual_memory().available)
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+    except (OSError, ValueError):
+        return free
+    return free if limit == "max" else min(free, max(0, int(limit) - used))

@@ -1,0 +1,24 @@
+"""The run job, the same line every night: ingest what is new, learn what is not learned yet, judge, commit."""
+
+from time import perf_counter
+from typing import Any
+
+from ridgestream.jobs.ingest import tell_of_ingest
+from ridgestream.jobs.opening import open_or_create_store, schema_request, source_partitions
+from ridgestream.jobs.settings import Job
+from ridgestream.jobs.train import train_and_commit
+from ridgestream.pipeline.executor import Executor
+from ridgestream.pipeline.ingest import ingest
+from ridgestream.pipeline.reporting import Reporter
+
+
+def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float, *, new_model: bool) -> dict[str, Any]:
+    """Run the whole job and return what is to be told of it; with nothing new it changes nothing."""
+    began = perf_counter()
+    files = source_partitions(job)
+    store = open_or_create_store(job)
+    with store.lock(wait_seconds):
+        done = ingest(store, files, schema_request(job), executor, report)
+        tell_of_ingest(done, report)
+        told = train_and_commit(job, store, executor, report, new_model=new_model)
+    return told | {"seconds": round(perf_counter() - began, 3)}

@@ -1,0 +1,81 @@
+"""The dataset as dask arrays, for a user's own work: every row of the store, in ledger order, read chunk by chunk."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgestream.stores.errors import StoreError
+from ridgestream.stores.ledger import read_ledger
+from ridgestream.stores.repository import Store
+from ridgestream.stores.segments import Segment
+
+if TYPE_CHECKING:
+    import dask.array as da
+
+
+@dataclass(frozen=True)
+class DaskDataset:
+    """The rows of a snapshot, as lazy arrays whose chunks are those of the store."""
+
+    numeric: "da.Array"
+    """Raw numeric features, shape (rows, n_numeric)."""
+    codes: "da.Array"
+    """Categorical features as positions in `categories`, shape (rows, n_categorical)."""
+    targets: "da.Array"
+    """Shape (rows, n_targets); ±1 for a class against the rest."""
+    weights: "da.Array | None"
+    """Shape (rows,), None if the store has no weight column."""
+    numeric_names: tuple[str, ...]
+    """The names of the numeric features."""
+    categorical_names: tuple[str, ...]
+    """The names of the categorical features."""
+    categories: tuple[tuple[str, ...], ...]
+    """For each categorical feature, its values."""
+
+
+def open_dask_arrays(store: Store, snapshot: str | None = None) -> DaskDataset:
+    """Return the dataset of the last commit or of a snapshot; raise StoreError if nothing was ingested yet."""
+    import dask.array as da
+
+    root = store.root(snapshot)
+    ledger = read_ledger(root)
+    if ledger.schema is None or not ledger.entries:
+        raise StoreError(f"the store {store.location.text} holds no partition yet")
+    segments = [Segment.open(root, entry.order) for entry in ledger.entries if entry.rows] or [
+        Segment.open(root, ledger.entries[0].order)
+    ]
+    schema = ledger.schema
+
+    def joined(name: str) -> "da.Array":
+        return da.concatenate([da.from_array(segment.group[name], name=False) for segment in segments])
+
+    codes = [_codes(segment, ledger.categories) for segment in segments]
+    return DaskDataset(
+        joined("numeric"),
+        da.concatenate(codes),
+        joined("targets"),
+        joined("weights") if schema.weight else None,
+        tuple(f.name for f in schema.numeric),
+        tuple(f.name for f in schema.categorical),
+        ledger.categories,
+    )
+
+
+def _codes(segment: Segment, categories: tuple[tuple[str, ...], ...]) -> "da.Array":
+    """Return the segment's codes as positions in the store's tables."""
+    import dask.array as da
+
+    if not categories:
+        return da.zeros((segment.rows, 0), dtype=np.int64, chunks=(segment.chunk_rows, -1))
+    maps = []
+    for values, table in zip(categories, segment.facts().categories, strict=True):
+        known = {value: position for position, value in enumerate(values)}
+        maps.append(np.array([known[value] for value in table], dtype=np.int64))
+    local = da.from_array(segment.group["codes"], name=False)
+    return da.map_blocks(_translate, local, maps, dtype=np.int64)
+
+
+def _translate(codes: npt.NDArray[np.int32], maps: list[npt.NDArray[np.int64]]) -> npt.NDArray[Any]:
+    return np.column_stack([table[codes[:, i]] if len(table) else codes[:, i] for i, table in enumerate(maps)])

@@ -1,0 +1,39 @@
+"""Where tasks run: in the calling process, or wherever another executor of the same protocol sends them."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, TypeVar
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class Executor(Protocol):
+    """Runs pure functions of small tasks. What a task reads, it reads by location; rows never travel with it."""
+
+    def broadcast(self, value: Any) -> Any:  # noqa: ANN401
+        """Send a value once to wherever tasks run; return what stands for it among the arguments of `run`."""
+
+    def run(
+        self,
+        function: Callable[..., Result],
+        tasks: Iterable[Task],
+        *shared: Any,  # noqa: ANN401
+    ) -> Iterator[Result]:
+        """Yield function(task, *shared) for each task, in the order of the tasks; a bounded number are under way."""
+
+
+class InProcess:
+    """Runs each task when its result is asked for, so that a bug has a plain traceback."""
+
+    def broadcast(self, value: Any) -> Any:  # noqa: ANN401
+        """Return the value."""
+        return value
+
+    def run(
+        self,
+        function: Callable[..., Result],
+        tasks: Iterable[Task],
+        *shared: Any,  # noqa: ANN401
+    ) -> Iterator[Result]:
+        """Yield the results one after another."""
+        return (function(task, *shared) for task in tasks)

@@ -1,0 +1,115 @@
+"""Prediction: Parquet in, Parquet out, row for row, one task and one output file a partition."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ridgestream.pipeline.errors import InputError
+from ridgestream.pipeline.executor import Executor
+from ridgestream.pipeline.model import Model
+from ridgestream.pipeline.reporting import Reporter
+from ridgestream.stores.decoding import Decoder
+from ridgestream.stores.errors import PartitionError
+from ridgestream.stores.partitions import PartitionFile, read_arrow_schema, read_batches
+from ridgestream.stores.predictions import whole_parquet
+from ridgestream.stores.schema import Schema, check_column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class PredictTask:
+    """One partition to predict."""
+
+    file: PartitionFile
+    """Its rows."""
+    output: Path
+    """The file to write."""
+    keep: tuple[str, ...]
+    """Columns of the input that the output repeats."""
+
+
+def predict(
+    model: Model,
+    schema: Schema,
+    files: Sequence[PartitionFile],
+    output: Path,
+    keep: tuple[str, ...],
+    executor: Executor,
+    report: Reporter,
+) -> int:
+    """Write a file of predictions below `output` for each partition, under its own name; return the rows predicted.
+
+    A class against the rest gives `prediction` (int8: 1 or −1) and `score` (double: f(x)), regression `prediction`
+    (double, in target units). Raises PartitionError for a partition that cannot be used, StoreError where nothing can be
+    written; files finished before that stay.
+    """
+    inside = [file for file in files if (output / file.name).resolve() == file.path.resolve()]
+    if inside:
+        raise PartitionError(f"the predictions of {inside[0].path} would replace it: choose another output folder")
+    tasks = [PredictTask(file, output / file.name, keep) for file in files]
+    report.begin("predict", None, partitions=len(tasks))
+    rows = 0
+    for done in executor.run(predict_partition, tasks, executor.broadcast(model), schema):
+        rows += done
+        report.advance(done)
+    report.end(rows=rows, partitions=len(tasks))
+    return rows
+
+
+def predict_partition(task: PredictTask, model: Model, schema: Schema) -> int:
+    """Write one file of predictions, whole or not at all; return its rows."""
+    import pyarrow as pa
+
+    arrow = read_arrow_schema(task.file)
+    decoder = Decoder(schema, str(task.file.path), with_target=False)
+    decoder.check(arrow)
+    kept = _kept_fields(task, arrow, schema)
+    out_schema = pa.schema([*kept, *_prediction_fields(schema)])
+    with whole_parquet(task.output, out_schema) as writer:
+        for batch, scores in _predict_batches(task, model, decoder):
+            columns = [batch.column(field.name) for field in kept]
+            writer.write_batch(pa.record_batch([*columns, *_prediction_columns(scores, schema)], schema=out_schema))
+    return decoder.rows
+
+
+def _predict_batches(
+    task: PredictTask, model: Model, decoder: Decoder
+) -> "Iterator[tuple[pa.RecordBatch, np.ndarray[tuple[int], np.dtype[np.float64]]]]":
+    names = list(dict.fromkeys([*decoder.schema.columns(with_target=False), *task.keep]))
+    for batch in read_batches(task.file, names):
+        rows = decoder.decode(batch)
+        try:
+            maps = model.feature_map.code_maps([list(table) for table in decoder.categories])
+        except InputError as error:
+            raise PartitionError(f"{task.file.path}: {error}") from error
+        yield batch, model.predict(rows.numeric, rows.codes, maps)[:, 0]
+
+
+def _kept_fields(task: PredictTask, arrow: "pa.Schema", schema: Schema) -> "list[pa.Field]":
+    taken = {field.name for field in _prediction_fields(schema)}
+    for name in task.keep:
+        check_column(name, arrow, str(task.file.path))
+        if name in taken:
+            raise PartitionError(f"{task.file.path}: column {name!r} cannot be kept, the predictions have that name")
+    return [arrow.field(name) for name in task.keep]
+
+
+def _prediction_fields(schema: Schema) -> "list[pa.Field]":
+    import pyarrow as pa
+
+    if schema.positive is None:
+        return [pa.field("prediction", pa.float64())]
+    return [pa.field("prediction", pa.int8()), pa.field("score", pa.float64())]
+
+
+def _prediction_columns(scores: "np.ndarray[tuple[int], np.dtype[np.float64]]", schema: Schema) -> "list[pa.Array]":
+    import pyarrow as pa
+
+    if schema.positive is None:
+        return [pa.array(scores)]
+    return [pa.array(np.where(scores > 0, 1, -1).astype(np.int8)), pa.array(scores)]

@@ -1,0 +1,80 @@
+"""The stream: blocks of standardized rows in order, each decoded while the one before it is learned."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.blocks import BlockRange, plan_blocks
+from ridgestream.pipeline.features import FeatureMap
+from ridgestream.stores.segments import Segment
+
+if TYPE_CHECKING:
+    import zarr
+
+BLOCK_BYTES = 8 * 2**20
+"""What the features of one block may take."""
+
+AHEAD = 2
+"""Blocks decoded ahead of the learner."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows ready for a learner."""
+
+    where: BlockRange
+    """Where they come from."""
+    features: Floats
+    """Standardized, shape (rows, n_features)."""
+    targets: Floats
+    """In the learner's units, shape (rows, n_targets)."""
+    weights: Floats | None
+    """Shape (rows,), None where every row counts once."""
+
+
+def stream_blocks(root: "zarr.Group", orders: Sequence[int], feature_map: FeatureMap) -> Iterator[Block]:
+    """Yield the blocks of the segments, in their order, reading ahead; memory is AHEAD + 2 blocks.
+
+    Raises StoreError where a chunk is missing or damaged, when its block is asked for.
+    """
+    segments = {order: Segment.open(root, order) for order in orders}
+    ranges = plan_blocks(
+        [(order, segment.rows, segment.chunk_rows) for order, segment in segments.items()],
+        BLOCK_BYTES,
+        8 * feature_map.n_features,
+    )
+    reader = _Reader(segments, feature_map)
+    with ThreadPoolExecutor(1, thread_name_prefix="decode") as pool:
+        waiting: deque[Future[Block]] = deque()
+        try:
+            for where in ranges:
+                waiting.append(pool.submit(reader.read, where))
+                if len(waiting) > AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Reader:
+    def __init__(self, segments: dict[int, Segment], feature_map: FeatureMap) -> None:
+        self._segments, self._feature_map = segments, feature_map
+        self._maps: dict[int, list[npt.NDArray[np.int64]]] = {}
+
+    def read(self, where: BlockRange) -> Block:
+        rows = self._segments[where.order].read(where.start, where.stop)
+        features = self._feature_map.features(rows.numeric, rows.codes, self._maps_of(where.order))
+        targets = rows.targets if rows.targets is not None else np.empty((len(rows), 0))
+        return Block(where, features, self._feature_map.scaled_targets(targets), rows.weights)
+
+    def _maps_of(self, order: int) -> list[npt.NDArray[np.int64]]:
+        if order not in self._maps:
+            self._maps[order] = self._feature_map.code_maps(self._segments[order].facts().categories)
+        return self._maps[order]

@@ -1,0 +1,176 @@
+"""Training: the partitions that a model has not learned yet, streamed into its learner, once each and in ledger order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.features import FeatureMap
+from ridgestream.pipeline.freezing import freeze_feature_map
+from ridgestream.pipeline.kernels import make_kernel
+from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
+from ridgestream.pipeline.planning import TrainingPlan
+from ridgestream.pipeline.records import learner_of, with_learner
+from ridgestream.pipeline.reporting import Reporter
+from ridgestream.pipeline.stream import BLOCK_BYTES, stream_blocks
+from ridgestream.stores.ledger import Ledger, LedgerEntry
+from ridgestream.stores.models import ModelRecord, check_parameters
+
+if TYPE_CHECKING:
+    import zarr
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """What a job asks a model to be."""
+
+    name: str
+    """The model's name in the store."""
+    kernel: str
+    """rbf, polynomial or linear."""
+    kernel_parameters: dict[str, float]
+    """gamma, degree, coef0 as far as given."""
+    regularization: float
+    """λ per row."""
+    max_basis: int
+    """The largest dictionary."""
+    novelty_threshold: float
+    """TOL1."""
+    usefulness_threshold: float
+    """TOL2."""
+    scaling_rows: int | None
+    """The first partitions with so many rows fix the standardization; None for all that are there."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Return what makes a model of this name another model if it changes."""
+        return {
+            "method": "online",
+            "kernel": {"name": self.kernel, **self.kernel_parameters},
+            "regularization": self.regularization,
+            "max_basis": self.max_basis,
+            "novelty_threshold": self.novelty_threshold,
+            "usefulness_threshold": self.usefulness_threshold,
+            "scaling_rows": self.scaling_rows,
+        }
+
+
+@dataclass(frozen=True)
+class Progressive:
+    """Errors of predictions made before their rows were learned, summed."""
+
+    rows: float = 0.0
+    """The weight of the rows."""
+    mistakes: float = 0.0
+    """The weight of those with the wrong sign."""
+    squares: float = 0.0
+    """Weighted squared errors, in the learner's units."""
+
+    def add(self, predictions: Floats, targets: Floats, weights: Floats | None) -> "Progressive":
+        """Return the sums with further rows."""
+        w = np.ones(len(targets)) if weights is None else weights
+        wrong = ((predictions[:, 0] > 0) != (targets[:, 0] > 0)) * w
+        squares = w @ ((predictions - targets) ** 2).sum(axis=1)
+        return Progressive(
+            self.rows + float(w.sum()), self.mistakes + float(wrong.sum()), self.squares + float(squares)
+        )
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training did; nothing is in the store yet."""
+
+    record: ModelRecord
+    """The model as it would be kept, its history not yet extended."""
+    entries: tuple[LedgerEntry, ...]
+    """The partitions learned."""
+    progressive_error: float
+    """The fraction of their rows misclassified before being learned, or the mean squared error in target units."""
+    seconds: float
+    """How long it took."""
+
+
+def find_unlearned(ledger: Ledger, record: ModelRecord | None) -> tuple[LedgerEntry, ...]:
+    """Return the partitions of the ledger that the model has not learned, in ledger order."""
+    learned = set(record.learned) if record else set()
+    return tuple(entry for entry in ledger.entries if entry.order not in learned)
+
+
+def train(
+    root: "zarr.Group",
+    ledger: Ledger,
+    record: ModelRecord | None,
+    request: ModelRequest,
+    memory_limit_bytes: int,
+    report: Reporter,
+) -> Trained:
+    """Teach the model, new if `record` is None, the partitions that it lacks; O(max_basis²) a row.
+
+    Raises ModelError if the request has other parameters than the record, MemoryRefused before anything is read,
+    InputError for a category that the model does not know, and what the learner and the store raise.
+    """
+    began = perf_counter()
+    if record is not None:
+        check_parameters(record, {**request.parameters(), "learner": record.parameters["learner"]})
+    feature_map = _feature_map(root, ledger, record, request)
+    TrainingPlan(request.max_basis, feature_map.n_features, BLOCK_BYTES).check(memory_limit_bytes)
+    learner = learner_of(record) if record else new_learner(request, feature_map.n_features)
+    entries = find_unlearned(ledger, record)
+    progressive = _learn(root, entries, feature_map, learner, report)
+    begun = record or ModelRecord(
+        request.name,
+        {**request.parameters(), "learner": learner.parameters.as_dict()},
+        feature_map.as_dict(),
+    )
+    schema = ledger.schema
+    error = _error(progressive, feature_map, classes=schema is not None and schema.positive is not None)
+    return Trained(with_learner(begun, learner), entries, error, perf_counter() - began)
+
+
+def new_learner(request: ModelRequest, n_features: int) -> OnlineLSSVM:
+    """Return the learner that the request asks for; its rows are standardized, so distances are measured from zero."""
+    return OnlineLSSVM(
+        make_kernel(request.kernel, request.kernel_parameters, n_features),
+        regularization=request.regularization,
+        max_basis=request.max_basis,
+        novelty_threshold=request.novelty_threshold,
+        usefulness_threshold=request.usefulness_threshold,
+        centre=np.zeros(n_features),
+    )
+
+
+def _feature_map(root: "zarr.Group", ledger: Ledger, record: ModelRecord | None, request: ModelRequest) -> FeatureMap:
+    if record is not None:
+        return FeatureMap.from_dict(record.encoding)
+    return freeze_feature_map(root, ledger, request.scaling_rows)
+
+
+def _learn(
+    root: "zarr.Group",
+    entries: Sequence[LedgerEntry],
+    feature_map: FeatureMap,
+    learner: OnlineLSSVM,
+    report: Reporter,
+) -> Progressive:
+    sums = Progressive()
+    report.begin("train", sum(entry.rows for entry in entries), partitions=len(entries))
+    for block in stream_blocks(root, [entry.order for entry in entries], feature_map):
+        if len(block.features):
+            predictions = learner.predict_then_learn(block.features, block.targets, block.weights)
+            sums = sums.add(predictions, block.targets, block.weights)
+        if block.where.ends_segment and learner.rows_seen:
+            learner.refresh()
+        running = sums.mistakes / sums.rows if sums.rows else None
+        report.advance(len(block.features), n_basis=learner.n_basis, swaps=learner.swaps, running_error=running)
+    report.end(rows_seen=learner.rows_seen, n_basis=learner.n_basis, swaps=learner.swaps)
+    return sums
+
+
+def _error(sums: Progressive, feature_map: FeatureMap, *, classes: bool) -> float:
+    if not sums.rows:
+        return 0.0
+    if classes:
+        return sums.mistakes / sums.rows
+    return sums.squares / sums.rows * feature_map.target_scale[0] ** 2
