@@ -1,4 +1,4 @@
-"""The command `ridgestream`: its commands and flags. What they do is imported when one is run, so that help is quick."""
+"""The command `ridgestream`: its commands and flags. What they do is imported when one runs, so that help is quick."""
 
 import json
 import signal

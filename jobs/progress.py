@@ -44,7 +44,8 @@ class LineReporter:
         """Write the step's line."""
         seconds = time.perf_counter() - self._began
         done = {"rows": self._rows} | facts
-        self._log.info(self._step, **done, seconds=round(seconds, 2))
+        known = {key: value for key, value in done.items() if value is not None}
+        self._log.info(self._step, **known, seconds=round(seconds, 2))
 
     def say(self, message: str, **facts: Fact) -> None:
         """Write the message as a line."""

@@ -1,4 +1,4 @@
-"""The job file: TOML, read with flags over environment over file over default; every error at once, each with its key."""
+"""The job file: TOML, with flags over environment over file over default; every error at once, each with its key."""
 
 import os
 import re
@@ -131,7 +131,7 @@ class Job(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags come first, then the environment, then the file."""
+        """Put flags first, then the environment, then the file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
     def path(self, text: str) -> Path:

@@ -48,7 +48,7 @@ def open_dask_arrays(store: Store, snapshot: str | None = None) -> DaskDataset:
     ]
     schema = ledger.schema
 
-    def joined(name: str) -> "da.Array":
+    def joined(name: str) -> Any:  # noqa: ANN401 (dask's functions have no types)
         return da.concatenate([da.from_array(segment.group[name], name=False) for segment in segments])
 
     codes = [_codes(segment, ledger.categories) for segment in segments]
@@ -63,7 +63,7 @@ def open_dask_arrays(store: Store, snapshot: str | None = None) -> DaskDataset:
     )
 
 
-def _codes(segment: Segment, categories: tuple[tuple[str, ...], ...]) -> "da.Array":
+def _codes(segment: Segment, categories: tuple[tuple[str, ...], ...]) -> Any:  # noqa: ANN401
     """Return the segment's codes as positions in the store's tables."""
     import dask.array as da
 

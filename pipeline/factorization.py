@@ -39,7 +39,7 @@ class Cholesky:
 def cholesky(matrix: Floats, name: str) -> Cholesky:
     """Factorize the symmetric positive definite `matrix` (m, m), read from its lower triangle; O(m³/3).
 
-    Raises NumericalBreakdown, with `name` and advice, if a jitter of 10⁻¹⁰ of the largest diagonal entry does not help.
+    Raises NumericalBreakdown, with `name` and advice, if a jitter of 10⁻¹⁰ of the largest entry does not help.
     """
     largest = float(np.max(np.diagonal(matrix), initial=0.0))
     for relative in JITTERS:

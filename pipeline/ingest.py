@@ -7,7 +7,7 @@ nothing is written of a partition that cannot be used; then to write it, chunk b
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -38,6 +38,8 @@ class Survey:
 
     layout: SegmentLayout
     """What must be known to write it."""
+    facts: SegmentFacts
+    """Its moments and category tables."""
     content_sha256: str
     """The hash of its decoded values."""
 
@@ -83,7 +85,7 @@ def ingest(
 ) -> IngestReport:
     """Take in the files that the ledger lacks, in their order; rows and ledger change by the same commits.
 
-    Raises PartitionError for a file that cannot be used, or has other values than when it was taken in, and StoreError if
+    Raises PartitionError for a file that cannot be used, or has other values than when it was taken in, StoreError if
     the request contradicts the store's schema. What was committed before stands.
     """
     ledger = read_ledger(store.root())
@@ -105,24 +107,20 @@ def ingest(
 
 def survey_partition(file: PartitionFile, schema: Schema) -> Survey:
     """Read a partition through; raise PartitionError for the first thing about it that cannot be used."""
-    digest, moments = _Digest(), Moments.empty(len(schema.numeric))
-    rows, exact = 0, np.ones(len(schema.numeric), dtype=np.bool_)
+    digest, gathered = _Digest(), _Gathered(schema)
     decoder = Decoder(schema, str(file.path))
     for batch in _decode(file, decoder):
         digest.update(batch)
-        rows += len(batch)
-        moments = moments.merge(Moments.of(np.asarray(batch.numeric, dtype=np.float64)))
-        with np.errstate(over="ignore"):
-            exact &= (batch.numeric == batch.numeric.astype(np.float32)).all(axis=0)
+        gathered.add(batch)
     layout = SegmentLayout(
-        rows=rows,
+        rows=decoder.rows,
         n_numeric=len(schema.numeric),
         n_categorical=len(schema.categorical),
         n_targets=1,
-        single=bool((exact | _single_is_enough(moments)).all()),
+        single=gathered.single_is_enough(),
         weighted=schema.weight is not None,
     )
-    return Survey(layout, digest.hexdigest(decoder))
+    return Survey(layout, gathered.facts(decoder), digest.hexdigest(decoder))
 
 
 def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession") -> Ingested:
@@ -130,17 +128,15 @@ def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession") -> Ingested
     import zarr
 
     survey = survey_partition(task.file, task.schema)
-    decoder = Decoder(task.schema, str(task.file.path))
-    facts = _FactsOf(task.schema)
     root = zarr.open_group(fork.store, mode="a")
-    rows = facts.watch(_decode(task.file, decoder))
-    write_segment(root, task.order, survey.layout, rows, lambda: facts.finish(decoder))
+    rows = _decode(task.file, Decoder(task.schema, str(task.file.path)))
+    write_segment(root, task.order, survey.layout, rows, survey.facts)
     check_unchanged(task.file)
     file = task.file
     entry = LedgerEntry(
         task.order, file.name, file.size_bytes, file.modified_ns, survey.content_sha256, survey.layout.rows
     )
-    return Ingested(entry, tuple(tuple(table) for table in decoder.categories), fork)
+    return Ingested(entry, survey.facts.categories, fork)
 
 
 def _ingest_wave(
@@ -184,15 +180,6 @@ def _decode(file: PartitionFile, decoder: Decoder) -> Iterator[Rows]:
         yield decoder.decode(batch)
 
 
-def _single_is_enough(moments: Moments) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-    """Tell for which columns the rounding to float32, 2⁻²⁴ of the largest size, is small against the spread."""
-    largest = np.maximum(np.abs(moments.minimum), np.abs(moments.maximum))
-    counted = moments.count > 0
-    rounding = np.where(counted, largest, 0.0) * 2.0**-24
-    fits = np.where(counted, largest, 0.0) < float(np.finfo(np.float32).max)
-    return np.asarray(fits & (rounding <= SINGLE_TOLERANCE * moments.deviation()) & ~moments.constant() | ~counted)
-
-
 class _Digest:
     """A hash of decoded values that does not depend on how they came in batches."""
 
@@ -213,28 +200,35 @@ class _Digest:
         return whole.hexdigest()
 
 
-class _FactsOf:
-    """Gathers a segment's moments and category weights while its rows pass by."""
+class _Gathered:
+    """A partition's moments, category weights and exactness in float32, gathered batch by batch."""
 
     def __init__(self, schema: Schema) -> None:
         self._moments = Moments.empty(len(schema.numeric) + 1)
         self._counts: list[dict[int, float]] = [{} for _ in schema.categorical]
+        self._exact = np.ones(len(schema.numeric), dtype=np.bool_)
 
-    def watch(self, batches: Iterator[Rows]) -> Iterator[Rows]:
-        for rows in batches:
-            if rows.targets is not None:
-                columns = np.hstack([rows.numeric, rows.targets])
-                self._moments = self._moments.merge(Moments.of(columns, rows.weights))
-            for position, counts in enumerate(self._counts):
-                weights = np.bincount(rows.codes[:, position], rows.weights) if len(rows) else np.empty(0)
-                for code, weight in enumerate(weights):
-                    counts[code] = counts.get(code, 0.0) + float(weight)
-            yield rows
+    def add(self, rows: Rows) -> None:
+        targets = np.empty((len(rows), 1)) if rows.targets is None else rows.targets
+        self._moments = self._moments.merge(Moments.of(np.hstack([rows.numeric, targets]), rows.weights))
+        for position, counts in enumerate(self._counts):
+            for code, weight in enumerate(np.bincount(rows.codes[:, position], rows.weights)):
+                counts[code] = counts.get(code, 0.0) + float(weight)
+        with np.errstate(over="ignore"):
+            self._exact &= (rows.numeric == rows.numeric.astype(np.float32)).all(axis=0)
 
-    def finish(self, decoder: Decoder) -> SegmentFacts:
+    def facts(self, decoder: Decoder) -> SegmentFacts:
         tables = tuple(tuple(table) for table in decoder.categories)
         counts = tuple(
             tuple(counts.get(code, 0.0) for code in range(len(table)))
             for table, counts in zip(tables, self._counts, strict=True)
         )
         return SegmentFacts(self._moments.as_array(), tables, counts)
+
+    def single_is_enough(self) -> bool:
+        """Tell whether rounding to float32, 2⁻²⁴ of the largest size, is nothing, or small against the deviation."""
+        moments = Moments.from_array(self._moments.as_array()[:, : len(self._exact)])
+        counted = moments.count > 0
+        largest = np.where(counted, np.maximum(np.abs(moments.minimum), np.abs(moments.maximum)), 0.0)
+        small = (largest * 2.0**-24 <= SINGLE_TOLERANCE * moments.deviation()) & ~moments.constant()
+        return bool((self._exact | (small & (largest < float(np.finfo(np.float32).max)))).all())

@@ -24,7 +24,7 @@ class Kernel(Protocol):
     name: ClassVar[str]
 
     def block(self, X: Floats, Z: Floats, centre: Floats | None = None) -> Floats:
-        """Return k(x_i, z_j), shape (len(X), len(Z)); `centre` (n_features,) is where a stationary kernel measures from."""
+        """Return k(x_i, z_j), shape (len(X), len(Z)); a stationary kernel measures from `centre` (n_features,)."""
 
     def diagonal(self, X: Floats) -> Floats:
         """Return k(x_i, x_i), shape (len(X),)."""
@@ -107,11 +107,12 @@ class Polynomial:
         values = X @ Z.T
         values *= self.gamma
         values += self.coef0
-        return np.power(values, self.degree, out=values)
+        np.power(values, self.degree, out=values)
+        return values
 
     def diagonal(self, X: Floats) -> Floats:
         """Return (γ‖x_i‖² + coef0)^degree."""
-        return (self.gamma * np.einsum("ij,ij->i", X, X) + self.coef0) ** self.degree
+        return np.asarray((self.gamma * np.einsum("ij,ij->i", X, X) + self.coef0) ** self.degree)
 
     def parameters(self) -> dict[str, float]:
         """Return gamma, degree and coef0."""

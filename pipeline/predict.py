@@ -45,8 +45,8 @@ def predict(
     """Write a file of predictions below `output` for each partition, under its own name; return the rows predicted.
 
     A class against the rest gives `prediction` (int8: 1 or −1) and `score` (double: f(x)), regression `prediction`
-    (double, in target units). Raises PartitionError for a partition that cannot be used, StoreError where nothing can be
-    written; files finished before that stay.
+    (double, in target units). Raises PartitionError for a partition that cannot be used, StoreError where nothing can
+    be written; files finished before that stay.
     """
     inside = [file for file in files if (output / file.name).resolve() == file.path.resolve()]
     if inside:

@@ -1,4 +1,4 @@
-"""Training: the partitions that a model has not learned yet, streamed into its learner, once each and in ledger order."""
+"""Training: the partitions that a model has not learned yet, streamed into its learner, once each, in ledger order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

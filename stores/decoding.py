@@ -115,7 +115,7 @@ class Decoder:
         is_text = t.is_string(plain.type) or t.is_large_string(plain.type)
         if is_text != isinstance(positive, str) or t.is_boolean(plain.type) != isinstance(positive, bool):
             raise PartitionError(
-                f"{self.place}: column {name!r} has type {plain.type}, which the positive class {positive!r} cannot equal"
+                f"{self.place}: column {name!r} has type {plain.type}, which positive = {positive!r} cannot equal"
             )
         if t.is_floating(plain.type):
             self._check_values(name, plain.to_numpy(zero_copy_only=False))

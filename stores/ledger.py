@@ -1,4 +1,4 @@
-"""The ledger: which partitions the store holds, in the order in which they were taken in, and how to know them again."""
+"""The ledger: which partitions the store holds, in the order in which they came, and how to know them again."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -96,5 +96,6 @@ def check_same_content(entry: LedgerEntry, file: PartitionFile, content_sha256: 
     if content_sha256 != entry.content_sha256:
         raise PartitionError(
             f"{file.path} was ingested with other values (content hash {entry.content_sha256[:12]}, now "
-            f"{content_sha256[:12]}); its rows stay as they were learned: put the file back, or give the new one another name"
+            f"{content_sha256[:12]}); its rows stay as they were learned: put the file back, or give the new one "
+            "another name"
         )

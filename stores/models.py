@@ -1,7 +1,7 @@
 """Named models in a store: what each was asked to be, how far it has learned, its state, and what it did each night.
 
-A model is a group of float64 and int64 arrays with a JSON record; nothing in it is code, so a model from a stranger is only
-numbers and names.
+A model is a group of float64 and int64 arrays with a JSON record; nothing in it is code, so a model from a stranger is
+only numbers and names.
 """
 
 import hashlib
@@ -109,7 +109,7 @@ def read_model(root: "zarr.Group", name: str) -> ModelRecord | None:
             "install a newer ridgestream"
         )
     plain.pop("parameters_hash")
-    arrays = {key: np.asarray(cast("zarr.Array[Any]", array)[...]) for key, array in group.arrays()}
+    arrays = {key: np.asarray(array[...]) for key, array in group.arrays()}
     nights = tuple(Night(**{**night, "partitions": tuple(night["partitions"])}) for night in plain.pop("history"))
     return ModelRecord(**{**plain, "learned": tuple(plain["learned"])}, history=nights, arrays=cast("Arrays", arrays))
 

@@ -1,7 +1,7 @@
 """The repository behind a store: opening, one commit for what belongs together, errors that say what to do.
 
-Icechunk gives Zarr atomic commits and snapshots. Every change is made in a session and becomes visible by one commit, so a
-reader sees the state before it or after it, whole, and a process killed in between leaves only files that nothing names.
+Icechunk gives Zarr atomic commits and snapshots. Every change is made in a session and becomes visible by one commit:
+a reader sees the state before it or after it, whole; a process killed in between leaves only files that nothing names.
 """
 
 import ctypes
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ridgestream.stores.errors import ModelError, NewerFormat, PartitionError, StoreError
@@ -68,25 +69,22 @@ class Store:
     @classmethod
     def exists(cls, location: StoreLocation) -> bool:
         """Tell whether there is a repository at the location; raise StoreError if something else is in its place."""
-        import icechunk
-
         folder = location.folder
         if folder is not None and not _is_repository_folder(folder):
             return False
         with store_errors(location.text):
-            return bool(icechunk.Repository.exists(location.storage()))
+            return bool(_icechunk().Repository.exists(location.storage()))
 
     @classmethod
     def create(cls, location: StoreLocation) -> Self:
         """Make an empty store; raise StoreError if the place is taken or cannot be written."""
-        import icechunk
         import zarr
 
         if cls.exists(location):
             raise StoreError(f"there is already a store at {location.text}")
         if location.folder is not None:
             _check_writable(location.folder, create=True)
-        icechunk.set_logs_filter("error")
+        icechunk = _icechunk()
         version = {} if icechunk.__version__.startswith("1.") else {"spec_version": 1}
         with store_errors(location.text):
             repository = icechunk.Repository.create(location.storage(), **cast("dict[str, Any]", version))
@@ -100,8 +98,9 @@ class Store:
         import zarr
 
         with store_errors(self.location.text):
-            session = self.repository.readonly_session(
-                **({"snapshot_id": snapshot} if snapshot else {"branch": BRANCH})
+            repository = self.repository
+            session = (
+                repository.readonly_session(snapshot_id=snapshot) if snapshot else repository.readonly_session(BRANCH)
             )
             return zarr.open_group(session.store, mode="r")
 
@@ -153,13 +152,18 @@ def _first_line(error: BaseException) -> str:
 
 
 def _open_repository(location: StoreLocation) -> "icechunk.Repository":
-    import icechunk
-
     if not Store.exists(location):
         raise StoreError(f"there is no store at {location.text}; `ridgestream ingest` or `ridgestream run` makes one")
-    icechunk.set_logs_filter("error")
     with store_errors(location.text):
-        return icechunk.Repository.open(location.storage())
+        return cast("icechunk.Repository", _icechunk().Repository.open(location.storage()))
+
+
+def _icechunk() -> ModuleType:
+    """Import Icechunk without its warning that local commits are not safe: the writer's lock makes them so."""
+    import icechunk
+
+    icechunk.set_logs_filter("error")
+    return icechunk
 
 
 def _is_repository_folder(folder: Path) -> bool:

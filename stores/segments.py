@@ -1,11 +1,11 @@
 """Segments: one ingested partition each, as immutable Zarr arrays in a group of its own.
 
 numeric (rows, n_numeric) float32 or float64, codes (rows, n_categorical) int32, targets (rows, n_targets) float64,
-weights (rows,) float64 and moments (5, n_numeric + n_targets) float64. Codes refer to the segment's own category tables, kept in its
-attributes with the count of each value, so that the store's table can grow without a segment being written again.
+weights (rows,) float64 and moments (5, n_numeric + n_targets) float64. Codes refer to the segment's own category
+tables, kept in its attributes with the weight of each value: the store's table grows without a segment being rewritten.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -68,9 +68,9 @@ def segment_path(order: int) -> str:
 
 
 def write_segment(
-    root: "zarr.Group", order: int, layout: SegmentLayout, batches: Iterable[Rows], facts: Callable[[], SegmentFacts]
+    root: "zarr.Group", order: int, layout: SegmentLayout, batches: Iterable[Rows], facts: SegmentFacts
 ) -> None:
-    """Write a segment's rows chunk by chunk, then its facts; memory is a few chunks, whatever the rows."""
+    """Write a segment's rows chunk by chunk, and its facts; memory is a few chunks, whatever the rows."""
     group = root.create_group(segment_path(order))
     arrays = _create_arrays(group, layout)
     start = 0
@@ -78,11 +78,11 @@ def write_segment(
         stop = start + len(rows)
         columns = {"numeric": rows.numeric, "codes": rows.codes, "targets": rows.targets, "weights": rows.weights}
         for name, array in arrays.items():
-            array[start:stop] = columns[name]
+            array[start:stop] = cast("npt.NDArray[Any]", columns[name])
         start = stop
     if start != layout.rows:
         raise StoreError(f"segment {order} was planned with {layout.rows} rows, {start} came")
-    _write_facts(group, facts())
+    _write_facts(group, facts)
 
 
 def _create_arrays(group: "zarr.Group", layout: SegmentLayout) -> dict[str, "zarr.Array[Any]"]:
@@ -104,10 +104,10 @@ def create_array(
     group: "zarr.Group", name: str, shape: tuple[int, ...], dtype: str, chunk_rows: int
 ) -> "zarr.Array[Any]":
     """Create an array of the store: whole rows to a chunk, zstd with a checksum, so that damage is found."""
-    import zarr
+    from zarr.codecs import ZstdCodec
 
     chunks = tuple(max(1, min(n, chunk_rows) if axis == 0 else n) for axis, n in enumerate(shape))
-    codec = zarr.codecs.ZstdCodec(level=1, checksum=True)
+    codec = ZstdCodec(level=1, checksum=True)
     return group.create_array(name, shape=shape, dtype=dtype, chunks=chunks, compressors=[codec])
 
 

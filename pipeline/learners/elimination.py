@@ -1,8 +1,8 @@
 """The sequential part of a block of the online LS-SVM, compiled: what row after row decides.
 
-Absorbing the rows of a block one by one is Gaussian elimination on C = Kb P⁻¹ Kbᵀ; after each step the remaining rows of
-W = Kb P⁻¹, of C and of the residuals read as if the one-row algorithm had arrived there. The scan stops at the first row
-that changes the dictionary, for its caller to make that change with matrix operations.
+Absorbing the rows of a block one by one is Gaussian elimination on C = Kb P⁻¹ Kbᵀ; after each step the remaining rows
+of W = Kb P⁻¹, of C and of the residuals read as if the one-row algorithm had arrived there. The scan stops at the first
+row that changes the dictionary, for its caller to make that change with matrix operations.
 """
 
 import numpy as np
@@ -34,8 +34,8 @@ def scan_rows(  # noqa: C901
     """Absorb rows from `start` on until one changes the dictionary; return (what, row, index swapped out or −1).
 
     Shapes: weights, novelties (B, B; its diagonal is δ), spans (B: the δ that a row must exceed), A and W (B, m),
-    C (B, B, lower triangle), residuals (B, c), coefficients (m, c), inverse_diagonal (m), pivots (B). The row that stops
-    the scan with GROW or SWAP is absorbed; the one that stops it with UNSAFE is not. Changes W, C, residuals,
+    C (B, B, lower triangle), residuals (B, c), coefficients (m, c), inverse_diagonal (m), pivots (B). The row that
+    stops the scan with GROW or SWAP is absorbed; the one that stops it with UNSAFE is not. Changes W, C, residuals,
     coefficients, inverse_diagonal and pivots (Δ of each absorbed row) in place. O(Bm + m) a row.
     """
     n_rows, n_basis = W.shape

@@ -1,4 +1,4 @@
-"""The information form: the sums that absorb a row, and the borders that add or replace a basis vector without past rows.
+"""The information form: sums that absorb a row, and borders that add or replace a basis vector without past rows.
 
 Jung & Polani (2006) propagate P⁻¹; here P, K and z themselves are carried, so that nothing drifts and P⁻¹ can be had
 anew at any time. Symmetric matrices are kept in the lower triangle of Fortran-ordered arrays, as BLAS updates them.

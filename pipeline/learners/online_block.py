@@ -1,4 +1,4 @@
-"""One block of rows against one dictionary: the products formed once, and what a swap does to the rows still to come."""
+"""One block of rows against one dictionary: products formed once, and what a swap does to the rows still to come."""
 
 import numpy as np
 from scipy.linalg import blas
@@ -12,8 +12,17 @@ from ridgestream.pipeline.learners.inverses import Inverses, Swap
 SPAN_TOLERANCE = 1e-10
 """A row whose novelty is below this share of k(x, x) lies in the span of the dictionary, within rounding."""
 
-RANK_TOLERANCE = 1e-13
-"""A vector whose pivot in P is below this share of its diagonal entry would leave P singular, within rounding."""
+CONDITION_LIMIT = 1e12
+"""A vector that would bring any P_ii (P⁻¹)_ii up to this would leave P singular within rounding, and is not taken.
+
+The new vector's own pivot is not enough to look at: many vectors near the span compound.
+"""
+
+DRIFT_LIMIT = 1e-6
+"""Where P(P⁻¹k) differs from k by more than this, relative to the largest entry, P⁻¹ is made anew before deciding."""
+
+REFINEMENTS = 4
+"""Corrections of K⁻¹k at most; they end sooner where the residual no longer halves."""
 
 
 class Block:
@@ -80,13 +89,46 @@ class Block:
         self.sum_rows(stop)
         self.inverses.absorb(self.W[:stop], self.weights[:stop], self.pivots[:stop])
 
+    def is_stale(self, j: int) -> bool:
+        """Tell whether P⁻¹k of row j has drifted from what P, up to the row before, says; O(n_basis²)."""
+        self.sum_rows(j)
+        k = self.kernel_rows[j]
+        residual = k - blas.dsymv(1.0, self.information.normal_matrix, self.W[j], lower=1)
+        return bool(np.abs(residual).max() > DRIFT_LIMIT * np.abs(k).max())
+
     def border(self, j: int) -> Border | None:
-        """Return the border of row j, just scanned; None if it would leave P singular within rounding."""
+        """Return the border of row j, just scanned, or None if the row is better not taken; O(n_basis²).
+
+        None if its novelty, computed again with a refined a = K⁻¹k, is in the span after all, or if it would leave P
+        singular within rounding.
+        """
         self.sum_rows(j + 1)
+        self._refine(j)
         novelty, weight = float(self.R[j, j]), float(self.weights[j])
+        if novelty <= self.spans[j]:
+            return None
         kernel, self_kernel = self.kernel_rows[j], float(self.self_kernel[j])
         border = self.information.border(self.A[j], novelty, weight, kernel, self_kernel, self.targets[j])
-        return border if self.schur(j) > RANK_TOLERANCE * border.corner else None
+        w_b, _ = self.new_column(j)
+        grown = np.diagonal(self.information.normal_matrix) * (self.inverse_diagonal + w_b**2 / self.schur(j))
+        condition = max(float(grown.max()), border.corner / self.schur(j))
+        return border if condition < CONDITION_LIMIT else None
+
+    def _refine(self, j: int) -> None:
+        """Refine a = K⁻¹k of row j against K itself, and δ with it.
+
+        P's new border is P a + …, so an error of a stays in the state for good. It does no harm as long as the residual
+        k − K a is of the size of rounding, which a carried inverse does not give and a few corrections do.
+        """
+        k, a = self.kernel_rows[j], self.A[j]
+        size = np.inf
+        for _ in range(REFINEMENTS):
+            residual = k - blas.dsymv(1.0, self.information.gram, a, lower=1)
+            before, size = size, float(np.abs(residual).max())
+            if size >= before / 2:
+                break
+            a += blas.dsymv(1.0, self.inverses.gram, residual, lower=1)
+        self.R[j, j] = self.self_kernel[j] - k @ a
 
     def schur(self, j: int) -> float:
         """Δ_b = γδ + wδ²/Δ: the slides' form; equation (14) as printed is not the Schur complement of P."""

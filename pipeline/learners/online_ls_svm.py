@@ -1,14 +1,15 @@
-"""Online LS-SVM with a supervised dictionary: Jung & Polani (2006), "Sequential learning with LS-SVM for large-scale data".
+"""Online LS-SVM with a supervised dictionary: Jung & Polani (2006), "Sequential learning with LS-SVM for large data".
 
 Departures from the paper, each with its reason:
 
-- The state is the information form {D, K, P, z, yᵀy, n, γ}, not P⁻¹: exact, and P⁻¹, K⁻¹, β are made from it afresh at
-  fixed row counts, so that they cannot drift over millions of rows.
-- Regularization is per row, γ = λ·2^⌊log₂ n⌋ for selection and λn for the published coefficients; the paper's γ = t·10⁻⁵
-  needs the length of the stream beforehand.
-- Δ_b is the slides' δ²/Δ + γδ: the printed equation (14) is not the Schur complement. In equation (18) the sign is minus.
+- The state is the information form {D, K, P, z, yᵀy, n, γ}, not P⁻¹: it is exact, and P⁻¹, K⁻¹ and β are made from it
+  afresh at fixed row counts, so that they cannot drift over millions of rows.
+- Regularization is per row, γ = λ·2^⌊log₂ n⌋ for selection and λn for the published coefficients; the paper's
+  γ = t·10⁻⁵ needs the length of the stream beforehand.
+- Δ_b is the slides' δ²/Δ + γδ: the printed equation (14) is not the Schur complement. In (18) the sign is minus.
 - At the cap, growing and pruning is done only where it would not restore the state, and then in place.
 - Rows are processed in blocks by matrix products; the decisions are those of the one-row algorithm.
+- A vector that would leave P singular within rounding is not taken, however novel.
 - Rows may carry weights, and several targets may share the dictionary (their gains are added).
 """
 
@@ -39,10 +40,11 @@ PREDICTION_ROWS = 4096
 class OnlineLSSVM:
     """A kernel expansion over a small dictionary, learned in one pass; O(max_basis²) a row and memory free of the rows.
 
-    The block grid, and so the bits, depend on max_basis and on where `refresh` was called: blocks start at a refresh and
-    are cut at the powers of two of the weight seen. `centre` (n_features,) is where a stationary kernel measures its
-    distances from, the first row unless given: somewhere amid the rows, for speed. Calls of `partial_fit` that split a stream at multiples of
-    `block_rows` after a refresh leave no trace; other splits give the same decisions and values to rounding.
+    The block grid, and so the bits, depend on max_basis and on where `refresh` was called: blocks start at a refresh
+    and are cut at the powers of two of the weight seen. Calls of `partial_fit` that split a stream at multiples of
+    `block_rows` after a refresh leave no trace; other splits give the same decisions and values to rounding. `centre`
+    (n_features,) is where a stationary kernel measures its distances from, the first row unless given: somewhere amid
+    the rows, for speed.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class OnlineLSSVM:
         return self._inverses.condition if self._inverses else None
 
     def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> Self:
-        """Learn rows X (rows, n_features), targets y (rows,) or (rows, n_targets); O(max_basis²) a row.
+        """Learn rows X (rows, n_features) and targets y (rows,) or (rows, n_targets); O(max_basis²) a row.
 
         A row of weight zero is absent. Raises InputError before anything has changed, NumericalBreakdown if P or K lose
         their positive definiteness.
@@ -245,24 +247,16 @@ class OnlineLSSVM:
         if self.n_basis == 0:
             self._begin(X[0], targets[0], float(weights[0]), int(numbers[0]))
             start = 1
-        unsafe = -1
+        refreshed = -1
         while start < len(X):
             block = self._block(X[start:], targets[start:], weights[start:])
-            what, stop = self._run_block(block, numbers[start:])
+            what, stop = self._run_block(block, numbers[start:], fresh=start == refreshed)
             predictions[start : start + stop] = targets[start : start + stop] - block.residuals[:stop]
             start += stop
             if what == elimination.UNSAFE:
-                unsafe = self._check_unsafe(start, unsafe, int(numbers[start]))
+                self._refresh()
+                refreshed = start
         return predictions
-
-    def _check_unsafe(self, row: int, before: int, number: int) -> int:
-        if row == before:
-            raise NumericalBreakdown(
-                f"row {number} of the stream has a pivot that is not safely positive right after a refresh; "
-                "raise novelty_threshold or regularization"
-            )
-        self._refresh()
-        return row
 
     def _begin(self, x: Floats, y: Floats, weight: float, row: int) -> None:
         """Make the first row the dictionary: D = [x], K = [k*], P = [wk*² + γk*], z = [wk*y]."""
@@ -284,12 +278,23 @@ class OnlineLSSVM:
         p = self.parameters
         return Block(p.kernel, self._centre, self._begun(), self._inverses, X, targets, weights, p.novelty_threshold)
 
-    def _run_block(self, block: Block, numbers: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """Scan the block to its end, to the row after which the dictionary has grown, or to an unsafe pivot."""
+    def _run_block(self, block: Block, numbers: npt.NDArray[np.int64], *, fresh: bool) -> tuple[int, int]:
+        """Scan the block to its end, to the row after which the dictionary has grown, or to a row that wants a refresh.
+
+        A `fresh` block comes right after a refresh: its first row cannot be helped by another.
+        """
         row = 0
         full = self.n_basis >= self.parameters.max_basis
         while True:
             what, row, index = block.scan(row, self.parameters.usefulness_threshold, full=full)
+            helpless = fresh and row == 0
+            if what == elimination.UNSAFE and helpless:
+                raise NumericalBreakdown(
+                    f"row {numbers[0]} of the stream has a pivot that is not safely positive right after a refresh; "
+                    "raise novelty_threshold or regularization"
+                )
+            if what in (elimination.GROW, elimination.SWAP) and not helpless and block.is_stale(row):
+                what = elimination.UNSAFE
             if what in (elimination.END, elimination.UNSAFE):
                 block.finish(row)
                 return what, row
@@ -304,7 +309,7 @@ class OnlineLSSVM:
 
 
 def plan_block_rows(max_basis: int) -> int:
-    """Return the rows of a block: enough for matrix products to pay, few enough for the part that is done row by row."""
+    """Return the rows of a block: enough for matrix products to pay, few enough for the part done row by row."""
     if max_basis <= 64:
         return 32
     return 64 if max_basis <= 1024 else 128

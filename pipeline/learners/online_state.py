@@ -85,7 +85,7 @@ class OnlineState:
     @property
     def n_targets(self) -> int:
         """The number of outputs that share the dictionary."""
-        return self.target_square.shape[0]
+        return len(self.target_square)
 
     @classmethod
     def empty(cls, parameters: OnlineParameters, n_features: int, n_targets: int) -> Self:
