@@ -50,8 +50,8 @@ def cholesky(matrix: Floats, name: str) -> Cholesky:
         if info == 0:
             return Cholesky(factor, relative * largest, _condition(factor, norm))
     raise NumericalBreakdown(
-        f"the {name} ({len(matrix)} × {len(matrix)}) is not positive definite within rounding, even with {JITTERS[-1]:g} "
-        "of its largest entry added to the diagonal; raise novelty_threshold or regularization"
+        f"the {name} ({len(matrix)} × {len(matrix)}) is not positive definite within rounding, even with "
+        f"{JITTERS[-1]:g} of its largest entry added to the diagonal; raise novelty_threshold or regularization"
     )
 
 
