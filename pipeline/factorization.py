@@ -25,12 +25,16 @@ class Cholesky:
 
     def solve(self, right: Floats) -> Floats:
         """Return A⁻¹ right, shape of `right`; O(m²) a column."""
+        if not len(self.factor):
+            return np.zeros_like(right)
         solution, info = lapack.dpotrs(self.factor, right, lower=1)
         check_info("dpotrs", info)
         return np.asarray(solution)
 
     def inverse(self) -> Floats:
         """Return A⁻¹ in the lower triangle of a Fortran-ordered (m, m) matrix; O(m³)."""
+        if not len(self.factor):
+            return self.factor
         inverse, info = lapack.dpotri(self.factor, lower=1)
         check_info("dpotri", info)
         return np.asarray(inverse)
@@ -41,11 +45,15 @@ def cholesky(matrix: Floats, name: str) -> Cholesky:
 
     Raises NumericalBreakdown, with `name` and advice, if a jitter of 10⁻¹⁰ of the largest entry does not help.
     """
-    largest = float(np.max(np.diagonal(matrix), initial=0.0))
+    if not np.isfinite(np.tril(matrix)).all():
+        raise NumericalBreakdown(f"the {name} ({len(matrix)} × {len(matrix)}) holds a value that is not finite")
+    if not len(matrix):
+        return Cholesky(np.empty((0, 0)), 0.0, 1.0)
+    largest = float(np.max(np.diagonal(matrix)))
     for relative in JITTERS:
         attempt = np.array(matrix, order="F")
         attempt[np.diag_indices_from(attempt)] += relative * largest
-        norm = _one_norm(attempt) if len(attempt) else 1.0
+        norm = _one_norm(attempt)
         factor, info = lapack.dpotrf(attempt, lower=1, clean=0, overwrite_a=1)
         if info == 0:
             return Cholesky(factor, relative * largest, _condition(factor, norm))
@@ -72,8 +80,6 @@ def _one_norm(lower: Floats) -> float:
 
 
 def _condition(factor: Floats, norm: float) -> float:
-    if not len(factor):
-        return 1.0
     reciprocal, info = lapack.dpocon(factor, norm, uplo="L")
     check_info("dpocon", info)
     return float(1.0 / reciprocal) if reciprocal > 0 else float("inf")

@@ -1,0 +1,69 @@
+"""The house itself: what the wheel holds, which way imports run, and that every formula has its room."""
+
+import re
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[1]
+PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())
+CONTRACTS = {contract["id"]: contract for contract in PROJECT["tool"]["importlinter"]["contracts"]}
+
+
+def package_of(folder: Path) -> str:
+    return ".".join(["ridgestream", *folder.relative_to(TOP).parts])
+
+
+def test_every_folder_with_code_is_in_the_wheel() -> None:
+    folders = {file.parent for room in ("pipeline", "stores", "jobs") for file in (TOP / room).rglob("*.py")}
+    assert sorted(package_of(folder) for folder in folders) == sorted(PROJECT["tool"]["setuptools"]["packages"])
+
+
+@pytest.mark.parametrize("package", PROJECT["tool"]["setuptools"]["packages"])
+def test_every_package_is_installed_typed_and_is_not_the_checkout(package: str) -> None:
+    module = __import__(package, fromlist=["__file__"])
+    folder = Path(str(module.__file__)).parent
+    assert (folder / "py.typed").is_file()
+    assert folder == folder.joinpath("..").resolve() / folder.name
+    assert folder.is_relative_to(TOP) is False
+
+
+def test_the_top_level_is_the_owners() -> None:
+    allowed = {"pyproject.toml", "README.md", "pipeline", "stores", "jobs", "tests", "docker"}
+    allowed |= {"LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", ".gitignore", ".dockerignore"}
+    allowed |= {".pre-commit-config.yaml", ".ci", ".git"}
+    tracked = {path.name for path in TOP.iterdir() if not is_left_over(path.name)}
+    assert tracked <= allowed
+
+
+def is_left_over(name: str) -> bool:
+    """What .gitignore lists: caches, environments, a first run's store."""
+    caches = {".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".import_linter_cache", "__pycache__"}
+    made = name.endswith((".icechunk", ".egg-info")) or name.startswith((".venv", "forest-predictions"))
+    return name in caches | {"build", "dist"} or made
+
+
+def test_every_module_of_the_pipeline_is_a_stage_or_of_the_core() -> None:
+    modules = {
+        f"ridgestream.pipeline.{file.stem}" for file in (TOP / "pipeline").glob("*.py") if file.stem != "__init__"
+    }
+    core = set(CONTRACTS["core"]["source_modules"]) - {"ridgestream.pipeline.learners"}
+    stages = set(CONTRACTS["stages"]["forbidden_modules"])
+    assert core | stages == modules
+    assert not core & stages
+
+
+def test_distributed_is_imported_in_one_file_only() -> None:
+    pattern = re.compile(r"^\s*(?:from|import) distributed\b", re.MULTILINE)
+    files = [
+        p.relative_to(TOP).as_posix() for room in ("pipeline", "stores", "jobs") for p in (TOP / room).rglob("*.py")
+    ]
+    assert [f for f in files if pattern.search((TOP / f).read_text())] == ["jobs/cluster.py"]
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    first = re.search(r"^## (\S+)", (TOP / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first is not None
+    assert first[1] == version("ridgestream") == PROJECT["project"]["version"]
