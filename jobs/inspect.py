@@ -73,7 +73,7 @@ def _history_table(model: dict[str, Any]) -> Any:  # noqa: ANN401
     for night in model["history"]:
         test = night["test_error"] if night["test_error"] is not None else night["test_mse"]
         table.add_row(
-            night["finished_at"],
+            night["finished_at"][:16].replace("T", " "),
             str(len(night["partitions"])),
             f"{night['rows']:,}",
             f"{night['rows_seen']:,}",

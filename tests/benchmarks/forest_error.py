@@ -1,0 +1,95 @@
+"""Test error on forest against the dictionary's size, for the recipe's row order and for permutations of it.
+
+    python tests/benchmarks/forest_error.py --rows 500000 --basis 100 300 500 --permutations 3 --trees
+
+Prints one JSON object: for each size, the error in per cent of the recipe's order and of each permutation, and the
+seconds of learning (one BLAS thread, rows in memory). The paper's figures are printed beside them, and with --trees
+those of scikit-learn's gradient boosted trees with their defaults on the same rows.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.learners import elimination
+from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
+from ridgestream.pipeline.moments import Moments
+
+FOREST = Path(__file__).parents[1] / "data" / "forest"
+PARTITION_ROWS = 50_000
+PAPER = {100: "23.80 ± 0.64", 300: "21.77 ± 0.39", 500: "21.17 ± 0.32"}
+
+Array = npt.NDArray[np.float64]
+
+
+def read_forest(part: str) -> tuple[Array, Array]:
+    """Return raw features (rows, 54) and ±1 targets of the bundled rows, class 2 against the rest."""
+    table = pq.read_table(FOREST / part)
+    names = [name for name in table.column_names if name != "Cover_Type"]
+    features = np.column_stack([table[name].to_numpy().astype(np.float64) for name in names])
+    return features, np.where(table["Cover_Type"].to_numpy() == 2, 1.0, -1.0)
+
+
+def learn(X: Array, y: Array, max_basis: int) -> tuple[OnlineLSSVM, float]:
+    """Learn the rows as the main job does: partition by partition, in blocks."""
+    learner = OnlineLSSVM(RBF(1 / 54), regularization=1e-5, max_basis=max_basis, centre=np.zeros(54))
+    began = perf_counter()
+    for start in range(0, len(X), PARTITION_ROWS):
+        part = slice(start, start + PARTITION_ROWS)
+        learner.partial_fit(X[part], y[part])
+        learner.refresh()
+    return learner, perf_counter() - began
+
+
+def measure(order: npt.NDArray[np.int64], rows: tuple[Array, Array, Array, Array], max_basis: int) -> dict[str, Any]:
+    """Return the test error in per cent and the seconds of one run in this order of the training rows."""
+    X, y, X_test, y_test = rows
+    moments = Moments.of(X[order[:PARTITION_ROWS]])
+    scale = moments.deviation()
+    learner, seconds = learn((X[order] - moments.mean) / scale, y[order], max_basis)
+    wrong = (learner.predict((X_test - moments.mean) / scale)[:, 0] > 0) != (y_test > 0)
+    return {"error_percent": round(100 * float(wrong.mean()), 3), "seconds": round(seconds, 2), "swaps": learner.swaps}
+
+
+def measure_trees(rows: tuple[Array, Array, Array, Array]) -> dict[str, Any]:
+    """Return the test error in per cent and the seconds of HistGradientBoostingClassifier with its defaults."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    X, y, X_test, y_test = rows
+    began = perf_counter()
+    trees = HistGradientBoostingClassifier(random_state=0).fit(X, y)
+    seconds = perf_counter() - began
+    wrong = trees.predict(X_test) != y_test
+    return {"error_percent": round(100 * float(wrong.mean()), 3), "seconds": round(seconds, 2)}
+
+
+def main() -> None:
+    """Parse the arguments, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--basis", type=int, nargs="+", default=[100, 300, 500])
+    parser.add_argument("--permutations", type=int, default=3)
+    parser.add_argument("--trees", action="store_true")
+    arguments = parser.parse_args()
+    rows = (*read_forest("train"), *read_forest("test"))
+    orders = [np.arange(len(rows[0]))]
+    orders += [np.random.default_rng(seed).permutation(len(rows[0])) for seed in range(1, arguments.permutations + 1)]
+    elimination.warm_up()
+    found: dict[Any, Any] = {}
+    for max_basis in arguments.basis:
+        runs = [measure(order[: arguments.rows], rows, max_basis) for order in orders]
+        found[max_basis] = {"paper": PAPER.get(max_basis), "recipe": runs[0], "permutations": runs[1:]}
+    if arguments.trees:
+        found["trees"] = measure_trees((rows[0][: arguments.rows], rows[1][: arguments.rows], *rows[2:]))
+    print(json.dumps({"rows": arguments.rows, "basis": found}, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()
