@@ -67,8 +67,9 @@ def _history_table(model: dict[str, Any]) -> Any:  # noqa: ANN401
     title = (
         f"model {model['name']}: {model['n_basis']} basis vectors, {model['partitions_consumed']} partitions consumed"
     )
-    table = Table("finished", "partitions", "rows", "rows seen", "basis", title=title, title_justify="left")
-    for name in ("progressive error", "test error", "seconds"):
+    table = Table(title=title, title_justify="left")
+    table.add_column("finished (UTC)", no_wrap=True)
+    for name in ("partitions", "rows", "rows seen", "basis", "progressive", "test", "seconds"):
         table.add_column(name, justify="right")
     for night in model["history"]:
         test = night["test_error"] if night["test_error"] is not None else night["test_mse"]
