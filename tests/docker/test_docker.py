@@ -1,0 +1,381 @@
+"""The files in docker/, read as Docker reads them: what they name is there, and what they start runs here.
+
+No Docker engine is needed: each service of compose.yaml becomes a process of this machine, started by the service's own
+command and environment, with addresses and folders of this machine in place of the containers'.
+"""
+
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+import yaml
+from packaging.specifiers import SpecifierSet
+
+ROOT = Path(__file__).parents[2]
+DOCKER = ROOT / "docker"
+FOREST = ROOT / "tests" / "data" / "forest"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+
+HEALTHY_SECONDS, JOB_SECONDS, STOP_SECONDS = 30, 45, 10
+SIZES = {"m": 2**20, "g": 2**30, "MiB": 2**20, "GiB": 2**30}
+
+
+def read_dockerfile() -> list[tuple[str, str]]:
+    """Return the instructions, each as its word and what follows, continued lines joined."""
+    text = re.sub(r"^\s*#.*\n", "", (DOCKER / "Dockerfile").read_text(), flags=re.MULTILINE)
+    lines = re.sub(r"\\\n\s*", "", text).splitlines()
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines if line)]
+
+
+DOCKERFILE = read_dockerfile()
+
+
+def stages() -> list[list[tuple[str, str]]]:
+    starts = [i for i, (word, _) in enumerate(DOCKERFILE) if word == "FROM"]
+    return [DOCKERFILE[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
+
+
+def in_image(word: str) -> list[str]:
+    """Return the last stage's instructions of a kind."""
+    return [rest for found, rest in stages()[-1] if found == word]
+
+
+def image_environment() -> dict[str, str]:
+    return dict(item.split("=", 1) for rest in in_image("ENV") for item in shlex.split(rest))
+
+
+def copied() -> list[str]:
+    """Return what the Dockerfile copies from the tree."""
+    return [source for word, rest in DOCKERFILE if word == "COPY" for source in rest.split()[:-1]]
+
+
+def is_in_context(path: str) -> bool:
+    """Tell whether .dockerignore lets a file through: the last pattern that matches it, or a folder above it, says."""
+    inside = True
+    for line in (ROOT / ".dockerignore").read_text().splitlines():
+        pattern = line.strip()
+        if not pattern or pattern.startswith("#"):
+            continue
+        parts = re.split(r"(\*\*/|\*)", pattern.removeprefix("!").rstrip("/"))
+        regex = "".join({"**/": "(.*/)?", "*": "[^/]*"}.get(part, re.escape(part)) for part in parts)
+        if re.fullmatch(f"{regex}(/.*)?", path):
+            inside = pattern.startswith("!")
+    return inside
+
+
+def mounts(service: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return source and mode of each mounted folder, by the path in the container."""
+    split = [[*text.split(":"), "rw"][:3] for text in service["volumes"]]
+    return {target: (source, mode) for source, target, mode in split}
+
+
+def in_memory(service: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the options of each tmpfs, by the path in the container."""
+    split = [text.split(":") for text in service["tmpfs"]]
+    return {path: dict(option.split("=") for option in options.split(",")) for path, options in split}
+
+
+def command(service: dict[str, Any]) -> list[str]:
+    """Return the service's whole command: its entry point, or else the image's, then its arguments."""
+    return [*(service.get("entrypoint") or json.loads(in_image("ENTRYPOINT")[-1])), *service["command"]]
+
+
+def addresses(service: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return host and port of the other services that the command names."""
+    found = re.findall(r"tcp://([\w.-]+):(\d+)", " ".join(command(service)))
+    return [(host, port) for host, port in found if host != "127.0.0.1"]
+
+
+def n_bytes(text: str) -> float:
+    match = re.fullmatch(r"([\d.]+)([a-zA-Z]+)", text)
+    assert match, text
+    return float(match[1]) * SIZES[match[2]]
+
+
+def console_script(name: str) -> list[str]:
+    """Return how to run an installed command without its wrapper, which need not be on the PATH."""
+    script = next(iter(entry_points(group="console_scripts", name=name)))
+    call = f"sys.argv[0] = {name!r}; from {script.module} import {script.attr} as main; sys.exit(main())"
+    return [sys.executable, "-c", f"import sys; {call}"]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Machine:
+    """This machine in the place of Docker: folders and ports of its own for those of the containers."""
+
+    work: Path
+    """The folder for everything that is written."""
+    folders: dict[str, Path]
+    """By the path in the container."""
+    ports: dict[str, int] = field(default_factory=dict)
+    """By the port of a service that others may use."""
+
+    def translate(self, text: str, own_ports: dict[str, int]) -> str:
+        """Put what is here in place of what is in the container, in an argument or a variable's value."""
+        hosts = {f"{host}:{port}": f"127.0.0.1:{here}" for host in SERVICES for port, here in self.ports.items()}
+        ports = {port: str(here) for port, here in own_ports.items()}
+        paths = {path: str(folder) for path, folder in self.folders.items()}
+        known = hosts | ports | paths
+        pattern = "|".join(re.escape(text) for text in sorted(known, key=len, reverse=True))
+        return re.sub(rf"(?<![\w.])({pattern})(?![\w.-])", lambda match: known[match[1]], text)
+
+
+class Container:
+    """One service as a process."""
+
+    def __init__(self, name: str, machine: Machine, label: str, extra: dict[str, str]) -> None:
+        self.service, self.machine = SERVICES[name], machine
+        self.log = machine.work / f"{label}.log"
+        exposed = {str(port): free_port() for port in self.service.get("expose", ())}
+        machine.ports.update(exposed)
+        own = re.findall(r"127\.0\.0\.1:(\d+)", " ".join(self.service.get("healthcheck", {}).get("test", ())))
+        self._own_ports = exposed | {port: free_port() for port in own}
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(machine.folders["/var/cache/ridgestream"]),
+            "TMPDIR": str(machine.folders["/tmp"]),  # noqa: S108
+        }
+        for key, value in {**image_environment(), **self.service.get("environment", {}), **extra}.items():
+            self._environment[key] = machine.translate(value, self._own_ports)
+        self.process = self._start(command(self.service), self.log)
+
+    def wait_until_healthy(self) -> None:
+        """Ask as the health check does until it says yes; fail if the process ends before, or time is up."""
+        kind, *test = self.service["healthcheck"]["test"]
+        assert kind == "CMD"
+        until = time.monotonic() + HEALTHY_SECONDS
+        while self._start(test, self.machine.work / "health.log").wait() != 0:
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < until, self.log.read_text()
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Send what `docker compose down` sends; fail if the process is not gone when Docker would kill it."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_SECONDS)
+        finally:
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _start(self, words: list[str], log: Path) -> subprocess.Popen[bytes]:
+        program = [sys.executable] if words[0] == "python" else console_script(words[0])
+        arguments = [self.machine.translate(word, self._own_ports) for word in words[1:]]
+        with log.open("wb") as output:
+            return subprocess.Popen(
+                [*program, *arguments],
+                cwd=self.machine.work,
+                env=self._environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """Give every folder of the containers a place: the tree's own for sources, with two partitions only, else new."""
+    folders = {}
+    for service in SERVICES.values():
+        for target, (source, _) in mounts(service).items():
+            folders[target] = (DOCKER / source).resolve() if source.startswith(".") else tmp_path / f"volume-{source}"
+        for target in in_memory(service):
+            folders[target] = tmp_path / f"memory-{target.replace('/', '-')}"
+    (source,) = [target for target, folder in folders.items() if folder == FOREST]
+    folders[source] = tmp_path / "forest"
+    for name in ("train/part-00.parquet", "train/part-01.parquet", "test/part-00.parquet"):
+        (tmp_path / "forest" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "forest" / name).symlink_to(FOREST / name)
+    for folder in folders.values():
+        folder.mkdir(exist_ok=True)
+    return Machine(tmp_path, folders)
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def start(name: str, machine: Machine, stack: ExitStack, **extra: str) -> list[Container]:
+    """Start a service, each of its replicas."""
+    started = []
+    for replica in range(SERVICES[name].get("deploy", {}).get("replicas", 1)):
+        started.append(Container(name, machine, f"{name}-{replica}", extra))
+        stack.callback(started[-1].stop)
+    return started
+
+
+def test_the_job_runs_on_the_cluster_to_a_committed_model(machine: Machine, stack: ExitStack) -> None:
+    (scheduler,) = start("scheduler", machine, stack)
+    scheduler.wait_until_healthy()
+    workers = start("worker", machine, stack)
+    for worker in workers:
+        worker.wait_until_healthy()
+    (job,) = start("job", machine, stack, RIDGESTREAM_MODEL__MAX_BASIS="50")
+    assert job.process.wait(JOB_SECONDS) == 0, job.log.read_text()
+
+    store = machine.folders["/data"] / "forest.icechunk"
+    inspect = [*console_script("ridgestream"), "inspect", str(store), "--json"]
+    told = json.loads(subprocess.run(inspect, check=True, capture_output=True, text=True).stdout)
+    (model,) = told["models"]
+    assert (told["rows"], model["name"], model["n_basis"], model["partitions_consumed"]) == (100_000, "forest", 50, 2)
+    assert model["history"][0]["test_error"] < 0.30
+    log = scheduler.log.read_text()
+    assert len(re.findall("Register worker", log)) == len(workers) == 2
+    assert "Receive client connection" in log
+    cached = list((machine.folders["/var/cache/ridgestream"] / "numba").rglob("*.nbi"))
+    assert cached, "nothing was compiled into NUMBA_CACHE_DIR"
+
+
+def test_services_name_what_is_there() -> None:
+    for name, service in SERVICES.items():
+        assert (DOCKER / service["build"]["context"]).resolve() == ROOT, name
+        assert (ROOT / service["build"]["dockerfile"]).is_file(), name
+        for source, mode in mounts(service).values():
+            if source.startswith("."):
+                assert (DOCKER / source).is_dir(), source
+                assert mode == "ro", source
+            else:
+                assert source in COMPOSE["volumes"], source
+        recipes = [PurePosixPath(word) for word in service["command"] if word.endswith(".toml")]
+        for recipe in recipes:
+            source, _ = mounts(service)[str(recipe.parent)]
+            assert (DOCKER / source / recipe.name).is_file(), recipe
+    named = re.findall(r"docker/[\w.]+|tests/data/\w+|jobs/\w+", (DOCKER / "README.md").read_text())
+    assert set(named) == {"docker/compose.yaml", "docker/Dockerfile", "tests/data/forest", "jobs/recipes"}
+    assert all((ROOT / path).exists() for path in named)
+
+
+def test_services_reach_each_other_and_wait_for_it() -> None:
+    reached = {name: addresses(service) for name, service in SERVICES.items()}
+    assert reached == {"scheduler": [], "worker": [("scheduler", "8786")], "job": [("scheduler", "8786")]}
+    for name, service in SERVICES.items():
+        waited_for = service.get("depends_on", {})
+        for host, port in reached[name]:
+            assert host in waited_for, name
+            assert port in SERVICES[host]["expose"], name
+        for host, what in waited_for.items():
+            assert what == {"condition": "service_healthy"}
+            assert "healthcheck" in SERVICES[host], host
+    assert set(SERVICES["job"]["depends_on"]) == {"scheduler", "worker"}
+
+
+def test_services_share_paths_and_may_write_nothing_else() -> None:
+    (user,) = in_image("USER")
+    for name, service in SERVICES.items():
+        assert mounts(service) == mounts(SERVICES["job"]), name
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert "no-new-privileges:true" in service["security_opt"], name
+        assert not {"privileged", "user", "cap_add", "ports", "network_mode"} & set(service), name
+        caches = in_memory(service)["/var/cache/ridgestream"]
+        assert f"{caches['uid']}:{caches['gid']}" == user, name
+        assert set(in_memory(service)) == {"/tmp", "/var/cache/ridgestream"}, name  # noqa: S108
+        places = (*mounts(service), *in_memory(service))
+        settings = [*service.get("environment", {}).values(), *image_environment().values()]
+        for path in re.findall(r"(?:^|(?<==))/[\w./-]+", "\n".join([*command(service), *settings]), re.MULTILINE):
+            assert any(PurePosixPath(path).is_relative_to(place) for place in places), path
+    writable = [target for target, (_, mode) in mounts(SERVICES["job"]).items() if mode == "rw"]
+    assert writable == ["/data"]
+
+
+def test_services_have_limits_and_workers_come_back() -> None:
+    limits = {name: service["deploy"]["resources"]["limits"] for name, service in SERVICES.items()}
+    assert all(n_bytes(limit["memory"]) > 0 and float(limit["cpus"]) > 0 for limit in limits.values())
+    for name, text in (
+        ("worker", next(word.split("=")[1] for word in SERVICES["worker"]["command"] if "memory-limit" in word)),
+        ("job", SERVICES["job"]["environment"]["RIDGESTREAM_MEMORY_LIMIT"]),
+    ):
+        in_tmp = n_bytes(in_memory(SERVICES[name])["/tmp"]["size"])  # noqa: S108
+        assert n_bytes(text) + in_tmp < n_bytes(limits[name]["memory"]), name
+    assert {name: service["restart"] for name, service in SERVICES.items()} == {
+        "scheduler": "unless-stopped",
+        "worker": "unless-stopped",
+        "job": "no",
+    }
+
+
+def test_the_image_runs_the_command_that_the_wheel_installs() -> None:
+    (entry,) = in_image("ENTRYPOINT")
+    (name,) = json.loads(entry)
+    assert PROJECT["project"]["scripts"][name] == next(iter(entry_points(group="console_scripts", name=name))).value
+    assert command(SERVICES["job"])[0] == name
+    (install,) = [rest for rest in in_image("RUN") if "pip install" in rest]
+    assert "from=build,source=/wheels,target=/wheels" in install
+    assert install.endswith(" /wheels/*.whl")
+    build, image = stages()
+    assert [rest for word, rest in build if word == "RUN"] == [
+        "python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ."
+    ]
+    assert "COPY" not in [word for word, _ in image]
+
+
+def test_images_are_pinned_and_of_a_python_that_the_project_takes() -> None:
+    froms = [rest.split()[0] for word, rest in DOCKERFILE if word == "FROM"]
+    assert len(froms) == 2
+    for image in froms:
+        match = re.fullmatch(r"python:(3\.\d+(?:\.\d+)?)-slim-[a-z]+", image)
+        assert match, image
+        assert match[1] in SpecifierSet(PROJECT["project"]["requires-python"])
+    version = PROJECT["project"]["version"]
+    assert {service["image"] for service in SERVICES.values()} == {f"ridgestream:{version}"}
+    assert {service["pull_policy"] for service in SERVICES.values()} == {"build"}
+    labels = dict(item.split("=", 1) for rest in in_image("LABEL") for item in shlex.split(rest))
+    assert labels["org.opencontainers.image.version"] == version
+    assert labels["org.opencontainers.image.licenses"] == PROJECT["project"]["license"]
+    texts = [path.read_text() for path in (DOCKER / "README.md", DOCKER / "Dockerfile")]
+    assert {tag for text in texts for tag in re.findall(r"ridgestream:([\w.]+)", text)} == {version}
+
+
+def test_the_image_has_an_ordinary_user_who_owns_where_it_writes() -> None:
+    (user,) = in_image("USER")
+    uid, gid = (int(part) for part in user.split(":"))
+    assert min(uid, gid) >= 1000
+    (made,) = [rest for rest in in_image("RUN") if "useradd" in rest]
+    assert f"groupadd --gid {gid} " in made
+    assert f"useradd --uid {uid} --gid {gid} " in made
+    assert f"--owner={uid} --group={gid} --mode=0700 /var/cache/ridgestream /data" in made
+    words = [word for word, _ in stages()[-1]]
+    assert words.index("USER") > max(i for i, word in enumerate(words) if word == "RUN")
+    environment = image_environment()
+    assert environment["PYTHONUNBUFFERED"] == "1"
+    assert environment["NUMBA_CACHE_DIR"].startswith("/var/cache/ridgestream/")
+    assert {environment[f"{name}_NUM_THREADS"] for name in ("OMP", "OPENBLAS", "MKL")} == {"1"}
+
+
+def test_the_build_gets_what_the_wheel_is_made_of_and_no_more() -> None:
+    sources = copied()
+    project, folders = PROJECT["project"], PROJECT["tool"]["setuptools"]["package-dir"].values()
+    assert set(sources) == {"pyproject.toml", project["readme"], *project["license-files"], *folders}
+    for source in sources:
+        path = ROOT / source
+        files = [path] if path.is_file() else [file for file in path.rglob("*.py") if file.is_file()]
+        assert files, source
+        assert all(is_in_context(file.relative_to(ROOT).as_posix()) for file in files), source
+    beside = [path.name for path in ROOT.iterdir() if path.name not in sources]
+    assert {"tests", "docker"} <= set(beside)
+    for name in [*beside, ".git/HEAD", "tests/data/forest/NOTICE.md", "jobs/__pycache__/cli.cpython-311.pyc", "a.pyc"]:
+        assert not is_in_context(name), name
