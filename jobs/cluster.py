@@ -38,8 +38,8 @@ def open_executor(cluster: str) -> Iterator[Executor]:
 class OnCluster:
     """Runs tasks on the workers of a Dask cluster; results come in the order of the tasks."""
 
-    def __init__(self, client: Any, workers: int) -> None:  # noqa: ANN401 (distributed has no types)
-        self._client, self._window = client, TASKS_A_WORKER * workers
+    def __init__(self, client: Any) -> None:  # noqa: ANN401 (distributed has no types)
+        self._client = client
 
     def broadcast(self, value: Any) -> Any:  # noqa: ANN401
         """Send a value to every worker once; return its future."""
@@ -53,10 +53,11 @@ class OnCluster:
     ) -> Iterator[Result]:
         """Yield the results in order, with a bounded number of tasks under way; raise what a task raised."""
         waiting: deque[Any] = deque()
+        window = TASKS_A_WORKER * len(self._client.scheduler_info(n_workers=-1)["workers"])
         try:
             for task in tasks:
                 waiting.append(self._client.submit(function, task, *shared, pure=False))
-                if len(waiting) >= self._window:
+                if len(waiting) >= window:
                     yield self._result(waiting.popleft())
             while waiting:
                 yield self._result(waiting.popleft())
@@ -91,7 +92,7 @@ def _connect(cluster: str, stack: ExitStack) -> OnCluster:
         raise ClusterError(
             f"no worker came to the cluster {cluster} within {WORKERS_SECONDS} s; start workers, then run the job again"
         ) from error
-    return OnCluster(client, len(client.scheduler_info(n_workers=-1)["workers"]))
+    return OnCluster(client)
 
 
 def _client_at(address: str, stack: ExitStack) -> Any:  # noqa: ANN401
