@@ -1,0 +1,70 @@
+"""Predictive variance of subset of regressors with augmentation: error bars that widen away from the dictionary.
+
+Plain subset of regressors, σ²kᵀM⁻¹k, shrinks to zero where no basis vector is near. Adding a basis function at the test
+point itself (Rasmussen & Quiñonero Candela 2005; Jung & Polani's slides) gives, at the published γ = λn,
+
+    Var f(x) = (σ̂²/γ)(δ + γ kᵀM⁻¹k),   M = K̃ᵀK̃ + γK,   δ = k* − kᵀK⁻¹k,
+
+which reverts to (σ̂²/γ)k* far away. σ̂² is the residual sum of squares over n − trace of the hat matrix M⁻¹K̃ᵀK̃.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.factorization import Cholesky, cholesky
+from ridgestream.pipeline.learners.online_state import OnlineState
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """What error bars need beside the model: two Cholesky factors and the noise."""
+
+    gram: Cholesky
+    """Of K, (n_basis, n_basis)."""
+    normal: Cholesky
+    """Of M, (n_basis, n_basis)."""
+    penalty: float
+    """γ = λn."""
+    noise: Floats
+    """σ̂² of each target, shape (n_targets,), in squared units of the learner's targets."""
+
+    @classmethod
+    def of(cls, state: OnlineState) -> Self:
+        """Make it from a learner's state; O(n_basis³)."""
+        penalty = state.parameters.regularization * state.weight_seen
+        products = state.normal_matrix - state.penalty * state.gram
+        normal = cholesky(products + penalty * state.gram, "normal matrix P")
+        noise = estimate_noise(state, products, normal)
+        return cls(cholesky(state.gram, "kernel matrix K of the dictionary"), normal, penalty, noise)
+
+    def variance(self, kernel_rows: Floats, self_kernel: Floats) -> Floats:
+        """Return Var f of rows with kernel values (rows, n_basis) and k(x, x) (rows,): (rows, n_targets), never below 0.
+
+        In squared units of the learner's targets; add `noise` for a new observation. O(n_basis²) a row.
+        """
+        spanned = _squared_norms(self.gram, kernel_rows)
+        leverage = _squared_norms(self.normal, kernel_rows)
+        novelty = np.maximum(self_kernel - spanned, 0.0)
+        return (novelty / self.penalty + leverage)[:, np.newaxis] * self.noise
+
+
+def estimate_noise(state: OnlineState, products: Floats, normal: Cholesky) -> Floats:
+    """Return σ̂² of each target: RSS/(n − tr(M⁻¹G)), G = K̃ᵀK̃ (n_basis, n_basis); O(n_basis³).
+
+    Where the rows are no more than the degrees of freedom, one is left to divide by.
+    """
+    beta = normal.solve(state.normal_rhs)
+    residual = np.diagonal(state.target_square) - 2 * np.sum(beta * state.normal_rhs, axis=0)
+    residual = residual + np.sum(beta * (products @ beta), axis=0)
+    freedom = float(np.trace(normal.solve(products)))
+    return np.asarray(np.maximum(residual, 0.0) / max(state.weight_seen - freedom, 1.0))
+
+
+def _squared_norms(factor: Cholesky, kernel_rows: Floats) -> Floats:
+    """Return kᵀA⁻¹k = ‖L⁻¹k‖² of each row, so that it cannot be negative."""
+    half = solve_triangular(factor.factor, kernel_rows.T, lower=True, check_finite=False)
+    return np.asarray(np.einsum("ij,ij->j", half, half))
