@@ -42,7 +42,7 @@ class Uncertainty:
         return cls(cholesky(state.gram, "kernel matrix K of the dictionary"), normal, penalty, noise)
 
     def variance(self, kernel_rows: Floats, self_kernel: Floats) -> Floats:
-        """Return Var f of rows with kernel values (rows, n_basis) and k(x, x) (rows,): (rows, n_targets), never below 0.
+        """Return Var f of rows with kernel values (rows, n_basis) and k(x, x) (rows,): (rows, n_targets), at least 0.
 
         In squared units of the learner's targets; add `noise` for a new observation. O(n_basis²) a row.
         """
