@@ -50,10 +50,9 @@ class RBF:
 
     def block(self, X: Floats, Z: Floats, centre: Floats | None = None) -> Floats:
         """Return exp(−γ‖x_i − z_j‖²); one matrix product and an exponential an entry."""
-        if centre is not None:
-            X, Z = X - centre, Z - centre
-        x_norms, z_norms = np.einsum("ij,ij->i", X, X), np.einsum("ij,ij->i", Z, Z)
-        exponents = X @ Z.T
+        near_x, near_z = (X, Z) if centre is None else (X - centre, Z - centre)
+        x_norms, z_norms = np.einsum("ij,ij->i", near_x, near_x), np.einsum("ij,ij->i", near_z, near_z)
+        exponents = near_x @ near_z.T
         exponents *= 2 * self.gamma
         exponents -= self.gamma * x_norms[:, np.newaxis]
         exponents -= self.gamma * z_norms
@@ -75,6 +74,7 @@ class RBF:
         return cls(gamma=parameters.get("gamma", 1.0 / max(n_features, 1)))
 
     def _repair(self, exponents: Floats, X: Floats, Z: Floats, x_norms: Floats, z_norms: Floats) -> None:
+        """Compute anew, from the rows as they came, what is too far from the centre to be told by norms."""
         far_x = self.gamma * x_norms > _SAFE_SQUARED_NORM
         far_z = self.gamma * z_norms > _SAFE_SQUARED_NORM
         if far_x.any():

@@ -42,6 +42,7 @@ def test_outliers_spoil_no_other_value(seed: int, outlier: float, gamma: float) 
     Z[5] = X[3] + 0.1 * rng.standard_normal(4)
     with np.errstate(over="ignore"):
         assert np.abs(RBF(gamma).block(X, Z) - exact_rbf(gamma, X, Z)).max() < 1e-12
+        assert np.abs(RBF(gamma).block(X, Z, X[3]) - exact_rbf(gamma, X, Z)).max() < 1e-12  # the centre is the outlier
 
 
 @pytest.mark.parametrize("kernel", [RBF(0.2), Polynomial(0.1, 3, 1.0), Linear()], ids=lambda k: k.name)
