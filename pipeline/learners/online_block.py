@@ -21,6 +21,9 @@ The new vector's own pivot is not enough to look at: many vectors near the span 
 DRIFT_LIMIT = 1e-6
 """Where P(P⁻¹k) differs from k by more than this, relative to the largest entry, P⁻¹ is made anew before deciding."""
 
+BLUR_LIMIT = 1e-6
+"""The share of the novelty threshold that rounding may reach before K⁻¹k is refined for every row."""
+
 REFINEMENTS = 4
 """Corrections of K⁻¹k at most; they end sooner where the residual no longer halves."""
 
@@ -49,14 +52,17 @@ class Block:
         self.row_gram = kernel.block(X, X, centre)
         self.self_kernel = kernel.diagonal(X)
         np.fill_diagonal(self.row_gram, self.self_kernel)
+        self.spans = np.maximum(novelty_threshold, SPAN_TOLERANCE * self.self_kernel)
         self.A = _times_symmetric(inverses.gram, self.kernel_rows)
+        self.careful = self._blurs_novelty()
+        if self.careful:
+            self._refine_all()
         self.R = self.row_gram - self.A @ self.kernel_rows.T
         self.W = _times_symmetric(inverses.normal, self.kernel_rows)
         self.C = self.W @ self.kernel_rows.T
         self.residuals = targets - self.kernel_rows @ inverses.coefficients
         self.inverse_diagonal = np.diagonal(inverses.normal).copy()
         self.pivots = np.ones(len(X))
-        self.spans = np.maximum(novelty_threshold, SPAN_TOLERANCE * self.self_kernel)
         self.summed = 0
 
     def scan(self, start: int, usefulness_threshold: float, *, full: bool) -> tuple[int, int, int]:
@@ -129,6 +135,20 @@ class Block:
                 break
             a += blas.dsymv(1.0, self.inverses.gram, residual, lower=1)
         self.R[j, j] = self.self_kernel[j] - k @ a
+
+    def _blurs_novelty(self) -> bool:
+        """Tell whether K⁻¹ is so large that rounding could blur the novelties that matter.
+
+        Then K⁻¹k is refined for every row, and every change of the dictionary is followed by a refresh.
+        """
+        largest = float(self.self_kernel.max())
+        rounding = float(np.trace(self.inverses.gram)) * largest**2 * np.finfo(np.float64).eps
+        return bool(rounding > BLUR_LIMIT * self.spans.min())
+
+    def _refine_all(self) -> None:
+        for _ in range(REFINEMENTS - 1):
+            residual = self.kernel_rows - _times_symmetric(self.information.gram, self.A)
+            self.A += _times_symmetric(self.inverses.gram, residual)
 
     def schur(self, j: int) -> float:
         """Δ_b = γδ + wδ²/Δ: the slides' form; equation (14) as printed is not the Schur complement of P."""

@@ -279,7 +279,7 @@ class OnlineLSSVM:
         return Block(p.kernel, self._centre, self._begun(), self._inverses, X, targets, weights, p.novelty_threshold)
 
     def _run_block(self, block: Block, numbers: npt.NDArray[np.int64], *, fresh: bool) -> tuple[int, int]:
-        """Scan the block to its end, to the row after which the dictionary has grown, or to a row that wants a refresh.
+        """Scan the block to its end, to a growth, after which it must be made anew, or to where a refresh is wanted.
 
         A `fresh` block comes right after a refresh: its first row cannot be helped by another.
         """
@@ -301,11 +301,14 @@ class OnlineLSSVM:
             border = block.border(row)
             if border is not None and what == elimination.GROW:
                 block.grow(row, border, int(numbers[row]))
-                return what, row + 1
+                return elimination.UNSAFE if block.careful else what, row + 1
             if border is not None:
                 block.swap(row, index, border, int(numbers[row]))
                 self.swaps += 1
             row += 1
+            if border is not None and block.careful:
+                block.finish(row)
+                return elimination.UNSAFE, row
 
 
 def plan_block_rows(max_basis: int) -> int:
