@@ -33,7 +33,8 @@ def list_partitions(source: Path) -> tuple[PartitionFile, ...]:
     """Return the Parquet files below the folder `source`, or the one file that it is, in natural order of their names.
 
     Natural order compares runs of digits as numbers: `part-2` comes before `part-10`. Names that begin with a dot or an
-    underscore are not partitions. Raises PartitionError if there is no such place, or no Parquet file in it.
+    underscore are not partitions. Raises PartitionError if there is no such place, no Parquet file in it, or one that
+    is a link to nowhere.
     """
     if not source.exists():
         raise PartitionError(f"the source {source} does not exist")
@@ -48,7 +49,7 @@ def list_partitions(source: Path) -> tuple[PartitionFile, ...]:
 def natural_key(name: str) -> tuple[tuple[int, int | str, str], ...]:
     """Return the key of the natural order: digits as numbers, before letters; the digits' text breaks ties."""
     parts = (part for part in re.split(r"(\d+)", name) if part)
-    return tuple((0, int(part), part) if part.isdigit() else (1, part, "") for part in parts)
+    return tuple((0, int(part), part) if part.isdecimal() else (1, part, "") for part in parts)
 
 
 def check_unchanged(partition: PartitionFile) -> None:
@@ -95,15 +96,18 @@ def _open(partition: PartitionFile) -> Any:  # noqa: ANN401 (pyarrow has no type
             f"{partition.path} is empty (0 bytes): it is not a Parquet file; write it again or remove it"
         )
     try:
-        return pq.ParquetFile(partition.path, memory_map=False)
+        return pq.ParquetFile(partition.path, memory_map=False, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         raise PartitionError(f"{partition.path} is not a readable Parquet file: {error}") from error
 
 
 def _partition(path: Path, base: Path) -> PartitionFile:
-    status = path.stat()
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise PartitionError(f"{path} cannot be read: {error.strerror}; put it back or remove it") from error
     return PartitionFile(path.relative_to(base).as_posix(), path, status.st_size, status.st_mtime_ns)
 
 
 def _is_visible(path: Path, base: Path) -> bool:
-    return path.is_file() and not any(part.startswith((".", "_")) for part in path.relative_to(base).parts)
+    return not path.is_dir() and not any(part.startswith((".", "_")) for part in path.relative_to(base).parts)
