@@ -1,0 +1,115 @@
+"""Stores in a test's folder, what is in them, and executors that do what a cluster might."""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import zarr
+
+from ridgestream.pipeline.executor import Executor, InProcess
+from ridgestream.pipeline.ingest import IngestReport, ingest
+from ridgestream.pipeline.reporting import Fact, Silent
+from ridgestream.stores.ledger import Ledger, read_ledger
+from ridgestream.stores.locations import StoreLocation
+from ridgestream.stores.partitions import list_partitions
+from ridgestream.stores.repository import Store
+from ridgestream.stores.rows import Rows, join_rows
+from ridgestream.stores.schema import SchemaRequest
+from ridgestream.stores.segments import Segment
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def new_store(folder: Path) -> Store:
+    """Make an empty store in `folder`."""
+    return Store.create(location_of(folder))
+
+
+def location_of(folder: Path) -> StoreLocation:
+    return StoreLocation.parse(str(folder), Path("/"))
+
+
+def ingest_folder(store: Store, source: Path, request: SchemaRequest, executor: Executor | None = None) -> IngestReport:
+    """Ingest what a folder holds, in this process unless another executor is given."""
+    with store.lock():
+        return ingest(store, list_partitions(source), request, executor or InProcess(), Silent())
+
+
+def ledger_of(store: Store) -> Ledger:
+    return read_ledger(store.root())
+
+
+def segment_rows(root: zarr.Group, order: int) -> Rows:
+    """Return all rows of a segment."""
+    segment = Segment.open(root, order)
+    return segment.read(0, segment.rows)
+
+
+def stored_rows(store: Store) -> Rows:
+    """Return all rows of a store, in ledger order; codes are those of each segment."""
+    root = store.root()
+    return join_rows([segment_rows(root, entry.order) for entry in read_ledger(root).entries])
+
+
+def stored_values(store: Store, column: int) -> list[str]:
+    """Return the values of a categorical feature, row by row, in ledger order."""
+    root, values = store.root(), []
+    for entry in read_ledger(root).entries:
+        segment = Segment.open(root, entry.order)
+        table = segment.facts().categories[column]
+        values += [table[code] for code in segment.read(0, segment.rows).codes[:, column]]
+    return values
+
+
+def same_rows(left: Rows, right: Rows) -> bool:
+    """Tell whether all arrays are equal, in values, widths and shapes."""
+    return all(_same(getattr(left, n), getattr(right, n)) for n in ("numeric", "codes", "targets", "weights"))
+
+
+def _same(left: Any, right: Any) -> bool:
+    if left is None or right is None:
+        return left is right
+    return left.dtype == right.dtype and left.shape == right.shape and bool(np.array_equal(left, right))
+
+
+class Elsewhere:
+    """Runs tasks as a cluster would: arguments and results are pickled, the last task is done first, each twice."""
+
+    def broadcast(self, value: Any) -> Any:
+        return value
+
+    def run(self, function: Callable[..., Result], tasks: Iterable[Task], *shared: Any) -> Iterator[Result]:
+        calls = [pickle.dumps((function, task, shared)) for task in tasks]
+        results = [pickle.dumps(self._call(call)) for call in reversed(calls) for _ in range(2)]
+        for result in reversed(results[1::2]):
+            yield pickle.loads(result)  # noqa: S301
+
+    def _call(self, call: bytes) -> Any:
+        function, task, shared = pickle.loads(call)  # noqa: S301
+        return function(task, *shared)
+
+
+@dataclass
+class Notes:
+    """A reporter that keeps what it was told."""
+
+    begun: list[str] = field(default_factory=list)
+    rows: int = 0
+    said: list[tuple[str, dict[str, Fact]]] = field(default_factory=list)
+    ended: list[dict[str, Fact]] = field(default_factory=list)
+
+    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002
+        self.begun.append(step)
+
+    def advance(self, rows: int, **facts: Fact) -> None:  # noqa: ARG002
+        self.rows += rows
+
+    def end(self, **facts: Fact) -> None:
+        self.ended.append(facts)
+
+    def say(self, message: str, **facts: Fact) -> None:
+        self.said.append((message, facts))
