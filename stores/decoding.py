@@ -3,6 +3,8 @@
 What cannot be used is refused with the file, the column, the row and the value; nothing is dropped or guessed.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,13 +13,16 @@ import numpy.typing as npt
 
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.rows import Rows
-from ridgestream.stores.schema import CATEGORICAL, TIMESTAMP, Schema, check_column
+from ridgestream.stores.schema import CATEGORICAL, NUMERIC, TIMESTAMP, Schema, check_column, is_number, is_text, is_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 LARGEST_VALUE = 1e100
 """A larger value is taken for damage: its square would leave float64 with the sums that it enters."""
+
+LARGEST_INTEGER = 2**53
+"""Up to here float64 holds every integer."""
 
 
 @dataclass
@@ -44,17 +49,26 @@ class Decoder:
             check_column(name, arrow, self.place)
         for feature in self.schema.features:
             self._check_type(feature.name, feature.kind, arrow.field(feature.name).type)
+        if self.with_target:
+            self._check_target_type(arrow.field(self.schema.target).type)
+            if self.schema.weight:
+                self._check_type(self.schema.weight, NUMERIC, arrow.field(self.schema.weight).type)
 
     def decode(self, batch: "pa.RecordBatch") -> Rows:
         """Return the batch's rows; raise PartitionError for the first value that cannot be used."""
         numeric = np.empty((batch.num_rows, len(self.schema.numeric)))
         for position, feature in enumerate(self.schema.numeric):
-            numeric[:, position] = self._numbers(feature.name, batch.column(feature.name))
+            with self._naming(feature.name):
+                numeric[:, position] = self._numbers(feature.name, batch.column(feature.name))
         codes = np.empty((batch.num_rows, len(self.schema.categorical)), dtype=np.int32)
         for position, feature in enumerate(self.schema.categorical):
-            codes[:, position] = self._codes(feature.name, batch.column(feature.name), self.categories[position])
-        targets = self._targets(batch) if self.with_target else None
-        weights = self._weights(batch) if self.with_target and self.schema.weight else None
+            with self._naming(feature.name):
+                codes[:, position] = self._codes(feature.name, batch.column(feature.name), self.categories[position])
+        targets = weights = None
+        if self.with_target:
+            with self._naming(self.schema.target):
+                targets = self._targets(batch)
+            weights = self._weights(batch, self.schema.weight) if self.schema.weight else None
         self.rows += batch.num_rows
         return Rows(numeric, codes, targets, weights)
 
@@ -62,14 +76,27 @@ class Decoder:
         import pyarrow.types as t
 
         value = found.value_type if t.is_dictionary(found) else found
-        numbers = t.is_integer(value) or t.is_floating(value) or t.is_decimal(value) or t.is_boolean(value)
-        text = t.is_string(value) or t.is_large_string(value)
-        times = t.is_timestamp(value) or t.is_date(value)
-        fits = {CATEGORICAL: text or numbers, TIMESTAMP: times}.get(kind, numbers)
-        if not fits:
+        fits = {CATEGORICAL: is_text(value) or is_number(value), TIMESTAMP: is_time(value)}.get(kind, is_number(value))
+        if not fits and not t.is_null(value):  # pandas gives null to a column without a value; a row of it is refused
             raise PartitionError(
                 f"{self.place}: column {name!r} has type {found}, the store has it as {kind}; "
                 "write the file again with the type of the earlier ones"
+            )
+
+    def _check_target_type(self, found: "pa.DataType") -> None:
+        import pyarrow.types as t
+
+        name, positive = self.schema.target, self.schema.positive
+        if positive is None:
+            self._check_type(name, NUMERIC, found)
+            return
+        value = found.value_type if t.is_dictionary(found) else found
+        kinds = (is_text(value), t.is_boolean(value), is_number(value) and not t.is_boolean(value))
+        wanted = (isinstance(positive, str), isinstance(positive, bool), not isinstance(positive, str | bool))
+        if kinds != wanted and not t.is_null(value):
+            raise PartitionError(
+                f"{self.place}: column {name!r} has type {found}, which positive = {positive!r} cannot equal; "
+                "give the class as the column has it, text in quotes"
             )
 
     def _numbers(self, name: str, column: "pa.Array") -> npt.NDArray[np.float64]:
@@ -77,34 +104,34 @@ class Decoder:
         import pyarrow.types as t
 
         plain = self._plain(name, column)
-        if t.is_timestamp(plain.type) or t.is_date(plain.type):
-            plain = plain.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+        if is_time(plain.type):
+            finer = t.is_timestamp(plain.type) and plain.type.unit == "ns"  # cut to microseconds; coarser ones must fit
+            plain = plain.cast(pa.timestamp("us"), safe=not finer).cast(pa.int64())
             return np.asarray(plain.to_numpy(zero_copy_only=False) / 1e6, dtype=np.float64)
-        try:
-            values = plain.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        except pa.ArrowInvalid as error:
-            raise PartitionError(
-                f"{self.place}: column {name!r} has a value that is no exact number: {error}"
-            ) from error
+        if t.is_int64(plain.type) or t.is_uint64(plain.type):
+            self._check_integers(name, plain.to_numpy(zero_copy_only=False))
+        values = plain.cast(pa.float64()).to_numpy(zero_copy_only=False)
         self._check_values(name, values)
         return np.asarray(values, dtype=np.float64)
 
     def _codes(self, name: str, column: "pa.Array", table: dict[str, int]) -> npt.NDArray[np.int32]:
         import pyarrow as pa
+        import pyarrow.types as t
 
-        encoded = self._plain(name, column).cast(pa.string()).dictionary_encode()
+        plain = self._plain(name, column)
+        if t.is_floating(plain.type):
+            self._check_values(name, plain.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        encoded = plain.cast(pa.string()).dictionary_encode()
         codes = [table.setdefault(value, len(table)) for value in encoded.dictionary.to_pylist()]
         positions = encoded.indices.to_numpy(zero_copy_only=False)
         return np.asarray(codes, dtype=np.int32)[positions] if codes else np.empty(0, dtype=np.int32)
 
     def _targets(self, batch: "pa.RecordBatch") -> npt.NDArray[np.float64]:
-        name, positive = self.schema.target, self.schema.positive
+        name = self.schema.target
         column = batch.column(name)
-        if positive is None:
-            self._check_type(name, "numeric", column.type)
+        if self.schema.positive is None:
             return self._numbers(name, column)[:, np.newaxis]
-        plain = self._plain(name, column)
-        return np.where(self._is_positive(name, plain), 1.0, -1.0)[:, np.newaxis]
+        return np.where(self._is_positive(name, self._plain(name, column)), 1.0, -1.0)[:, np.newaxis]
 
     def _is_positive(self, name: str, plain: "pa.Array") -> npt.NDArray[np.bool_]:
         import pyarrow as pa
@@ -112,21 +139,19 @@ class Decoder:
         import pyarrow.types as t
 
         positive = self.schema.positive
-        is_text = t.is_string(plain.type) or t.is_large_string(plain.type)
-        if is_text != isinstance(positive, str) or t.is_boolean(plain.type) != isinstance(positive, bool):
-            raise PartitionError(
-                f"{self.place}: column {name!r} has type {plain.type}, which positive = {positive!r} cannot equal"
-            )
-        if t.is_floating(plain.type):
+        if is_text(plain.type):
+            plain = plain.cast(pa.string())
+        elif t.is_floating(plain.type):
+            plain = plain.cast(pa.float64())
             self._check_values(name, plain.to_numpy(zero_copy_only=False))
+        elif t.is_integer(plain.type) and isinstance(positive, float) and positive.is_integer():
+            positive = int(positive)
         equal = pc.equal(plain, pa.scalar(positive))
         return np.asarray(equal.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
-    def _weights(self, batch: "pa.RecordBatch") -> npt.NDArray[np.float64]:
-        name = self.schema.weight or ""
-        column = batch.column(name)
-        self._check_type(name, "numeric", column.type)
-        weights = self._numbers(name, column)
+    def _weights(self, batch: "pa.RecordBatch", name: str) -> npt.NDArray[np.float64]:
+        with self._naming(name):
+            weights = self._numbers(name, batch.column(name))
         if len(weights) and weights.min() < 0:
             self._refuse(name, int(np.argmin(weights)), float(weights.min()), "weights must be zero or positive")
         return weights
@@ -145,6 +170,26 @@ class Decoder:
         if not usable.all():
             row = int(np.argmin(usable))
             self._refuse(name, row, float(values[row]), f"values must be finite and at most {LARGEST_VALUE:g} in size")
+
+    def _check_integers(self, name: str, values: npt.NDArray[np.integer]) -> None:
+        exact = (values <= LARGEST_INTEGER) & (values >= -LARGEST_INTEGER)
+        if not exact.all():
+            row = int(np.argmin(exact))
+            remedy = "a number has no room for integers beyond 2⁵³: take an offset off them, or list the column under"
+            self._refuse(name, row, int(values[row]), f"{remedy} categorical or ignore")
+
+    @contextmanager
+    def _naming(self, name: str) -> Iterator[None]:
+        """Give what Arrow refuses in a column the names of file and column."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except (pa.ArrowException, UnicodeDecodeError, OverflowError) as error:
+            raise PartitionError(
+                f"{self.place}: column {name!r} has a value that cannot be used, at or after row {self.rows}: "
+                f"{error}; correct or remove it"
+            ) from error
 
     def _refuse(self, name: str, row: int, value: float | None, remedy: str) -> None:
         shown = "null" if value is None else repr(value)

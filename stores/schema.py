@@ -84,27 +84,39 @@ class Schema:
 
 def infer_schema(request: SchemaRequest, arrow: "pa.Schema", place: str) -> Schema:
     """Make the schema from the request and the first partition's columns; raise PartitionError naming `place`."""
-    named = [request.target, *request.features, *request.categorical, *([request.weight] if request.weight else [])]
-    for name in named:
-        check_column(name, arrow, place)
-    taken = {request.target, request.weight, *request.ignore}
+    taken = {name for name in (request.target, request.weight, *request.ignore) if name is not None}
     names = request.features or tuple(name for name in arrow.names if name not in taken)
+    for name in (request.target, *([request.weight] if request.weight else []), *names, *request.categorical):
+        check_column(name, arrow, place)
     if not names:
-        raise PartitionError(f"{place} has no feature column beside {', '.join(sorted(t for t in taken if t))}")
-    clash = sorted(set(names) & taken - {None})
-    if clash:
-        raise PartitionError(f"column {clash[0]!r} is named as a feature and as target, weight or ignored")
+        raise PartitionError(f"{place} has no feature column beside {', '.join(sorted(taken))}")
+    _check_parts(request, names, place)
     features = tuple(Feature(n, _kind(n, arrow.field(n).type, request.categorical, place)) for n in names)
     return Schema(request.target, request.positive, features, request.ignore, request.weight)
+
+
+def _check_parts(request: SchemaRequest, names: tuple[str, ...], place: str) -> None:
+    """Raise PartitionError if a column is given two parts, or is called categorical without being a feature."""
+    others = [name for name in (request.target, request.weight, *request.ignore) if name is not None]
+    clash = sorted(set(names) & set(others))
+    if clash:
+        raise PartitionError(f"{place}: column {clash[0]!r} is named as a feature and as target, weight or ignored")
+    twice = next((n for part in (names, others[:2]) for n in part if part.count(n) > 1), None)
+    if twice is not None:
+        raise PartitionError(f"{place}: column {twice!r} is named twice; give each column one part")
+    stray = sorted(set(request.categorical) - set(names))
+    if stray:
+        raise PartitionError(f"{place}: column {stray[0]!r} is called categorical, but is no feature")
 
 
 def check_request(schema: Schema, request: SchemaRequest, store: str) -> None:
     """Raise StoreError naming the key if a later job says something else than the first ingest did."""
     for key in ("target", "positive", "weight"):
-        if getattr(schema, key) != getattr(request, key):
+        before, now = getattr(schema, key), getattr(request, key)
+        if before != now or isinstance(before, bool) != isinstance(now, bool):
             raise StoreError(
-                f"the store {store} was made with {key} = {getattr(schema, key)!r}, the job says "
-                f"{getattr(request, key)!r}; the schema of a store is fixed at its first ingest: use another store"
+                f"the store {store} was made with {key} = {before!r}, the job says {now!r}; "
+                "the schema of a store is fixed at its first ingest: use another store"
             )
     names = {f.name for f in schema.features}
     if request.features and set(request.features) != names:
@@ -128,16 +140,39 @@ def check_column(name: str, arrow: "pa.Schema", place: str) -> None:
         raise PartitionError(f"{place} has {count} columns {name!r}; names must be unique")
 
 
+def is_text(kind: "pa.DataType") -> bool:
+    """Tell whether an Arrow type is text, in any of its layouts."""
+    import pyarrow.types as t
+
+    return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))
+
+
+def is_number(kind: "pa.DataType") -> bool:
+    """Tell whether an Arrow type is a number or a boolean."""
+    import pyarrow.types as t
+
+    return bool(t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind) or t.is_boolean(kind))
+
+
+def is_time(kind: "pa.DataType") -> bool:
+    """Tell whether an Arrow type is a point in time or a day."""
+    import pyarrow.types as t
+
+    return bool(t.is_timestamp(kind) or t.is_date(kind))
+
+
 def _kind(name: str, kind: "pa.DataType", categorical: tuple[str, ...], place: str) -> str:
     import pyarrow.types as t
 
     value = kind.value_type if t.is_dictionary(kind) else kind
-    if t.is_string(value) or t.is_large_string(value) or name in categorical:
+    if is_text(value) or (name in categorical and is_number(value)):
         return CATEGORICAL
+    if name in categorical:
+        raise PartitionError(f"{place}: column {name!r} has type {kind}; only text and numbers can be categorical")
     if t.is_boolean(value):
         return BOOLEAN
-    if t.is_timestamp(value) or t.is_date(value):
+    if is_time(value):
         return TIMESTAMP
-    if t.is_integer(value) or t.is_floating(value) or t.is_decimal(value):
+    if is_number(value):
         return NUMERIC
     raise PartitionError(f"{place}: column {name!r} has type {kind}, which is no feature; list it under ignore")
