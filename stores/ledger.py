@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ridgestream.stores.errors import PartitionError, StoreError
+from ridgestream.stores.guarding import reading
 from ridgestream.stores.partitions import PartitionFile
 from ridgestream.stores.schema import Schema
 
@@ -74,11 +75,13 @@ class Ledger:
 
 def read_ledger(root: "zarr.Group") -> Ledger:
     """Return the ledger of a snapshot; an empty one if nothing was ingested yet."""
-    if _GROUP not in root:
-        return Ledger()
-    plain = cast("dict[str, Any]", root[_GROUP].attrs.asdict())
-    entries = tuple(LedgerEntry(order, *values) for order, values in enumerate(plain["entries"]))
-    return Ledger(Schema.from_dict(plain["schema"]), entries, tuple(tuple(values) for values in plain["categories"]))
+    with reading("the store's ledger"):
+        if _GROUP not in root:
+            return Ledger()
+        plain = cast("dict[str, Any]", root[_GROUP].attrs.asdict())
+        entries = tuple(LedgerEntry(order, *values) for order, values in enumerate(plain["entries"]))
+        categories = tuple(tuple(values) for values in plain["categories"])
+        return Ledger(Schema.from_dict(plain["schema"]), entries, categories)
 
 
 def write_ledger(root: "zarr.Group", ledger: Ledger) -> None:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from ridgestream.stores.arrays import create_array, read_array
 from ridgestream.stores.errors import ModelError, NewerFormat
-from ridgestream.stores.segments import create_array
+from ridgestream.stores.guarding import reading
 
 if TYPE_CHECKING:
     import zarr
@@ -98,20 +99,27 @@ def list_models(root: "zarr.Group") -> tuple[str, ...]:
 def read_model(root: "zarr.Group", name: str) -> ModelRecord | None:
     """Return the model of that name, None if there is none; raise NewerFormat if a newer release wrote it."""
     path = f"{_GROUP}/{check_model_name(name)}"
-    if path not in root:
-        return None
-    group = cast("zarr.Group", root[path])
-    plain = cast("dict[str, Any]", group.attrs.asdict())
-    version = plain.pop("format_version", 0)
-    if version > MODEL_FORMAT_VERSION:
-        raise NewerFormat(
-            f"the model {name!r} has format version {version}; this release reads up to {MODEL_FORMAT_VERSION}: "
-            "install a newer ridgestream"
-        )
-    plain.pop("parameters_hash")
-    arrays = {key: np.asarray(array[...]) for key, array in group.arrays()}
+    with reading(f"the model {name!r}"):
+        if path not in root:
+            return None
+        group = cast("zarr.Group", root[path])
+        plain = cast("dict[str, Any]", group.attrs.asdict())
+        version = plain.pop("format_version", 0)
+        if version > MODEL_FORMAT_VERSION:
+            raise NewerFormat(
+                f"the model {name!r} has format version {version}; this release reads up to {MODEL_FORMAT_VERSION}: "
+                "install a newer ridgestream"
+            )
+        return _record(plain, {key: read_array(array) for key, array in group.arrays()})
+
+
+def _record(plain: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> ModelRecord:
+    parameters_hash = plain.pop("parameters_hash")
     nights = tuple(Night(**{**night, "partitions": tuple(night["partitions"])}) for night in plain.pop("history"))
-    return ModelRecord(**{**plain, "learned": tuple(plain["learned"])}, history=nights, arrays=cast("Arrays", arrays))
+    record = ModelRecord(**{**plain, "learned": tuple(plain["learned"])}, history=nights, arrays=cast("Arrays", arrays))
+    if record.parameters_hash != parameters_hash:
+        raise ValueError("its parameters are not those that their hash was made of")
+    return record
 
 
 def require_model(root: "zarr.Group", name: str) -> ModelRecord:

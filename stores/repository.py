@@ -6,14 +6,17 @@ a reader sees the state before it or after it, whole; a process killed in betwee
 
 import ctypes
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
-from ridgestream.stores.errors import ModelError, NewerFormat, PartitionError, StoreError
+from ridgestream.stores.errors import NewerFormat, StoreError
+from ridgestream.stores.guarding import reading, store_errors
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.lock import writer_lock
 
@@ -26,6 +29,7 @@ FORMAT_VERSION = 1
 
 BRANCH = "main"
 _MARK = "ridgestream"
+_PROBE, _MAKING = ".probe-", ".making-"
 
 
 @dataclass
@@ -56,7 +60,7 @@ class Store:
     def open(cls, location: StoreLocation) -> Self:
         """Open an existing store; raise StoreError if there is none, NewerFormat if a newer release wrote it."""
         store = cls(location, _open_repository(location))
-        found = store.root().attrs.asdict().get(_MARK)
+        found = store._mark()
         if not isinstance(found, dict) or "format_version" not in found:
             raise StoreError(f"{location.text} is an Icechunk repository, but not a Ridgestream store")
         if cast("int", found["format_version"]) > FORMAT_VERSION:
@@ -68,94 +72,122 @@ class Store:
 
     @classmethod
     def exists(cls, location: StoreLocation) -> bool:
-        """Tell whether there is a repository at the location; raise StoreError if something else is in its place."""
+        """Tell whether there is a repository at the location; raise StoreError if something else is in its place.
+
+        A repository without a commit does not count: its making was cut off, and `create` goes on from there.
+        """
         folder = location.folder
         if folder is not None and not _is_repository_folder(folder):
             return False
-        with store_errors(location.text):
-            return bool(_icechunk().Repository.exists(location.storage()))
+        with store_errors(f"the store {location.text}"):
+            storage, repositories = location.storage(), _icechunk().Repository
+            return bool(repositories.exists(storage)) and _has_commit(repositories.open(storage))
 
     @classmethod
     def create(cls, location: StoreLocation) -> Self:
-        """Make an empty store; raise StoreError if the place is taken or cannot be written."""
-        import zarr
+        """Make an empty store; raise StoreError if the place is taken or cannot be written.
 
-        if cls.exists(location):
-            raise StoreError(f"there is already a store at {location.text}")
+        One writer makes it: another that comes meanwhile gets StoreLocked.
+        """
+        cls._check_absent(location)
         if location.folder is not None:
             _check_writable(location.folder, create=True)
-        icechunk = _icechunk()
-        version = {} if icechunk.__version__.startswith("1.") else {"spec_version": 1}
-        with store_errors(location.text):
-            repository = icechunk.Repository.create(location.storage(), **cast("dict[str, Any]", version))
-            session = repository.writable_session(BRANCH)
-            zarr.create_group(session.store, attributes={_MARK: {"format_version": FORMAT_VERSION}})
-            session.commit("Create the store")
-        return cls(location, repository)
+        with _lock_of(location, 0.0):
+            cls._check_absent(location)
+            with store_errors(f"the store {location.text}"):
+                _make_repository(location) if location.folder is None else _make_in_folder(location.folder)
+        return cls(location, _open_repository(location))
 
     def root(self, snapshot: str | None = None) -> "zarr.Group":
         """Return the root group of the last commit, or of a snapshot by its name, read-only."""
         import zarr
 
-        with store_errors(self.location.text):
-            repository = self.repository
-            session = (
-                repository.readonly_session(snapshot_id=snapshot) if snapshot else repository.readonly_session(BRANCH)
-            )
-            return zarr.open_group(session.store, mode="r")
+        with reading(f"the store {self.location.text}"):
+            return zarr.open_group(self._session(snapshot).store, mode="r")
 
     def snapshot(self) -> str:
         """Return the name of the last commit's snapshot."""
-        with store_errors(self.location.text):
+        with store_errors(f"the store {self.location.text}"):
             return str(self.repository.lookup_branch(BRANCH))
 
     def lock(self, wait_seconds: float = 0.0) -> AbstractContextManager[None]:
         """Hold the store for writing. On an object store nothing is locked: there, a conflicting commit is refused."""
-        folder = self.location.folder
-        if folder is None:
-            return nullcontext()
-        _check_writable(folder, create=False)
-        return writer_lock(folder, wait_seconds)
+        if self.location.folder is not None:
+            _check_writable(self.location.folder, create=False)
+        return _lock_of(self.location, wait_seconds)
 
     @contextmanager
     def write(self, message: str) -> Iterator[Writing]:
         """Open a session; commit it with `message` on leaving, unless an exception leaves, and flush it to disk."""
-        with store_errors(self.location.text):
+        with store_errors(f"the store {self.location.text}"):
             writing = Writing(self.repository.writable_session(BRANCH))
             yield writing
             writing.snapshot = writing.session.commit(message)
             if self.location.folder is not None:
                 _flush(self.location.folder)
 
+    @classmethod
+    def _check_absent(cls, location: StoreLocation) -> None:
+        if cls.exists(location):
+            raise StoreError(f"there is already a store at {location.text}")
 
-@contextmanager
-def store_errors(place: str) -> Iterator[None]:
-    """Turn the errors of Icechunk, Zarr and the operating system into StoreError with the place and a first line."""
-    import icechunk
+    def _session(self, snapshot: str | None) -> "icechunk.Session":
+        if snapshot is None:
+            return self.repository.readonly_session(BRANCH)
+        return self.repository.readonly_session(snapshot_id=snapshot)
 
-    try:
-        yield
-    except (StoreError, PartitionError, ModelError):
-        raise
-    except icechunk.ConflictError as error:
-        raise StoreError(f"another writer has committed to the store {place} meanwhile; run the job again") from error
-    except (icechunk.IcechunkError, OSError) as error:
-        raise StoreError(f"the store {place} cannot be read or written: {_first_line(error)}") from error
-    except RuntimeError as error:  # what Zarr's codecs raise for bytes that do not decode
-        raise StoreError(f"the store {place} holds damaged data: {_first_line(error)}") from error
+    def _mark(self) -> object:
+        """Return what marks a repository as a Ridgestream store, None if there is no such thing."""
+        import zarr
+
+        with reading(f"the store {self.location.text}"):
+            try:
+                root = zarr.open_group(self._session(None).store, mode="r")
+            except (zarr.errors.GroupNotFoundError, zarr.errors.ContainsArrayError):
+                return None
+            return root.attrs.asdict().get(_MARK)
 
 
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip(" │|x×`->╰─▶") for line in str(error).splitlines()]
-    telling = [line for line in lines if line and not line.startswith(("context:", "0:", "at "))]
-    return telling[0] if telling else type(error).__name__
+def _lock_of(location: StoreLocation, wait_seconds: float) -> AbstractContextManager[None]:
+    return nullcontext() if location.folder is None else writer_lock(location.folder, wait_seconds)
 
 
 def _open_repository(location: StoreLocation) -> "icechunk.Repository":
     if not Store.exists(location):
         raise StoreError(f"there is no store at {location.text}; `ridgestream ingest` or `ridgestream run` makes one")
-    with store_errors(location.text):
+    with store_errors(f"the store {location.text}"):
         return cast("icechunk.Repository", _icechunk().Repository.open(location.storage()))
+
+
+def _make_in_folder(folder: Path) -> None:
+    """Make a repository beside the writer's lock; it counts from the moment in which its branches appear."""
+    for cut_off in folder.glob(f"{_MAKING}*"):
+        shutil.rmtree(cut_off)
+    making = folder / f"{_MAKING}{os.getpid()}"
+    _make_repository(StoreLocation(str(making)))
+    for name in sorted((entry.name for entry in making.iterdir()), key=lambda name: name in ("refs", "repo")):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (making / name).rename(folder / name)
+    making.rmdir()
+
+
+def _make_repository(location: StoreLocation) -> None:
+    """Make a repository with the mark of a store, or mark the one whose making was cut off before that."""
+    import zarr
+
+    repositories, storage = _icechunk().Repository, location.storage()
+    if repositories.exists(storage):
+        repository = repositories.open(storage)
+    else:
+        version = {} if _icechunk().__version__.startswith("1.") else {"spec_version": 1}
+        repository = repositories.create(storage, **version)
+    session = repository.writable_session(BRANCH)
+    zarr.create_group(session.store, attributes={_MARK: {"format_version": FORMAT_VERSION}})
+    session.commit("Create the store")
+
+
+def _has_commit(repository: "icechunk.Repository") -> bool:
+    return len(list(islice(repository.ancestry(branch=BRANCH), 2))) > 1
 
 
 def _icechunk() -> ModuleType:
@@ -167,25 +199,34 @@ def _icechunk() -> ModuleType:
 
 
 def _is_repository_folder(folder: Path) -> bool:
-    """Look at the folder before Icechunk does, which would make it, or take any folder for its own."""
+    """Look at the folder before Icechunk does, which would make it, or take any folder for its own.
+
+    A folder with nothing but snapshots is none: the making of a store was cut off there.
+    """
     if not folder.exists():
         return False
     if not folder.is_dir():
         raise StoreError(f"the store {folder} is a file; a store is a folder")
     try:
-        names = {entry.name for entry in folder.iterdir()} - {"writer.lock", "writer.json"}
+        names = {entry.name for entry in folder.iterdir() if not _is_writers(entry.name)}
     except OSError as error:
         raise StoreError(f"the store {folder} cannot be read: {error.strerror}") from error
-    if names and not {"refs", "snapshots"} <= names and "repo" not in names:
+    if names <= {"snapshots", "transactions"}:
+        return False
+    if not {"refs", "snapshots"} <= names and "repo" not in names:
         raise StoreError(f"{folder} holds other files and is not a Ridgestream store; choose another folder")
-    return bool(names)
+    return True
+
+
+def _is_writers(name: str) -> bool:
+    return name in ("writer.lock", "writer.json") or name.startswith((_PROBE, _MAKING))
 
 
 def _check_writable(folder: Path, *, create: bool) -> None:
     try:
         if create:
             folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe-{os.getpid()}"
+        probe = folder / f"{_PROBE}{os.getpid()}"
         probe.touch()
         probe.unlink()
     except OSError as error:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from ridgestream.stores.arrays import create_array, read_array
 from ridgestream.stores.errors import StoreError
+from ridgestream.stores.guarding import reading, store_errors
 from ridgestream.stores.rows import Rows, regroup
 
 if TYPE_CHECKING:
@@ -71,18 +73,22 @@ def write_segment(
     root: "zarr.Group", order: int, layout: SegmentLayout, batches: Iterable[Rows], facts: SegmentFacts
 ) -> None:
     """Write a segment's rows chunk by chunk, and its facts; memory is a few chunks, whatever the rows."""
-    group = root.create_group(segment_path(order))
-    arrays = _create_arrays(group, layout)
+    place = f"{segment_path(order)} of the store"
+    with store_errors(place):
+        group = root.create_group(segment_path(order))
+        arrays = _create_arrays(group, layout)
     start = 0
     for rows in regroup(batches, layout.chunk_rows):
         stop = start + len(rows)
         columns = {"numeric": rows.numeric, "codes": rows.codes, "targets": rows.targets, "weights": rows.weights}
-        for name, array in arrays.items():
-            array[start:stop] = cast("npt.NDArray[Any]", columns[name])
+        with store_errors(place):
+            for name, array in arrays.items():
+                array[start:stop] = cast("npt.NDArray[Any]", columns[name])
         start = stop
     if start != layout.rows:
         raise StoreError(f"segment {order} was planned with {layout.rows} rows, {start} came")
-    _write_facts(group, facts)
+    with store_errors(place):
+        _write_facts(group, facts)
 
 
 def _create_arrays(group: "zarr.Group", layout: SegmentLayout) -> dict[str, "zarr.Array[Any]"]:
@@ -98,17 +104,6 @@ def _create_arrays(group: "zarr.Group", layout: SegmentLayout) -> dict[str, "zar
         for name, (shape, dtype) in shapes.items()
         if not absent.get(name)
     }
-
-
-def create_array(
-    group: "zarr.Group", name: str, shape: tuple[int, ...], dtype: str, chunk_rows: int
-) -> "zarr.Array[Any]":
-    """Create an array of the store: whole rows to a chunk, zstd with a checksum, so that damage is found."""
-    from zarr.codecs import ZstdCodec
-
-    chunks = tuple(max(1, min(n, chunk_rows) if axis == 0 else n) for axis, n in enumerate(shape))
-    codec = ZstdCodec(level=1, checksum=True)
-    return group.create_array(name, shape=shape, dtype=dtype, chunks=chunks, compressors=[codec])
 
 
 def _write_facts(group: "zarr.Group", facts: SegmentFacts) -> None:
@@ -134,25 +129,28 @@ class Segment:
 
     @classmethod
     def open(cls, root: "zarr.Group", order: int) -> "Segment":
-        """Open the segment with this number in the ledger."""
-        group = cast("zarr.Group", root[segment_path(order)])
-        targets = _array(group, "targets")
-        return cls(group, targets.shape[0], targets.chunks[0])
+        """Open the segment with this number in the ledger; raise StoreError if it is not there whole."""
+        with reading(f"{segment_path(order)} of the store"):
+            group = cast("zarr.Group", root[segment_path(order)])
+            targets = _array(group, "targets")
+            return cls(group, targets.shape[0], targets.chunks[0])
 
     def read(self, start: int, stop: int) -> Rows:
         """Return the rows from `start` up to `stop`; raise StoreError if a chunk is missing or damaged."""
-        numeric = np.asarray(_array(self.group, "numeric")[start:stop])
-        empty = np.empty((len(numeric), 0), dtype=np.int32)
-        codes = np.asarray(_array(self.group, "codes")[start:stop]) if "codes" in self.group else empty
-        weights = np.asarray(_array(self.group, "weights")[start:stop]) if "weights" in self.group else None
-        return Rows(numeric, codes, np.asarray(_array(self.group, "targets")[start:stop]), weights)
+        with reading(f"{self.group.path} of the store"):
+            names = [name for name in ("numeric", "codes", "targets", "weights") if name in self.group]
+            columns = {name: read_array(_array(self.group, name), start, stop) for name in names}
+        numeric, targets = columns["numeric"], columns["targets"]
+        codes = columns.get("codes", np.empty((len(numeric), 0), dtype=np.int32))
+        return Rows(numeric, codes, targets, columns.get("weights"))
 
     def facts(self) -> SegmentFacts:
         """Return its moments and category tables."""
-        moments = np.asarray(_array(self.group, "moments")[:])
-        tables = cast("list[dict[str, Any]]", self.group.attrs.asdict().get("categories", []))
-        values = tuple(tuple(str(v) for v in table["values"]) for table in tables)
-        return SegmentFacts(moments, values, tuple(tuple(float(n) for n in table["counts"]) for table in tables))
+        with reading(f"{self.group.path} of the store"):
+            moments = read_array(_array(self.group, "moments"))
+            tables = cast("list[dict[str, Any]]", self.group.attrs.asdict().get("categories", []))
+            values = tuple(tuple(str(v) for v in table["values"]) for table in tables)
+            return SegmentFacts(moments, values, tuple(tuple(float(n) for n in table["counts"]) for table in tables))
 
 
 def _array(group: "zarr.Group", name: str) -> "zarr.Array[Any]":
