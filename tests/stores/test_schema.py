@@ -110,7 +110,7 @@ def test_a_type_that_is_no_feature(kind: pa.DataType, categorical: tuple[str, ..
 
 
 def test_days_are_not_taken_as_names() -> None:
-    with pytest.raises(PartitionError, match="column 'day' has type date32.*only text and numbers can be categorical"):
+    with pytest.raises(PartitionError, match=r"column 'day' has type date32.*only text and numbers can be categorical"):
         infer(categorical=("day",))
 
 
