@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ridgestream.stores.errors import PartitionError, StoreError
-from ridgestream.stores.guarding import reading
+from ridgestream.stores.guarding import reading, store_errors
 from ridgestream.stores.partitions import PartitionFile
 from ridgestream.stores.schema import Schema
 
@@ -91,7 +91,8 @@ def write_ledger(root: "zarr.Group", ledger: Ledger) -> None:
     fields = ("name", "size_bytes", "modified_ns", "content_sha256", "rows")
     rows = [[asdict(entry)[name] for name in fields] for entry in ledger.entries]
     plain = {"schema": ledger.schema.as_dict(), "entries": rows, "categories": [list(c) for c in ledger.categories]}
-    root.create_group(_GROUP, overwrite=True, attributes=cast("Any", plain))
+    with store_errors("the store's ledger"):
+        root.create_group(_GROUP, overwrite=True, attributes=cast("Any", plain))
 
 
 def check_same_content(entry: LedgerEntry, file: PartitionFile, content_sha256: str) -> None:

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ridgestream.stores.errors import StoreError
 
@@ -27,9 +27,13 @@ class StoreLocation:
         """Take a URL as it is and a path relative to the folder `base`; raise StoreError for a scheme not known."""
         parts = urlsplit(text)
         if parts.scheme == "file":
-            return cls(str(Path(parts.path)))
+            if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+                raise StoreError(
+                    f"the store {text!r} must name an absolute path of this machine, as file:///data/store"
+                )
+            return cls(os.path.normpath(unquote(parts.path)))
         if "://" not in text:
-            return cls(os.path.normpath(base / text))
+            return cls(os.path.normpath(base / Path(text).expanduser()))
         if parts.scheme not in SCHEMES or not parts.netloc:
             raise StoreError(f"the store {text!r} must be a path, or a URL of {', '.join(SCHEMES)} with a bucket")
         return cls(text.rstrip("/"))
@@ -40,9 +44,13 @@ class StoreLocation:
         return None if "://" in self.text else Path(self.text)
 
     def storage(self) -> "icechunk.Storage":
-        """Return Icechunk's storage; credentials, region and endpoint of object stores come from the environment."""
+        """Return Icechunk's storage; credentials, region and endpoint of object stores come from the environment.
+
+        Icechunk's warning that local commits are not safe is kept off standard output: the writer's lock makes them so.
+        """
         import icechunk
 
+        icechunk.set_logs_filter("error")
         if self.folder is not None:
             return icechunk.local_filesystem_storage(str(self.folder))
         parts = urlsplit(self.text)

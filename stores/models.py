@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ridgestream.stores.arrays import create_array, read_array
 from ridgestream.stores.errors import ModelError, NewerFormat
-from ridgestream.stores.guarding import reading
+from ridgestream.stores.guarding import reading, store_errors
 
 if TYPE_CHECKING:
     import zarr
@@ -137,9 +137,10 @@ def write_model(root: "zarr.Group", record: ModelRecord) -> None:
     del plain["arrays"]
     plain |= {"format_version": MODEL_FORMAT_VERSION, "parameters_hash": record.parameters_hash}
     path = f"{_GROUP}/{check_model_name(record.name)}"
-    group = root.create_group(path, overwrite=True, attributes=cast("Any", json.loads(json.dumps(plain))))
-    for key, array in record.arrays.items():
-        create_array(group, key, array.shape, str(array.dtype), _ROWS_A_CHUNK)[...] = array
+    with store_errors(f"the model {record.name!r}"):
+        group = root.create_group(path, overwrite=True, attributes=cast("Any", json.loads(json.dumps(plain))))
+        for key, array in record.arrays.items():
+            create_array(group, key, array.shape, str(array.dtype), _ROWS_A_CHUNK)[...] = array
 
 
 def check_parameters(record: ModelRecord, parameters: Mapping[str, Any]) -> None:

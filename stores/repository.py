@@ -12,8 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from ridgestream.stores.errors import NewerFormat, StoreError
 from ridgestream.stores.guarding import reading, store_errors
@@ -76,12 +75,14 @@ class Store:
 
         A repository without a commit does not count: its making was cut off, and `create` goes on from there.
         """
+        import icechunk
+
         folder = location.folder
         if folder is not None and not _is_repository_folder(folder):
             return False
         with store_errors(f"the store {location.text}"):
-            storage, repositories = location.storage(), _icechunk().Repository
-            return bool(repositories.exists(storage)) and _has_commit(repositories.open(storage))
+            storage = location.storage()
+            return icechunk.Repository.exists(storage) and _has_commit(icechunk.Repository.open(storage))
 
     @classmethod
     def create(cls, location: StoreLocation) -> Self:
@@ -121,7 +122,8 @@ class Store:
         """Open a session; commit it with `message` on leaving, unless an exception leaves, and flush it to disk."""
         with store_errors(f"the store {self.location.text}"):
             writing = Writing(self.repository.writable_session(BRANCH))
-            yield writing
+        yield writing  # what goes wrong in there is not the store's fault, unless a writer of its arrays says so
+        with store_errors(f"the store {self.location.text}"):
             writing.snapshot = writing.session.commit(message)
             if self.location.folder is not None:
                 _flush(self.location.folder)
@@ -153,10 +155,12 @@ def _lock_of(location: StoreLocation, wait_seconds: float) -> AbstractContextMan
 
 
 def _open_repository(location: StoreLocation) -> "icechunk.Repository":
+    import icechunk
+
     if not Store.exists(location):
         raise StoreError(f"there is no store at {location.text}; `ridgestream ingest` or `ridgestream run` makes one")
     with store_errors(f"the store {location.text}"):
-        return cast("icechunk.Repository", _icechunk().Repository.open(location.storage()))
+        return icechunk.Repository.open(location.storage())
 
 
 def _make_in_folder(folder: Path) -> None:
@@ -173,14 +177,15 @@ def _make_in_folder(folder: Path) -> None:
 
 def _make_repository(location: StoreLocation) -> None:
     """Make a repository with the mark of a store, or mark the one whose making was cut off before that."""
+    import icechunk
     import zarr
 
-    repositories, storage = _icechunk().Repository, location.storage()
-    if repositories.exists(storage):
-        repository = repositories.open(storage)
+    storage = location.storage()
+    if icechunk.Repository.exists(storage):
+        repository = icechunk.Repository.open(storage)
     else:
-        version = {} if _icechunk().__version__.startswith("1.") else {"spec_version": 1}
-        repository = repositories.create(storage, **version)
+        version: dict[str, Any] = {} if icechunk.__version__.startswith("1.") else {"spec_version": 1}
+        repository = icechunk.Repository.create(storage, **version)
     session = repository.writable_session(BRANCH)
     zarr.create_group(session.store, attributes={_MARK: {"format_version": FORMAT_VERSION}})
     session.commit("Create the store")
@@ -188,14 +193,6 @@ def _make_repository(location: StoreLocation) -> None:
 
 def _has_commit(repository: "icechunk.Repository") -> bool:
     return len(list(islice(repository.ancestry(branch=BRANCH), 2))) > 1
-
-
-def _icechunk() -> ModuleType:
-    """Import Icechunk without its warning that local commits are not safe: the writer's lock makes them so."""
-    import icechunk
-
-    icechunk.set_logs_filter("error")
-    return icechunk
 
 
 def _is_repository_folder(folder: Path) -> bool:
