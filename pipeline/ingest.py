@@ -15,6 +15,8 @@ from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.moments import Moments
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.stores.decoding import Decoder
+from ridgestream.stores.errors import StoreError
+from ridgestream.stores.guarding import store_errors
 from ridgestream.stores.ledger import Ledger, LedgerEntry, check_same_content, read_ledger, write_ledger
 from ridgestream.stores.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
 from ridgestream.stores.repository import Store
@@ -144,16 +146,20 @@ def _ingest_wave(
 ) -> Ledger:
     if ledger.schema is None:
         raise ValueError("the ledger has no schema")
-    first = len(ledger.entries)
+    place, first = f"the store {store.location.text}", len(ledger.entries)
     tasks = [IngestTask(first + i, file, ledger.schema) for i, file in enumerate(files)]
     with store.write(f"Ingest {len(files)} partitions from {files[0].name}") as writing:
-        shared = writing.session.fork()
+        if read_ledger(writing.root).entries != ledger.entries:
+            raise StoreError(f"another writer has committed to {place} meanwhile; run the job again")
+        with store_errors(place):
+            shared = writing.session.fork()
         results = []
         for result in executor.run(ingest_partition, tasks, shared):
             results.append(result)
             report.advance(result.entry.rows, partition=result.entry.name)
         forks = {id(result.fork): result.fork for result in results}
-        writing.session.merge(*forks.values())
+        with store_errors(place):
+            writing.session.merge(*forks.values())
         ledger = ledger.with_entries([r.entry for r in results], [r.categories for r in results])
         write_ledger(writing.root, ledger)
     return ledger
@@ -207,6 +213,7 @@ class _Gathered:
         self._moments = Moments.empty(len(schema.numeric) + 1)
         self._counts: list[dict[int, float]] = [{} for _ in schema.categorical]
         self._exact = np.ones(len(schema.numeric), dtype=np.bool_)
+        self._largest = np.zeros(len(schema.numeric))
 
     def add(self, rows: Rows) -> None:
         targets = np.empty((len(rows), 1)) if rows.targets is None else rows.targets
@@ -214,6 +221,7 @@ class _Gathered:
         for position, counts in enumerate(self._counts):
             for code, weight in enumerate(np.bincount(rows.codes[:, position], rows.weights)):
                 counts[code] = counts.get(code, 0.0) + float(weight)
+        self._largest = np.maximum(self._largest, np.abs(rows.numeric).max(axis=0, initial=0.0))
         with np.errstate(over="ignore"):
             self._exact &= (rows.numeric == rows.numeric.astype(np.float32)).all(axis=0)
 
@@ -226,9 +234,13 @@ class _Gathered:
         return SegmentFacts(self._moments.as_array(), tables, counts)
 
     def single_is_enough(self) -> bool:
-        """Tell whether rounding to float32, 2⁻²⁴ of the largest size, is nothing, or small against the deviation."""
+        """Tell whether rounding to float32 moves no value of a column, or by little against its deviation.
+
+        It moves a value by 2⁻²⁴ of its size or 2⁻¹⁵⁰, whichever is more. Rows of weight zero have no say in the
+        deviation, but must fit, too.
+        """
         moments = Moments.from_array(self._moments.as_array()[:, : len(self._exact)])
-        counted = moments.count > 0
-        largest = np.where(counted, np.maximum(np.abs(moments.minimum), np.abs(moments.maximum)), 0.0)
-        small = (largest * 2.0**-24 <= SINGLE_TOLERANCE * moments.deviation()) & ~moments.constant()
-        return bool((self._exact | (small & (largest < float(np.finfo(np.float32).max)))).all())
+        variance = np.divide(moments.squares, moments.count, out=np.zeros_like(self._largest), where=moments.count > 0)
+        moved = np.maximum(self._largest * 2.0**-24, 2.0**-150)
+        small = (moved <= SINGLE_TOLERANCE * np.sqrt(variance)) & ~moments.constant()
+        return bool((self._exact | (small & (self._largest < float(np.finfo(np.float32).max)))).all())
