@@ -13,7 +13,7 @@ from ridgestream.pipeline.reporting import Reporter
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.models import require_model
-from ridgestream.stores.partitions import list_partitions
+from ridgestream.stores.partitions import check_apart, list_partitions
 from ridgestream.stores.repository import Store
 
 
@@ -34,6 +34,8 @@ def run_predict(
         raise StoreError(f"the store {store.location.text} holds no partition yet")
     keep = section.keep if section else ()
     files = list_partitions(source)
+    for rows_come_from in (source, job.path(job.source.path)):
+        check_apart(rows_come_from, output)
     rows = predict(model_of(record), schema, files, output, keep, executor, report)
     return {
         "model": record.name,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ridgestream.stores.arrays import check_present
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.repository import Store
@@ -49,7 +50,7 @@ def open_dask_arrays(store: Store, snapshot: str | None = None) -> DaskDataset:
     schema = ledger.schema
 
     def joined(name: str) -> Any:  # noqa: ANN401 (dask's functions have no types)
-        return da.concatenate([da.from_array(segment.group[name], name=False) for segment in segments])
+        return da.concatenate([_whole(segment, name) for segment in segments])
 
     codes = [_codes(segment, ledger.categories) for segment in segments]
     return DaskDataset(
@@ -73,8 +74,18 @@ def _codes(segment: Segment, categories: tuple[tuple[str, ...], ...]) -> Any:  #
     for values, table in zip(categories, segment.facts().categories, strict=True):
         known = {value: position for position, value in enumerate(values)}
         maps.append(np.array([known[value] for value in table], dtype=np.int64))
-    local = da.from_array(segment.group["codes"], name=False)
-    return da.map_blocks(_translate, local, maps, dtype=np.int64)
+    return da.map_blocks(_translate, _whole(segment, "codes"), maps, dtype=np.int64)
+
+
+def _whole(segment: Segment, name: str) -> Any:  # noqa: ANN401
+    """Return an array of the segment whose chunks are looked at as they are read."""
+    import dask.array as da
+
+    place = f"{segment.group.path}/{name} of the store"
+    lazy = da.from_array(segment.group[name], name=False)
+    return da.map_blocks(
+        check_present, lazy, place=place, dtype=lazy.dtype, meta=np.empty((0,) * lazy.ndim, lazy.dtype)
+    )
 
 
 def _translate(codes: npt.NDArray[np.int32], maps: list[npt.NDArray[np.int64]]) -> npt.NDArray[Any]:

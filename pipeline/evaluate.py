@@ -12,7 +12,7 @@ from ridgestream.pipeline.model import Model
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError
-from ridgestream.stores.partitions import PartitionFile, read_arrow_schema, read_batches
+from ridgestream.stores.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
 from ridgestream.stores.schema import Schema
 
 
@@ -87,4 +87,5 @@ def evaluate_partition(file: PartitionFile, model: Model, schema: Schema) -> Eva
             positive=float(weights @ positive),
         )
         total = total.merge(part)
+    check_unchanged(file)
     return total

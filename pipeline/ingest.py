@@ -176,8 +176,7 @@ def _check_known(files: list[PartitionFile], ledger: Ledger, executor: Executor)
 def _unnamed_columns(files: tuple[PartitionFile, ...], ledger: Ledger) -> tuple[str, ...]:
     if ledger.schema is None or not files:
         return ()
-    named = {*ledger.schema.columns(with_target=True), *ledger.schema.ignore}
-    return tuple(name for name in read_arrow_schema(files[-1]).names if name not in named)
+    return ledger.schema.unnamed(read_arrow_schema(files[-1]).names)
 
 
 def _decode(file: PartitionFile, decoder: Decoder) -> Iterator[Rows]:

@@ -13,7 +13,7 @@ from ridgestream.pipeline.model import Model
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError
-from ridgestream.stores.partitions import PartitionFile, read_arrow_schema, read_batches
+from ridgestream.stores.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
 from ridgestream.stores.predictions import whole_parquet
 from ridgestream.stores.schema import Schema, check_column
 
@@ -51,6 +51,10 @@ def predict(
     inside = [file for file in files if (output / file.name).resolve() == file.path.resolve()]
     if inside:
         raise PartitionError(f"the predictions of {inside[0].path} would replace it: choose another output folder")
+    keep = tuple(dict.fromkeys(keep))
+    unnamed = [n for n in schema.unnamed(read_arrow_schema(files[0]).names) if n not in keep] if files else []
+    if unnamed:
+        report.say("columns that are not in the schema are not read", columns=", ".join(unnamed))
     tasks = [PredictTask(file, output / file.name, keep) for file in files]
     report.begin("predict", None, partitions=len(tasks))
     rows = 0
@@ -74,6 +78,7 @@ def predict_partition(task: PredictTask, model: Model, schema: Schema) -> int:
         for batch, scores in _predict_batches(task, model, decoder):
             columns = [batch.column(field.name) for field in kept]
             writer.write_batch(pa.record_batch([*columns, *_prediction_columns(scores, schema)], schema=out_schema))
+        check_unchanged(task.file)
     return decoder.rows
 
 

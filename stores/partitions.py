@@ -46,6 +46,16 @@ def list_partitions(source: Path) -> tuple[PartitionFile, ...]:
     return tuple(sorted(files, key=lambda f: natural_key(f.name)))
 
 
+def check_apart(source: Path, output: Path) -> None:
+    """Raise PartitionError if files written below the folder `output` would become partitions of `source`."""
+    source, output = source.resolve(), output.resolve()
+    if source == output or (source.is_dir() and source in output.parents and _has_visible_name(output, source)):
+        raise PartitionError(
+            f"the output {output} lies in the source {source}, whose partitions its files would become: "
+            "choose another folder"
+        )
+
+
 def natural_key(name: str) -> tuple[tuple[int, int | str, str], ...]:
     """Return the key of the natural order: digits as numbers, before letters; the digits' text breaks ties."""
     parts = (part for part in re.split(r"(\d+)", name) if part)
@@ -110,4 +120,8 @@ def _partition(path: Path, base: Path) -> PartitionFile:
 
 
 def _is_visible(path: Path, base: Path) -> bool:
-    return not path.is_dir() and not any(part.startswith((".", "_")) for part in path.relative_to(base).parts)
+    return not path.is_dir() and _has_visible_name(path, base)
+
+
+def _has_visible_name(path: Path, base: Path) -> bool:
+    return not any(part.startswith((".", "_")) for part in path.relative_to(base).parts)

@@ -1,5 +1,6 @@
 """The schema of a store, fixed at the first ingest: which column is what."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -70,6 +71,11 @@ class Schema:
         """Return the columns to read: features, then target and weight where rows are learned or judged."""
         names = [f.name for f in self.features]
         return [*names, self.target, *([self.weight] if self.weight else [])] if with_target else names
+
+    def unnamed(self, columns: Iterable[str]) -> tuple[str, ...]:
+        """Return those of a file's columns that are neither read nor named as ignored."""
+        named = {*self.columns(with_target=True), *self.ignore}
+        return tuple(name for name in columns if name not in named)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON takes it."""
