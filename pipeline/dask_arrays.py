@@ -1,7 +1,7 @@
 """The dataset as dask arrays, for a user's own work: every row of the store, in ledger order, read chunk by chunk."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from ridgestream.stores.segments import Segment
 
 if TYPE_CHECKING:
     import dask.array as da
+    import zarr
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,14 @@ def _whole(segment: Segment, name: str) -> Any:  # noqa: ANN401
     import dask.array as da
 
     place = f"{segment.group.path}/{name} of the store"
-    lazy = da.from_array(segment.group[name], name=False)
+    array = cast("zarr.Array[Any]", segment.group[name])
+    lazy = da.from_array(array, chunks=array.chunks, name=False)
     return da.map_blocks(
         check_present, lazy, place=place, dtype=lazy.dtype, meta=np.empty((0,) * lazy.ndim, lazy.dtype)
     )
 
 
 def _translate(codes: npt.NDArray[np.int32], maps: list[npt.NDArray[np.int64]]) -> npt.NDArray[Any]:
-    return np.column_stack([table[codes[:, i]] if len(table) else codes[:, i] for i, table in enumerate(maps)])
+    return np.column_stack(
+        [table[codes[:, i]] if len(table) else codes[:, i].astype(np.int64) for i, table in enumerate(maps)]
+    )

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,4 +30,5 @@ def whole_parquet(path: Path, schema: "pa.Schema") -> Iterator[Any]:
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"the predictions {path} cannot be written: {error}") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink()
