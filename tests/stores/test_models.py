@@ -34,6 +34,8 @@ def record_of(name: str = "forest", **more: Any) -> ModelRecord:
         "basis_vectors": rng.standard_normal((3000, 2)),
         "basis_rows": np.array([2**62, -5, 0]),
         "gram": np.empty((0, 0)),
+        "normal_rhs": np.empty((0, 1)),
+        "swapped": np.empty(0, dtype=np.int64),
         "target_square": np.array([1e-300, 5e-324, -0.0]),
         "centre": rng.standard_normal(2),
     }
