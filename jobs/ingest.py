@@ -14,7 +14,7 @@ from ridgestream.stores.ledger import read_ledger
 def run_ingest(job: Job, executor: Executor, report: Reporter, wait_seconds: float) -> dict[str, Any]:
     """Ingest and return what is to be told of it."""
     files = source_partitions(job)
-    store = open_or_create_store(job)
+    store = open_or_create_store(job, wait_seconds)
     with store.lock(wait_seconds):
         done = ingest(store, files, schema_request(job), executor, report)
     tell_of_ingest(done, report)

@@ -16,10 +16,9 @@ def store_location(job: Job) -> StoreLocation:
     return StoreLocation.parse(job.store, job.base)
 
 
-def open_or_create_store(job: Job) -> Store:
-    """Open the job's store; make it if there is none."""
-    location = store_location(job)
-    return Store.open(location) if Store.exists(location) else Store.create(location)
+def open_or_create_store(job: Job, wait_seconds: float) -> Store:
+    """Open the job's store; make it if there is none, waiting for another writer as its lock does."""
+    return Store.open_or_create(store_location(job), wait_seconds)
 
 
 def source_partitions(job: Job) -> tuple[PartitionFile, ...]:

@@ -16,7 +16,7 @@ def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float,
     """Run the whole job and return what is to be told of it; with nothing new it changes nothing."""
     began = perf_counter()
     files = source_partitions(job)
-    store = open_or_create_store(job)
+    store = open_or_create_store(job, wait_seconds)
     with store.lock(wait_seconds):
         done = ingest(store, files, schema_request(job), executor, report)
         tell_of_ingest(done, report)
