@@ -4,16 +4,20 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
     TomlConfigSettingsSource,
 )
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
@@ -50,12 +54,20 @@ class KernelSection(_Section):
 
     name: Literal["rbf", "polynomial", "linear"] = "rbf"
     """Which."""
-    gamma: Annotated[float, Field(gt=0)] | None = None
+    gamma: Positive | None = None
     """Width of rbf, scale of polynomial; 1/n_features if not given."""
     degree: Annotated[int, Field(ge=1)] | None = None
     """Of polynomial."""
-    coef0: Annotated[float, Field(ge=0)] | None = None
+    coef0: NotNegative | None = None
     """Of polynomial."""
+
+    @model_validator(mode="after")
+    def _check_taken(self) -> Self:
+        taken = {"rbf": {"gamma"}, "polynomial": {"gamma", "degree", "coef0"}, "linear": set()}[self.name]
+        given = {name for name in ("gamma", "degree", "coef0") if getattr(self, name) is not None}
+        if given - taken:
+            raise ValueError(f"the {self.name} kernel takes no {', '.join(sorted(given - taken))}")
+        return self
 
 
 class ModelSection(_Section):
@@ -67,13 +79,13 @@ class ModelSection(_Section):
     """The single-pass online LS-SVM."""
     kernel: KernelSection = KernelSection()
     """The kernel."""
-    regularization: Annotated[float, Field(gt=0)] = 1e-5
+    regularization: Positive = 1e-5
     """λ per row."""
     max_basis: Annotated[int, Field(ge=1)] = 500
     """The largest dictionary."""
-    novelty_threshold: Annotated[float, Field(ge=0)] = 1e-2
+    novelty_threshold: NotNegative = 1e-2
     """TOL1."""
-    usefulness_threshold: Annotated[float, Field(ge=0)] = 1e-4
+    usefulness_threshold: NotNegative = 1e-4
     """TOL2, in squared target units."""
     scaling_rows: Annotated[int, Field(ge=1)] | Literal["all"] = 10_000
     """The first partitions with so many rows fix the standardization; "all": those there at the first training."""
@@ -97,6 +109,24 @@ class PredictSection(_Section):
     """Columns of the input that the output repeats."""
 
 
+class _Environment(EnvSettingsSource):
+    """The environment. A label is written as in the file: 2 is a number, "2" is text, and so is Spruce.
+
+    Pydantic's own source passes over names that are no keys; here they are found, so that they can be refused.
+    """
+
+    def __call__(self) -> dict[str, Any]:
+        found = super().__call__()
+        prefix = str(self.env_prefix).lower()
+        names = (name.lower() for name in os.environ if name.lower().startswith(prefix))
+        for key in {name.removeprefix(prefix).split("__")[0] for name in names} - set(self.settings_cls.model_fields):
+            found[key] = ""
+        source = found.get("source")
+        if isinstance(source, dict) and isinstance(source.get("positive"), str):
+            source["positive"] = parse_value(source["positive"])
+        return found
+
+
 class Job(BaseSettings):
     """A job, validated; paths are as written and relative to the folder of its file."""
 
@@ -115,24 +145,36 @@ class Job(BaseSettings):
     memory_limit: str | int | None = None
     """What a process may use, such as "4GB"; what is free if not given."""
     cluster: str = "none"
-    """none, local, or a scheduler's address."""
+    """none, local, local:N, or a scheduler's address."""
 
     @field_validator("memory_limit")
     @classmethod
     def _parse_bytes(cls, value: str | int | None) -> int | None:
-        return parse_bytes(value) if isinstance(value, str) else value
+        count = parse_bytes(value) if isinstance(value, str) else value
+        if count is not None and count <= 0:
+            raise ValueError("a size must be above zero")
+        return count
+
+    @field_validator("cluster")
+    @classmethod
+    def _check_cluster(cls, value: str) -> str:
+        if value in ("none", "local") or re.fullmatch(r"local:0*[1-9]\d*", value):
+            return value
+        if value.startswith("local:") or ":" not in value:
+            raise ValueError("a cluster is none, local, local:N with N workers, or a scheduler's address, HOST:PORT")
+        return value
 
     @classmethod
     def settings_customise_sources(
         cls,
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Put flags first, then the environment, then the file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        return init_settings, _Environment(settings_cls), TomlConfigSettingsSource(settings_cls)
 
     def path(self, text: str) -> Path:
         """Return a local path of the job file as it is meant: relative to the folder of the file."""
@@ -154,14 +196,13 @@ def read_job(path: Path, flags: dict[str, Any]) -> Job:
         raise JobFileError(f"there is no job file {path}")
 
     class JobFromFile(Job):
-        model_config = SettingsConfigDict(toml_file=path)
+        model_config = SettingsConfigDict(toml_file=path.absolute())
 
     try:
         return JobFromFile(**flags)
     except ValidationError as error:
-        lines = [f"  {'.'.join(str(part) for part in e['loc'])}: {_explain(e)}" for e in error.errors()]
-        raise JobFileError("\n".join([f"the job {path} cannot be used:", *lines])) from error
-    except (tomllib.TOMLDecodeError, SettingsError) as error:
+        raise JobFileError(f"the job {path} cannot be used:\n{_list_errors(error)}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, SettingsError) as error:
         raise JobFileError(f"the job {path} cannot be read: {error}") from error
     except OSError as error:
         raise JobFileError(f"the job {path} cannot be read: {error.strerror}") from error
@@ -178,11 +219,19 @@ def parse_flags(assignments: list[str]) -> dict[str, Any]:
         *parents, last = key.split(".")
         for parent in parents:
             section = section.setdefault(parent, {})
-        try:
-            section[last] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            section[last] = text
+            if not isinstance(section, dict):
+                raise JobFileError(f"--set {assignment}: another --set gives {parent} a value, so it has no keys")
+        section[last] = parse_value(text)
     return flags
+
+
+def parse_value(text: str) -> Any:  # noqa: ANN401
+    """Return what the text is as the value of a TOML key; the text itself if it is none."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return parsed["value"] if len(parsed) == 1 else text
 
 
 def parse_bytes(text: str) -> int:
@@ -191,6 +240,28 @@ def parse_bytes(text: str) -> int:
     if not match or match[2] not in _UNITS:
         raise ValueError(f"a size is a number with one of {', '.join(u for u in _UNITS if u)}; {text!r} is not")
     return int(float(match[1]) * _UNITS[match[2]])
+
+
+def _list_errors(error: ValidationError) -> str:
+    """Return one line a key; where a key may be of several types, with what each of them found."""
+    found: dict[str, list[str]] = {}
+    for e in error.errors():
+        found.setdefault(_key(e["loc"]), []).append(_explain(e))
+    return "\n".join(f"  {key}: {'; '.join(dict.fromkeys(said))}" for key, said in found.items())
+
+
+def _key(location: tuple[int | str, ...]) -> str:
+    """Return the key as the job file has it; Pydantic goes on with the type that it tried, or a position in a list."""
+    parts: list[str] = []
+    section: type[BaseModel] | None = Job
+    for part in map(str, location):
+        if section is None:
+            break
+        parts.append(part)
+        kind = section.model_fields[part].annotation if part in section.model_fields else None
+        members = (kind, *get_args(kind))
+        section = next((m for m in members if isinstance(m, type) and issubclass(m, BaseModel)), None)
+    return ".".join(parts)
 
 
 def _explain(error: Any) -> str:  # noqa: ANN401
