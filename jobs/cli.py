@@ -191,7 +191,7 @@ def _run(
         from ridgestream.jobs.progress import open_reporter
 
         read = _read_job(job, settings, store, cluster)
-        with open_executor(read.cluster) as executor, open_reporter() as report:
+        with open_executor(read.cluster, read.cluster_seconds) as executor, open_reporter() as report:
             told = step(read, executor, report)
         _tell(told, as_json=as_json)
 

@@ -3,13 +3,15 @@
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
+from time import monotonic
 from typing import Any, TypeVar
 
 from ridgestream.pipeline.executor import Executor, InProcess
 
-WORKERS_SECONDS = 30
-"""How long to wait for the first worker of a cluster."""
+LOOK_SECONDS = 1.0
+"""How often a wait for a task looks whether there are workers at all."""
 
 TASKS_A_WORKER = 2
 """Tasks under way for each worker: one that runs, one that waits."""
@@ -23,16 +25,16 @@ class ClusterError(RuntimeError):
 
 
 @contextmanager
-def open_executor(cluster: str) -> Iterator[Executor]:
+def open_executor(cluster: str, patience_seconds: float) -> Iterator[Executor]:
     """Yield the executor that a job names: `none`, `local`, `local:N` (N worker processes), or a scheduler's address.
 
-    Raises ClusterError if no worker comes within WORKERS_SECONDS.
+    Raises ClusterError if there is no scheduler, or at any time no worker, for `patience_seconds`.
     """
     if cluster == "none":
         yield InProcess()
         return
     with ExitStack() as stack:
-        yield _connect(cluster, stack)
+        yield _connect(cluster, patience_seconds, stack)
 
 
 class OnCluster:
@@ -43,7 +45,10 @@ class OnCluster:
 
     def broadcast(self, value: Any) -> Any:  # noqa: ANN401
         """Send a value to every worker once; return its future."""
-        return self._client.scatter(value, broadcast=True, hash=False)
+        try:
+            return self._client.scatter(value, broadcast=True, hash=False, timeout=self._patience_seconds)
+        except TimeoutError as error:
+            raise self._no_workers() from error
 
     def run(
         self,
@@ -68,14 +73,40 @@ class OnCluster:
         from distributed import KilledWorker
 
         try:
+            self._wait(future)
             return future.result()
         except KilledWorker as error:
             raise ClusterError(
                 f"a task was given up after its workers died: {error}; the usual cause is memory: give workers more"
             ) from error
+        except CancelledError as error:
+            raise ClusterError(
+                f"the scheduler has gone or has dropped a task: {error}; what was committed stands, and the same "
+                "command goes on from there"
+            ) from error
+
+    def _wait(self, future: Any) -> None:  # noqa: ANN401
+        """Wait for the task, but not for ever where no worker is left to do it."""
+        from distributed import wait
+
+        seen = monotonic()
+        while not future.done():
+            try:
+                wait(future, timeout=LOOK_SECONDS)
+            except TimeoutError as error:
+                if self._client.nthreads():
+                    seen = monotonic()
+                elif monotonic() - seen > self._patience_seconds:
+                    raise self._no_workers() from error
+
+    def _no_workers(self) -> ClusterError:
+        return ClusterError(
+            f"the cluster has lost its workers, and no other came within {self._patience_seconds:g} s; start workers, "
+            "then run the job again: what was committed stands"
+        )
 
 
-def _connect(cluster: str, stack: ExitStack) -> OnCluster:
+def _connect(cluster: str, patience_seconds: float, stack: ExitStack) -> OnCluster:
     from distributed import Client, LocalCluster
 
     name, _, count = cluster.partition(":")
@@ -83,23 +114,24 @@ def _connect(cluster: str, stack: ExitStack) -> OnCluster:
         workers = _count_workers(count)
         local = LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None)
         stack.enter_context(local)
-        client = stack.enter_context(Client(local, timeout=WORKERS_SECONDS))
+        client = stack.enter_context(Client(local, timeout=patience_seconds))
     else:
-        client = _client_at(cluster, stack)
+        client = _client_at(cluster, patience_seconds, stack)
     try:
-        client.wait_for_workers(1, timeout=WORKERS_SECONDS)
+        client.wait_for_workers(1, timeout=patience_seconds)
     except TimeoutError as error:
         raise ClusterError(
-            f"no worker came to the cluster {cluster} within {WORKERS_SECONDS} s; start workers, then run the job again"
+            f"no worker came to the cluster {cluster} within {patience_seconds:g} s (cluster_seconds); start workers, "
+            "then run the job again"
         ) from error
     return OnCluster(client)
 
 
-def _client_at(address: str, stack: ExitStack) -> Any:  # noqa: ANN401
+def _client_at(address: str, patience_seconds: float, stack: ExitStack) -> Any:  # noqa: ANN401
     from distributed import Client
 
     try:
-        return stack.enter_context(Client(address, timeout=WORKERS_SECONDS))
+        return stack.enter_context(Client(address, timeout=patience_seconds))
     except (OSError, ValueError) as error:
         raise ClusterError(
             f"no scheduler answers at {address}: {error}; start it, or use --cluster none or local"
@@ -107,8 +139,4 @@ def _client_at(address: str, stack: ExitStack) -> Any:  # noqa: ANN401
 
 
 def _count_workers(text: str) -> int:
-    if not text:
-        return os.cpu_count() or 1
-    if not text.isdigit() or int(text) < 1:
-        raise ClusterError(f"--cluster local:N takes a number of workers of at least 1, it is {text!r}")
-    return int(text)
+    return int(text) if text else os.cpu_count() or 1

@@ -146,6 +146,8 @@ class Job(BaseSettings):
     """What a process may use, such as "4GB"; what is free if not given."""
     cluster: str = "none"
     """none, local, local:N, or a scheduler's address."""
+    cluster_seconds: Positive = 30.0
+    """How long to wait for the scheduler and for a first worker, and for another one where all are lost."""
 
     @field_validator("memory_limit")
     @classmethod
