@@ -98,6 +98,11 @@ def find_unlearned(ledger: Ledger, record: ModelRecord | None) -> tuple[LedgerEn
     return tuple(entry for entry in ledger.entries if entry.order not in learned)
 
 
+def check_request(record: ModelRecord, request: ModelRequest) -> None:
+    """Raise ModelError, naming each parameter that differs, if the model was not asked to be what is asked now."""
+    check_parameters(record, {**request.parameters(), "learner": record.parameters["learner"]})
+
+
 def train(
     root: "zarr.Group",
     ledger: Ledger,
@@ -113,19 +118,19 @@ def train(
     """
     began = perf_counter()
     if record is not None:
-        check_parameters(record, {**request.parameters(), "learner": record.parameters["learner"]})
+        check_request(record, request)
     feature_map = _feature_map(root, ledger, record, request)
     TrainingPlan(request.max_basis, feature_map.n_features, BLOCK_BYTES).check(memory_limit_bytes)
     learner = learner_of(record) if record else new_learner(request, feature_map.n_features)
     entries = find_unlearned(ledger, record)
-    progressive = _learn(root, entries, feature_map, learner, report)
+    classes = ledger.schema is not None and ledger.schema.positive is not None
+    progressive = _learn(root, entries, feature_map, learner, report, classes=classes)
     begun = record or ModelRecord(
         request.name,
         {**request.parameters(), "learner": learner.parameters.as_dict()},
         feature_map.as_dict(),
     )
-    schema = ledger.schema
-    error = _error(progressive, feature_map, classes=schema is not None and schema.positive is not None)
+    error = _error(progressive, feature_map, classes=classes)
     return Trained(with_learner(begun, learner), entries, error, perf_counter() - began)
 
 
@@ -153,6 +158,8 @@ def _learn(
     feature_map: FeatureMap,
     learner: OnlineLSSVM,
     report: Reporter,
+    *,
+    classes: bool,
 ) -> Progressive:
     sums = Progressive()
     report.begin("train", sum(entry.rows for entry in entries), partitions=len(entries))
@@ -162,7 +169,7 @@ def _learn(
             sums = sums.add(predictions, block.targets, block.weights)
         if block.where.ends_segment and learner.rows_seen:
             learner.refresh()
-        running = sums.mistakes / sums.rows if sums.rows else None
+        running = _error(sums, feature_map, classes=classes) if sums.rows else None
         report.advance(len(block.features), n_basis=learner.n_basis, swaps=learner.swaps, running_error=running)
     report.end(rows_seen=learner.rows_seen, n_basis=learner.n_basis, swaps=learner.swaps)
     return sums
