@@ -6,7 +6,7 @@ from typing import Any
 from ridgestream.jobs.ingest import tell_of_ingest
 from ridgestream.jobs.opening import open_or_create_store, schema_request, source_partitions
 from ridgestream.jobs.settings import Job
-from ridgestream.jobs.train import train_and_commit
+from ridgestream.jobs.train import check_training, train_and_commit
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.ingest import ingest
 from ridgestream.pipeline.reporting import Reporter
@@ -18,6 +18,7 @@ def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float,
     files = source_partitions(job)
     store = open_or_create_store(job, wait_seconds)
     with store.lock(wait_seconds):
+        check_training(job, store, files, new_model=new_model)
         done = ingest(store, files, schema_request(job), executor, report)
         tell_of_ingest(done, report)
         told = train_and_commit(job, store, executor, report, new_model=new_model)

@@ -1,5 +1,6 @@
 """The train job: teach the model what it has not learned yet, judge it on held-out rows, commit both."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -7,13 +8,16 @@ from typing import Any
 from ridgestream.jobs.opening import evaluation_partitions, memory_limit_bytes, model_request, store_location
 from ridgestream.jobs.process_memory import peak_rss_bytes
 from ridgestream.jobs.settings import Job
-from ridgestream.pipeline.evaluate import Evaluation, evaluate
+from ridgestream.pipeline.evaluate import Evaluation, check_partitions, evaluate
 from ridgestream.pipeline.executor import Executor
+from ridgestream.pipeline.planning import TrainingPlan
 from ridgestream.pipeline.records import model_of
 from ridgestream.pipeline.reporting import Reporter
-from ridgestream.pipeline.train import Trained, find_unlearned, train
+from ridgestream.pipeline.stream import BLOCK_BYTES
+from ridgestream.pipeline.train import Trained, check_request, find_unlearned, train
 from ridgestream.stores.ledger import Ledger, read_ledger
-from ridgestream.stores.models import ModelRecord, Night, check_parameters, read_model, write_model
+from ridgestream.stores.models import ModelRecord, Night, read_model, write_model
+from ridgestream.stores.partitions import PartitionFile
 from ridgestream.stores.repository import Store
 
 
@@ -26,6 +30,19 @@ def run_train(
         return train_and_commit(job, store, executor, report, new_model=new_model)
 
 
+def check_training(job: Job, store: Store, files: Sequence[PartitionFile], *, new_model: bool) -> None:
+    """Refuse before `files` are taken in what training would refuse after it; look at no memory if nothing is new."""
+    root = store.root()
+    ledger, request = read_ledger(root), model_request(job)
+    record = None if new_model else read_model(root, request.name)
+    if record is not None:
+        check_request(record, request)
+    if {file.name for file in files} - ledger.by_name().keys() or find_unlearned(ledger, record):
+        TrainingPlan(request.max_basis, 1, BLOCK_BYTES).check(memory_limit_bytes(job))
+        if job.evaluate is not None:
+            evaluation_partitions(job)
+
+
 def train_and_commit(
     job: Job, store: Store, executor: Executor, report: Reporter, *, new_model: bool
 ) -> dict[str, Any]:
@@ -35,11 +52,13 @@ def train_and_commit(
     ledger, request = read_ledger(root), model_request(job)
     record = None if new_model else read_model(root, request.name)
     if record is not None:
-        check_parameters(record, {**request.parameters(), "learner": record.parameters["learner"]})
+        check_request(record, request)
     unlearned = find_unlearned(ledger, record)
     if not unlearned or ledger.rows == 0:
         report.say("nothing new to learn", model=request.name, partitions=len(ledger.entries))
         return outcome(record, snapshot, 0, 0)
+    if job.evaluate is not None and ledger.schema is not None:
+        check_partitions(evaluation_partitions(job), ledger.schema)
     trained = train(root, ledger, record, request, memory_limit_bytes(job), report)
     judged = _judge(job, trained.record, ledger, executor, report)
     record = _with_night(trained, snapshot, judged)

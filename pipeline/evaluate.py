@@ -64,6 +64,12 @@ def evaluate(
     return total
 
 
+def check_partitions(files: Sequence[PartitionFile], schema: Schema) -> None:
+    """Raise PartitionError for a file that is no Parquet, or lacks a column or its type; no row is read."""
+    for file in files:
+        Decoder(schema, str(file.path)).check(read_arrow_schema(file))
+
+
 def evaluate_partition(file: PartitionFile, model: Model, schema: Schema) -> Evaluation:
     """Return the model's errors on one partition, batch by batch."""
     decoder = Decoder(schema, str(file.path))
