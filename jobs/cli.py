@@ -36,7 +36,9 @@ Settings = Annotated[
 ]
 StorePath = Annotated[str | None, typer.Option("--store", help="The store, in place of the job file's.")]
 Cluster = Annotated[str | None, typer.Option(help="none, local, local:N, or a scheduler's address.")]
-Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", help="Wait so long for another writer to finish.")]
+Wait = Annotated[
+    float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait so long for another writer to finish.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 NewModel = Annotated[bool, typer.Option("--new-model", help="Begin the model anew, also with other parameters.")]
 
@@ -126,8 +128,6 @@ def inspect(
 ) -> None:
     """Show what a store holds: partitions, models, and what each run did."""
     with _exit_codes():
-        from rich.console import Console
-
         from ridgestream.jobs.inspect import run_inspect, show_inspection
         from ridgestream.jobs.opening import is_job_file, store_location
         from ridgestream.stores.locations import StoreLocation

@@ -1,15 +1,16 @@
 """The inspect job: what a store holds, its partitions, its models and what each run did."""
 
+import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.models import ModelRecord, list_models, require_model
 from ridgestream.stores.repository import FORMAT_VERSION, Store
 
-if TYPE_CHECKING:
-    from rich.console import Console
+WIDTH = 400
+"""Columns of a table that no terminal shows: nothing in it is cut."""
 
 
 def run_inspect(location: StoreLocation) -> dict[str, Any]:
@@ -42,10 +43,12 @@ def _tell_model(record: ModelRecord) -> dict[str, Any]:
     }
 
 
-def show_inspection(told: dict[str, Any], console: "Console") -> None:
-    """Print an inspection as tables."""
+def show_inspection(told: dict[str, Any]) -> None:
+    """Print an inspection as tables, as wide as the terminal; elsewhere as wide as they are."""
+    from rich.console import Console
     from rich.table import Table
 
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
     console.print(f"store {told['store']}  snapshot {told['snapshot']}  rows {told['rows']:,}", highlight=False)
     table = Table("order", "partition", "rows", "bytes", "content", title="partitions", title_justify="left")
     for entry in told["partitions"]:
