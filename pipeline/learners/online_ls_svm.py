@@ -124,6 +124,8 @@ class OnlineLSSVM:
         """Return the published β = (P + (λn − γ)K)⁻¹z, shape (n_basis, n_targets); O(n_basis³) after new rows."""
         if self._published is None:
             information = self._begun()
+            if not self.n_basis:
+                return np.empty_like(information.normal_rhs)
             excess = self.parameters.regularization * self.weight_seen - information.penalty
             with one_blas_thread():
                 matrix = information.normal_matrix + excess * information.gram
