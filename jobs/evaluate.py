@@ -12,7 +12,7 @@ from ridgestream.pipeline.reporting import Reporter
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.models import require_model
-from ridgestream.stores.repository import Store
+from ridgestream.stores.repository import Store, store_errors
 
 
 def run_evaluate(job: Job, executor: Executor, report: Reporter) -> dict[str, Any]:
@@ -20,7 +20,8 @@ def run_evaluate(job: Job, executor: Executor, report: Reporter) -> dict[str, An
     store = Store.open(store_location(job))
     snapshot = store.snapshot()
     root = store.root(snapshot)
-    record, schema = require_model(root, job.model.name), read_ledger(root).schema
+    with store_errors(store.location.text):
+        record, schema = require_model(root, job.model.name), read_ledger(root).schema
     if schema is None:
         raise StoreError(f"the store {store.location.text} holds no partition yet")
     found = evaluate(model_of(record), schema, evaluation_partitions(job), executor, report)

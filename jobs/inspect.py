@@ -7,7 +7,7 @@ from typing import Any
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.models import ModelRecord, list_models, require_model
-from ridgestream.stores.repository import FORMAT_VERSION, Store
+from ridgestream.stores.repository import FORMAT_VERSION, Store, store_errors
 
 WIDTH = 400
 """Columns of a table that no terminal shows: nothing in it is cut."""
@@ -18,7 +18,9 @@ def run_inspect(location: StoreLocation) -> dict[str, Any]:
     store = Store.open(location)
     snapshot = store.snapshot()
     root = store.root(snapshot)
-    ledger = read_ledger(root)
+    with store_errors(location.text):
+        ledger = read_ledger(root)
+        models = [_tell_model(require_model(root, name)) for name in list_models(root)]
     return {
         "store": location.text,
         "format_version": FORMAT_VERSION,
@@ -26,7 +28,7 @@ def run_inspect(location: StoreLocation) -> dict[str, Any]:
         "rows": ledger.rows,
         "schema": ledger.schema.as_dict() if ledger.schema else None,
         "partitions": [asdict(entry) for entry in ledger.entries],
-        "models": [_tell_model(require_model(root, name)) for name in list_models(root)],
+        "models": models,
     }
 
 

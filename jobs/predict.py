@@ -29,7 +29,8 @@ def run_predict(
     store = Store.open(store_location(job))
     snapshot = store.snapshot()
     root = store.root(snapshot)
-    record, schema = require_model(root, job.model.name), read_ledger(root).schema
+    with store_errors(store.location.text):
+        record, schema = require_model(root, job.model.name), read_ledger(root).schema
     if schema is None:
         raise StoreError(f"the store {store.location.text} holds no partition yet")
     keep = section.keep if section else ()

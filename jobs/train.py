@@ -18,7 +18,7 @@ from ridgestream.pipeline.train import Trained, check_request, find_unlearned, t
 from ridgestream.stores.ledger import Ledger, read_ledger
 from ridgestream.stores.models import ModelRecord, Night, read_model, write_model
 from ridgestream.stores.partitions import PartitionFile
-from ridgestream.stores.repository import Store
+from ridgestream.stores.repository import Store, store_errors
 
 
 def run_train(
@@ -26,7 +26,7 @@ def run_train(
 ) -> dict[str, Any]:
     """Train on what the store holds and return what is to be told of it."""
     store = Store.open(store_location(job))
-    with store.lock(wait_seconds):
+    with store_errors(store.location.text), store.lock(wait_seconds):
         return train_and_commit(job, store, executor, report, new_model=new_model)
 
 
