@@ -178,10 +178,10 @@ def run_program(
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def run_limited(limits: str, *arguments: str | Path) -> Outcome:
+def run_limited(limits: str, *arguments: str | Path, program: str = COMMAND) -> Outcome:
     """Run the command after Python statements `limits`, which may use `libc`, `os` and `resource`, in its process."""
     code = "import ctypes, os, resource, sys; libc = ctypes.CDLL(None); " + limits
-    return run_program([sys.executable, "-c", f"{code}; os.execv(sys.argv[1], sys.argv[1:])", COMMAND, *arguments])
+    return run_program([sys.executable, "-c", f"{code}; os.execvp(sys.argv[1], sys.argv[1:])", program, *arguments])
 
 
 def start_command(
