@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
+import numpy.typing as npt
 
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.model import Model
 from ridgestream.pipeline.reporting import Reporter
+from ridgestream.pipeline.threads import one_blas_thread
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
@@ -81,11 +83,16 @@ def evaluate_partition(file: PartitionFile, model: Model, schema: Schema) -> Eva
             maps = model.feature_map.code_maps([list(table) for table in decoder.categories])
         except InputError as error:
             raise PartitionError(f"{file.path}: {error}") from error
-        predicted = model.predict(rows.numeric, rows.codes, maps)[:, 0]
-        truth = np.empty(0) if rows.targets is None else rows.targets[:, 0]
-        weights = np.ones(len(truth)) if rows.weights is None else rows.weights
-        wrong, positive = (predicted > 0) != (truth > 0), truth > 0
-        part = Evaluation(
+        total = total.merge(_judge(model.predict(rows.numeric, rows.codes, maps)[:, 0], rows))
+    return total
+
+
+def _judge(predicted: npt.NDArray[np.float64], rows: Rows) -> Evaluation:
+    truth = np.empty(0) if rows.targets is None else rows.targets[:, 0]
+    weights = np.ones(len(truth)) if rows.weights is None else rows.weights
+    wrong, positive = (predicted > 0) != (truth > 0), truth > 0
+    with one_blas_thread():
+        return Evaluation(
             weight=float(weights.sum()),
             mistakes=float(weights @ wrong),
             squares=float(weights @ (predicted - truth) ** 2),

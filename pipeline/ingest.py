@@ -14,6 +14,7 @@ import numpy as np
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.moments import Moments
 from ridgestream.pipeline.reporting import Reporter
+from ridgestream.pipeline.threads import one_blas_thread
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.guarding import store_errors
@@ -111,9 +112,10 @@ def survey_partition(file: PartitionFile, schema: Schema) -> Survey:
     """Read a partition through; raise PartitionError for the first thing about it that cannot be used."""
     digest, gathered = _Digest(), _Gathered(schema)
     decoder = Decoder(schema, str(file.path))
-    for batch in _decode(file, decoder):
-        digest.update(batch)
-        gathered.add(batch)
+    with one_blas_thread():
+        for batch in _decode(file, decoder):
+            digest.update(batch)
+            gathered.add(batch)
     layout = SegmentLayout(
         rows=decoder.rows,
         n_numeric=len(schema.numeric),

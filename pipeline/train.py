@@ -16,6 +16,7 @@ from ridgestream.pipeline.planning import TrainingPlan
 from ridgestream.pipeline.records import learner_of, with_learner
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.stream import BLOCK_BYTES, stream_blocks
+from ridgestream.pipeline.threads import one_blas_thread
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord, check_parameters
 
@@ -72,7 +73,8 @@ class Progressive:
         """Return the sums with further rows."""
         w = np.ones(len(targets)) if weights is None else weights
         wrong = ((predictions[:, 0] > 0) != (targets[:, 0] > 0)) * w
-        squares = w @ ((predictions - targets) ** 2).sum(axis=1)
+        with one_blas_thread():
+            squares = w @ ((predictions - targets) ** 2).sum(axis=1)
         return Progressive(
             self.rows + float(w.sum()), self.mistakes + float(wrong.sum()), self.squares + float(squares)
         )
