@@ -112,7 +112,13 @@ def _connect(cluster: str, patience_seconds: float, stack: ExitStack) -> OnClust
     name, _, count = cluster.partition(":")
     if name == "local":
         workers = _count_workers(count)
-        local = LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None)
+        local = LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # without it, port 8787 even with no dashboard
+        )
         stack.enter_context(local)
         client = stack.enter_context(Client(local, timeout=patience_seconds))
     else:
