@@ -225,8 +225,10 @@ def _exit_codes() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        _forget_pending_tasks()
         _leave("interrupted; the last commit stands, and the same command goes on from there", INTERRUPTED)
     except _Terminated:
+        _forget_pending_tasks()
         _leave("terminated; the last commit stands, and the same command goes on from there", TERMINATED)
     except Exception as error:
         code = exit_code_of(error)
@@ -242,6 +244,13 @@ class _Terminated(BaseException):
 def _terminate(number: int, frame: FrameType | None) -> None:
     del number, frame
     raise _Terminated
+
+
+def _forget_pending_tasks() -> None:
+    """Keep asyncio from a page about each of Zarr's reads and writes that a stopped process leaves unfinished."""
+    import logging
+
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
 
 
 def _leave(message: str, code: int) -> NoReturn:
