@@ -140,7 +140,7 @@ def inspect(
         if as_json:
             typer.echo(json.dumps(told))
         else:
-            show_inspection(told, Console() if sys.stdout.isatty() else Console(width=120))
+            show_inspection(told)
 
 
 @fetch_app.command("forest")

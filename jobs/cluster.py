@@ -40,8 +40,8 @@ def open_executor(cluster: str, patience_seconds: float) -> Iterator[Executor]:
 class OnCluster:
     """Runs tasks on the workers of a Dask cluster; results come in the order of the tasks."""
 
-    def __init__(self, client: Any) -> None:  # noqa: ANN401 (distributed has no types)
-        self._client = client
+    def __init__(self, client: Any, patience_seconds: float) -> None:  # noqa: ANN401 (distributed has no types)
+        self._client, self._patience_seconds = client, patience_seconds
 
     def broadcast(self, value: Any) -> Any:  # noqa: ANN401
         """Send a value to every worker once; return its future."""
@@ -58,7 +58,7 @@ class OnCluster:
     ) -> Iterator[Result]:
         """Yield the results in order, with a bounded number of tasks under way; raise what a task raised."""
         waiting: deque[Any] = deque()
-        window = TASKS_A_WORKER * len(self._client.scheduler_info(n_workers=-1)["workers"])
+        window = TASKS_A_WORKER * max(1, len(self._client.nthreads()))
         try:
             for task in tasks:
                 waiting.append(self._client.submit(function, task, *shared, pure=False))
@@ -130,7 +130,7 @@ def _connect(cluster: str, patience_seconds: float, stack: ExitStack) -> OnClust
             f"no worker came to the cluster {cluster} within {patience_seconds:g} s (cluster_seconds); start workers, "
             "then run the job again"
         ) from error
-    return OnCluster(client)
+    return OnCluster(client, patience_seconds)
 
 
 def _client_at(address: str, patience_seconds: float, stack: ExitStack) -> Any:  # noqa: ANN401

@@ -10,9 +10,10 @@ from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.records import model_of
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.stores.errors import StoreError
+from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.models import require_model
-from ridgestream.stores.repository import Store, store_errors
+from ridgestream.stores.repository import Store
 
 
 def run_evaluate(job: Job, executor: Executor, report: Reporter) -> dict[str, Any]:
@@ -20,7 +21,7 @@ def run_evaluate(job: Job, executor: Executor, report: Reporter) -> dict[str, An
     store = Store.open(store_location(job))
     snapshot = store.snapshot()
     root = store.root(snapshot)
-    with store_errors(store.location.text):
+    with naming(store.location.text):
         record, schema = require_model(root, job.model.name), read_ledger(root).schema
     if schema is None:
         raise StoreError(f"the store {store.location.text} holds no partition yet")

@@ -8,15 +8,15 @@ from ridgestream.jobs.settings import Job
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.ingest import IngestReport, ingest
 from ridgestream.pipeline.reporting import Reporter
+from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import read_ledger
-from ridgestream.stores.repository import store_errors
 
 
 def run_ingest(job: Job, executor: Executor, report: Reporter, wait_seconds: float) -> dict[str, Any]:
     """Ingest and return what is to be told of it."""
     files = source_partitions(job)
     store = open_or_create_store(job, wait_seconds)
-    with store_errors(store.location.text), store.lock(wait_seconds):
+    with naming(store.location.text), store.lock(wait_seconds):
         done = ingest(store, files, schema_request(job), executor, report)
     tell_of_ingest(done, report)
     ledger = read_ledger(store.root())

@@ -4,10 +4,11 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.models import ModelRecord, list_models, require_model
-from ridgestream.stores.repository import FORMAT_VERSION, Store, store_errors
+from ridgestream.stores.repository import FORMAT_VERSION, Store
 
 WIDTH = 400
 """Columns of a table that no terminal shows: nothing in it is cut."""
@@ -18,7 +19,7 @@ def run_inspect(location: StoreLocation) -> dict[str, Any]:
     store = Store.open(location)
     snapshot = store.snapshot()
     root = store.root(snapshot)
-    with store_errors(location.text):
+    with naming(location.text):
         ledger = read_ledger(root)
         models = [_tell_model(require_model(root, name)) for name in list_models(root)]
     return {

@@ -11,6 +11,7 @@ from ridgestream.pipeline.predict import predict
 from ridgestream.pipeline.records import model_of
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.stores.errors import StoreError
+from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.models import require_model
 from ridgestream.stores.partitions import check_apart, list_partitions
@@ -29,7 +30,7 @@ def run_predict(
     store = Store.open(store_location(job))
     snapshot = store.snapshot()
     root = store.root(snapshot)
-    with store_errors(store.location.text):
+    with naming(store.location.text):
         record, schema = require_model(root, job.model.name), read_ledger(root).schema
     if schema is None:
         raise StoreError(f"the store {store.location.text} holds no partition yet")

@@ -10,7 +10,7 @@ from ridgestream.jobs.train import check_training, train_and_commit
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.ingest import ingest
 from ridgestream.pipeline.reporting import Reporter
-from ridgestream.stores.repository import store_errors
+from ridgestream.stores.guarding import naming
 
 
 def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float, *, new_model: bool) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float,
     began = perf_counter()
     files = source_partitions(job)
     store = open_or_create_store(job, wait_seconds)
-    with store_errors(store.location.text), store.lock(wait_seconds):
+    with naming(store.location.text), store.lock(wait_seconds):
         check_training(job, store, files, new_model=new_model)
         done = ingest(store, files, schema_request(job), executor, report)
         tell_of_ingest(done, report)

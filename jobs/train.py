@@ -15,10 +15,11 @@ from ridgestream.pipeline.records import model_of
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.stream import BLOCK_BYTES
 from ridgestream.pipeline.train import Trained, check_request, find_unlearned, train
+from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import Ledger, read_ledger
-from ridgestream.stores.models import ModelRecord, Night, read_model, write_model
+from ridgestream.stores.models import ModelRecord, Night, check_not_overtaken, read_model, write_model
 from ridgestream.stores.partitions import PartitionFile
-from ridgestream.stores.repository import Store, store_errors
+from ridgestream.stores.repository import Store
 
 
 def run_train(
@@ -26,7 +27,7 @@ def run_train(
 ) -> dict[str, Any]:
     """Train on what the store holds and return what is to be told of it."""
     store = Store.open(store_location(job))
-    with store_errors(store.location.text), store.lock(wait_seconds):
+    with naming(store.location.text), store.lock(wait_seconds):
         return train_and_commit(job, store, executor, report, new_model=new_model)
 
 
@@ -50,7 +51,8 @@ def train_and_commit(
     snapshot = store.snapshot()
     root = store.root(snapshot)
     ledger, request = read_ledger(root), model_request(job)
-    record = None if new_model else read_model(root, request.name)
+    kept = read_model(root, request.name)
+    record = None if new_model else kept
     if record is not None:
         check_request(record, request)
     unlearned = find_unlearned(ledger, record)
@@ -63,6 +65,7 @@ def train_and_commit(
     judged = _judge(job, trained.record, ledger, executor, report)
     record = _with_night(trained, snapshot, judged)
     with store.write(f"Train {request.name} on {len(unlearned)} partitions") as writing:
+        check_not_overtaken(kept, read_model(writing.root, request.name), store.location.text)
         write_model(writing.root, record)
     return outcome(record, writing.snapshot or "", len(unlearned), sum(entry.rows for entry in unlearned))
 

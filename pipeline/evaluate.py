@@ -15,6 +15,7 @@ from ridgestream.pipeline.threads import one_blas_thread
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
+from ridgestream.stores.rows import Rows
 from ridgestream.stores.schema import Schema
 
 
@@ -84,6 +85,7 @@ def evaluate_partition(file: PartitionFile, model: Model, schema: Schema) -> Eva
         except InputError as error:
             raise PartitionError(f"{file.path}: {error}") from error
         total = total.merge(_judge(model.predict(rows.numeric, rows.codes, maps)[:, 0], rows))
+    check_unchanged(file)
     return total
 
 
@@ -99,6 +101,3 @@ def _judge(predicted: npt.NDArray[np.float64], rows: Rows) -> Evaluation:
             true_positive=float(weights @ (positive & ~wrong)),
             positive=float(weights @ positive),
         )
-        total = total.merge(part)
-    check_unchanged(file)
-    return total

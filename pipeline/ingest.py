@@ -223,8 +223,9 @@ class _Gathered:
             for code, weight in enumerate(np.bincount(rows.codes[:, position], rows.weights)):
                 counts[code] = counts.get(code, 0.0) + float(weight)
         self._largest = np.maximum(self._largest, np.abs(rows.numeric).max(axis=0, initial=0.0))
+        present = rows.numeric if rows.weights is None else rows.numeric[rows.weights > 0]
         with np.errstate(over="ignore"):
-            self._exact &= (rows.numeric == rows.numeric.astype(np.float32)).all(axis=0)
+            self._exact &= (present == present.astype(np.float32)).all(axis=0)
 
     def facts(self, decoder: Decoder) -> SegmentFacts:
         tables = tuple(tuple(table) for table in decoder.categories)
@@ -237,11 +238,13 @@ class _Gathered:
     def single_is_enough(self) -> bool:
         """Tell whether rounding to float32 moves no value of a column, or by little against its deviation.
 
-        It moves a value by 2⁻²⁴ of its size or 2⁻¹⁵⁰, whichever is more. Rows of weight zero have no say in the
-        deviation, but must fit, too.
+        It moves a value by 2⁻²⁴ of its size or 2⁻¹⁵⁰, whichever is more. Rows of weight zero have no say in that, but
+        must not become infinite.
         """
         moments = Moments.from_array(self._moments.as_array()[:, : len(self._exact)])
-        variance = np.divide(moments.squares, moments.count, out=np.zeros_like(self._largest), where=moments.count > 0)
-        moved = np.maximum(self._largest * 2.0**-24, 2.0**-150)
+        counted = moments.count > 0
+        largest = np.where(counted, np.maximum(np.abs(moments.minimum), np.abs(moments.maximum)), 0.0)
+        variance = np.divide(moments.squares, moments.count, out=np.zeros_like(largest), where=counted)
+        moved = np.maximum(largest * 2.0**-24, 2.0**-150)
         small = (moved <= SINGLE_TOLERANCE * np.sqrt(variance)) & ~moments.constant()
-        return bool((self._exact | (small & (self._largest < float(np.finfo(np.float32).max)))).all())
+        return bool(((self._exact | small) & (self._largest < float(np.finfo(np.float32).max))).all())

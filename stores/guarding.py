@@ -33,6 +33,17 @@ def reading(place: str) -> Iterator[None]:
         raise StoreError(f"{place} holds damaged data: {_first_line(error)}; restore it from a copy") from error
 
 
+@contextmanager
+def naming(place: str) -> Iterator[None]:
+    """Put the place before what a StoreError says, where it does not say it: arrays do not know whose they are."""
+    try:
+        yield
+    except StoreError as error:
+        if place in str(error):
+            raise
+        raise type(error)(f"{place}: {error}") from error
+
+
 def _first_line(error: BaseException) -> str:
     lines = [line.strip(" │|x×`->╰─▶") for line in str(error).splitlines()]
     telling = [line for line in lines if line and not line.startswith(("context:", "0:", "at "))]

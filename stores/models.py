@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ridgestream.stores.arrays import create_array, read_array
-from ridgestream.stores.errors import ModelError, NewerFormat
+from ridgestream.stores.errors import ModelError, NewerFormat, StoreError
 from ridgestream.stores.guarding import reading, store_errors
 
 if TYPE_CHECKING:
@@ -141,6 +141,12 @@ def write_model(root: "zarr.Group", record: ModelRecord) -> None:
         group = root.create_group(path, overwrite=True, attributes=cast("Any", json.loads(json.dumps(plain))))
         for key, array in record.arrays.items():
             create_array(group, key, array.shape, str(array.dtype), _ROWS_A_CHUNK)[...] = array
+
+
+def check_not_overtaken(before: ModelRecord | None, now: ModelRecord | None, place: str) -> None:
+    """Raise StoreError if a model was trained by another writer since it was read: on an object store nothing locks."""
+    if (before and before.learned) != (now and now.learned):
+        raise StoreError(f"another writer has trained this model in the store {place} meanwhile; run the job again")
 
 
 def check_parameters(record: ModelRecord, parameters: Mapping[str, Any]) -> None:

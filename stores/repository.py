@@ -90,14 +90,21 @@ class Store:
 
         One writer makes it: another that comes meanwhile gets StoreLocked.
         """
-        cls._check_absent(location)
+        if cls.exists(location):
+            raise StoreError(f"there is already a store at {location.text}")
+        return cls.open_or_create(location)
+
+    @classmethod
+    def open_or_create(cls, location: StoreLocation, wait_seconds: float = 0.0) -> Self:
+        """Open the store; if there is none, make it whole, under the writer's lock, waiting for that as `lock` does."""
+        if cls.exists(location):
+            return cls.open(location)
         if location.folder is not None:
             _check_writable(location.folder, create=True)
-        with _lock_of(location, 0.0):
-            cls._check_absent(location)
-            with store_errors(f"the store {location.text}"):
+        with _lock_of(location, wait_seconds), store_errors(f"the store {location.text}"):
+            if not cls.exists(location):
                 _make_repository(location) if location.folder is None else _make_in_folder(location.folder)
-        return cls(location, _open_repository(location))
+        return cls.open(location)
 
     def root(self, snapshot: str | None = None) -> "zarr.Group":
         """Return the root group of the last commit, or of a snapshot by its name, read-only."""
@@ -127,11 +134,6 @@ class Store:
             writing.snapshot = writing.session.commit(message)
             if self.location.folder is not None:
                 _flush(self.location.folder)
-
-    @classmethod
-    def _check_absent(cls, location: StoreLocation) -> None:
-        if cls.exists(location):
-            raise StoreError(f"there is already a store at {location.text}")
 
     def _session(self, snapshot: str | None) -> "icechunk.Session":
         if snapshot is None:

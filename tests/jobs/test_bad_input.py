@@ -128,7 +128,10 @@ SPOILS: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     "text for numbers": (put_column("x0", TEXT), ("'x0'", "string", "numeric")),
     "text for the target": (put_column("label", TEXT), ("'label'", "string", "positive = 2")),
     "lists": (put_column("x0", pa.array([[1.0]] * 200)), ("'x0'", "list", "numeric")),
-    "a number of 2**60 + 1": (put_column("x0", pa.array([2**60 + 1] * 200)), ("'x0'", "no exact number")),
+    "a number of 2**60 + 1": (
+        put_column("x0", pa.array([2**60 + 1] * 200)),
+        ("'x0'", "no room for integers beyond 2⁵³"),
+    ),
     "a name twice": (name_twice, ("2 columns 'x1'",)),
     "0 bytes": (write_bytes(b""), ("is empty (0 bytes)",)),
     "no Parquet": (write_bytes(b"x0,x1\n1,2\n" * 50), ("is not a readable Parquet file",)),

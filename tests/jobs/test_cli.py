@@ -175,7 +175,7 @@ def test_predict_takes_input_and_output_from_the_command_line(work: Workplace) -
     assert "INPUT and OUTPUT, or a [predict] section" in lone.err
     over = run_command("predict", job, "held-out", "held-out", cwd=work.folder)
     assert over.code == exit_codes.DATA
-    assert "would replace it" in over.err
+    assert "whose partitions its files would become: choose another folder" in over.err
 
 
 def test_flags_and_environment_reach_the_job(work: Workplace) -> None:
