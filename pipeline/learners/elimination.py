@@ -5,6 +5,9 @@ of W = Kb P⁻¹, of C and of the residuals read as if the one-row algorithm had
 row that changes the dictionary, for its caller to make that change with matrix operations.
 """
 
+from collections.abc import Callable
+from typing import TypeVar, cast
+
 import numpy as np
 from numba import njit
 
@@ -14,7 +17,18 @@ END, GROW, SWAP, UNSAFE = 0, 1, 2, 3
 """What stopped the scan: the block's end, a row to add, a row to swap in, a pivot that is not safely positive."""
 
 
-@njit(cache=True, nogil=True)
+Scan = TypeVar("Scan", bound=Callable[..., tuple[int, int, int]])
+
+
+def _compiled(function: Scan) -> Scan:
+    """Compile; keep the machine code for the next process, unless neither the package nor a home can be written."""
+    try:
+        return cast("Scan", njit(cache=True, nogil=True)(function))
+    except RuntimeError:
+        return cast("Scan", njit(nogil=True)(function))
+
+
+@_compiled
 def scan_rows(  # noqa: C901
     start: int,
     weights: Floats,
