@@ -44,7 +44,7 @@ def work(tmp_path: Path) -> Workplace:
     return work
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], *([command, "--help"] for command in COMMANDS)])
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["run", "--help"], ["predict", "--help"]])
 def test_help_goes_to_standard_output(arguments: list[str]) -> None:
     done = run_command(*arguments)
     assert (done.code, done.err) == (0, "")
@@ -299,3 +299,20 @@ def test_draws_are_hard_enough() -> None:
     """The rows of these tests hold both classes, in about equal shares."""
     label = draw_rows(0)["label"].to_numpy()
     assert 0.3 < (label == 2).mean() < 0.7
+
+
+def test_a_place_where_nothing_can_be_kept_for_the_next_process_is_no_error(work: Workplace) -> None:
+    """Neither the package's folder nor a home can be written, as in a container: the learner is compiled each time."""
+    code = """
+import sys, numba, numba.core.caching as caching
+(getattr(caching, "CacheImpl", None) or caching._CacheImpl)._locator_classes = []
+try:
+    numba.njit(cache=True)(lambda: 0)
+    sys.exit("there is a place after all")
+except RuntimeError:
+    pass
+from ridgestream.jobs.cli import main
+main()
+"""
+    done = run_program([sys.executable, "-c", code, "run", work.job(), "--json"])
+    assert done.told["rows_seen"] == 400
