@@ -1,5 +1,6 @@
 """Bad input through the real command: the message names file and column, the last commit stands, a repair goes on."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from ridgestream.jobs.ingest import run_ingest
 from ridgestream.jobs.settings import read_job
 from ridgestream.pipeline.executor import InProcess
 from ridgestream.pipeline.reporting import Silent
+from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.models import list_models
 
 Spoil = Callable[[Path], None]
@@ -141,14 +143,23 @@ SPOILS: dict[str, tuple[Spoil, tuple[str, ...]]] = {
 }
 
 
+BY_COMMAND = ("no target", "NaN", "text for numbers", "0 bytes", "without its end", "damaged inside")
+"""The command is run for one of each kind; the others are refused by the same job in this process."""
+
+
 @pytest.mark.parametrize("name", SPOILS)
 def test_a_partition_that_cannot_be_used(work: Workplace, undisturbed: Workplace, name: str) -> None:
     spoil, expected = SPOILS[name]
     path = work.folder / "rows" / "part-02.parquet"
     spoil(path)
     snapshot = work.snapshot()
-    done = run_command("run", work.job(), "--json")
-    assert_refused(done, exit_codes.DATA, str(path), *expected)
+    if name in BY_COMMAND:
+        assert_refused(run_command("run", work.job(), "--json"), exit_codes.DATA, str(path), *expected)
+    else:
+        with pytest.raises(PartitionError, match=re.escape(str(path))) as caught:
+            work.run_here()
+        assert exit_codes.exit_code_of(caught.value) == exit_codes.DATA
+        assert all(text in str(caught.value) for text in expected)
     assert work.snapshot() == snapshot
     assert work.model().learned == (0, 1)
     work.put(2)

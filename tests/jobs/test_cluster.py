@@ -33,10 +33,12 @@ from threadpoolctl import threadpool_limits
 from ridgestream.jobs import exit_codes
 from ridgestream.jobs.cluster import open_executor
 from ridgestream.jobs.evaluate import run_evaluate
+from ridgestream.jobs.predict import run_predict
 from ridgestream.jobs.settings import read_job
 from ridgestream.pipeline.executor import InProcess
 from ridgestream.pipeline.reporting import Silent
 from ridgestream.pipeline.threads import blas_threads
+from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.ledger import read_ledger
 
 PARTITIONS, ROWS = 24, 36_000
@@ -152,22 +154,21 @@ def test_a_night_on_a_cluster_goes_on_from_a_night_without(
 
 
 def test_predictions_do_not_depend_on_the_cluster(alone: Workplace, two_workers: Cluster) -> None:
+    job = read_job(alone.job(JOB), {})
     for cluster, output in (("none", "here"), (two_workers.address, "there")):
-        run = run_command(
-            "predict", alone.job(JOB), alone.folder / "held-out", alone.folder / output, "--cluster", cluster, "--json"
-        )
-        assert run.told["rows"] == 3000
+        with open_executor(cluster, PATIENCE) as executor:
+            told = run_predict(job, alone.folder / "held-out", alone.folder / output, executor, Silent())
+        assert told["rows"] == 3000
     here, there = (pq.read_table(alone.folder / output) for output in ("here", "there"))
     assert here.equals(there)
 
 
 def test_a_bad_partition_is_told_as_without_a_cluster(work: Workplace, two_workers: Cluster) -> None:
     path = work.put(5, pq.read_table(work.folder / "rows" / "part-05.parquet").drop_columns(["Slope"]))
-    told = [run_command("run", work.job(JOB), "--cluster", name) for name in ("none", two_workers.address)]
-    assert [done.code for done in told] == [exit_codes.DATA] * 2
-    messages = [done.err.splitlines()[-1] for done in told]
-    assert messages[0] == messages[1]
-    assert f"{path} has no column 'Slope'" in messages[0]
+    with pytest.raises(PartitionError, match=f"{path} has no column 'Slope'") as caught:
+        work.run_here(JOB)
+    done = run_command("run", work.job(JOB), "--cluster", two_workers.address)
+    assert (done.code, done.err) == (exit_codes.DATA, f"ridgestream: {caught.value}\n")
 
 
 def test_a_task_has_one_blas_thread() -> None:

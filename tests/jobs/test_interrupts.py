@@ -29,9 +29,9 @@ from ridgestream.jobs import exit_codes
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.models import list_models
 
-PARTITIONS, ROWS = 20, 40_000
+PARTITIONS, ROWS = 20, 30_000
 JOB = forest_job(ROWS, PARTITIONS, max_basis=64)
-"""About two seconds of training, after two commits of partitions."""
+"""About a second of training, after two commits of partitions."""
 
 NIGHTS = 20
 """Partitions of the small job: two commits."""
