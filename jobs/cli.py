@@ -1,10 +1,12 @@
 """The command `ridgestream`: its commands and flags. What they do is imported when one runs, so that help is quick."""
 
 import json
+import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -172,9 +174,28 @@ def _root(
         raise typer.Exit
 
 
-def main() -> None:
-    """Run the command line."""
-    app()
+def main() -> NoReturn:
+    """Run the command line, then leave at once, without Python's own end.
+
+    Threads of the storage engine may be on their way into Python when that begins; CPython up to 3.13 ends such threads
+    in a way that aborts the process, after all is done and committed, and a scheduler would see a failed job.
+    """
+    code = _run_app()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # whoever read it has gone
+            stream.flush()
+    os._exit(code)
+
+
+def _run_app() -> int:
+    try:
+        app()
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except BaseException:  # noqa: BLE001
+        traceback.print_exc()
+        return 1
+    return 0
 
 
 def _run(
