@@ -21,6 +21,7 @@ from support.jobs import (
     Workplace,
     assert_same_model,
     clean_environment,
+    count_blas_threads,
     forest_job,
     open_store,
     put_forest,
@@ -37,7 +38,6 @@ from ridgestream.jobs.predict import run_predict
 from ridgestream.jobs.settings import read_job
 from ridgestream.pipeline.executor import InProcess
 from ridgestream.pipeline.reporting import Silent
-from ridgestream.pipeline.threads import blas_threads
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.ledger import read_ledger
 
@@ -182,10 +182,6 @@ def test_two_local_clusters_do_not_meet_at_a_port() -> None:
     """A warning of a port that is taken would be an error here."""
     with open_executor("local:1", PATIENCE) as one, open_executor("local:1", PATIENCE) as other:
         assert list(one.run(abs, [-1])) + list(other.run(abs, [-2])) == [1, 2]
-
-
-def count_blas_threads(task: int) -> list[int]:  # noqa: ARG001
-    return blas_threads()
 
 
 def test_no_bit_depends_on_the_number_of_blas_threads(tmp_path: Path) -> None:
