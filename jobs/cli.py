@@ -111,6 +111,7 @@ def predict(
     job: JobFile,
     source: Annotated[Path | None, typer.Argument(metavar="[INPUT]", help="Partitions to predict.")] = None,
     output: Annotated[Path | None, typer.Argument(metavar="[OUTPUT]", help="Folder for the predictions.")] = None,
+    with_std: Annotated[bool, typer.Option("--std", help="Add standard deviations.")] = False,
     settings: Settings = None,
     store: StorePath = None,
     cluster: Cluster = None,
@@ -119,7 +120,14 @@ def predict(
     """Predict Parquet partitions, row for row, one output file each."""
     from ridgestream.jobs.predict import run_predict
 
-    _run(job, settings, store, cluster, lambda j, e, r: run_predict(j, source, output, e, r), as_json=as_json)
+    _run(
+        job,
+        settings,
+        store,
+        cluster,
+        lambda j, e, r: run_predict(j, source, output, e, r, with_std=with_std),
+        as_json=as_json,
+    )
 
 
 @app.command()

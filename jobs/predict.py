@@ -19,7 +19,7 @@ from ridgestream.stores.repository import Store
 
 
 def run_predict(
-    job: Job, source: Path | None, output: Path | None, executor: Executor, report: Reporter
+    job: Job, source: Path | None, output: Path | None, executor: Executor, report: Reporter, *, with_std: bool = False
 ) -> dict[str, Any]:
     """Predict the rows of `source` into `output` (the job's own if None) and return what is to be told of it."""
     section = job.predict
@@ -38,7 +38,8 @@ def run_predict(
     files = list_partitions(source)
     for rows_come_from in (source, job.path(job.source.path)):
         check_apart(rows_come_from, output)
-    rows = predict(model_of(record), schema, files, output, keep, executor, report)
+    model = model_of(record, with_uncertainty=with_std)
+    rows = predict(model, schema, files, output, keep, executor, report)
     return {
         "model": record.name,
         "rows": rows,

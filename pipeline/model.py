@@ -1,15 +1,17 @@
 """A served model: a kernel expansion over a dictionary, from raw rows to predictions in the user's units."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.threads import one_blas_thread
+from ridgestream.pipeline.uncertainty import Uncertainty
 
 PREDICTION_BYTES = 8 * 2**20
 """What the kernel values of one block of predictions may take."""
@@ -29,21 +31,39 @@ class Model:
     """β, shape (n_basis, n_targets)."""
     feature_map: FeatureMap
     """From raw columns to the features of the basis vectors."""
+    uncertainty: Uncertainty | None = None
+    """What error bars need; None where nobody asked for them."""
 
     def predict(
         self, numeric: npt.NDArray[np.floating], codes: npt.NDArray[np.int32], maps: Sequence[npt.NDArray[np.int64]]
     ) -> Floats:
         """Return f of raw rows in the user's units, shape (rows, n_targets); O(n_basis·n_features) a row, in blocks."""
-        n_basis = max(1, len(self.basis_vectors))
-        rows = max(256, PREDICTION_BYTES // (8 * n_basis) // 256 * 256)
         predictions = np.empty((len(numeric), self.coefficients.shape[1]))
         with one_blas_thread():
-            for start in range(0, len(numeric), rows):
-                part = slice(start, start + rows)
+            for part in self._parts(len(numeric)):
                 features = self.feature_map.features(numeric[part], codes[part], maps)
-                predictions[part] = self.expand(features)
+                predictions[part] = self.kernel.block(features, self.basis_vectors, self.centre) @ self.coefficients
         return self.feature_map.raw_targets(predictions)
 
-    def expand(self, features: Floats) -> Floats:
-        """Return Σ β_i k(x_i, x) of standardized rows, in the learner's units."""
-        return np.asarray(self.kernel.block(features, self.basis_vectors, self.centre) @ self.coefficients)
+    def deviations(
+        self, numeric: npt.NDArray[np.floating], codes: npt.NDArray[np.int32], maps: Sequence[npt.NDArray[np.int64]]
+    ) -> tuple[Floats, Floats]:
+        """Return the standard deviations of f and of a new observation, in the user's units, each as `predict` returns.
+
+        O(n_basis²) a row. Raises InputError if the model was made without its uncertainty.
+        """
+        if self.uncertainty is None:
+            raise InputError("the model was made without its uncertainty")
+        variance = np.empty((len(numeric), self.coefficients.shape[1]))
+        with one_blas_thread():
+            for part in self._parts(len(numeric)):
+                features = self.feature_map.features(numeric[part], codes[part], maps)
+                values = self.kernel.block(features, self.basis_vectors, self.centre)
+                variance[part] = self.uncertainty.variance(values, self.kernel.diagonal(features))
+        scale = np.array(self.feature_map.target_scale)
+        return np.sqrt(variance) * scale, np.sqrt(variance + self.uncertainty.noise) * scale
+
+    def _parts(self, n_rows: int) -> Iterator[slice]:
+        n_basis = max(1, len(self.basis_vectors))
+        rows = max(256, PREDICTION_BYTES // (8 * n_basis) // 256 * 256)
+        return (slice(start, start + rows) for start in range(0, n_rows, rows))

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.executor import Executor
@@ -45,8 +46,9 @@ def predict(
     """Write a file of predictions below `output` for each partition, under its own name; return the rows predicted.
 
     A class against the rest gives `prediction` (int8: 1 or −1) and `score` (double: f(x)), regression `prediction`
-    (double, in target units). Raises PartitionError for a partition that cannot be used, StoreError where nothing can
-    be written; files finished before that stay.
+    (double, in target units); a model with its uncertainty adds `std` and `std_observed` (double, in target units): the
+    standard deviations of f(x) and of a new observation. Raises PartitionError for a partition that cannot be used,
+    StoreError where nothing can be written; files finished before that stay.
     """
     inside = [file for file in files if (output / file.name).resolve() == file.path.resolve()]
     if inside:
@@ -72,19 +74,21 @@ def predict_partition(task: PredictTask, model: Model, schema: Schema) -> int:
     arrow = read_arrow_schema(task.file)
     decoder = Decoder(schema, str(task.file.path), with_target=False)
     decoder.check(arrow)
-    kept = _kept_fields(task, arrow, schema)
-    out_schema = pa.schema([*kept, *_prediction_fields(schema)])
+    new = _prediction_fields(schema, with_std=model.uncertainty is not None)
+    kept = _kept_fields(task, arrow, {field.name for field in new})
+    out_schema = pa.schema([*kept, *new])
     with whole_parquet(task.output, out_schema) as writer:
-        for batch, scores in _predict_batches(task, model, decoder):
-            columns = [batch.column(field.name) for field in kept]
-            writer.write_batch(pa.record_batch([*columns, *_prediction_columns(scores, schema)], schema=out_schema))
+        for batch, predicted in _predict_batches(task, model, decoder):
+            columns = [batch.column(field.name) for field in kept] + [pa.array(column) for column in predicted]
+            writer.write_batch(pa.record_batch(columns, schema=out_schema))
         check_unchanged(task.file)
     return decoder.rows
 
 
 def _predict_batches(
     task: PredictTask, model: Model, decoder: Decoder
-) -> "Iterator[tuple[pa.RecordBatch, np.ndarray[tuple[int], np.dtype[np.float64]]]]":
+) -> "Iterator[tuple[pa.RecordBatch, list[npt.NDArray[Any]]]]":
+    """Yield each batch with the columns of its predictions."""
     names = list(dict.fromkeys([*decoder.schema.columns(with_target=False), *task.keep]))
     for batch in read_batches(task.file, names):
         rows = decoder.decode(batch)
@@ -92,11 +96,13 @@ def _predict_batches(
             maps = model.feature_map.code_maps([list(table) for table in decoder.categories])
         except InputError as error:
             raise PartitionError(f"{task.file.path}: {error}") from error
-        yield batch, model.predict(rows.numeric, rows.codes, maps)[:, 0]
+        scores = model.predict(rows.numeric, rows.codes, maps)[:, 0]
+        classes = [] if decoder.schema.positive is None else [np.where(scores > 0, 1, -1).astype(np.int8)]
+        deviations = model.deviations(rows.numeric, rows.codes, maps) if model.uncertainty else ()
+        yield batch, [*classes, scores, *(deviation[:, 0] for deviation in deviations)]
 
 
-def _kept_fields(task: PredictTask, arrow: "pa.Schema", schema: Schema) -> "list[pa.Field]":
-    taken = {field.name for field in _prediction_fields(schema)}
+def _kept_fields(task: PredictTask, arrow: "pa.Schema", taken: set[str]) -> "list[pa.Field]":
     for name in task.keep:
         check_column(name, arrow, str(task.file.path))
         if name in taken:
@@ -104,17 +110,11 @@ def _kept_fields(task: PredictTask, arrow: "pa.Schema", schema: Schema) -> "list
     return [arrow.field(name) for name in task.keep]
 
 
-def _prediction_fields(schema: Schema) -> "list[pa.Field]":
+def _prediction_fields(schema: Schema, *, with_std: bool) -> "list[pa.Field]":
     import pyarrow as pa
 
-    if schema.positive is None:
-        return [pa.field("prediction", pa.float64())]
-    return [pa.field("prediction", pa.int8()), pa.field("score", pa.float64())]
-
-
-def _prediction_columns(scores: "np.ndarray[tuple[int], np.dtype[np.float64]]", schema: Schema) -> "list[pa.Array]":
-    import pyarrow as pa
-
-    if schema.positive is None:
-        return [pa.array(scores)]
-    return [pa.array(np.where(scores > 0, 1, -1).astype(np.int8)), pa.array(scores)]
+    classes = [("prediction", pa.int8()), ("score", pa.float64())]
+    columns = classes if schema.positive is not None else [("prediction", pa.float64())]
+    if with_std:
+        columns += [("std", pa.float64()), ("std_observed", pa.float64())]
+    return [pa.field(name, kind) for name, kind in columns]

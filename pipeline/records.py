@@ -9,6 +9,7 @@ from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.learners.online_state import OnlineParameters, OnlineState
 from ridgestream.pipeline.model import Model
+from ridgestream.pipeline.uncertainty import Uncertainty
 from ridgestream.stores.errors import ModelError
 from ridgestream.stores.models import Arrays, ModelRecord
 
@@ -44,9 +45,10 @@ def with_learner(record: ModelRecord, learner: OnlineLSSVM) -> ModelRecord:
     return replace(record, arrays=cast("Arrays", arrays), counters=counters)
 
 
-def model_of(record: ModelRecord) -> Model:
-    """Return the served model of a record."""
+def model_of(record: ModelRecord, *, with_uncertainty: bool = False) -> Model:
+    """Return the served model of a record, with what error bars need if asked for; O(n_basis³) then."""
     state = state_of(record)
     coefficients = cast("np.ndarray[tuple[int, int], np.dtype[np.float64]]", record.arrays[PUBLISHED])
     feature_map = FeatureMap.from_dict(record.encoding)
-    return Model(state.parameters.kernel, state.centre, state.basis_vectors, coefficients, feature_map)
+    uncertainty = Uncertainty.of(state) if with_uncertainty else None
+    return Model(state.parameters.kernel, state.centre, state.basis_vectors, coefficients, feature_map, uncertainty)

@@ -45,9 +45,9 @@ def train_here(work: Workplace, changes: Settings | None = None) -> dict[str, An
     return run_train(read_job(work.job(changes), {}), InProcess(), Silent(), 0.0, new_model=False)
 
 
-def predict_here(work: Workplace, where: str, changes: Settings | None = None) -> pa.Table:
+def predict_here(work: Workplace, where: str, changes: Settings | None = None, *, with_std: bool = False) -> pa.Table:
     job = read_job(work.job(changes), {})
-    run_predict(job, work.folder / where, work.folder / "predictions", InProcess(), Silent())
+    run_predict(job, work.folder / where, work.folder / "predictions", InProcess(), Silent(), with_std=with_std)
     return pq.read_table(work.folder / "predictions")
 
 
@@ -255,6 +255,24 @@ def test_regression_predicts_in_the_units_of_the_target(tmp_path: Path) -> None:
     assert told["test_mse"] == pytest.approx(((predicted - truth) ** 2).mean(), rel=1e-12)
     assert told["test_mse"] < 0.1 * truth.var()
     assert told["progressive_error"] < 0.5 * truth.var()
+
+
+def test_error_bars_are_in_the_units_of_the_target_and_hold(tmp_path: Path) -> None:
+    work = Workplace(tmp_path)
+    for number in range(4):
+        work.put(number, draw_regression(number))
+    work.put(0, draw_regression(1000), where="held-out")
+    work.put(0, set_column(draw_regression(1001), "size", np.full(ROWS, 1e6)), where="far")
+    work.run_here(REGRESSION)
+    truth = column(pq.read_table(work.folder / "held-out"), "price")
+    table = predict_here(work, "held-out", REGRESSION, with_std=True)
+    assert table.column_names == ["prediction", "std", "std_observed"]
+    off = np.abs(column(table, "prediction") - truth)
+    assert 0.9 <= (off <= 1.96 * column(table, "std_observed")).mean() <= 0.995
+    assert (column(table, "std") < column(table, "std_observed")).all()
+    far = column(predict_here(work, "far", REGRESSION, with_std=True), "std")
+    assert far.min() > 3 * column(table, "std").max()
+    assert np.ptp(far) < 1e-6 * far.mean()
 
 
 def test_regression_nights_leave_no_trace(tmp_path: Path) -> None:
