@@ -271,7 +271,7 @@ def test_error_bars_are_in_the_units_of_the_target_and_hold(tmp_path: Path) -> N
     assert 0.9 <= (off <= 1.96 * column(table, "std_observed")).mean() <= 0.995
     assert (column(table, "std") < column(table, "std_observed")).all()
     far = column(predict_here(work, "far", REGRESSION, with_std=True), "std")
-    assert far.min() > 3 * column(table, "std").max()
+    assert far.min() > max(column(table, "std").max(), 2 * np.median(column(table, "std")))
     assert np.ptp(far) < 1e-6 * far.mean()
 
 
