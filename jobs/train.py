@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from time import perf_counter
 from typing import Any
 
 from ridgestream.jobs.opening import evaluation_partitions, memory_limit_bytes, model_request, store_location
@@ -26,9 +27,11 @@ def run_train(
     job: Job, executor: Executor, report: Reporter, wait_seconds: float, *, new_model: bool
 ) -> dict[str, Any]:
     """Train on what the store holds and return what is to be told of it."""
+    began = perf_counter()
     store = Store.open(store_location(job))
     with naming(store.location.text), store.lock(wait_seconds):
-        return train_and_commit(job, store, executor, report, new_model=new_model)
+        told = train_and_commit(job, store, executor, report, new_model=new_model)
+    return told | {"seconds": round(perf_counter() - began, 3)}
 
 
 def check_training(job: Job, store: Store, files: Sequence[PartitionFile], *, new_model: bool) -> None:

@@ -19,7 +19,7 @@ from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.guarding import store_errors
 from ridgestream.stores.ledger import Ledger, LedgerEntry, check_same_content, read_ledger, write_ledger
-from ridgestream.stores.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
+from ridgestream.stores.partitions import PartitionFile, check_unchanged, count_rows, read_arrow_schema, read_batches
 from ridgestream.stores.repository import Store
 from ridgestream.stores.rows import Rows
 from ridgestream.stores.schema import Schema, SchemaRequest, check_request, infer_schema
@@ -93,7 +93,8 @@ def ingest(
     """
     ledger = read_ledger(store.root())
     if ledger.schema is None:
-        ledger = replace(ledger, schema=infer_schema(request, read_arrow_schema(files[0]), str(files[0].path)))
+        first = next((file for file in files if count_rows(file)), files[0])  # without rows, types may be missing
+        ledger = replace(ledger, schema=infer_schema(request, read_arrow_schema(first), str(first.path)))
     else:
         check_request(ledger.schema, request, store.location.text)
     known = ledger.by_name()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.freezing import freeze_feature_map
 from ridgestream.pipeline.kernels import make_kernel
@@ -19,6 +20,7 @@ from ridgestream.pipeline.stream import BLOCK_BYTES, stream_blocks
 from ridgestream.pipeline.threads import one_blas_thread
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord, check_parameters
+from ridgestream.stores.segments import Segment
 
 if TYPE_CHECKING:
     import zarr
@@ -125,6 +127,7 @@ def train(
     TrainingPlan(request.max_basis, feature_map.n_features, BLOCK_BYTES).check(memory_limit_bytes)
     learner = learner_of(record) if record else new_learner(request, feature_map.n_features)
     entries = find_unlearned(ledger, record)
+    check_categories(root, entries, feature_map)
     classes = ledger.schema is not None and ledger.schema.positive is not None
     progressive = _learn(root, entries, feature_map, learner, report, classes=classes)
     begun = record or ModelRecord(
@@ -134,6 +137,15 @@ def train(
     )
     error = _error(progressive, feature_map, classes=classes)
     return Trained(with_learner(begun, learner), entries, error, perf_counter() - began)
+
+
+def check_categories(root: "zarr.Group", entries: Sequence[LedgerEntry], feature_map: FeatureMap) -> None:
+    """Raise InputError naming the first partition with a category that the model does not know; no row is read."""
+    for entry in entries if feature_map.categorical else ():
+        try:
+            feature_map.code_maps(Segment.open(root, entry.order).facts().categories)
+        except InputError as error:
+            raise InputError(f"partition {entry.name}: {error}") from error
 
 
 def new_learner(request: ModelRequest, n_features: int) -> OnlineLSSVM:

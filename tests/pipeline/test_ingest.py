@@ -247,6 +247,16 @@ def test_partitions_without_rows_are_counted_as_ingested(tmp_path: Path, store: 
     assert ingest_folder(store, source, REQUEST).added == ()
 
 
+def test_a_first_partition_without_rows_or_types_leaves_the_schema_to_the_next(tmp_path: Path, store: Store) -> None:
+    columns = mixed_columns(10)
+    write_partition(tmp_path / "part-0.parquet", {name: pa.nulls(0) for name in columns})
+    write_partition(tmp_path / "part-1.parquet", columns)
+    ingest_folder(store, tmp_path, REQUEST)
+    schema = ledger_of(store).schema
+    assert schema == infer_schema(REQUEST, read_arrow_schema(only_partition(tmp_path / "part-1.parquet")), "part-1")
+    assert [entry.rows for entry in ledger_of(store).entries] == [0, 10]
+
+
 def test_what_pandas_writes_of_an_empty_frame_is_a_partition_without_rows(source: Path, store: Store) -> None:
     write_partition(source / "part-3.parquet", {name: pa.nulls(0) for name in mixed_columns(0)})
     assert ingest_folder(store, source, REQUEST).added[-1].rows == 0
