@@ -18,6 +18,7 @@ from ridgestream.stores.errors import NewerFormat, StoreError
 from ridgestream.stores.guarding import reading, store_errors
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.lock import writer_lock
+from ridgestream.stores.segments import SEGMENTS
 
 if TYPE_CHECKING:
     import icechunk
@@ -189,7 +190,8 @@ def _make_repository(location: StoreLocation) -> None:
         version: dict[str, Any] = {} if icechunk.__version__.startswith("1.") else {"spec_version": 1}
         repository = icechunk.Repository.create(storage, **version)
     session = repository.writable_session(BRANCH)
-    zarr.create_group(session.store, attributes={_MARK: {"format_version": FORMAT_VERSION}})
+    root = zarr.create_group(session.store, attributes={_MARK: {"format_version": FORMAT_VERSION}})
+    root.create_group(SEGMENTS)  # here, since of writers in forked sessions only one may create a group
     session.commit("Create the store")
 
 

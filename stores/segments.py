@@ -20,6 +20,9 @@ from ridgestream.stores.rows import Rows, regroup
 if TYPE_CHECKING:
     import zarr
 
+SEGMENTS = "segments"
+"""The group of all segments."""
+
 CHUNK_BYTES = 4 * 2**20
 """What a chunk of numeric features may take in memory."""
 
@@ -66,7 +69,7 @@ class SegmentFacts:
 
 def segment_path(order: int) -> str:
     """Return the group of the partition with this number in the ledger."""
-    return f"segments/{order:06d}"
+    return f"{SEGMENTS}/{order:06d}"
 
 
 def write_segment(

@@ -53,6 +53,7 @@ def other_process(script: str, *arguments: object) -> Iterator[subprocess.Popen[
 OPEN = """
 import sys
 from pathlib import Path
+from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.repository import Store
 store = Store.open(StoreLocation.parse(sys.argv[1], Path("/")))
@@ -81,7 +82,8 @@ def test_a_new_store_is_empty_and_can_be_opened(tmp_path: Path) -> None:
     assert Store.exists(location)
     again = Store.open(location)
     assert again.snapshot() == store.snapshot()
-    assert list(again.root().group_keys()) == []
+    assert list(again.root().group_keys()) == ["segments"]
+    assert read_ledger(again.root()).entries == ()
 
 
 def test_a_store_may_be_made_in_an_empty_folder(tmp_path: Path) -> None:
