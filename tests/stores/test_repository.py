@@ -19,6 +19,7 @@ from support.stores import location_of, new_store
 
 from ridgestream.stores import repository
 from ridgestream.stores.errors import NewerFormat, StoreError, StoreLocked
+from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.lock import writer_lock
 from ridgestream.stores.repository import FORMAT_VERSION, Store
 
