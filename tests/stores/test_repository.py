@@ -54,7 +54,6 @@ def other_process(script: str, *arguments: object) -> Iterator[subprocess.Popen[
 OPEN = """
 import sys
 from pathlib import Path
-from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.repository import Store
 store = Store.open(StoreLocation.parse(sys.argv[1], Path("/")))
