@@ -34,5 +34,13 @@ def tell_of_ingest(done: IngestReport, report: Reporter) -> None:
     """Say what a user should know beyond the counts."""
     if done.ignored_columns:
         report.say("columns that are not in the schema are not read", columns=", ".join(done.ignored_columns))
-    for name in done.missing:
-        report.say("a partition is gone from the source; its rows stay in the store", partition=name)
+    if done.missing:
+        report.say(
+            "partitions are gone from the source; their rows stay in the store",
+            partitions=len(done.missing),
+            first=done.missing[0],
+        )
+    for name, older in done.twins:
+        report.say(
+            "a partition has exactly the rows of an older one: they now count twice", partition=name, older=older
+        )

@@ -68,12 +68,13 @@ def show_inspection(told: dict[str, Any]) -> None:
 
 
 def _history_table(model: dict[str, Any]) -> Any:  # noqa: ANN401
+    from rich import box
     from rich.table import Table
 
     title = (
         f"model {model['name']}: {model['n_basis']} basis vectors, {model['partitions_consumed']} partitions consumed"
     )
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("finished (UTC)", no_wrap=True)
     for name in ("partitions", "rows", "rows seen", "basis", "progressive", "test", "seconds"):
         table.add_column(name, justify="right")

@@ -5,7 +5,7 @@ from typing import Any
 
 from ridgestream.jobs.opening import store_location
 from ridgestream.jobs.process_memory import peak_rss_bytes
-from ridgestream.jobs.settings import Job, JobFileError
+from ridgestream.jobs.settings import Job, JobFileError, PredictSection
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.predict import predict
 from ridgestream.pipeline.records import model_of
@@ -22,11 +22,11 @@ def run_predict(
     job: Job, source: Path | None, output: Path | None, executor: Executor, report: Reporter, *, with_std: bool = False
 ) -> dict[str, Any]:
     """Predict the rows of `source` into `output` (the job's own if None) and return what is to be told of it."""
-    section = job.predict
-    if section is None and (source is None or output is None):
+    section = job.predict or PredictSection()
+    source = source or (job.path(section.path) if section.path else None)
+    output = output or (job.path(section.output) if section.output else None)
+    if source is None or output is None:
         raise JobFileError("give INPUT and OUTPUT, or a [predict] section with path and output in the job file")
-    source = source or job.path(section.path if section else "")
-    output = output or job.path(section.output if section else "")
     store = Store.open(store_location(job))
     snapshot = store.snapshot()
     root = store.root(snapshot)
@@ -34,12 +34,11 @@ def run_predict(
         record, schema = require_model(root, job.model.name), read_ledger(root).schema
     if schema is None:
         raise StoreError(f"the store {store.location.text} holds no partition yet")
-    keep = section.keep if section else ()
     files = list_partitions(source)
     for rows_come_from in (source, job.path(job.source.path)):
         check_apart(rows_come_from, output)
     model = model_of(record, with_uncertainty=with_std)
-    rows = predict(model, schema, files, output, keep, executor, report)
+    rows = predict(model, schema, files, output, section.keep, executor, report)
     return {
         "model": record.name,
         "rows": rows,

@@ -19,8 +19,8 @@ def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float,
     files = source_partitions(job)
     store = open_or_create_store(job, wait_seconds)
     with naming(store.location.text), store.lock(wait_seconds):
-        check_training(job, store, files, new_model=new_model)
-        done = ingest(store, files, schema_request(job), executor, report)
+        feature_map = check_training(job, store, files, new_model=new_model)
+        done = ingest(store, files, schema_request(job), executor, report, feature_map)
         tell_of_ingest(done, report)
         told = train_and_commit(job, store, executor, report, new_model=new_model)
     return told | {"seconds": round(perf_counter() - began, 3)}

@@ -17,6 +17,7 @@ from pydantic_settings import (
 )
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Text = Annotated[str, Field(min_length=1)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -33,9 +34,9 @@ class _Section(BaseModel):
 class SourceSection(_Section):
     """Where rows come from, and which column is what."""
 
-    path: str
+    path: Text
     """Folder of Parquet partitions, or one file."""
-    target: str
+    target: Text
     """The column to predict."""
     positive: bool | int | float | str | None = None
     """The class that counts as +1 against all others as −1; without it the target is a number to regress on."""
@@ -94,17 +95,17 @@ class ModelSection(_Section):
 class EvaluateSection(_Section):
     """Held-out rows."""
 
-    path: str
+    path: Text
     """Folder of Parquet partitions with the target, or one file."""
 
 
 class PredictSection(_Section):
     """Rows to predict."""
 
-    path: str
-    """Folder of Parquet partitions, or one file."""
-    output: str
-    """Folder for the predictions, one file a partition."""
+    path: Text | None = None
+    """Folder of Parquet partitions, or one file; INPUT of the command goes before it."""
+    output: Text | None = None
+    """Folder for the predictions, one file a partition; OUTPUT of the command goes before it."""
     keep: tuple[str, ...] = ()
     """Columns of the input that the output repeats."""
 
@@ -132,7 +133,7 @@ class Job(BaseSettings):
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix="RIDGESTREAM_", env_nested_delimiter="__")
 
-    store: str
+    store: Text
     """Where the store is: a local folder, or a URL that Icechunk takes."""
     source: SourceSection
     """Where rows come from."""

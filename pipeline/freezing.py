@@ -1,13 +1,12 @@
 """Freezing the feature map of a new model: the first rows of the store decide how every later row is read."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.moments import Moments, merge_moments
 from ridgestream.stores.ledger import Ledger
-from ridgestream.stores.segments import Segment
+from ridgestream.stores.segments import Segment, SegmentFacts
 
 if TYPE_CHECKING:
     import zarr
@@ -16,12 +15,13 @@ if TYPE_CHECKING:
 def freeze_feature_map(root: "zarr.Group", ledger: Ledger, scaling_rows: int | None) -> FeatureMap:
     """Standardize by the first partitions that make up `scaling_rows` rows, or by all that are there if it is None.
 
-    Every category of the ledger gets an indicator. Raises InputError if there is no row.
+    Rows count by their weights, so that a row of weight zero is absent here, too. Every category of the ledger gets an
+    indicator. Raises InputError if there is no row.
     """
     if ledger.schema is None or ledger.rows == 0:
         raise InputError("there is no row to standardize by: ingest a partition that has rows first")
     schema = ledger.schema
-    facts = [Segment.open(root, order).facts() for order in _first_orders(ledger, scaling_rows)]
+    facts = _first_facts(root, ledger, scaling_rows)
     n_numeric = len(schema.numeric)
     moments = merge_moments([Moments.from_array(f.moments) for f in facts], n_numeric + 1)
     weights: list[dict[str, float]] = [{} for _ in schema.categorical]
@@ -40,11 +40,22 @@ def freeze_feature_map(root: "zarr.Group", ledger: Ledger, scaling_rows: int | N
     )
 
 
-def _first_orders(ledger: Ledger, scaling_rows: int | None) -> Sequence[int]:
-    orders, rows = [], 0
+def has_rows(root: "zarr.Group", ledger: Ledger) -> bool:
+    """Tell whether there is a row of positive weight to begin a model with."""
+    return any(_weight(Segment.open(root, entry.order).facts()) > 0 for entry in ledger.entries if entry.rows)
+
+
+def _first_facts(root: "zarr.Group", ledger: Ledger, scaling_rows: int | None) -> list[SegmentFacts]:
+    facts: list[SegmentFacts] = []
+    weight = 0.0
     for entry in ledger.entries:
-        orders.append(entry.order)
-        rows += entry.rows
-        if scaling_rows is not None and rows >= scaling_rows:
+        facts.append(Segment.open(root, entry.order).facts())
+        weight += _weight(facts[-1])
+        if scaling_rows is not None and weight >= scaling_rows:
             break
-    return orders
+    return facts
+
+
+def _weight(facts: SegmentFacts) -> float:
+    """Return the sum of the segment's weights; the moments end with those of the target, which every row has."""
+    return float(facts.moments[0, -1])

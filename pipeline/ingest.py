@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.executor import Executor
+from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.moments import Moments
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.threads import one_blas_thread
 from ridgestream.stores.decoding import Decoder
-from ridgestream.stores.errors import StoreError
+from ridgestream.stores.errors import PartitionError, StoreError
 from ridgestream.stores.guarding import store_errors
 from ridgestream.stores.ledger import Ledger, LedgerEntry, check_same_content, read_ledger, write_ledger
 from ridgestream.stores.partitions import PartitionFile, check_unchanged, count_rows, read_arrow_schema, read_batches
@@ -81,12 +83,21 @@ class IngestReport:
     """Columns of the newest partition that the schema does not name; they are not read."""
     missing: tuple[str, ...]
     """Partitions of the ledger that the source no longer holds; their rows stay in the store."""
+    twins: tuple[tuple[str, str], ...]
+    """New partitions with exactly the values of an older one, each with its name: a file renamed, or copied."""
 
 
 def ingest(
-    store: Store, files: tuple[PartitionFile, ...], request: SchemaRequest, executor: Executor, report: Reporter
+    store: Store,
+    files: tuple[PartitionFile, ...],
+    request: SchemaRequest,
+    executor: Executor,
+    report: Reporter,
+    feature_map: FeatureMap | None = None,
 ) -> IngestReport:
     """Take in the files that the ledger lacks, in their order; rows and ledger change by the same commits.
+
+    `feature_map` is that of a model that is to learn them: a category that it lacks is refused before the commit.
 
     Raises PartitionError for a file that cannot be used, or has other values than when it was taken in, StoreError if
     the request contradicts the store's schema. What was committed before stands.
@@ -94,7 +105,11 @@ def ingest(
     ledger = read_ledger(store.root())
     if ledger.schema is None:
         first = next((file for file in files if count_rows(file)), files[0])  # without rows, types may be missing
-        ledger = replace(ledger, schema=infer_schema(request, read_arrow_schema(first), str(first.path)))
+        arrow = read_arrow_schema(first)
+        ledger = replace(ledger, schema=infer_schema(request, arrow, str(first.path)))
+        absent = [name for name in request.ignore if name not in arrow.names]
+        if absent:
+            report.say("columns to be ignored are not there; are they spelled right?", columns=", ".join(absent))
     else:
         check_request(ledger.schema, request, store.location.text)
     known = ledger.by_name()
@@ -102,11 +117,12 @@ def ingest(
     fresh = [file for file in files if file.name not in known]
     report.begin("ingest", None, partitions=len(fresh))
     for start in range(0, len(fresh), PARTITIONS_A_COMMIT):
-        ledger = _ingest_wave(store, ledger, fresh[start : start + PARTITIONS_A_COMMIT], executor, report)
+        ledger = _ingest_wave(store, ledger, fresh[start : start + PARTITIONS_A_COMMIT], executor, report, feature_map)
     added = ledger.entries[len(known) :]
     report.end(partitions=len(added), rows=sum(entry.rows for entry in added))
     names = {file.name for file in files}
-    return IngestReport(added, _unnamed_columns(files, ledger), tuple(n for n in known if n not in names))
+    missing = tuple(n for n in known if n not in names)
+    return IngestReport(added, _unnamed_columns(files, ledger), missing, _find_twins(ledger, len(known)))
 
 
 def survey_partition(file: PartitionFile, schema: Schema) -> Survey:
@@ -145,7 +161,12 @@ def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession") -> Ingested
 
 
 def _ingest_wave(
-    store: Store, ledger: Ledger, files: list[PartitionFile], executor: Executor, report: Reporter
+    store: Store,
+    ledger: Ledger,
+    files: list[PartitionFile],
+    executor: Executor,
+    report: Reporter,
+    feature_map: FeatureMap | None,
 ) -> Ledger:
     if ledger.schema is None:
         raise ValueError("the ledger has no schema")
@@ -158,6 +179,7 @@ def _ingest_wave(
             shared = writing.session.fork()
         results = []
         for result in executor.run(ingest_partition, tasks, shared):
+            _check_categories(result, feature_map)
             results.append(result)
             report.advance(result.entry.rows, partition=result.entry.name)
         forks = {id(result.fork): result.fork for result in results}
@@ -168,12 +190,32 @@ def _ingest_wave(
     return ledger
 
 
+def _check_categories(result: Ingested, feature_map: FeatureMap | None) -> None:
+    if feature_map is None:
+        return
+    try:
+        feature_map.code_maps(result.categories)
+    except InputError as error:
+        raise PartitionError(f"{result.entry.name} is not taken in: {error}") from error
+
+
 def _check_known(files: list[PartitionFile], ledger: Ledger, executor: Executor) -> None:
     """Read again the files whose size or time stamp is new, and compare their content with the ledger's."""
     known = ledger.by_name()
     touched = [file for file in files if not known[file.name].looks_like(file)]
     for file, survey in zip(touched, executor.run(survey_partition, touched, ledger.schema), strict=True):
         check_same_content(known[file.name], file, survey.content_sha256)
+
+
+def _find_twins(ledger: Ledger, first_new: int) -> tuple[tuple[str, str], ...]:
+    """Return each entry from `first_new` on, with rows, whose content an earlier entry has, too."""
+    seen: dict[str, str] = {}
+    twins = []
+    for entry in ledger.entries:
+        older = seen.setdefault(entry.content_sha256, entry.name)
+        if older != entry.name and entry.order >= first_new and entry.rows:
+            twins.append((entry.name, older))
+    return tuple(twins)
 
 
 def _unnamed_columns(files: tuple[PartitionFile, ...], ledger: Ledger) -> tuple[str, ...]:

@@ -40,7 +40,8 @@ class TrainingPlan:
         if self.total_bytes > limit_bytes:
             raise MemoryRefused(
                 f"training with max_basis = {self.max_basis} needs {show_bytes(self.total_bytes)} of memory, "
-                f"{show_bytes(self.learner_bytes)} of it for the learner; {show_bytes(limit_bytes)} may be used: "
+                f"{show_bytes(self.learner_bytes)} of it for the learner, the rest whatever max_basis is; "
+                f"{show_bytes(limit_bytes)} may be used: "
                 "lower max_basis, or raise memory_limit"
             )
 

@@ -70,6 +70,8 @@ class Progressive:
     """The weight of those with the wrong sign."""
     squares: float = 0.0
     """Weighted squared errors, in the learner's units."""
+    positive: float = 0.0
+    """The weight of those whose target is above zero."""
 
     def add(self, predictions: Floats, targets: Floats, weights: Floats | None) -> "Progressive":
         """Return the sums with further rows."""
@@ -78,7 +80,10 @@ class Progressive:
         with one_blas_thread():
             squares = w @ ((predictions - targets) ** 2).sum(axis=1)
         return Progressive(
-            self.rows + float(w.sum()), self.mistakes + float(wrong.sum()), self.squares + float(squares)
+            self.rows + float(w.sum()),
+            self.mistakes + float(wrong.sum()),
+            self.squares + float(squares),
+            self.positive + float(w[targets[:, 0] > 0].sum()),
         )
 
 
@@ -94,6 +99,8 @@ class Trained:
     """The fraction of their rows misclassified before being learned, or the mean squared error in target units."""
     seconds: float
     """How long it took."""
+    one_class: bool = False
+    """Whether all targets that were learned have the same sign."""
 
 
 def find_unlearned(ledger: Ledger, record: ModelRecord | None) -> tuple[LedgerEntry, ...]:
@@ -136,7 +143,8 @@ def train(
         feature_map.as_dict(),
     )
     error = _error(progressive, feature_map, classes=classes)
-    return Trained(with_learner(begun, learner), entries, error, perf_counter() - began)
+    one_class = progressive.rows > 0 and progressive.positive in (0.0, progressive.rows)
+    return Trained(with_learner(begun, learner), entries, error, perf_counter() - began, one_class)
 
 
 def check_categories(root: "zarr.Group", entries: Sequence[LedgerEntry], feature_map: FeatureMap) -> None:

@@ -13,7 +13,17 @@ import numpy.typing as npt
 
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.rows import Rows
-from ridgestream.stores.schema import CATEGORICAL, NUMERIC, TIMESTAMP, Schema, check_column, is_number, is_text, is_time
+from ridgestream.stores.schema import (
+    BOOLEAN,
+    CATEGORICAL,
+    NUMERIC,
+    TIMESTAMP,
+    Schema,
+    check_column,
+    is_number,
+    is_text,
+    is_time,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,6 +70,8 @@ class Decoder:
         for position, feature in enumerate(self.schema.numeric):
             with self._naming(feature.name):
                 numeric[:, position] = self._numbers(feature.name, batch.column(feature.name))
+            if feature.kind == BOOLEAN:
+                self._check_boolean(feature.name, numeric[:, position])
         codes = np.empty((batch.num_rows, len(self.schema.categorical)), dtype=np.int32)
         for position, feature in enumerate(self.schema.categorical):
             with self._naming(feature.name):
@@ -190,6 +202,12 @@ class Decoder:
                 f"{self.place}: column {name!r} has a value that cannot be used, at or after row {self.rows}: "
                 f"{error}; correct or remove it"
             ) from error
+
+    def _check_boolean(self, name: str, values: npt.NDArray[np.float64]) -> None:
+        other = (values != 0) & (values != 1)
+        if other.any():
+            row = int(np.argmax(other))
+            self._refuse(name, row, float(values[row]), "the store has it as boolean: true, false, 1 or 0")
 
     def _refuse(self, name: str, row: int, value: float | None, remedy: str) -> None:
         shown = "null" if value is None else repr(value)

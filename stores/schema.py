@@ -98,6 +98,11 @@ def infer_schema(request: SchemaRequest, arrow: "pa.Schema", place: str) -> Sche
         raise PartitionError(f"{place} has no feature column beside {', '.join(sorted(taken))}")
     _check_parts(request, names, place)
     features = tuple(Feature(n, _kind(n, arrow.field(n).type, request.categorical, place)) for n in names)
+    if request.positive is None and not _is_numeric(arrow.field(request.target).type):
+        raise PartitionError(
+            f"{place}: the target {request.target!r} has type {arrow.field(request.target).type}, which is no number; "
+            "if it holds classes, say which one counts as +1: source.positive"
+        )
     return Schema(request.target, request.positive, features, request.ignore, request.weight)
 
 
@@ -165,6 +170,12 @@ def is_time(kind: "pa.DataType") -> bool:
     import pyarrow.types as t
 
     return bool(t.is_timestamp(kind) or t.is_date(kind))
+
+
+def _is_numeric(kind: "pa.DataType") -> bool:
+    import pyarrow.types as t
+
+    return is_number(kind.value_type if t.is_dictionary(kind) else kind)
 
 
 def _kind(name: str, kind: "pa.DataType", categorical: tuple[str, ...], place: str) -> str:

@@ -197,8 +197,10 @@ def test_held_out_rows_that_cannot_be_used(work: Workplace, undisturbed: Workpla
     put_value("x1", 17, float("nan"))(path)
     snapshot = work.snapshot()
     assert_refused(run_command("evaluate", work.job()), exit_codes.DATA, str(path), "'x1'", "nan", "row 17")
-    assert_refused(run_command("run", work.job()), exit_codes.DATA, str(path), "'x1'", "nan", "row 17")
-    assert work.model().learned == (0, 1)
+    done = run_command("run", work.job())
+    assert_refused(done, exit_codes.DATA, str(path), "'x1'", "nan", "row 17", "the model has learned and is kept")
+    assert work.model().learned == (0, 1, 2)
+    assert work.model().history[-1].test_error is None
     assert snapshot in [entry.id for entry in open_store(work.store).repository.ancestry(branch="main")]
     work.put(0, draw_rows(1000), where="held-out")
     assert work.run_here()["partitions_consumed"] == 3

@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -316,3 +317,21 @@ main()
 """
     done = run_program([sys.executable, "-c", code, "run", work.job(), "--json"])
     assert done.told["rows_seen"] == 400
+
+
+def test_what_is_seldom_meant_is_said(tmp_path: Path) -> None:
+    work = Workplace(tmp_path)
+    work.put_all(range(2))
+    work.put(0, draw_rows(1000), where="held-out")
+    first = run_command(
+        "run", work.job({"model.scaling_rows": 10_000, "source.positive": 99, "source.ignore": ["oops"]})
+    )
+    assert first.code == 0
+    assert "the standardization is now fixed for good, by fewer rows than scaling_rows" in first.err
+    assert "all rows learned in this run are of one class; is it spelled right?" in first.err
+    assert "columns to be ignored are not there; are they spelled right?" in first.err
+    shutil.copy(work.folder / "rows" / "part-00.parquet", work.folder / "rows" / "part-07.parquet")
+    second = run_command("run", work.job({"model.scaling_rows": 10_000, "source.positive": 99}))
+    assert second.code == 0
+    assert "a partition has exactly the rows of an older one: they now count twice" in second.err
+    assert "fixed for good" not in second.err

@@ -87,6 +87,11 @@ def test_booleans_are_zero_and_one(tmp_path: Path, kind: str) -> None:
     np.testing.assert_array_equal(decode_x(tmp_path, pa.array([True, False]), kind), [1.0, 0.0])
 
 
+def test_a_number_that_is_no_boolean_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PartitionError, match=r"column 'x' has the value 7\.0 in row 1; .*true, false, 1 or 0"):
+        decode_x(tmp_path, pa.array([1, 7], pa.int8()), "boolean")
+
+
 def test_numbers_may_stand_in_for_booleans(tmp_path: Path) -> None:
     np.testing.assert_array_equal(decode_x(tmp_path, pa.array([1, 0], pa.int8()), "boolean"), [1.0, 0.0])
 

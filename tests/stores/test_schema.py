@@ -214,3 +214,10 @@ def test_kinds_are_split_in_the_order_of_the_features() -> None:
     schema = Schema("y", None, (Feature("c", "categorical"), Feature("b", "boolean"), Feature("a", "numeric")))
     assert [feature.name for feature in schema.numeric] == ["b", "a"]
     assert [feature.name for feature in schema.categorical] == ["c"]
+
+
+def test_a_text_target_wants_the_positive_class() -> None:
+    arrow = pa.schema([("x", pa.float64()), ("y", pa.large_string())])
+    with pytest.raises(PartitionError, match=r"the target 'y' has type large_string, .*say which one counts as \+1"):
+        infer_schema(SchemaRequest("y"), arrow, "part-0.parquet")
+    assert infer_schema(SchemaRequest("y", positive="yes"), arrow, "part-0.parquet").positive == "yes"
