@@ -1,14 +1,19 @@
 """From a job's settings to what the stages take: store, partitions, requests, limits."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from ridgestream.jobs.process_memory import available_bytes
 from ridgestream.jobs.settings import Job, JobFileError
 from ridgestream.pipeline.train import ModelRequest
+from ridgestream.stores.errors import StoreError
+from ridgestream.stores.guarding import naming
+from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.locations import StoreLocation
+from ridgestream.stores.models import ModelRecord, require_model
 from ridgestream.stores.partitions import PartitionFile, list_partitions
 from ridgestream.stores.repository import Store
-from ridgestream.stores.schema import SchemaRequest
+from ridgestream.stores.schema import Schema, SchemaRequest
 
 
 def store_location(job: Job) -> StoreLocation:
@@ -19,6 +24,30 @@ def store_location(job: Job) -> StoreLocation:
 def open_or_create_store(job: Job, wait_seconds: float) -> Store:
     """Open the job's store; make it if there is none, waiting for another writer as its lock does."""
     return Store.open_or_create(store_location(job), wait_seconds)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model of the last commit, ready to be asked."""
+
+    record: ModelRecord
+    """The model."""
+    schema: Schema
+    """The store's schema."""
+    snapshot: str
+    """The commit."""
+
+
+def open_served(job: Job) -> Served:
+    """Return the job's model; raise StoreError or ModelError if there is no such store, partition or model."""
+    store = Store.open(store_location(job))
+    snapshot = store.snapshot()
+    root = store.root(snapshot)
+    with naming(store.location.text):
+        record, schema = require_model(root, job.model.name), read_ledger(root).schema
+    if schema is None:
+        raise StoreError(f"the store {store.location.text} holds no partition yet")
+    return Served(record, schema, snapshot)
 
 
 def source_partitions(job: Job) -> tuple[PartitionFile, ...]:

@@ -3,19 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from ridgestream.jobs.opening import store_location
+from ridgestream.jobs.opening import open_served
 from ridgestream.jobs.process_memory import peak_rss_bytes
 from ridgestream.jobs.settings import Job, JobFileError, PredictSection
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.predict import predict
 from ridgestream.pipeline.records import model_of
 from ridgestream.pipeline.reporting import Reporter
-from ridgestream.stores.errors import StoreError
-from ridgestream.stores.guarding import naming
-from ridgestream.stores.ledger import read_ledger
-from ridgestream.stores.models import require_model
 from ridgestream.stores.partitions import check_apart, list_partitions
-from ridgestream.stores.repository import Store
 
 
 def run_predict(
@@ -27,23 +22,17 @@ def run_predict(
     output = output or (job.path(section.output) if section.output else None)
     if source is None or output is None:
         raise JobFileError("give INPUT and OUTPUT, or a [predict] section with path and output in the job file")
-    store = Store.open(store_location(job))
-    snapshot = store.snapshot()
-    root = store.root(snapshot)
-    with naming(store.location.text):
-        record, schema = require_model(root, job.model.name), read_ledger(root).schema
-    if schema is None:
-        raise StoreError(f"the store {store.location.text} holds no partition yet")
+    served = open_served(job)
     files = list_partitions(source)
     for rows_come_from in (source, job.path(job.source.path)):
         check_apart(rows_come_from, output)
-    model = model_of(record, with_uncertainty=with_std)
-    rows = predict(model, schema, files, output, section.keep, executor, report)
+    model = model_of(served.record, with_uncertainty=with_std)
+    rows = predict(model, served.schema, files, output, section.keep, executor, report)
     return {
-        "model": record.name,
+        "model": served.record.name,
         "rows": rows,
         "partitions": len(files),
         "output": str(output),
         "peak_rss_bytes": peak_rss_bytes(),
-        "snapshot": snapshot,
+        "snapshot": served.snapshot,
     }

@@ -63,7 +63,7 @@ class TerminalReporter:
             SpinnerColumn(),
             TextColumn("{task.description:<9}"),
             BarColumn(bar_width=24),
-            TextColumn("{task.completed:>9,.0f} rows {task.fields[speed]:>9} {task.fields[facts]}"),
+            TextColumn("{task.fields[rows]:>9,} rows {task.fields[speed]:>9} {task.fields[facts]}"),
             TimeElapsedColumn(),
             console=Console(stderr=True),
         )
@@ -80,7 +80,7 @@ class TerminalReporter:
     def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
         """Add a bar."""
         self._rows, self._began = 0, time.perf_counter()
-        self._task = self._progress.add_task(step, total=total_rows, speed="", facts=_show(facts))
+        self._task = self._progress.add_task(step, total=total_rows, rows=0, speed="", facts=_show(facts))
 
     def advance(self, rows: int, **facts: Fact) -> None:
         """Move the bar."""
@@ -88,7 +88,7 @@ class TerminalReporter:
             return
         self._rows += rows
         speed = self._rows / max(time.perf_counter() - self._began, 1e-9)
-        self._progress.update(self._task, advance=rows, speed=f"{speed:,.0f}/s", facts=_show(facts))
+        self._progress.update(self._task, advance=rows, rows=self._rows, speed=f"{speed:,.0f}/s", facts=_show(facts))
 
     def end(self, **facts: Fact) -> None:
         """Complete the bar."""
