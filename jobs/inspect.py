@@ -76,7 +76,7 @@ def _history_table(model: dict[str, Any]) -> Any:  # noqa: ANN401
     )
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("finished (UTC)", no_wrap=True)
-    for name in ("partitions", "rows", "rows seen", "basis", "progressive", "test", "seconds"):
+    for name in ("parts", "rows", "seen", "basis", "progressive", "test", "seconds"):
         table.add_column(name, justify="right")
     for night in model["history"]:
         test = night["test_error"] if night["test_error"] is not None else night["test_mse"]
