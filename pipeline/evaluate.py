@@ -7,6 +7,7 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
+from ridgestream.pipeline.arrays import Floats
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.model import Model
@@ -15,7 +16,6 @@ from ridgestream.pipeline.threads import one_blas_thread
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
-from ridgestream.stores.rows import Rows
 from ridgestream.stores.schema import Schema
 
 
@@ -35,6 +35,21 @@ class Evaluation:
     """The weight of rows of the positive class."""
     classes: bool = True
     """Whether the target is a class against the rest."""
+
+    @classmethod
+    def of(cls, predicted: Floats, truth: Floats, weights: Floats | None, *, classes: bool) -> "Evaluation":
+        """Return the sums over rows with predictions and targets (rows,), in whatever units both have."""
+        w = np.ones(len(truth)) if weights is None else weights
+        wrong, positive = (predicted > 0) != (truth > 0), truth > 0
+        with one_blas_thread():
+            return cls(
+                weight=float(w.sum()),
+                mistakes=float(w @ wrong),
+                squares=float(w @ (predicted - truth) ** 2),
+                true_positive=float(w @ (positive & ~wrong)),
+                positive=float(w @ positive),
+                classes=classes,
+            )
 
     def merge(self, other: "Evaluation") -> "Evaluation":
         """Return the sums of both."""
@@ -75,29 +90,22 @@ def check_partitions(files: Sequence[PartitionFile], schema: Schema) -> None:
 
 def evaluate_partition(file: PartitionFile, model: Model, schema: Schema) -> Evaluation:
     """Return the model's errors on one partition, batch by batch."""
+    classes = schema.positive is not None
     decoder = Decoder(schema, str(file.path))
     decoder.check(read_arrow_schema(file))
-    total = Evaluation(classes=schema.positive is not None)
+    total = Evaluation(classes=classes)
     for batch in read_batches(file, schema.columns(with_target=True)):
         rows = decoder.decode(batch)
-        try:
-            maps = model.feature_map.code_maps([list(table) for table in decoder.categories])
-        except InputError as error:
-            raise PartitionError(f"{file.path}: {error}") from error
-        total = total.merge(_judge(model.predict(rows.numeric, rows.codes, maps)[:, 0], rows))
+        if rows.targets is not None:
+            predicted = model.predict(rows.numeric, rows.codes, code_maps_of(model, decoder))[:, 0]
+            total = total.merge(Evaluation.of(predicted, rows.targets[:, 0], rows.weights, classes=classes))
     check_unchanged(file)
     return total
 
 
-def _judge(predicted: npt.NDArray[np.float64], rows: Rows) -> Evaluation:
-    truth = np.empty(0) if rows.targets is None else rows.targets[:, 0]
-    weights = np.ones(len(truth)) if rows.weights is None else rows.weights
-    wrong, positive = (predicted > 0) != (truth > 0), truth > 0
-    with one_blas_thread():
-        return Evaluation(
-            weight=float(weights.sum()),
-            mistakes=float(weights @ wrong),
-            squares=float(weights @ (predicted - truth) ** 2),
-            true_positive=float(weights @ (positive & ~wrong)),
-            positive=float(weights @ positive),
-        )
+def code_maps_of(model: Model, decoder: Decoder) -> list[npt.NDArray[np.int64]]:
+    """Return the model's maps of the categories decoded so far; raise PartitionError naming the file for a new one."""
+    try:
+        return model.feature_map.code_maps([list(table) for table in decoder.categories])
+    except InputError as error:
+        raise PartitionError(f"{decoder.place}: {error}") from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ridgestream.pipeline.errors import InputError
+from ridgestream.pipeline.evaluate import code_maps_of
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.model import Model
 from ridgestream.pipeline.reporting import Reporter
@@ -92,10 +92,7 @@ def _predict_batches(
     names = list(dict.fromkeys([*decoder.schema.columns(with_target=False), *task.keep]))
     for batch in read_batches(task.file, names):
         rows = decoder.decode(batch)
-        try:
-            maps = model.feature_map.code_maps([list(table) for table in decoder.categories])
-        except InputError as error:
-            raise PartitionError(f"{task.file.path}: {error}") from error
+        maps = code_maps_of(model, decoder)
         scores = model.predict(rows.numeric, rows.codes, maps)[:, 0]
         classes = [] if decoder.schema.positive is None else [np.where(scores > 0, 1, -1).astype(np.int8)]
         deviations = model.deviations(rows.numeric, rows.codes, maps) if model.uncertainty else ()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgestream.pipeline.arrays import Floats
 from ridgestream.pipeline.errors import InputError
+from ridgestream.pipeline.evaluate import Evaluation
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.freezing import freeze_feature_map
 from ridgestream.pipeline.kernels import make_kernel
@@ -17,7 +17,6 @@ from ridgestream.pipeline.planning import TrainingPlan
 from ridgestream.pipeline.records import learner_of, with_learner
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.stream import BLOCK_BYTES, stream_blocks
-from ridgestream.pipeline.threads import one_blas_thread
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord, check_parameters
 from ridgestream.stores.segments import Segment
@@ -58,33 +57,6 @@ class ModelRequest:
             "usefulness_threshold": self.usefulness_threshold,
             "scaling_rows": self.scaling_rows,
         }
-
-
-@dataclass(frozen=True)
-class Progressive:
-    """Errors of predictions made before their rows were learned, summed."""
-
-    rows: float = 0.0
-    """The weight of the rows."""
-    mistakes: float = 0.0
-    """The weight of those with the wrong sign."""
-    squares: float = 0.0
-    """Weighted squared errors, in the learner's units."""
-    positive: float = 0.0
-    """The weight of those whose target is above zero."""
-
-    def add(self, predictions: Floats, targets: Floats, weights: Floats | None) -> "Progressive":
-        """Return the sums with further rows."""
-        w = np.ones(len(targets)) if weights is None else weights
-        wrong = ((predictions[:, 0] > 0) != (targets[:, 0] > 0)) * w
-        with one_blas_thread():
-            squares = w @ ((predictions - targets) ** 2).sum(axis=1)
-        return Progressive(
-            self.rows + float(w.sum()),
-            self.mistakes + float(wrong.sum()),
-            self.squares + float(squares),
-            self.positive + float(w[targets[:, 0] > 0].sum()),
-        )
 
 
 @dataclass(frozen=True)
@@ -142,8 +114,8 @@ def train(
         {**request.parameters(), "learner": learner.parameters.as_dict()},
         feature_map.as_dict(),
     )
-    error = _error(progressive, feature_map, classes=classes)
-    one_class = progressive.rows > 0 and progressive.positive in (0.0, progressive.rows)
+    error = _error(progressive, feature_map)
+    one_class = progressive.weight > 0 and progressive.positive in (0.0, progressive.weight)
     return Trained(with_learner(begun, learner), entries, error, perf_counter() - began, one_class)
 
 
@@ -182,24 +154,25 @@ def _learn(
     report: Reporter,
     *,
     classes: bool,
-) -> Progressive:
-    sums = Progressive()
+) -> Evaluation:
+    """Return the errors of predictions made before their rows were learned, in the learner's units."""
+    sums = Evaluation(classes=classes)
     report.begin("train", sum(entry.rows for entry in entries), partitions=len(entries))
     for block in stream_blocks(root, [entry.order for entry in entries], feature_map):
         if len(block.features):
             predictions = learner.predict_then_learn(block.features, block.targets, block.weights)
-            sums = sums.add(predictions, block.targets, block.weights)
+            part = Evaluation.of(predictions[:, 0], block.targets[:, 0], block.weights, classes=classes)
+            sums = sums.merge(part)
         if block.where.ends_segment and learner.rows_seen:
             learner.refresh()
-        running = _error(sums, feature_map, classes=classes) if sums.rows else None
+        running = _error(sums, feature_map) if sums.weight else None
         report.advance(len(block.features), n_basis=learner.n_basis, swaps=learner.swaps, running_error=running)
     report.end(rows_seen=learner.rows_seen, n_basis=learner.n_basis, swaps=learner.swaps)
     return sums
 
 
-def _error(sums: Progressive, feature_map: FeatureMap, *, classes: bool) -> float:
-    if not sums.rows:
-        return 0.0
-    if classes:
-        return sums.mistakes / sums.rows
-    return sums.squares / sums.rows * feature_map.target_scale[0] ** 2
+def _error(sums: Evaluation, feature_map: FeatureMap) -> float:
+    """Return the fraction misclassified, or the mean squared error in target units; zero without rows."""
+    if sums.test_error is not None:
+        return sums.test_error
+    return (sums.test_mse or 0.0) * feature_map.target_scale[0] ** 2

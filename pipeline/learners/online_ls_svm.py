@@ -198,11 +198,9 @@ class OnlineLSSVM:
         """Return where the block that begins at `start` ends: the grid, or the row that reaches a power of two."""
         stop = min(start + self.block_rows - self._position % self.block_rows, len(weights))
         reached = np.cumsum(np.concatenate([[self.weight_seen], weights[start:stop]]))[1:]
-        octave = _octave(self.weight_seen)
-        for offset, weight in enumerate(reached):
-            if _octave(float(weight)) != octave or (self.n_basis == 0 and weight > self.weight_seen):
-                return start + offset + 1
-        return stop
+        crossed = np.frexp(reached)[1] - 1 != _octave(self.weight_seen)
+        cuts = (reached > self.weight_seen) & (crossed | (self.n_basis == 0))
+        return start + int(np.argmax(cuts)) + 1 if cuts.any() else stop
 
     def _learn_block(self, X: Floats, targets: Floats, weights: Floats) -> Floats:
         information = self._begun()

@@ -168,6 +168,7 @@ def test_an_icechunk_repository_without_a_commit_is_taken_as_a_place_for_a_store
     make_repository(tmp_path / "bucket")
     repository._make_repository(location_of(tmp_path / "bucket"))
     put(Store.open(location_of(tmp_path / "bucket")), 1)
+    assert Store.exists(location_of(tmp_path / "bucket"))
 
 
 def test_a_newer_format_is_refused_with_both_versions(tmp_path: Path) -> None:
