@@ -22,6 +22,8 @@ class Kernel(Protocol):
     """A positive definite function of two rows; `name` is its key in KERNELS."""
 
     name: ClassVar[str]
+    kind: ClassVar[int]
+    """Which it is for compiled code."""
 
     def block(self, X: Floats, Z: Floats, centre: Floats | None = None) -> Floats:
         """Return k(x_i, z_j), shape (len(X), len(Z)); a stationary kernel measures from `centre` (n_features,)."""
@@ -42,6 +44,7 @@ class RBF:
     """exp(−γ‖x − z‖²): γ is the papers' σ = 1/d (Jung & Polani), σ⁻² (Cawley & Talbot), 1/(2σ²) (Andelić et al.)."""
 
     name: ClassVar[str] = "rbf"
+    kind: ClassVar[int] = 0
     gamma: float
     """Inverse squared width, in units of squared features."""
 
@@ -88,6 +91,7 @@ class Polynomial:
     """(γ xᵀz + coef0)^degree."""
 
     name: ClassVar[str] = "polynomial"
+    kind: ClassVar[int] = 1
     gamma: float
     """Scale of the inner product."""
     degree: int = 3
@@ -130,6 +134,7 @@ class Linear:
     """xᵀz."""
 
     name: ClassVar[str] = "linear"
+    kind: ClassVar[int] = 2
 
     def block(self, X: Floats, Z: Floats, centre: Floats | None = None) -> Floats:  # noqa: ARG002
         """Return x_iᵀz_j; the kernel is not stationary, so `centre` is not used."""

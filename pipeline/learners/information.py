@@ -7,7 +7,6 @@ anew at any time. Symmetric matrices are kept in the lower triangle of Fortran-o
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import blas
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.factorization import symmetric
@@ -47,24 +46,9 @@ class Information:
         """The number of basis vectors."""
         return len(self.basis_vectors)
 
-    def absorb(self, kernel_rows: Floats, targets: Floats, weights: Floats) -> None:
-        """P += Σ w kkᵀ, z += Σ w kyᵀ for rows of kernel values (rows, n_basis): equation (11); O(n_basis²) a row."""
-        if not len(weights):
-            return
-        scaled = kernel_rows * np.sqrt(weights)[:, np.newaxis]
-        self.normal_matrix = blas.dsyrk(1.0, scaled.T, beta=1.0, c=self.normal_matrix, lower=1, overwrite_c=1)
-        self.normal_rhs += kernel_rows.T @ (targets * weights[:, np.newaxis])
-
     def absorb_targets(self, targets: Floats, weights: Floats) -> None:
         """yᵀy += Σ w yyᵀ."""
         self.target_square += targets.T @ (targets * weights[:, np.newaxis])
-
-    def border(self, a: Floats, novelty: float, weight: float, kernel: Floats, self_kernel: float, y: Floats) -> Border:
-        """Return the border for a row that was just absorbed, a = K⁻¹k; O(n_basis²)."""
-        Pa = blas.dsymv(1.0, self.normal_matrix, a, lower=1)
-        ak, lift = float(a @ kernel), weight * novelty
-        corner = float(a @ Pa) + self.penalty * (self_kernel - ak) + 2 * lift * ak + lift * novelty
-        return Border(Pa + lift * kernel, corner, a @ self.normal_rhs + lift * y, kernel, self_kernel)
 
     def grow(self, border: Border, x: Floats, row: int) -> None:
         """Append the row x, number `row` of the stream, as a basis vector."""
@@ -73,14 +57,6 @@ class Information:
         self.normal_rhs = np.vstack([self.normal_rhs, border.rhs])
         self.basis_vectors = np.vstack([self.basis_vectors, x])
         self.basis_rows = np.append(self.basis_rows, row)
-
-    def replace(self, index: int, border: Border, x: Floats, row: int) -> None:
-        """Put the row x in the place of basis vector `index`: to grow and then to delete that one."""
-        set_symmetric(self.gram, index, border.kernel, border.self_kernel)
-        set_symmetric(self.normal_matrix, index, border.normal, border.corner)
-        self.normal_rhs[index] = border.rhs
-        self.basis_vectors[index] = x
-        self.basis_rows[index] = row
 
     def set_penalty(self, penalty: float) -> None:
         """P += (γ′ − γ)K: the regularization changes exactly."""
@@ -100,15 +76,3 @@ def bordered(lower: Floats, border: Floats, corner: float) -> Floats:
     grown[m, :m] = border
     grown[m, m] = corner
     return grown
-
-
-def set_symmetric(lower: Floats, index: int, values: Floats, diagonal: float) -> None:
-    """Set row and column `index` of a symmetric matrix kept in its lower triangle; values[index] is not read."""
-    lower[index, :index] = values[:index]
-    lower[index:, index] = values[index:]
-    lower[index, index] = diagonal
-
-
-def get_symmetric(lower: Floats, index: int) -> Floats:
-    """Return column `index` of a symmetric matrix kept in its lower triangle."""
-    return np.concatenate([lower[index, :index], lower[index:, index]])

@@ -19,11 +19,11 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from ridgestream.pipeline.arrays import Floats, check_rows, check_targets, check_weights
+from ridgestream.pipeline.arrays import Floats, Integers, check_rows, check_targets, check_weights
 from ridgestream.pipeline.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.factorization import cholesky
 from ridgestream.pipeline.kernels import Kernel
-from ridgestream.pipeline.learners import elimination
+from ridgestream.pipeline.learners.elimination import GROW, UNSAFE
 from ridgestream.pipeline.learners.information import Border, Information
 from ridgestream.pipeline.learners.inverses import Condition, Inverses
 from ridgestream.pipeline.learners.online_block import Block
@@ -32,6 +32,9 @@ from ridgestream.pipeline.threads import one_blas_thread
 
 REFRESH_ROWS = 8192
 """Rows of a partition between two refreshes; a multiple of every block size."""
+
+SCREEN_BASIS, SCREEN_ROWS = 256, 100
+"""Bounds on swaps pay from so many basis vectors on, and after so many rows for each of them."""
 
 PREDICTION_ROWS = 4096
 """Rows whose kernel values are formed at once for predictions."""
@@ -66,6 +69,7 @@ class OnlineLSSVM:
         self.weight_seen = 0.0
         self.swaps = 0
         self._position = 0
+        self._counts: Integers = np.zeros(3, dtype=np.int64)
 
     @property
     def block_rows(self) -> int:
@@ -240,7 +244,7 @@ class OnlineLSSVM:
     def _refresh(self) -> None:
         self._inverses = Inverses(self._begun()) if self.n_basis else None
 
-    def _learn_rows(self, X: Floats, targets: Floats, weights: Floats, numbers: npt.NDArray[np.int64]) -> Floats:
+    def _learn_rows(self, X: Floats, targets: Floats, weights: Floats, numbers: Integers) -> Floats:
         """Learn rows of positive weight; return the predictions made before each."""
         predictions = np.zeros_like(targets)
         start = 0
@@ -249,11 +253,22 @@ class OnlineLSSVM:
             start = 1
         refreshed = -1
         while start < len(X):
-            block = self._block(X[start:], targets[start:], weights[start:])
-            what, stop = self._run_block(block, numbers[start:], fresh=start == refreshed)
-            predictions[start : start + stop] = targets[start : start + stop] - block.residuals[:stop]
-            start += stop
-            if what == elimination.UNSAFE:
+            block = self._block(X[start:], numbers[start:], targets[start:], weights[start:])
+            full = self.n_basis >= self.parameters.max_basis
+            fresh = start == refreshed
+            what, learned, swaps = block.run(
+                self.parameters.usefulness_threshold, full=full, fresh=fresh, counts=self._counts
+            )
+            self.swaps += swaps
+            if what == UNSAFE and learned == 0 and fresh:
+                raise NumericalBreakdown(
+                    f"row {numbers[start]} of the stream has a pivot that is not safely positive right after a "
+                    "refresh; raise novelty_threshold or regularization"
+                )
+            innovations = block.rows.innovations[:learned]
+            predictions[start : start + learned] = targets[start : start + learned] - innovations
+            start += learned
+            if what == UNSAFE or (what == GROW and block.careful):
                 self._refresh()
                 refreshed = start
         return predictions
@@ -272,43 +287,27 @@ class OnlineLSSVM:
         information.grow(border, x, row)
         self._refresh()
 
-    def _block(self, X: Floats, targets: Floats, weights: Floats) -> Block:
+    def _block(self, X: Floats, numbers: Integers, targets: Floats, weights: Floats) -> Block:
         if self._inverses is None:
             raise NumericalBreakdown("the learner has a dictionary but no inverses")
         p = self.parameters
-        return Block(p.kernel, self._centre, self._begun(), self._inverses, X, targets, weights, p.novelty_threshold)
+        return Block(
+            p.kernel,
+            self._centre,
+            self._begun(),
+            self._inverses,
+            X,
+            numbers,
+            targets,
+            weights,
+            p.novelty_threshold,
+            screened=self._may_screen(),
+        )
 
-    def _run_block(self, block: Block, numbers: npt.NDArray[np.int64], *, fresh: bool) -> tuple[int, int]:
-        """Scan the block to its end, to a growth, after which it must be made anew, or to where a refresh is wanted.
-
-        A `fresh` block comes right after a refresh: its first row cannot be helped by another.
-        """
-        row = 0
+    def _may_screen(self) -> bool:
+        """Tell whether the dictionary is full, and large enough, and old enough, for bounds on swaps to pay."""
         full = self.n_basis >= self.parameters.max_basis
-        while True:
-            what, row, index = block.scan(row, self.parameters.usefulness_threshold, full=full)
-            helpless = fresh and row == 0
-            if what == elimination.UNSAFE and helpless:
-                raise NumericalBreakdown(
-                    f"row {numbers[0]} of the stream has a pivot that is not safely positive right after a refresh; "
-                    "raise novelty_threshold or regularization"
-                )
-            if what in (elimination.GROW, elimination.SWAP) and not helpless and block.is_stale(row):
-                what = elimination.UNSAFE
-            if what in (elimination.END, elimination.UNSAFE):
-                block.finish(row)
-                return what, row
-            border = block.border(row)
-            if border is not None and what == elimination.GROW:
-                block.grow(row, border, int(numbers[row]))
-                return elimination.UNSAFE if block.careful else what, row + 1
-            if border is not None:
-                block.swap(row, index, border, int(numbers[row]))
-                self.swaps += 1
-            row += 1
-            if border is not None and block.careful:
-                block.finish(row)
-                return elimination.UNSAFE, row
+        return full and self.n_basis >= SCREEN_BASIS and self.weight_seen > SCREEN_ROWS * self.n_basis
 
 
 def plan_block_rows(max_basis: int) -> int:

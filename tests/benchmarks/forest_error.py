@@ -18,7 +18,6 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.learners import elimination
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.moments import Moments
 
@@ -81,7 +80,6 @@ def main() -> None:
     rows = (*read_forest("train"), *read_forest("test"))
     orders = [np.arange(len(rows[0]))]
     orders += [np.random.default_rng(seed).permutation(len(rows[0])) for seed in range(1, arguments.permutations + 1)]
-    elimination.warm_up()
     found: dict[Any, Any] = {}
     for max_basis in arguments.basis:
         runs = [measure(order[: arguments.rows], rows, max_basis) for order in orders]

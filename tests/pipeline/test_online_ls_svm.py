@@ -14,7 +14,7 @@ from support.streams import Stream, streams
 
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.kernels import RBF, Linear, gram
-from ridgestream.pipeline.learners.online_block import CONDITION_LIMIT
+from ridgestream.pipeline.learners.block_run import CONDITION_LIMIT
 from ridgestream.pipeline.learners.online_ls_svm import REFRESH_ROWS, OnlineLSSVM, plan_block_rows
 from ridgestream.pipeline.learners.online_state import OnlineState
 

@@ -1,0 +1,316 @@
+"""A block of the online LS-SVM from its first row to its last, compiled: absorb, and change the dictionary."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ridgestream.pipeline.arrays import Floats, Integers
+from ridgestream.pipeline.learners.compiling import compiled
+from ridgestream.pipeline.learners.elimination import (
+    END,
+    GROW,
+    UNSAFE,
+    Carried,
+    Rows,
+    Tracking,
+    dot,
+    eliminate,
+    measure_reach,
+    scan_rows,
+)
+from ridgestream.pipeline.learners.exchange import exchange_coefficients, exchange_inverse, exchange_rows
+from ridgestream.pipeline.learners.lapack_calls import Lapack, add_product, add_products, take_away, times_vector
+
+CONDITION_LIMIT = 1e12
+"""A vector that would bring any P_ii (P⁻¹)_ii up to this would leave P singular within rounding, and is not taken.
+
+The new vector's own pivot is not enough to look at: many vectors near the span compound.
+"""
+
+DRIFT_LIMIT = 1e-6
+"""Where P(P⁻¹k) differs from k by more than this, relative to the largest entry, P⁻¹ is made anew before deciding."""
+
+REFINEMENTS = 4
+"""Corrections of K⁻¹k at most; they end sooner where the residual no longer halves."""
+
+
+class Dictionary(NamedTuple):
+    """D, K, P and z, changed in place; symmetric matrices in their upper triangle."""
+
+    vectors: Floats
+    """D, (m, d)."""
+    numbers: Integers
+    """The row number in the stream of each basis vector, (m,)."""
+    gram: Floats
+    """K."""
+    normal: Floats
+    """P."""
+    rhs: Floats
+    """z, (m, c)."""
+
+
+class Candidate(NamedTuple):
+    """What P, K and z gain with the row that is to be a basis vector, filled by `settle`."""
+
+    a: Floats
+    """K⁻¹k, (m,)."""
+    w_b: Floats
+    """a + (wδ/Δ)P⁻¹k with P before the row, (m,): equation (14)."""
+    normal: Floats
+    """P a + wδk with P after the row, (m,)."""
+    rhs: Floats
+    """aᵀz + wδy, (c,)."""
+    kappa: Floats
+    """wϱ/(wδ + γΔ), (c,): equation (15)."""
+    scalars: Floats
+    """δ; Δ_b = γδ + wδ²/Δ, the slides' form; P's corner aᵀPa + γ(k* − aᵀk) + 2wδ aᵀk + wδ²."""
+
+
+@compiled
+def sum_rows(lapack: Lapack, rows: Rows, dictionary: Dictionary, start: int, stop: int) -> int:
+    """P += Σ w kkᵀ, z += Σ w kyᵀ over rows start … stop: equation (11); returns `stop`."""
+    if stop == start + 1:
+        add_product(lapack, 1.0, rows.scaled[start], dictionary.normal)
+    elif stop > start:
+        add_products(lapack, 1.0, rows.scaled[start:stop], dictionary.normal)
+    m, n_targets = dictionary.rhs.shape
+    for r in range(start, stop):
+        for c in range(n_targets):
+            y = rows.targets[r, c]
+            for i in range(m):
+                dictionary.rhs[i, c] += y * rows.scaled[r, i]
+    return stop
+
+
+@compiled
+def is_stale(lapack: Lapack, normal: Floats, k: Floats, swept: Floats, scale: float) -> bool:
+    """Tell whether P⁻¹k of a row has drifted from what P says."""
+    x, back = scale * swept, np.empty(len(k))
+    times_vector(lapack, normal, x, back)
+    largest, worst = 0.0, 0.0
+    for i in range(len(k)):
+        largest = max(largest, abs(k[i]))
+        worst = max(worst, abs(k[i] - back[i]))
+    return bool(worst > DRIFT_LIMIT * largest)
+
+
+@compiled
+def refine(lapack: Lapack, gram: Floats, gram_inverse: Floats, k: Floats, a: Floats) -> None:
+    """Refine a = K⁻¹k against K itself.
+
+    P's new border is P a + …, so an error of a stays in the state for good. It does no harm as long as the residual
+    k − K a is of the size of rounding, which a carried inverse does not give and a few corrections do.
+    """
+    residual, size = np.empty(len(k)), np.inf
+    for _ in range(REFINEMENTS):
+        times_vector(lapack, gram, a, residual)
+        before, size = size, 0.0
+        for i in range(len(k)):
+            residual[i] = k[i] - residual[i]
+            size = max(size, abs(residual[i]))
+        if size >= before / 2:
+            break
+        a += np.dot(gram_inverse, residual)
+
+
+@compiled
+def settle(
+    lapack: Lapack,
+    rows: Rows,
+    j: int,
+    dictionary: Dictionary,
+    carried: Carried,
+    penalty: float,
+    new: Candidate,
+) -> bool:
+    """Fill in the candidate, row j, which P has absorbed; tell whether it may be taken; O(m²).
+
+    It may not if its novelty, computed again with a refined a = K⁻¹k, is in the span after all, or if it would leave P
+    singular within rounding.
+    """
+    k, w, pivot, m = rows.kernel[j], rows.weights[j], rows.pivots[j], len(new.a)
+    refine(lapack, dictionary.gram, carried.gram, k, new.a)
+    ak = dot(new.a, k)
+    novelty = rows.self_kernel[j] - ak
+    new.scalars[0] = novelty
+    if not novelty > rows.spans[j]:
+        return False
+    lift = w * novelty
+    schur = penalty * novelty + lift * novelty / pivot
+    times_vector(lapack, dictionary.normal, new.a, new.normal)
+    corner = dot(new.a, new.normal) + penalty * novelty + 2.0 * lift * ak + lift * novelty
+    new.scalars[1], new.scalars[2] = schur, corner
+    worst = corner / schur
+    for i in range(m):
+        new.normal[i] += lift * k[i]
+        new.w_b[i] = new.a[i] + novelty * math.sqrt(w / pivot) * rows.swept[j, i]
+        worst = max(worst, dictionary.normal[i, i] * (carried.diagonal[i] + new.w_b[i] ** 2 / schur))
+    for c in range(len(new.kappa)):
+        new.kappa[c] = w * rows.innovations[j, c] / (lift + penalty * pivot)
+        new.rhs[c] = lift * rows.targets[j, c] / rows.roots[j]
+        for i in range(m):
+            new.rhs[c] += new.a[i] * dictionary.rhs[i, c]
+    return bool(worst < CONDITION_LIMIT)
+
+
+@compiled
+def kernel_column(kind: int, numbers: Floats, X: Floats, x: Floats) -> Floats:
+    """Return k(x_i, x) of the rows of X (n, d), as kernels.py defines the kernel of that kind, shape (n,)."""
+    values = np.empty(len(X))
+    for i in range(len(X)):
+        total = 0.0
+        if kind == 0:
+            for f in range(len(x)):
+                total += (X[i, f] - x[f]) ** 2
+            values[i] = math.exp(-numbers[0] * total)
+        else:
+            total = dot(X[i], x)
+            values[i] = total if kind == 2 else (numbers[0] * total + numbers[2]) ** numbers[1]
+    return values
+
+
+@compiled
+def swap(
+    lapack: Lapack,
+    rows: Rows,
+    begun: int,
+    j: int,
+    limit: int,
+    index: int,
+    values: Floats,
+    carried: Carried,
+    tracking: Tracking,
+    new: Candidate,
+) -> None:
+    """Put row j in the place of basis vector `index`, for the inverses, β, and the rows after j; O(m²)."""
+    novelty, schur = new.scalars[0], new.scalars[1]
+    removed = carried.normal[index].copy()
+    for i in range(index):
+        removed[i] = carried.normal[i, index]
+    for done in range(j + 1):
+        if rows.swept[done, index] != 0.0:
+            removed -= rows.swept[done, index] * rows.swept[done]
+    removed += new.w_b * (new.w_b[index] / schur)
+    gram_removed = carried.gram[index] + new.a * (new.a[index] / novelty)
+    if j + 1 < limit:
+        take_away(lapack, rows.factor, j + 1 - begun, rows.swept[begun : j + 1], rows.products[j + 1 : limit])
+        swap_later_rows(rows, begun, j, limit, index, values, carried.gram[index], tracking, new, removed, gram_removed)
+    exchange_coefficients(carried.beta, carried.diagonal, index, new.w_b, schur, new.kappa, removed)
+    rows.swept[: j + 1, index] = 0.0
+    exchange_inverse(carried.gram, index, new.a, novelty, gram_removed, True)
+    exchange_inverse(carried.normal, index, new.w_b, schur, removed, False)
+    tracking.gram_diagonal[index] = rows.self_kernel[j]
+    measure_reach(carried.gram, tracking)
+
+
+@compiled
+def swap_later_rows(
+    rows: Rows,
+    begun: int,
+    j: int,
+    limit: int,
+    index: int,
+    values: Floats,
+    gram_column: Floats,
+    tracking: Tracking,
+    new: Candidate,
+    removed: Floats,
+    gram_removed: Floats,
+) -> None:
+    """Carry Kb, Kb P⁻¹ and A of the rows after j over to the dictionary with row j in the place of `index`.
+
+    `values` are their kernel values with row j; removed and gram_removed: column `index` of the grown P⁻¹ and K⁻¹.
+    """
+    novelty, schur = new.scalars[0], new.scalars[1]
+    n_later, start = limit - j - 1, j + 1
+    r, g, out, product_out = np.empty(n_later), np.empty(n_later), np.empty(n_later), np.empty(n_later)
+    place = -1
+    for n in range(len(tracking.tracked)):
+        if tracking.tracked[n] == index:
+            place = n
+    drop = novelty * math.sqrt(rows.weights[j] / rows.pivots[j])
+    for n in range(n_later):
+        i = start + n
+        r[n] = values[n] - dot(rows.kernel[i], new.a)
+        g[n] = rows.roots[i] * r[n] - drop * rows.factor[j - begun, i - begun]
+        before = rows.A[i, place] if place >= 0 else dot(rows.kernel[i], gram_column)
+        out[n] = before - r[n] * (new.a[index] / novelty)
+        product_out[n] = rows.products[i, index] - g[n] * (new.w_b[index] / schur)
+        rows.kernel[i, index] = values[n]
+        rows.scaled[i, index] = rows.roots[i] * values[n]
+    exchange_rows(rows.A[start:limit], tracking.tracked, index, new.a, novelty, gram_removed, r, out)
+    everything = np.arange(len(new.a))
+    exchange_rows(rows.products[start:limit], everything, index, new.w_b, schur, removed, g, product_out)
+
+
+@compiled
+def replace(dictionary: Dictionary, index: int, rows: Rows, j: int, new: Candidate) -> None:
+    """Put row j in the place of basis vector `index` in D, K, P and z: to grow and then to delete that one."""
+    k = rows.kernel[j]
+    for i in range(len(k)):
+        row, column = min(i, index), max(i, index)
+        dictionary.gram[row, column] = rows.self_kernel[j] if i == index else k[i]
+        dictionary.normal[row, column] = new.scalars[2] if i == index else new.normal[i]
+    dictionary.rhs[index] = new.rhs
+    dictionary.vectors[index] = rows.X[j]
+    dictionary.numbers[index] = rows.numbers[j]
+
+
+@compiled
+def run_rows(
+    lapack: Lapack,
+    rows: Rows,
+    dictionary: Dictionary,
+    carried: Carried,
+    tracking: Tracking,
+    new: Candidate,
+    kernel_kind: int,
+    kernel_numbers: Floats,
+    penalty: float,
+    usefulness_threshold: float,
+    full: bool,
+    careful: bool,
+    fresh: bool,
+    counts: Integers,
+) -> tuple[int, int, int]:
+    """Learn rows until the block's end, a growth, or where a refresh is wanted: (what, rows learned, swaps made).
+
+    At a GROW the last row learned is the one to grow by, and `new` tells how. A `fresh` block comes right after a
+    refresh: its first row cannot be helped by another. Where `careful`, each change wants a refresh.
+    """
+    row = begun = summed = swaps = 0
+    limit = eliminate(lapack, rows, carried.beta, row)
+    while True:
+        what, j, index = scan_rows(
+            row, limit, rows, carried, tracking, dictionary.gram, new.a, penalty, usefulness_threshold, full, counts
+        )
+        if what == END and limit < len(rows.X):
+            what = UNSAFE
+        row = j
+        if what in (END, UNSAFE):
+            break
+        if not (fresh and j == 0):
+            summed = sum_rows(lapack, rows, dictionary, summed, j)
+            scale = math.sqrt(rows.pivots[j] / rows.weights[j])
+            if is_stale(lapack, dictionary.normal, rows.kernel[j], rows.swept[j], scale):
+                what = UNSAFE
+                break
+        row = j + 1
+        summed = sum_rows(lapack, rows, dictionary, summed, row)
+        if not settle(lapack, rows, j, dictionary, carried, penalty, new):
+            continue
+        if what == GROW:
+            break
+        values = kernel_column(kernel_kind, kernel_numbers, rows.X[row:limit], rows.X[j])
+        swap(lapack, rows, begun, j, limit, index, values, carried, tracking, new)
+        replace(dictionary, index, rows, j, new)
+        swaps += 1
+        begun = row
+        if careful:
+            what = UNSAFE
+            break
+        limit = eliminate(lapack, rows, carried.beta, row)
+    sum_rows(lapack, rows, dictionary, summed, row)
+    add_products(lapack, -1.0, rows.swept[:row], carried.normal)
+    return what, row, swaps
