@@ -6,6 +6,7 @@ point itself (Rasmussen & Quiñonero Candela 2005; Jung & Polani's slides) gives
     Var f(x) = (σ̂²/γ)(δ + γ kᵀM⁻¹k),   M = K̃ᵀK̃ + γK,   δ = k* − kᵀK⁻¹k,
 
 which reverts to (σ̂²/γ)k* far away. σ̂² is the residual sum of squares over n − trace of the hat matrix M⁻¹K̃ᵀK̃.
+After a refit, the exact KᵀK of the rows stands in the place of K̃ᵀK̃.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.block_statistics import BlockStatistics
 from ridgestream.pipeline.factorization import Cholesky, cholesky
 from ridgestream.pipeline.learners.online_state import OnlineState
 
@@ -33,13 +35,13 @@ class Uncertainty:
     """σ̂² of each target, shape (n_targets,), in squared units of the learner's targets."""
 
     @classmethod
-    def of(cls, state: OnlineState) -> Self:
-        """Make it from a learner's state; O(n_basis³)."""
-        penalty = state.parameters.regularization * state.weight_seen
-        products = state.normal_matrix - state.penalty * state.gram
-        normal = cholesky(products + penalty * state.gram, "normal matrix P")
-        noise = estimate_noise(state, products, normal)
-        return cls(cholesky(state.gram, "kernel matrix K of the dictionary"), normal, penalty, noise)
+    def of(cls, state: OnlineState, sums: BlockStatistics | None = None) -> Self:
+        """Make it from a learner's state, or with `sums` over the same rows in place of its own; O(n_basis³)."""
+        sums = accumulated_sums(state) if sums is None else sums
+        regularization = state.parameters.regularization
+        normal = sums.factorize(state.gram, regularization)
+        gram = cholesky(state.gram, "kernel matrix K of the dictionary")
+        return cls(gram, normal, regularization * sums.weight, estimate_noise(sums, normal))
 
     def variance(self, kernel_rows: Floats, self_kernel: Floats) -> Floats:
         """Return Var f of rows with kernel values (rows, n_basis) and k(x, x) (rows,): (rows, n_targets), at least 0.
@@ -52,16 +54,22 @@ class Uncertainty:
         return (novelty / self.penalty + leverage)[:, np.newaxis] * self.noise
 
 
-def estimate_noise(state: OnlineState, products: Floats, normal: Cholesky) -> Floats:
-    """Return σ̂² of each target: RSS/(n − tr(M⁻¹G)), G = K̃ᵀK̃ (n_basis, n_basis); O(n_basis³).
+def accumulated_sums(state: OnlineState) -> BlockStatistics:
+    """Return the sums that a learner has accumulated: K̃ᵀK̃ in the place of G."""
+    products = state.normal_matrix - state.penalty * state.gram
+    return BlockStatistics(products, state.normal_rhs, state.target_square, state.weight_seen, state.rows_seen)
+
+
+def estimate_noise(sums: BlockStatistics, normal: Cholesky) -> Floats:
+    """Return σ̂² of each target: RSS/(n − tr(M⁻¹G)), `normal` the factor of M = G + γK; O(n_basis³).
 
     Where the rows are no more than the degrees of freedom, one is left to divide by.
     """
-    beta = normal.solve(state.normal_rhs)
-    residual = np.diagonal(state.target_square) - 2 * np.sum(beta * state.normal_rhs, axis=0)
-    residual = residual + np.sum(beta * (products @ beta), axis=0)
-    freedom = float(np.trace(normal.solve(products)))
-    return np.asarray(np.maximum(residual, 0.0) / max(state.weight_seen - freedom, 1.0))
+    beta = normal.solve(sums.rhs)
+    residual = np.diagonal(sums.target_square) - 2 * np.sum(beta * sums.rhs, axis=0)
+    residual = residual + np.sum(beta * (sums.products @ beta), axis=0)
+    freedom = float(np.trace(normal.solve(sums.products)))
+    return np.asarray(np.maximum(residual, 0.0) / max(sums.weight - freedom, 1.0))
 
 
 def _squared_norms(factor: Cholesky, kernel_rows: Floats) -> Floats:
