@@ -1,7 +1,8 @@
 """The ranges of rows in which a segment is read; they depend on the store alone, so every run sees the same blocks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,10 @@ class BlockRange:
     """One past the last row."""
     ends_segment: bool
     """Whether the segment ends here."""
+
+    def shifted(self, rows: int) -> Self:
+        """Return the range so many rows further on."""
+        return replace(self, start=self.start + rows, stop=self.stop + rows)
 
 
 def plan_blocks(segments: Sequence[tuple[int, int, int]], block_bytes: int, row_bytes: int) -> Iterator[BlockRange]:

@@ -10,6 +10,9 @@ _BASE_BYTES = 400 * 2**20
 _LEARNER_MATRICES = 12
 """P, K, P⁻¹ and K⁻¹, and what a refresh and a commit hold beside them, in (max_basis × max_basis) float64 matrices."""
 
+_REFIT_MATRICES = 10
+"""K and P of the model before and now, sums that grow, and what factorizing holds, in matrices of that size."""
+
 _PREFETCHED_BLOCKS = 4
 """Blocks alive at once: the one being learned, those that wait, and the one being decoded."""
 
@@ -43,6 +46,44 @@ class TrainingPlan:
                 f"{show_bytes(self.learner_bytes)} of it for the learner, the rest whatever max_basis is; "
                 f"{show_bytes(limit_bytes)} may be used: "
                 "lower max_basis, or raise memory_limit"
+            )
+
+
+@dataclass(frozen=True)
+class RefitPlan:
+    """What a process needs at its peak that sums the rows of a task, adds up those of all, and solves."""
+
+    max_basis: int
+    """The largest dictionary."""
+    n_features: int
+    """Features of a row."""
+    segments: int
+    """Segments whose sums are added in a tree."""
+    segment_tasks: int
+    """The most tasks that a segment has, whose sums are added in a tree of their own."""
+    block_bytes: int
+    """Bytes of one block of features."""
+    kernel_bytes: int
+    """Bytes of the kernel values that are formed at once."""
+
+    @property
+    def sums_bytes(self) -> int:
+        """The matrices, with the sums of subtrees that wait to be added, and the dictionary."""
+        matrices = _REFIT_MATRICES + self.segments.bit_length() + self.segment_tasks.bit_length()
+        return 8 * self.max_basis * (matrices * self.max_basis + 4 * self.n_features)
+
+    @property
+    def total_bytes(self) -> int:
+        """Everything."""
+        return _BASE_BYTES + self.sums_bytes + _PREFETCHED_BLOCKS * self.block_bytes + 2 * self.kernel_bytes
+
+    def check(self, limit_bytes: int) -> None:
+        """Raise MemoryRefused, with both numbers and a way out, if the plan is above the limit."""
+        if self.total_bytes > limit_bytes:
+            raise MemoryRefused(
+                f"refitting with max_basis = {self.max_basis} needs {show_bytes(self.total_bytes)} of memory, "
+                f"{show_bytes(self.sums_bytes)} of it for sums over {self.segments} partitions; "
+                f"{show_bytes(limit_bytes)} may be used: lower max_basis, raise memory_limit, or leave refit off"
             )
 
 

@@ -49,7 +49,7 @@ def stream_blocks(root: "zarr.Group", orders: Sequence[int], feature_map: Featur
         BLOCK_BYTES,
         8 * feature_map.n_features,
     )
-    reader = _Reader(segments, feature_map)
+    reader = BlockReader(segments, feature_map)
     with ThreadPoolExecutor(1, thread_name_prefix="decode") as pool:
         waiting: deque[Future[Block]] = deque()
         try:
@@ -63,12 +63,15 @@ def stream_blocks(root: "zarr.Group", orders: Sequence[int], feature_map: Featur
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-class _Reader:
+class BlockReader:
+    """Reads blocks of some segments, by their numbers in the ledger, and standardizes them."""
+
     def __init__(self, segments: dict[int, Segment], feature_map: FeatureMap) -> None:
         self._segments, self._feature_map = segments, feature_map
         self._maps: dict[int, list[npt.NDArray[np.int64]]] = {}
 
     def read(self, where: BlockRange) -> Block:
+        """Return the block; raise StoreError where a chunk is missing or damaged."""
         rows = self._segments[where.order].read(where.start, where.stop)
         features = self._feature_map.features(rows.numeric, rows.codes, self._maps_of(where.order))
         targets = rows.targets if rows.targets is not None else np.empty((len(rows), 0))

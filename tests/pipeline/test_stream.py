@@ -207,7 +207,7 @@ def test_memory_is_bounded_by_what_is_read_ahead(store: Store, monkeypatch: pyte
 
 
 def test_the_next_blocks_are_decoded_while_one_is_learned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, ahead = stream._Reader.read, threading.Event()
+    read, ahead = stream.BlockReader.read, threading.Event()
 
     def note(reader: Any, where: Any) -> Block:
         block = read(reader, where)
@@ -215,7 +215,7 @@ def test_the_next_blocks_are_decoded_while_one_is_learned(store: Store, monkeypa
             ahead.set()
         return block
 
-    monkeypatch.setattr(stream._Reader, "read", note)
+    monkeypatch.setattr(stream.BlockReader, "read", note)
     blocks = blocks_of(store)
     assert next(blocks).where.start == 0
     assert ahead.wait(60)  # the third block, though nobody has asked for the second
