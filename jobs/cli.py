@@ -42,6 +42,10 @@ Wait = Annotated[
     float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait so long for another writer to finish.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+Refit = Annotated[
+    bool | None,
+    typer.Option("--refit/--no-refit", help="Fit the coefficients to all learned rows by one more pass, or do not."),
+]
 NewModel = Annotated[bool, typer.Option("--new-model", help="Begin the model anew, also with other parameters.")]
 
 
@@ -53,12 +57,20 @@ def run(
     cluster: Cluster = None,
     wait: Wait = 0.0,
     new_model: NewModel = False,
+    refit: Refit = None,
     as_json: AsJson = False,
 ) -> None:
     """Ingest what is new, learn what is not learned yet, evaluate, commit: the same line every night."""
     from ridgestream.jobs.run import run_job
 
-    _run(job, settings, store, cluster, lambda j, e, r: run_job(j, e, r, wait, new_model=new_model), as_json=as_json)
+    _run(
+        job,
+        _with_refit(settings, refit=refit),
+        store,
+        cluster,
+        lambda j, e, r: run_job(j, e, r, wait, new_model=new_model),
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -84,12 +96,20 @@ def train(
     cluster: Cluster = None,
     wait: Wait = 0.0,
     new_model: NewModel = False,
+    refit: Refit = None,
     as_json: AsJson = False,
 ) -> None:
     """Teach the model the partitions of the store that it has not learned yet."""
     from ridgestream.jobs.train import run_train
 
-    _run(job, settings, store, cluster, lambda j, e, r: run_train(j, e, r, wait, new_model=new_model), as_json=as_json)
+    _run(
+        job,
+        _with_refit(settings, refit=refit),
+        store,
+        cluster,
+        lambda j, e, r: run_train(j, e, r, wait, new_model=new_model),
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -225,6 +245,11 @@ def _run(
         _tell(told, as_json=as_json)
 
 
+def _with_refit(settings: list[str] | None, *, refit: bool | None) -> list[str] | None:
+    """Return the assignments with that of the flag, if it is given, after them."""
+    return settings if refit is None else [*(settings or []), f"model.refit={'true' if refit else 'false'}"]
+
+
 def _read_job(path: Path, settings: list[str] | None, store: str | None, cluster: str | None) -> "Job":
     from ridgestream.jobs.settings import parse_flags, read_job
 
@@ -242,7 +267,13 @@ def _tell(told: dict[str, Any], *, as_json: bool) -> None:
         return
     for key, value in told.items():
         if value is not None:
-            typer.echo(f"{key:>20}  {value:,}" if isinstance(value, int) else f"{key:>20}  {value}")
+            typer.echo(f"{key:>20}  {_show(value)}")
+
+
+def _show(value: Any) -> str:  # noqa: ANN401
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from ridgestream.pipeline.records import is_refitted
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.locations import StoreLocation
@@ -42,6 +43,7 @@ def _tell_model(record: ModelRecord) -> dict[str, Any]:
         "n_basis": len(record.arrays.get("basis_vectors", ())),
         "counters": record.counters,
         "partitions_consumed": len(record.learned),
+        "refitted": is_refitted(record),
         "history": [asdict(night) for night in record.history],
     }
 
@@ -71,10 +73,21 @@ def _history_table(model: dict[str, Any]) -> Any:  # noqa: ANN401
     from rich import box
     from rich.table import Table
 
+    refitted = ", refitted" if model["refitted"] else ""
     title = (
-        f"model {model['name']}: {model['n_basis']} basis vectors, {model['partitions_consumed']} partitions consumed"
+        f"model {model['name']}: {model['n_basis']} basis vectors{refitted}, "
+        f"{model['partitions_consumed']} partitions consumed"
     )
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    caption = "* refitted" if any(night["refitted"] for night in model["history"]) else None
+    table = Table(
+        title=title,
+        title_justify="left",
+        caption=caption,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
     table.add_column("finished (UTC)", no_wrap=True)
     for name in ("parts", "rows", "seen", "basis", "progressive", "test", "seconds"):
         table.add_column(name, justify="right")
@@ -85,8 +98,8 @@ def _history_table(model: dict[str, Any]) -> Any:  # noqa: ANN401
             str(len(night["partitions"])),
             f"{night['rows']:,}",
             f"{night['rows_seen']:,}",
-            str(night["n_basis"]),
-            f"{night['progressive_error']:.4g}",
+            f"{night['n_basis']}{'*' if night['refitted'] else ''}",
+            "" if night["progressive_error"] is None else f"{night['progressive_error']:.4g}",
             "" if test is None else f"{test:.4g}",
             f"{night['seconds']:.1f}",
         )

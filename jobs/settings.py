@@ -90,6 +90,8 @@ class ModelSection(_Section):
     """TOL2, in squared target units."""
     scaling_rows: Annotated[int, Field(ge=1)] | Literal["all"] = 10_000
     """The first partitions with so many rows fix the standardization; "all": those there at the first training."""
+    refit: bool = False
+    """Whether to fit the coefficients to all learned rows by one more pass; may change from one night to the next."""
 
 
 class EvaluateSection(_Section):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ridgestream.jobs.cluster import ClusterError
 from ridgestream.jobs.opening import evaluation_partitions, memory_limit_bytes, model_request, store_location
@@ -15,16 +15,20 @@ from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.freezing import has_rows
 from ridgestream.pipeline.planning import TrainingPlan
-from ridgestream.pipeline.records import model_of
+from ridgestream.pipeline.records import is_refitted, model_of
+from ridgestream.pipeline.refit import check_refit_memory, refit
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.stream import BLOCK_BYTES
 from ridgestream.pipeline.train import Trained, check_request, find_unlearned, train
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.guarding import naming
-from ridgestream.stores.ledger import Ledger, read_ledger
+from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
 from ridgestream.stores.models import ModelRecord, Night, check_not_overtaken, read_model, write_model
 from ridgestream.stores.partitions import PartitionFile
 from ridgestream.stores.repository import Store
+
+if TYPE_CHECKING:
+    import zarr
 
 
 def run_train(
@@ -48,17 +52,20 @@ def check_training(job: Job, store: Store, files: Sequence[PartitionFile], *, ne
     record = None if new_model else read_model(root, request.name)
     if record is not None:
         check_request(record, request)
-    if {file.name for file in files} - ledger.by_name().keys() or find_unlearned(ledger, record):
+    learns = bool({file.name for file in files} - ledger.by_name().keys() or find_unlearned(ledger, record))
+    if learns:
         TrainingPlan(request.max_basis, 1, BLOCK_BYTES).check(memory_limit_bytes(job))
-        if job.evaluate is not None:
-            evaluation_partitions(job)
+    if refits(job, record, learns=learns):
+        check_refit_memory(ledger, request.max_basis, memory_limit_bytes(job))
+    if job.evaluate is not None and (learns or refits(job, record, learns=learns)):
+        evaluation_partitions(job)
     return FeatureMap.from_dict(record.encoding) if record else None
 
 
 def train_and_commit(
     job: Job, store: Store, executor: Executor, report: Reporter, *, new_model: bool
 ) -> dict[str, Any]:
-    """Train under the writer's lock; the model's state and its position in the ledger change by one commit."""
+    """Train and refit under the writer's lock; the state, its position and what is served change by one commit."""
     snapshot = store.snapshot()
     root = store.root(snapshot)
     ledger, request = read_ledger(root), model_request(job)
@@ -67,31 +74,36 @@ def train_and_commit(
     if record is not None:
         check_request(record, request)
     unlearned = find_unlearned(ledger, record)
-    if not unlearned or (record is None and not has_rows(root, ledger)):
+    learns = bool(unlearned) and (record is not None or has_rows(root, ledger))
+    if not learns and not refits(job, record, learns=learns):
         report.say("nothing new to learn", model=request.name, partitions=len(ledger.entries))
-        return outcome(record, snapshot, 0, 0)
+        return outcome(record, snapshot, None)
     if job.evaluate is not None and ledger.schema is not None:
         check_partitions(evaluation_partitions(job), ledger.schema)
-    trained = train(root, ledger, record, request, memory_limit_bytes(job), report)
-    judged, failure = None, None
-    try:
-        judged = _judge(job, trained.record, ledger, executor, report)
-    except (PartitionError, ClusterError) as error:
-        failure = error  # what was learned is kept all the same
+    if refits(job, record, learns=learns):
+        check_refit_memory(ledger, request.max_basis, memory_limit_bytes(job))
+    trained = _learn(job, root, ledger, record, report)
+    trained, judged, failure = _refit_and_judge(job, root, ledger, trained, executor, report)
     record = _with_night(trained, snapshot, judged)
-    with store.write(f"Train {request.name} on {len(unlearned)} partitions") as writing:
+    with store.write(_message(record)) as writing:
         check_not_overtaken(kept, read_model(writing.root, request.name), store.location.text)
         write_model(writing.root, record)
     if failure is not None:
-        raise type(failure)(f"{failure}; the model has learned and is kept, without a test error") from failure
+        lacks = "a test error" if is_refitted(record) or not job.model.refit else "its refit and a test error"
+        raise type(failure)(f"{failure}; the model has learned and is kept, without {lacks}") from failure
     tell_of_oddities(ledger, record, trained, judged, report)
-    return outcome(record, writing.snapshot or "", len(unlearned), sum(entry.rows for entry in unlearned))
+    return outcome(record, writing.snapshot or "", trained.entries)
+
+
+def refits(job: Job, record: ModelRecord | None, *, learns: bool) -> bool:
+    """Tell whether a run is to refit: where the job asks for it, and the coefficients are not those of a refit yet."""
+    return job.model.refit and (learns or (record is not None and not is_refitted(record)))
 
 
 def tell_of_oddities(
     ledger: Ledger, record: ModelRecord, trained: Trained, judged: Evaluation | None, report: Reporter
 ) -> None:
-    """Say what is allowed but seldom meant: little to standardize by, one class only, nothing to judge on."""
+    """Say what is allowed but seldom meant: little to standardize by, one class, nothing to judge on, a refit lost."""
     wanted = record.parameters["scaling_rows"]
     if not record.history[:-1] and wanted is not None and ledger.rows < wanted:
         report.say(
@@ -105,27 +117,70 @@ def tell_of_oddities(
         )
     if judged is not None and not judged.weight:
         report.say("the held-out partitions have no row to judge on")
+    if [night.refitted for night in record.history[-2:]] == [True, False]:
+        report.say("the coefficients are those of the stream again: this run was not asked to refit")
 
 
-def outcome(record: ModelRecord | None, snapshot: str, new_partitions: int, new_rows: int) -> dict[str, Any]:
-    """Return what is told of a model after a run."""
-    night = record.history[-1] if record and record.history else None
+def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerEntry] | None) -> dict[str, Any]:
+    """Return what is told of a model after a run that learned `entries`; None if it changed nothing."""
+    nights = record.history if record else ()
+    night = nights[-1] if nights else None
+    progressive = [n.progressive_error for n in nights if n.progressive_error is not None]
     told: dict[str, Any] = {
         "model": record.name if record else None,
         "rows_seen": int(record.counters["rows_seen"]) if record else 0,
         "n_basis": night.n_basis if night else 0,
         "test_error": night.test_error if night else None,
-        "progressive_error": night.progressive_error if night else None,
+        "progressive_error": progressive[-1] if progressive else None,
+        "refitted": is_refitted(record) if record else False,
         "partitions_consumed": len(record.learned) if record else 0,
-        "new_partitions": new_partitions,
-        "new_rows": new_rows,
-        "train_seconds": night.seconds if night and new_partitions else 0.0,
+        "new_partitions": len(entries or ()),
+        "new_rows": sum(entry.rows for entry in entries or ()),
+        "train_seconds": night.seconds if night and entries is not None else 0.0,
         "peak_rss_bytes": peak_rss_bytes(),
         "snapshot": snapshot,
     }
     if night and night.test_mse is not None:
         told["test_mse"] = night.test_mse
     return told
+
+
+def _learn(job: Job, root: "zarr.Group", ledger: Ledger, record: ModelRecord | None, report: Reporter) -> Trained:
+    """Teach the model what it lacks; where that is nothing, return it as it is."""
+    if record is not None and not find_unlearned(ledger, record):
+        return Trained(record, (), None, 0.0)
+    return train(root, ledger, record, model_request(job), memory_limit_bytes(job), report)
+
+
+def _refit_and_judge(
+    job: Job, root: "zarr.Group", ledger: Ledger, trained: Trained, executor: Executor, report: Reporter
+) -> tuple[Trained, Evaluation | None, PartitionError | ClusterError | None]:
+    """Return what came of it, and what went wrong on the way; what was learned before that is to be kept."""
+    judged = None
+    try:
+        if job.model.refit:
+            trained = _refit(root, ledger, trained, executor, report)
+        judged = _judge(job, trained.record, ledger, executor, report)
+    except (PartitionError, ClusterError) as error:
+        if not trained.entries and not is_refitted(trained.record):
+            raise
+        return trained, judged, error
+    return trained, judged, None
+
+
+def _refit(root: "zarr.Group", ledger: Ledger, trained: Trained, executor: Executor, report: Reporter) -> Trained:
+    began = perf_counter()
+    record = refit(root, ledger, trained.record, _learned(trained), executor, report)
+    return replace(trained, record=record, seconds=trained.seconds + perf_counter() - began)
+
+
+def _learned(trained: Trained) -> tuple[int, ...]:
+    return (*trained.record.learned, *(entry.order for entry in trained.entries))
+
+
+def _message(record: ModelRecord) -> str:
+    partitions = len(record.history[-1].partitions)
+    return f"Train {record.name} on {partitions} partitions" if partitions else f"Refit {record.name}"
 
 
 def _judge(job: Job, record: ModelRecord, ledger: Ledger, executor: Executor, report: Reporter) -> Evaluation | None:
@@ -146,6 +201,6 @@ def _with_night(trained: Trained, snapshot: str, judged: Evaluation | None) -> M
         test_error=judged.test_error if judged else None,
         test_mse=judged.test_mse if judged else None,
         seconds=round(trained.seconds, 3),
+        refitted=is_refitted(record),
     )
-    learned = (*record.learned, *(entry.order for entry in entries))
-    return replace(record, learned=learned, data_snapshot=snapshot, history=(*record.history, night))
+    return replace(record, learned=_learned(trained), data_snapshot=snapshot, history=(*record.history, night))

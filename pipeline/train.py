@@ -67,8 +67,10 @@ class Trained:
     """The model as it would be kept, its history not yet extended."""
     entries: tuple[LedgerEntry, ...]
     """The partitions learned."""
-    progressive_error: float
-    """The fraction of their rows misclassified before being learned, or the mean squared error in target units."""
+    progressive_error: float | None
+    """The fraction of their rows misclassified before being learned, or the mean squared error in target units; None
+    where only a refit was asked for.
+    """
     seconds: float
     """How long it took."""
     one_class: bool = False

@@ -21,8 +21,11 @@ from ridgestream.stores.guarding import reading, store_errors
 if TYPE_CHECKING:
     import zarr
 
-MODEL_FORMAT_VERSION = 1
-"""The version of a model's record. A model of a higher one is refused; one of a lower one is read."""
+MODEL_FORMAT_VERSION = 2
+"""The version of a model's record. A model of a higher one is refused; one of a lower one is read.
+
+2 adds `refitted` to a night, which may be of a refit alone, and to the arrays what a refit leaves.
+"""
 
 _GROUP = "models"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -33,7 +36,7 @@ Arrays = dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Night:
-    """One run that taught the model something."""
+    """One run that taught the model something, or refitted it."""
 
     finished_at: str
     """When it was committed, ISO 8601 with the offset from UTC."""
@@ -45,14 +48,18 @@ class Night:
     """All rows learned up to then."""
     n_basis: int
     """The size of the dictionary then."""
-    progressive_error: float
-    """The error on these rows, each predicted before it was learned: a fraction, or a mean square."""
+    progressive_error: float | None
+    """The error on these rows, each predicted before it was learned: a fraction, or a mean square; None if the run only
+    refitted.
+    """
     test_error: float | None
     """The fraction of the test rows misclassified, None without a test set or in regression."""
     test_mse: float | None
     """The mean squared error on the test rows in squared target units, None without a test set or in classification."""
     seconds: float
-    """How long training took."""
+    """How long training took, with the refit."""
+    refitted: bool = False
+    """Whether the coefficients that were published then are those of a refit."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +152,7 @@ def write_model(root: "zarr.Group", record: ModelRecord) -> None:
 
 def check_not_overtaken(before: ModelRecord | None, now: ModelRecord | None, place: str) -> None:
     """Raise StoreError if a model was trained by another writer since it was read: on an object store nothing locks."""
-    if (before and before.learned) != (now and now.learned):
+    if (before and (before.learned, before.history)) != (now and (now.learned, now.history)):
         raise StoreError(f"another writer has trained this model in the store {place} meanwhile; run the job again")
 
 

@@ -35,7 +35,9 @@ from ridgestream.jobs import exit_codes
 from ridgestream.jobs.cluster import open_executor
 from ridgestream.jobs.evaluate import run_evaluate
 from ridgestream.jobs.predict import run_predict
+from ridgestream.jobs.run import run_job
 from ridgestream.jobs.settings import read_job
+from ridgestream.pipeline import refit
 from ridgestream.pipeline.executor import InProcess
 from ridgestream.pipeline.reporting import Silent
 from ridgestream.stores.errors import PartitionError
@@ -161,6 +163,33 @@ def test_predictions_do_not_depend_on_the_cluster(alone: Workplace, two_workers:
         assert told["rows"] == 3000
     here, there = (pq.read_table(alone.folder / output) for output in ("here", "there"))
     assert here.equals(there)
+
+
+def test_local_workers_refit_to_the_same_bits(tmp_path: Path, work: Workplace) -> None:
+    (tmp_path / "here").mkdir()
+    here = make_workplace(tmp_path / "here")
+    here.run_here({**JOB, "model.refit": True})
+    done = run_command("run", work.job(JOB), "--refit", "--cluster", "local:2", "--json")
+    assert done.told["refitted"] is True
+    assert len(done.err.splitlines()) == 4, done.err
+    assert_same_as(here, work)
+
+
+@pytest.mark.parametrize("task_rows", [256, 512])
+def test_a_refit_of_segments_in_several_tasks_does_not_depend_on_the_cluster(
+    tmp_path: Path, two_workers: Cluster, monkeypatch: pytest.MonkeyPatch, task_rows: int
+) -> None:
+    monkeypatch.setattr(refit, "TASK_ROWS", task_rows)
+    models = []
+    for number, name in enumerate(("none", two_workers.address)):
+        work = Workplace(tmp_path / str(number))
+        work.folder.mkdir()
+        put_forest(work, 6000, 3)
+        job = read_job(work.job({**JOB, "evaluate.path": None, "model.refit": True}), {})
+        with open_executor(name, PATIENCE) as executor:
+            run_job(job, executor, Silent(), 0.0, new_model=False)
+        models.append(work.model())
+    assert_same_model(*models)
 
 
 def test_a_bad_partition_is_told_as_without_a_cluster(work: Workplace, two_workers: Cluster) -> None:

@@ -189,6 +189,46 @@ def test_killed_in_mid_train_again_and_again(work: Workplace, undisturbed: Workp
     assert_same_model(work.model(), undisturbed.model())
 
 
+@pytest.fixture(scope="module")
+def refitted(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    work = Workplace(tmp_path_factory.mktemp("refitted"))
+    put_forest(work, ROWS, PARTITIONS)
+    work.run_here({**JOB, "model.refit": True})
+    return work
+
+
+@pytest.mark.parametrize("partition", [0, 1, PARTITIONS - 1])
+def test_killed_in_mid_refit_of_a_first_run(work: Workplace, refitted: Workplace, partition: int) -> None:
+    place = "ridgestream.jobs.progress.LineReporter.advance"
+    run_until(f"{place} = after({2 * PARTITIONS + partition}, {place}, die)", work, {**JOB, "model.refit": True})
+    assert assert_readable(work) == (PARTITIONS, 0)
+    work.run_here({**JOB, "model.refit": True})
+    assert_same_model(work.model(), refitted.model())
+
+
+@pytest.mark.parametrize(
+    ("place", "calls", "done"),
+    [
+        ("ridgestream.jobs.progress.LineReporter.advance", 0, False),
+        ("ridgestream.jobs.progress.LineReporter.advance", PARTITIONS - 1, False),
+        ("ridgestream.jobs.train.write_model", 0, False),
+        ("ridgestream.stores.repository._flush", 0, True),
+    ],
+)
+def test_killed_in_mid_refit_the_old_model_stands_or_the_new_one(
+    work: Workplace, undisturbed: Workplace, refitted: Workplace, place: str, calls: int, done: bool
+) -> None:
+    work.run_here(JOB)
+    run_until(
+        f"import ridgestream.jobs.train\n{place} = after({calls}, {place}, die)", work, {**JOB, "model.refit": True}
+    )
+    assert_same_model(work.model(), (refitted if done else undisturbed).model())
+    told = work.run_here({**JOB, "model.refit": True})
+    assert (told["train_seconds"] == 0.0) is done
+    assert_same_model(work.model(), refitted.model())
+    assert [night.refitted for night in work.model().history] == [False, True]
+
+
 @pytest.mark.parametrize("place", ["ridgestream.stores.repository._flush", "pathlib.Path.rename"])
 @pytest.mark.parametrize("calls", [0, 2])
 def test_killed_while_the_store_is_made(tmp_path: Path, small_undisturbed: Workplace, place: str, calls: int) -> None:

@@ -25,12 +25,14 @@ finally:
 
 
 def measure(folder: Path, rows: int) -> dict[str, dict[str, Any]]:
-    """What ingest and train tell of so many rows, each step a process of its own."""
+    """What ingest, train and a refit tell of so many rows, each step a process of its own."""
     folder.mkdir()
     work = Workplace(folder)
     write_many_rows(folder / "rows", rows)
     told = {step: run_command(step, work.job(JOB), "--json").told for step in ("ingest", "train")}
+    told["refit"] = run_command("train", work.job(JOB), "--refit", "--json").told
     assert told["ingest"]["new_rows"] == told["train"]["rows_seen"] == rows
+    assert told["refit"]["refitted"] is True
     for step, figures in told.items():
         print(f"{step} {rows:,} rows: peak {figures['peak_rss_bytes'] / 1e6:.1f} MB")  # noqa: T201
     return told
@@ -46,5 +48,5 @@ def test_the_peak_that_is_told_is_the_process_s_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [500_000, pytest.param(5_000_000, marks=pytest.mark.slow)])
 def test_the_peak_does_not_grow_with_the_rows(tmp_path: Path, rows: int) -> None:
     few, many = measure(tmp_path / "few", 50_000), measure(tmp_path / "many", rows)
-    for step in ("train", "ingest"):
+    for step in ("train", "ingest", "refit"):
         assert many[step]["peak_rss_bytes"] < 1.1 * few[step]["peak_rss_bytes"], step

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from ridgestream.stores.models import (
     ModelRecord,
     Night,
     check_model_name,
+    check_not_overtaken,
     check_parameters,
     list_models,
     read_model,
@@ -80,6 +81,34 @@ def test_a_model_that_is_not_there(tmp_path: Path) -> None:
     put(store, record_of("b"), record_of("a"))
     with pytest.raises(ModelError, match="the store has no model 'forest'; its models: a, b"):
         require_model(store.root(), "forest")
+
+
+def test_a_record_of_the_first_format_is_read(tmp_path: Path) -> None:
+    """Its nights told nothing of a refit: there was none."""
+    store = new_store(tmp_path / "store")
+    put(store, record_of())
+    with store.write("from the past") as writing:
+        attributes = writing.root["models/forest"].attrs
+        nights = cast("list[dict[str, Any]]", attributes["history"])
+        for night in nights:
+            del night["refitted"]
+        attributes.update({"format_version": 1, "history": cast("Any", nights)})
+    assert same(require_model(store.root(), "forest"), record_of())
+    assert [night.refitted for night in require_model(store.root(), "forest").history] == [False, False]
+
+
+def test_a_night_of_a_refit_alone_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    record = record_of(history=(NIGHT, replace(NIGHT, partitions=(), progressive_error=None, refitted=True)))
+    put(store, record)
+    assert same(require_model(store.root(), "forest"), record)
+
+
+def test_a_model_refitted_meanwhile_has_been_overtaken() -> None:
+    refitted = record_of(history=(NIGHT, NIGHT, replace(NIGHT, refitted=True)))
+    check_not_overtaken(record_of(), record_of(), "s3://x")
+    with pytest.raises(StoreError, match="another writer has trained this model in the store s3://x meanwhile"):
+        check_not_overtaken(record_of(), refitted, "s3://x")
 
 
 def test_a_newer_format_is_refused_with_both_versions(tmp_path: Path) -> None:
