@@ -214,7 +214,10 @@ def read_job(path: Path, flags: dict[str, Any]) -> Job:
 
 
 def parse_flags(assignments: list[str]) -> dict[str, Any]:
-    """Turn `model.max_basis=100` and the like into nested settings; values are TOML, or text where that fails."""
+    """Turn `model.max_basis=100` and the like into nested settings; values are TOML, or text where that fails.
+
+    `source.positive=` with nothing behind it takes back what the environment or the file says.
+    """
     flags: dict[str, Any] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
@@ -226,7 +229,7 @@ def parse_flags(assignments: list[str]) -> dict[str, Any]:
             section = section.setdefault(parent, {})
             if not isinstance(section, dict):
                 raise JobFileError(f"--set {assignment}: another --set gives {parent} a value, so it has no keys")
-        section[last] = parse_value(text)
+        section[last] = parse_value(text) if text else None
     return flags
 
 

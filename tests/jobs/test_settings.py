@@ -255,7 +255,7 @@ def test_a_number_of_bytes_is_taken_as_it_is_and_none_means_what_is_free(work: W
         (["a=1", "a=2"], {"a": 2}),
         (["a.b=1", "a.c=x"], {"a": {"b": 1, "c": "x"}}),
         (["a='1'"], {"a": "1"}),
-        (["a="], {"a": ""}),
+        (["a="], {"a": None}),
         (["a=b=c"], {"a": "b=c"}),
         (["a=1e-3"], {"a": 1e-3}),
         (["a=[1, 2]"], {"a": [1, 2]}),
