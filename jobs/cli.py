@@ -132,6 +132,7 @@ def predict(
     source: Annotated[Path | None, typer.Argument(metavar="[INPUT]", help="Partitions to predict.")] = None,
     output: Annotated[Path | None, typer.Argument(metavar="[OUTPUT]", help="Folder for the predictions.")] = None,
     with_std: Annotated[bool, typer.Option("--std", help="Add standard deviations.")] = False,
+    with_scores: Annotated[bool, typer.Option("--scores", help="Add each class's score.")] = False,
     settings: Settings = None,
     store: StorePath = None,
     cluster: Cluster = None,
@@ -145,7 +146,7 @@ def predict(
         settings,
         store,
         cluster,
-        lambda j, e, r: run_predict(j, source, output, e, r, with_std=with_std),
+        lambda j, e, r: run_predict(j, source, output, e, r, with_std=with_std, with_scores=with_scores),
         as_json=as_json,
     )
 
@@ -266,7 +267,11 @@ def _tell(told: dict[str, Any], *, as_json: bool) -> None:
         typer.echo(json.dumps(told))
         return
     for key, value in told.items():
-        if value is not None:
+        if key == "confusion":
+            _show_confusion(value)
+        elif isinstance(value, dict):
+            _tell({f"{key}.{name}": part for name, part in value.items()}, as_json=False)
+        elif value is not None:
             typer.echo(f"{key:>20}  {_show(value)}")
 
 
@@ -274,6 +279,17 @@ def _show(value: Any) -> str:  # noqa: ANN401
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _show_confusion(confusion: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    from ridgestream.jobs.confusion import confusion_table
+    from ridgestream.jobs.inspect import WIDTH
+
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console.print("confusion: true classes (rows) and what they were taken for", highlight=False)
+    console.print(confusion_table(confusion))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ridgestream.jobs.confusion import tell_confusion
 from ridgestream.jobs.opening import evaluation_partitions, open_served
 from ridgestream.jobs.process_memory import peak_rss_bytes
 from ridgestream.jobs.settings import Job
@@ -14,10 +15,15 @@ from ridgestream.pipeline.reporting import Reporter
 def run_evaluate(job: Job, executor: Executor, report: Reporter) -> dict[str, Any]:
     """Evaluate and return what is to be told of it; nothing in the store changes."""
     served = open_served(job)
-    found = evaluate(model_of(served.record), served.schema, evaluation_partitions(job), executor, report)
+    model = model_of(served.record)
+    found = evaluate(model, served.schema, evaluation_partitions(job), executor, report)
     told: dict[str, Any] = {"model": served.record.name, "weight": found.weight, "test_error": found.test_error}
-    if found.classes:
+    if model.feature_map.classes:
+        told["confusion"] = tell_confusion(model.feature_map.classes, found.confusion)
+    elif found.classes:
         told |= {"positive": found.positive, "true_positive": found.true_positive}
     else:
         told["test_mse"] = found.test_mse
+    if len(found.test_mse_of) > 1:
+        told["test_mse_of"] = dict(zip(served.schema.targets, found.test_mse_of, strict=True))
     return told | {"peak_rss_bytes": peak_rss_bytes(), "snapshot": served.snapshot}

@@ -4,12 +4,13 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from ridgestream.jobs.confusion import confusion_table, tell_confusion
 from ridgestream.pipeline.records import is_refitted
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.locations import StoreLocation
-from ridgestream.stores.models import ModelRecord, list_models, require_model
-from ridgestream.stores.repository import FORMAT_VERSION, Store
+from ridgestream.stores.models import CONFUSION, ModelRecord, list_models, require_model
+from ridgestream.stores.repository import Store
 
 WIDTH = 400
 """Columns of a table that no terminal shows: nothing in it is cut."""
@@ -25,7 +26,7 @@ def run_inspect(location: StoreLocation) -> dict[str, Any]:
         models = [_tell_model(require_model(root, name)) for name in list_models(root)]
     return {
         "store": location.text,
-        "format_version": FORMAT_VERSION,
+        "format_version": store.format_version,
         "snapshot": snapshot,
         "rows": ledger.rows,
         "schema": ledger.schema.as_dict() if ledger.schema else None,
@@ -35,7 +36,7 @@ def run_inspect(location: StoreLocation) -> dict[str, Any]:
 
 
 def _tell_model(record: ModelRecord) -> dict[str, Any]:
-    return {
+    told = {
         "name": record.name,
         "parameters": record.parameters,
         "parameters_hash": record.parameters_hash,
@@ -46,6 +47,11 @@ def _tell_model(record: ModelRecord) -> dict[str, Any]:
         "refitted": is_refitted(record),
         "history": [asdict(night) for night in record.history],
     }
+    if record.encoding.get("classes"):
+        told["classes"] = record.encoding["classes"]
+    if CONFUSION in record.arrays:
+        told["confusion"] = tell_confusion(record.encoding["classes"], record.arrays[CONFUSION].tolist())
+    return told
 
 
 def show_inspection(told: dict[str, Any]) -> None:
@@ -67,6 +73,9 @@ def show_inspection(told: dict[str, Any]) -> None:
     console.print(table)
     for model in told["models"]:
         console.print(_history_table(model))
+        if "confusion" in model:
+            console.print(f"model {model['name']}: true classes (rows) and what they were taken for", highlight=False)
+            console.print(confusion_table(model["confusion"]))
 
 
 def _history_table(model: dict[str, Any]) -> Any:  # noqa: ANN401

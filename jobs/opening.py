@@ -65,7 +65,8 @@ def evaluation_partitions(job: Job) -> tuple[PartitionFile, ...]:
 def schema_request(job: Job) -> SchemaRequest:
     """Return what the job says of the columns."""
     s = job.source
-    return SchemaRequest(s.target, s.positive, s.features, s.ignore, s.categorical, s.weight)
+    target = s.targets[0] if len(s.targets) == 1 else s.targets
+    return SchemaRequest(target, s.positive, s.features, s.ignore, s.categorical, s.weight, s.classes)
 
 
 def model_request(job: Job) -> ModelRequest:

@@ -14,7 +14,14 @@ from ridgestream.stores.partitions import check_apart, list_partitions
 
 
 def run_predict(
-    job: Job, source: Path | None, output: Path | None, executor: Executor, report: Reporter, *, with_std: bool = False
+    job: Job,
+    source: Path | None,
+    output: Path | None,
+    executor: Executor,
+    report: Reporter,
+    *,
+    with_std: bool = False,
+    with_scores: bool = False,
 ) -> dict[str, Any]:
     """Predict the rows of `source` into `output` (the job's own if None) and return what is to be told of it."""
     section = job.predict or PredictSection()
@@ -23,11 +30,13 @@ def run_predict(
     if source is None or output is None:
         raise JobFileError("give INPUT and OUTPUT, or a [predict] section with path and output in the job file")
     served = open_served(job)
+    if with_scores and not served.schema.classifies:
+        raise JobFileError("--scores is for classes; the job regresses on a number")
     files = list_partitions(source)
     for rows_come_from in (source, job.path(job.source.path)):
         check_apart(rows_come_from, output)
     model = model_of(served.record, with_uncertainty=with_std)
-    rows = predict(model, served.schema, files, output, section.keep, executor, report)
+    rows = predict(model, served.schema, files, output, section.keep, executor, report, with_scores=with_scores)
     return {
         "model": served.record.name,
         "rows": rows,

@@ -18,6 +18,9 @@ from pydantic_settings import (
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[Text, ...], Field(min_length=1)]
+Label = bool | int | float | str
+_LABELS = ("positive", "classes")
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -36,10 +39,12 @@ class SourceSection(_Section):
 
     path: Text
     """Folder of Parquet partitions, or one file."""
-    target: Text
-    """The column to predict."""
-    positive: bool | int | float | str | None = None
-    """The class that counts as +1 against all others as −1; without it the target is a number to regress on."""
+    target: Text | Names
+    """The column to predict, or several to regress on."""
+    positive: Label | None = None
+    """The class that counts as +1 against all others as −1; without it or classes, the target is a number."""
+    classes: Literal["all"] | Annotated[tuple[Label, ...], Field(min_length=1)] | None = None
+    """The classes, each learned against the rest: "all" of the first training, or those listed."""
     features: tuple[str, ...] = ()
     """The feature columns; every other column if not given."""
     ignore: tuple[str, ...] = ()
@@ -48,6 +53,29 @@ class SourceSection(_Section):
     """Features whose numbers are names; text is always taken so."""
     weight: str | None = None
     """The column of row weights."""
+
+    @field_validator("classes")
+    @classmethod
+    def _check_classes(cls, value: str | tuple[Label, ...] | None) -> str | tuple[Label, ...] | None:
+        if isinstance(value, tuple):
+            if len({"number" if type(label) in (int, float) else type(label) for label in value}) > 1:
+                raise ValueError("classes are all text, all numbers or all booleans")
+            if len(set(value)) < len(value):
+                raise ValueError("a class is listed twice")
+        return value
+
+    @model_validator(mode="after")
+    def _check_target(self) -> Self:
+        if self.positive is not None and self.classes is not None:
+            raise ValueError("positive learns one class against the rest, classes learns each: give one of the two")
+        if len(self.targets) > 1 and (self.positive is not None or self.classes is not None):
+            raise ValueError("with positive or classes there is one target; several targets are numbers to regress on")
+        return self
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The columns to predict."""
+        return (self.target,) if isinstance(self.target, str) else self.target
 
 
 class KernelSection(_Section):
@@ -125,8 +153,11 @@ class _Environment(EnvSettingsSource):
         for key in {name.removeprefix(prefix).split("__")[0] for name in names} - set(self.settings_cls.model_fields):
             found[key] = ""
         source = found.get("source")
-        if isinstance(source, dict) and isinstance(source.get("positive"), str):
-            source["positive"] = parse_value(source["positive"])
+        if isinstance(source, dict):
+            source |= {key: parse_value(source[key]) for key in _LABELS if isinstance(source.get(key), str)}
+            target = next((v for n, v in os.environ.items() if n.lower() == f"{prefix}source__target"), "[")
+            if not target.startswith("["):  # a name as it is, which Pydantic's source has read as JSON
+                source["target"] = target
         return found
 
 

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ridgestream.jobs.cluster import ClusterError
 from ridgestream.jobs.opening import evaluation_partitions, memory_limit_bytes, model_request, store_location
 from ridgestream.jobs.process_memory import peak_rss_bytes
@@ -23,7 +25,7 @@ from ridgestream.pipeline.train import Trained, check_request, find_unlearned, t
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
-from ridgestream.stores.models import ModelRecord, Night, check_not_overtaken, read_model, write_model
+from ridgestream.stores.models import CONFUSION, ModelRecord, Night, check_not_overtaken, read_model, write_model
 from ridgestream.stores.partitions import PartitionFile
 from ridgestream.stores.repository import Store
 
@@ -84,7 +86,7 @@ def train_and_commit(
         check_refit_memory(ledger, request.max_basis, memory_limit_bytes(job))
     trained = _learn(job, root, ledger, record, report)
     trained, judged, failure = _refit_and_judge(job, root, ledger, trained, executor, report)
-    record = _with_night(trained, snapshot, judged)
+    record = _with_night(trained, snapshot, judged, ledger.schema.targets if ledger.schema else ())
     with store.write(_message(record)) as writing:
         check_not_overtaken(kept, read_model(writing.root, request.name), store.location.text)
         write_model(writing.root, record)
@@ -111,10 +113,10 @@ def tell_of_oddities(
             rows=ledger.rows,
             wanted=wanted,
         )
-    if ledger.schema is not None and ledger.schema.positive is not None and trained.one_class:
-        report.say(
-            "all rows learned in this run are of one class; is it spelled right?", positive=ledger.schema.positive
-        )
+    if trained.one_class:
+        schema = ledger.schema
+        asked = {"positive": schema.positive} if schema and schema.positive is not None else {}
+        report.say("all rows learned in this run are of one class; is it spelled right?", **asked)
     if judged is not None and not judged.weight:
         report.say("the held-out partitions have no row to judge on")
     if [night.refitted for night in record.history[-2:]] == [True, False]:
@@ -142,13 +144,16 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
     }
     if night and night.test_mse is not None:
         told["test_mse"] = night.test_mse
+    for name in ("progressive_mse_of", "test_mse_of"):
+        if night and getattr(night, name) is not None:
+            told[name] = getattr(night, name)
     return told
 
 
 def _learn(job: Job, root: "zarr.Group", ledger: Ledger, record: ModelRecord | None, report: Reporter) -> Trained:
     """Teach the model what it lacks; where that is nothing, return it as it is."""
     if record is not None and not find_unlearned(ledger, record):
-        return Trained(record, (), None, 0.0)
+        return Trained(record, (), None, (), 0.0)
     return train(root, ledger, record, model_request(job), memory_limit_bytes(job), report)
 
 
@@ -189,7 +194,7 @@ def _judge(job: Job, record: ModelRecord, ledger: Ledger, executor: Executor, re
     return evaluate(model_of(record), ledger.schema, evaluation_partitions(job), executor, report)
 
 
-def _with_night(trained: Trained, snapshot: str, judged: Evaluation | None) -> ModelRecord:
+def _with_night(trained: Trained, snapshot: str, judged: Evaluation | None, targets: tuple[str, ...]) -> ModelRecord:
     record, entries = trained.record, trained.entries
     night = Night(
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -202,5 +207,14 @@ def _with_night(trained: Trained, snapshot: str, judged: Evaluation | None) -> M
         test_mse=judged.test_mse if judged else None,
         seconds=round(trained.seconds, 3),
         refitted=is_refitted(record),
+        progressive_mse_of=_by_target(targets, trained.progressive_mse_of),
+        test_mse_of=_by_target(targets, judged.test_mse_of if judged else ()),
     )
-    return replace(record, learned=_learned(trained), data_snapshot=snapshot, history=(*record.history, night))
+    arrays = record.arrays | ({CONFUSION: np.array(judged.confusion)} if judged and judged.confusion else {})
+    history = (*record.history, night)
+    return replace(record, learned=_learned(trained), data_snapshot=snapshot, history=history, arrays=arrays)
+
+
+def _by_target(targets: tuple[str, ...], errors: tuple[float, ...]) -> dict[str, float] | None:
+    """Return the error of each of several targets by its name; None where one number says all."""
+    return dict(zip(targets, errors, strict=True)) if len(errors) > 1 else None

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ridgestream.stores.arrays import check_present
+from ridgestream.stores.classes import Label
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.repository import Store
@@ -26,7 +27,7 @@ class DaskDataset:
     codes: "da.Array"
     """Categorical features as positions in `categories`, shape (rows, n_categorical)."""
     targets: "da.Array"
-    """Shape (rows, n_targets); ±1 for a class against the rest."""
+    """Shape (rows, n_targets); ±1 for a class against the rest, positions in `classes` where each is learned."""
     weights: "da.Array | None"
     """Shape (rows,), None if the store has no weight column."""
     numeric_names: tuple[str, ...]
@@ -35,6 +36,8 @@ class DaskDataset:
     """The names of the categorical features."""
     categories: tuple[tuple[str, ...], ...]
     """For each categorical feature, its values."""
+    classes: tuple[Label, ...] = ()
+    """Where each class is learned, those of the rows that count; a row of another one has the target −1."""
 
 
 def open_dask_arrays(store: Store, snapshot: str | None = None) -> DaskDataset:
@@ -57,12 +60,25 @@ def open_dask_arrays(store: Store, snapshot: str | None = None) -> DaskDataset:
     return DaskDataset(
         joined("numeric"),
         da.concatenate(codes),
-        joined("targets"),
+        da.concatenate([_targets(segment, ledger.classes) for segment in segments]),
         joined("weights") if schema.weight else None,
         tuple(f.name for f in schema.numeric),
         tuple(f.name for f in schema.categorical),
         ledger.categories,
+        ledger.classes,
     )
+
+
+def _targets(segment: Segment, classes: tuple[Label, ...]) -> Any:  # noqa: ANN401
+    """Return the segment's targets, classes as positions in the store's."""
+    import dask.array as da
+
+    whole = _whole(segment, "targets")
+    if not classes:
+        return whole
+    known = {label: float(position) for position, label in enumerate(classes)}
+    table = np.array([known.get(label, -1.0) for label in segment.facts().classes])
+    return da.map_blocks(_translate_classes, whole, table, dtype=np.float64)
 
 
 def _codes(segment: Segment, categories: tuple[tuple[str, ...], ...]) -> Any:  # noqa: ANN401
@@ -88,6 +104,10 @@ def _whole(segment: Segment, name: str) -> Any:  # noqa: ANN401
     return da.map_blocks(
         check_present, lazy, place=place, dtype=lazy.dtype, meta=np.empty((0,) * lazy.ndim, lazy.dtype)
     )
+
+
+def _translate_classes(codes: npt.NDArray[np.float64], table: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.asarray(table[codes.astype(np.int64)]) if len(table) else codes
 
 
 def _translate(codes: npt.NDArray[np.int32], maps: list[npt.NDArray[np.int64]]) -> npt.NDArray[Any]:

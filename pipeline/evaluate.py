@@ -7,9 +7,11 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
-from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.arrays import Floats, Integers
+from ridgestream.pipeline.classes import winners_of
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.executor import Executor
+from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.model import Model
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.threads import one_blas_thread
@@ -17,6 +19,8 @@ from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
 from ridgestream.stores.schema import Schema
+
+Matrix = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -26,35 +30,55 @@ class Evaluation:
     weight: float = 0.0
     """The sum of weights: the number of rows where rows carry none."""
     mistakes: float = 0.0
-    """The weight of the rows whose predicted sign is wrong; zero in regression."""
-    squares: float = 0.0
-    """The weighted sum of squared errors, in squared target units."""
+    """The weight of the rows whose predicted class is wrong; in regression, of those whose sign is."""
+    squares: tuple[float, ...] = ()
+    """The weighted sum of squared errors of each target, in squared target units; empty if each class is learned."""
     true_positive: float = 0.0
     """The weight of rows of the positive class that were predicted so."""
     positive: float = 0.0
     """The weight of rows of the positive class."""
     classes: bool = True
-    """Whether the target is a class against the rest."""
+    """Whether the target is a class, one against the rest or each."""
+    confusion: Matrix = ()
+    """Where each class is learned, the weight of the rows of a class (row) that were taken for a class (column)."""
 
     @classmethod
     def of(cls, predicted: Floats, truth: Floats, weights: Floats | None, *, classes: bool) -> "Evaluation":
-        """Return the sums over rows with predictions and targets (rows,), in whatever units both have."""
+        """Return the sums over rows with predictions and targets (rows, n_targets), in whatever units both have.
+
+        With `classes`, there is one target, the sign of which is the class.
+        """
         w = np.ones(len(truth)) if weights is None else weights
-        wrong, positive = (predicted > 0) != (truth > 0), truth > 0
+        wrong, positive = (predicted[:, 0] > 0) != (truth[:, 0] > 0), truth[:, 0] > 0
         with one_blas_thread():
             return cls(
                 weight=float(w.sum()),
                 mistakes=float(w @ wrong),
-                squares=float(w @ (predicted - truth) ** 2),
+                squares=tuple(float(w @ (predicted[:, i] - truth[:, i]) ** 2) for i in range(truth.shape[1])),
                 true_positive=float(w @ (positive & ~wrong)),
                 positive=float(w @ positive),
                 classes=classes,
             )
 
+    @classmethod
+    def of_classes(cls, predicted: Integers, truth: Integers, weights: Floats | None, n_classes: int) -> "Evaluation":
+        """Return the sums over rows whose classes have these positions (rows,)."""
+        w = np.ones(len(truth)) if weights is None else weights
+        counts = np.bincount(truth * n_classes + predicted, w, n_classes**2).reshape(n_classes, n_classes)
+        with one_blas_thread():
+            wrong = float(w @ (predicted != truth))
+        return cls(float(w.sum()), wrong, confusion=tuple(tuple(float(n) for n in row) for row in counts))
+
     def merge(self, other: "Evaluation") -> "Evaluation":
         """Return the sums of both."""
-        names = ("weight", "mistakes", "squares", "true_positive", "positive")
-        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
+        names = ("weight", "mistakes", "true_positive", "positive")
+        rows = zip(self.confusion, other.confusion, strict=True) if self.confusion and other.confusion else ()
+        return replace(
+            self,
+            **{name: getattr(self, name) + getattr(other, name) for name in names},
+            squares=_sum(self.squares, other.squares),
+            confusion=tuple(_sum(*pair) for pair in rows) or self.confusion or other.confusion,
+        )
 
     @property
     def test_error(self) -> float | None:
@@ -62,9 +86,35 @@ class Evaluation:
         return self.mistakes / self.weight if self.classes and self.weight else None
 
     @property
+    def test_mse_of(self) -> tuple[float, ...]:
+        """The mean squared error of each target in its squared units; empty in classification or without rows."""
+        return tuple(s / self.weight for s in self.squares) if not self.classes and self.weight else ()
+
+    @property
     def test_mse(self) -> float | None:
-        """The mean squared error in squared target units; None in classification or without rows."""
-        return self.squares / self.weight if not self.classes and self.weight else None
+        """The mean of `test_mse_of` over the targets; None in classification or without rows."""
+        return sum(self.test_mse_of) / len(self.test_mse_of) if self.test_mse_of else None
+
+    @property
+    def one_class(self) -> bool:
+        """Whether there are rows, all of one class."""
+        rows = [sum(row) for row in self.confusion] or [self.positive, self.weight - self.positive]
+        return self.classes and self.weight > 0 and sum(weight > 0 for weight in rows) == 1
+
+
+def _sum(left: tuple[float, ...], right: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the sums of both, one of which may be empty for lack of rows."""
+    return tuple(a + b for a, b in zip(left, right, strict=True)) if left and right else left or right
+
+
+def compare(
+    outputs: Floats, targets: Floats, weights: Floats | None, feature_map: FeatureMap, *, classes: bool
+) -> Evaluation:
+    """Return the errors of outputs against targets, both (rows, n_outputs), with weights (rows,)."""
+    if not feature_map.classes:
+        return Evaluation.of(outputs, targets, weights, classes=classes)
+    predicted, truth = (winners_of(feature_map.class_scores(values)) for values in (outputs, targets))
+    return Evaluation.of_classes(predicted, truth, weights, len(feature_map.classes))
 
 
 def evaluate(
@@ -72,7 +122,7 @@ def evaluate(
 ) -> Evaluation:
     """Return the model's errors on the partitions; raise PartitionError for one that cannot be used."""
     report.begin("evaluate", None, partitions=len(files))
-    empty = Evaluation(classes=schema.positive is not None)
+    empty = Evaluation(classes=schema.classifies)
     results = []
     for part in executor.run(evaluate_partition, files, executor.broadcast(model), schema):
         results.append(part)
@@ -90,17 +140,29 @@ def check_partitions(files: Sequence[PartitionFile], schema: Schema) -> None:
 
 def evaluate_partition(file: PartitionFile, model: Model, schema: Schema) -> Evaluation:
     """Return the model's errors on one partition, batch by batch."""
-    classes = schema.positive is not None
     decoder = Decoder(schema, str(file.path))
     decoder.check(read_arrow_schema(file))
-    total = Evaluation(classes=classes)
+    total = Evaluation(classes=schema.classifies)
     for batch in read_batches(file, schema.columns(with_target=True)):
         rows = decoder.decode(batch)
         if rows.targets is not None:
-            predicted = model.predict(rows.numeric, rows.codes, code_maps_of(model, decoder))[:, 0]
-            total = total.merge(Evaluation.of(predicted, rows.targets[:, 0], rows.weights, classes=classes))
+            targets = _targets_of(rows.targets, rows.weights, model.feature_map, decoder)
+            outputs = model.predict(rows.numeric, rows.codes, code_maps_of(model, decoder))
+            part = compare(outputs, targets, rows.weights, model.feature_map, classes=schema.classifies)
+            total = total.merge(part)
     check_unchanged(file)
     return total
+
+
+def _targets_of(kept: Floats, weights: Floats | None, feature_map: FeatureMap, decoder: Decoder) -> Floats:
+    """Return the targets of decoded rows; raise PartitionError naming the file for a class that the model lacks."""
+    table = list(decoder.classes)
+    present = kept[:, 0] if weights is None else kept[weights > 0, 0]
+    try:
+        feature_map.check_classes([table[int(code)] for code in np.unique(present)] if table else [])
+    except InputError as error:
+        raise PartitionError(f"{decoder.place}: {error}") from error
+    return feature_map.targets(kept, table)
 
 
 def code_maps_of(model: Model, decoder: Decoder) -> list[npt.NDArray[np.int64]]:

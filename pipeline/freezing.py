@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.moments import Moments, merge_moments
+from ridgestream.stores.classes import MOST_CLASSES, Label
 from ridgestream.stores.ledger import Ledger
 from ridgestream.stores.segments import Segment, SegmentFacts
 
@@ -16,14 +17,14 @@ def freeze_feature_map(root: "zarr.Group", ledger: Ledger, scaling_rows: int | N
     """Standardize by the first partitions that make up `scaling_rows` rows, or by all that are there if it is None.
 
     Rows count by their weights, so that a row of weight zero is absent here, too. Every category of the ledger gets an
-    indicator. Raises InputError if there is no row.
+    indicator, and every class an output. Raises InputError if there is no row.
     """
     if ledger.schema is None or ledger.rows == 0:
         raise InputError("there is no row to standardize by: ingest a partition that has rows first")
     schema = ledger.schema
     facts = _first_facts(root, ledger, scaling_rows)
     n_numeric = len(schema.numeric)
-    moments = merge_moments([Moments.from_array(f.moments) for f in facts], n_numeric + 1)
+    moments = merge_moments([Moments.from_array(f.moments) for f in facts], n_numeric + len(schema.targets))
     weights: list[dict[str, float]] = [{} for _ in schema.categorical]
     for fact in facts:
         for sums, values, counts in zip(weights, fact.categories, fact.category_counts, strict=True):
@@ -34,10 +35,24 @@ def freeze_feature_map(root: "zarr.Group", ledger: Ledger, scaling_rows: int | N
         [f.name for f in schema.numeric],
         [f.name for f in schema.categorical],
         Moments.from_array(array[:, :n_numeric]),
-        Moments.from_array(array[:, n_numeric:]) if schema.positive is None else None,
+        None if schema.classifies else Moments.from_array(array[:, n_numeric:]),
         weights,
         ledger.categories,
+        _classes(ledger),
     )
+
+
+def _classes(ledger: Ledger) -> tuple[Label, ...]:
+    """Return the classes that the job lists, or all of the ledger, sorted."""
+    listed = ledger.schema.classes if ledger.schema else None
+    if listed is None or isinstance(listed, tuple):
+        return listed or ()
+    if len(ledger.classes) > MOST_CLASSES:
+        raise InputError(
+            f"the partitions have {len(ledger.classes)} different classes, more than {MOST_CLASSES}; to regress on a "
+            "quantity, make a store without source.classes"
+        )
+    return tuple(sorted(ledger.classes))
 
 
 def has_rows(root: "zarr.Group", ledger: Ledger) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.executor import Executor
@@ -17,6 +18,7 @@ from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.moments import Moments
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.threads import one_blas_thread
+from ridgestream.stores.classes import Label
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError, StoreError
 from ridgestream.stores.guarding import store_errors
@@ -69,6 +71,8 @@ class Ingested:
     """Its line in the ledger."""
     categories: tuple[tuple[str, ...], ...]
     """Its category tables."""
+    classes: tuple[Label, ...]
+    """Its classes, where each is learned."""
     fork: "icechunk.ForkSession"
     """The session that holds its segment."""
 
@@ -97,7 +101,8 @@ def ingest(
 ) -> IngestReport:
     """Take in the files that the ledger lacks, in their order; rows and ledger change by the same commits.
 
-    `feature_map` is that of a model that is to learn them: a category that it lacks is refused before the commit.
+    `feature_map` is that of a model that is to learn them: a category or class that it lacks is refused before the
+    commit.
 
     Raises PartitionError for a file that cannot be used, or has other values than when it was taken in, StoreError if
     the request contradicts the store's schema. What was committed before stands.
@@ -137,7 +142,7 @@ def survey_partition(file: PartitionFile, schema: Schema) -> Survey:
         rows=decoder.rows,
         n_numeric=len(schema.numeric),
         n_categorical=len(schema.categorical),
-        n_targets=1,
+        n_targets=len(schema.targets),
         single=gathered.single_is_enough(),
         weighted=schema.weight is not None,
     )
@@ -157,7 +162,7 @@ def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession") -> Ingested
     entry = LedgerEntry(
         task.order, file.name, file.size_bytes, file.modified_ns, survey.content_sha256, survey.layout.rows
     )
-    return Ingested(entry, survey.facts.categories, fork)
+    return Ingested(entry, survey.facts.categories, survey.facts.present_classes, fork)
 
 
 def _ingest_wave(
@@ -168,10 +173,11 @@ def _ingest_wave(
     report: Reporter,
     feature_map: FeatureMap | None,
 ) -> Ledger:
-    if ledger.schema is None:
+    schema = ledger.schema
+    if schema is None:
         raise ValueError("the ledger has no schema")
     place, first = f"the store {store.location.text}", len(ledger.entries)
-    tasks = [IngestTask(first + i, file, ledger.schema) for i, file in enumerate(files)]
+    tasks = [IngestTask(first + i, file, schema) for i, file in enumerate(files)]
     with store.write(f"Ingest {len(files)} partitions from {files[0].name}") as writing:
         if read_ledger(writing.root).entries != ledger.entries:
             raise StoreError(f"another writer has committed to {place} meanwhile; run the job again")
@@ -185,8 +191,11 @@ def _ingest_wave(
         forks = {id(result.fork): result.fork for result in results}
         with store_errors(place):
             writing.session.merge(*forks.values())
-        ledger = ledger.with_entries([r.entry for r in results], [r.categories for r in results])
+        ledger = ledger.with_entries(
+            [r.entry for r in results], [r.categories for r in results], [r.classes for r in results]
+        )
         write_ledger(writing.root, ledger)
+        writing.require_format(schema.format_version)
     return ledger
 
 
@@ -195,6 +204,7 @@ def _check_categories(result: Ingested, feature_map: FeatureMap | None) -> None:
         return
     try:
         feature_map.code_maps(result.categories)
+        feature_map.check_classes(result.classes)
     except InputError as error:
         raise PartitionError(f"{result.entry.name} is not taken in: {error}") from error
 
@@ -244,7 +254,8 @@ class _Digest:
 
     def hexdigest(self, decoder: Decoder) -> str:
         names = decoder.schema.columns(with_target=True)
-        whole = hashlib.sha256(repr((names, decoder.rows, decoder.categories)).encode())
+        known = (names, decoder.rows, decoder.categories, *([decoder.classes] if decoder.classes else []))
+        whole = hashlib.sha256(repr(known).encode())
         for part in self._parts.values():
             whole.update(part.digest())
         return whole.hexdigest()
@@ -254,17 +265,21 @@ class _Gathered:
     """A partition's moments, category weights and exactness in float32, gathered batch by batch."""
 
     def __init__(self, schema: Schema) -> None:
-        self._moments = Moments.empty(len(schema.numeric) + 1)
+        self._n_targets = len(schema.targets)
+        self._moments = Moments.empty(len(schema.numeric) + self._n_targets)
         self._counts: list[dict[int, float]] = [{} for _ in schema.categorical]
+        self._class_counts: dict[int, float] = {}
+        self._classes = schema.classes is not None
         self._exact = np.ones(len(schema.numeric), dtype=np.bool_)
         self._largest = np.zeros(len(schema.numeric))
 
     def add(self, rows: Rows) -> None:
-        targets = np.empty((len(rows), 1)) if rows.targets is None else rows.targets
+        targets = np.empty((len(rows), self._n_targets)) if rows.targets is None else rows.targets
         self._moments = self._moments.merge(Moments.of(np.hstack([rows.numeric, targets]), rows.weights))
         for position, counts in enumerate(self._counts):
-            for code, weight in enumerate(np.bincount(rows.codes[:, position], rows.weights)):
-                counts[code] = counts.get(code, 0.0) + float(weight)
+            _count(counts, rows.codes[:, position], rows.weights)
+        if self._classes:
+            _count(self._class_counts, targets[:, 0].astype(np.int64), rows.weights)
         self._largest = np.maximum(self._largest, np.abs(rows.numeric).max(axis=0, initial=0.0))
         present = rows.numeric if rows.weights is None else rows.numeric[rows.weights > 0]
         with np.errstate(over="ignore"):
@@ -276,7 +291,8 @@ class _Gathered:
             tuple(counts.get(code, 0.0) for code in range(len(table)))
             for table, counts in zip(tables, self._counts, strict=True)
         )
-        return SegmentFacts(self._moments.as_array(), tables, counts)
+        class_counts = tuple(self._class_counts.get(code, 0.0) for code in range(len(decoder.classes)))
+        return SegmentFacts(self._moments.as_array(), tables, counts, tuple(decoder.classes), class_counts)
 
     def single_is_enough(self) -> bool:
         """Tell whether rounding to float32 moves no value of a column, or by little against its deviation.
@@ -291,3 +307,9 @@ class _Gathered:
         moved = np.maximum(largest * 2.0**-24, 2.0**-150)
         small = (moved <= SINGLE_TOLERANCE * np.sqrt(variance)) & ~moments.constant()
         return bool(((self._exact | small) & (self._largest < float(np.finfo(np.float32).max))).all())
+
+
+def _count(counts: dict[int, float], codes: npt.NDArray[np.integer], weights: npt.NDArray[np.float64] | None) -> None:
+    """Add the weight of the rows with each code (rows,)."""
+    for code, weight in enumerate(np.bincount(codes, weights)):
+        counts[code] = counts.get(code, 0.0) + float(weight)

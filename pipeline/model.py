@@ -28,7 +28,7 @@ class Model:
     basis_vectors: Floats
     """The x_i, standardized, shape (n_basis, n_features)."""
     coefficients: Floats
-    """β, shape (n_basis, n_targets)."""
+    """β, shape (n_basis, n_outputs)."""
     feature_map: FeatureMap
     """From raw columns to the features of the basis vectors."""
     uncertainty: Uncertainty | None = None
@@ -37,7 +37,7 @@ class Model:
     def predict(
         self, numeric: npt.NDArray[np.floating], codes: npt.NDArray[np.int32], maps: Sequence[npt.NDArray[np.int64]]
     ) -> Floats:
-        """Return f of raw rows in the user's units, shape (rows, n_targets); O(n_basis·n_features) a row, in blocks."""
+        """Return f of raw rows in the user's units, shape (rows, n_outputs); O(n_basis·n_features) a row, in blocks."""
         predictions = np.empty((len(numeric), self.coefficients.shape[1]))
         with one_blas_thread():
             for part in self._parts(len(numeric)):

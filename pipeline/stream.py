@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ridgestream.pipeline.arrays import Floats
 from ridgestream.pipeline.blocks import BlockRange, plan_blocks
 from ridgestream.pipeline.features import FeatureMap
+from ridgestream.stores.classes import Label
 from ridgestream.stores.segments import Segment
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Block:
     features: Floats
     """Standardized, shape (rows, n_features)."""
     targets: Floats
-    """In the learner's units, shape (rows, n_targets)."""
+    """In the learner's units, shape (rows, n_outputs)."""
     weights: Floats | None
     """Shape (rows,), None where every row counts once."""
 
@@ -47,7 +48,7 @@ def stream_blocks(root: "zarr.Group", orders: Sequence[int], feature_map: Featur
     ranges = plan_blocks(
         [(order, segment.rows, segment.chunk_rows) for order, segment in segments.items()],
         BLOCK_BYTES,
-        8 * feature_map.n_features,
+        8 * (feature_map.n_features + feature_map.n_outputs - 1),  # stores of one target came first
     )
     reader = BlockReader(segments, feature_map)
     with ThreadPoolExecutor(1, thread_name_prefix="decode") as pool:
@@ -69,15 +70,19 @@ class BlockReader:
     def __init__(self, segments: dict[int, Segment], feature_map: FeatureMap) -> None:
         self._segments, self._feature_map = segments, feature_map
         self._maps: dict[int, list[npt.NDArray[np.int64]]] = {}
+        self._classes: dict[int, tuple[Label, ...]] = {}
 
     def read(self, where: BlockRange) -> Block:
         """Return the block; raise StoreError where a chunk is missing or damaged."""
         rows = self._segments[where.order].read(where.start, where.stop)
         features = self._feature_map.features(rows.numeric, rows.codes, self._maps_of(where.order))
-        targets = rows.targets if rows.targets is not None else np.empty((len(rows), 0))
+        kept = rows.targets if rows.targets is not None else np.empty((len(rows), 0))
+        targets = self._feature_map.targets(kept, self._classes[where.order])
         return Block(where, features, self._feature_map.scaled_targets(targets), rows.weights)
 
     def _maps_of(self, order: int) -> list[npt.NDArray[np.int64]]:
         if order not in self._maps:
-            self._maps[order] = self._feature_map.code_maps(self._segments[order].facts().categories)
+            facts = self._segments[order].facts()
+            self._maps[order] = self._feature_map.code_maps(facts.categories)
+            self._classes[order] = facts.classes
         return self._maps[order]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgestream.pipeline.errors import InputError
-from ridgestream.pipeline.evaluate import Evaluation
+from ridgestream.pipeline.evaluate import Evaluation, compare
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.freezing import freeze_feature_map
 from ridgestream.pipeline.kernels import make_kernel
@@ -71,10 +71,12 @@ class Trained:
     """The fraction of their rows misclassified before being learned, or the mean squared error in target units; None
     where only a refit was asked for.
     """
+    progressive_mse_of: tuple[float, ...]
+    """In regression, the mean squared error of each target, of which the progressive error is the mean."""
     seconds: float
     """How long it took."""
     one_class: bool = False
-    """Whether all targets that were learned have the same sign."""
+    """Whether all rows that were learned are of one class."""
 
 
 def find_unlearned(ledger: Ledger, record: ModelRecord | None) -> tuple[LedgerEntry, ...]:
@@ -99,33 +101,36 @@ def train(
     """Teach the model, new if `record` is None, the partitions that it lacks; O(max_basis²) a row.
 
     Raises ModelError if the request has other parameters than the record, MemoryRefused before anything is read,
-    InputError for a category that the model does not know, and what the learner and the store raise.
+    InputError for a category or class that the model does not know, and what the learner and the store raise.
     """
     began = perf_counter()
     if record is not None:
         check_request(record, request)
     feature_map = _feature_map(root, ledger, record, request)
-    TrainingPlan(request.max_basis, feature_map.n_features, BLOCK_BYTES).check(memory_limit_bytes)
+    columns = feature_map.n_features + feature_map.n_outputs - 1
+    TrainingPlan(request.max_basis, columns, BLOCK_BYTES).check(memory_limit_bytes)
     learner = learner_of(record) if record else new_learner(request, feature_map.n_features)
     entries = find_unlearned(ledger, record)
     check_categories(root, entries, feature_map)
-    classes = ledger.schema is not None and ledger.schema.positive is not None
+    classes = ledger.schema is not None and ledger.schema.classifies
     progressive = _learn(root, entries, feature_map, learner, report, classes=classes)
     begun = record or ModelRecord(
         request.name,
         {**request.parameters(), "learner": learner.parameters.as_dict()},
         feature_map.as_dict(),
     )
-    error = _error(progressive, feature_map)
-    one_class = progressive.weight > 0 and progressive.positive in (0.0, progressive.weight)
-    return Trained(with_learner(begun, learner), entries, error, perf_counter() - began, one_class)
+    error, errors = _error(progressive, feature_map), _errors(progressive, feature_map)
+    seconds = perf_counter() - began
+    return Trained(with_learner(begun, learner), entries, error, errors, seconds, progressive.one_class)
 
 
 def check_categories(root: "zarr.Group", entries: Sequence[LedgerEntry], feature_map: FeatureMap) -> None:
-    """Raise InputError naming the first partition with a category that the model does not know; no row is read."""
-    for entry in entries if feature_map.categorical else ():
+    """Raise InputError naming the first partition with a category or class that the model lacks; no row is read."""
+    for entry in entries if feature_map.categorical or feature_map.classes else ():
+        facts = Segment.open(root, entry.order).facts()
         try:
-            feature_map.code_maps(Segment.open(root, entry.order).facts().categories)
+            feature_map.code_maps(facts.categories)
+            feature_map.check_classes(facts.present_classes)
         except InputError as error:
             raise InputError(f"partition {entry.name}: {error}") from error
 
@@ -163,7 +168,7 @@ def _learn(
     for block in stream_blocks(root, [entry.order for entry in entries], feature_map):
         if len(block.features):
             predictions = learner.predict_then_learn(block.features, block.targets, block.weights)
-            part = Evaluation.of(predictions[:, 0], block.targets[:, 0], block.weights, classes=classes)
+            part = compare(predictions, block.targets, block.weights, feature_map, classes=classes)
             sums = sums.merge(part)
         if block.where.ends_segment and learner.rows_seen:
             learner.refresh()
@@ -175,6 +180,10 @@ def _learn(
 
 def _error(sums: Evaluation, feature_map: FeatureMap) -> float:
     """Return the fraction misclassified, or the mean squared error in target units; zero without rows."""
-    if sums.test_error is not None:
-        return sums.test_error
-    return (sums.test_mse or 0.0) * feature_map.target_scale[0] ** 2
+    errors = _errors(sums, feature_map)
+    return sum(errors) / len(errors) if errors else sums.test_error or 0.0
+
+
+def _errors(sums: Evaluation, feature_map: FeatureMap) -> tuple[float, ...]:
+    """Return the mean squared error of each target in its squared units; empty for classes or without rows."""
+    return tuple(mse * s**2 for mse, s in zip(sums.test_mse_of, feature_map.target_scale, strict=False))

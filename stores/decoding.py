@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ridgestream.stores.classes import ALL, MOST_CLASSES, NUMBER, Label, arrow_class_type, check_class_type
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.rows import Rows
 from ridgestream.stores.schema import (
@@ -49,6 +50,8 @@ class Decoder:
     """Rows decoded so far."""
     categories: list[dict[str, int]] = field(default_factory=list)
     """For each categorical feature, each value's code."""
+    classes: dict[Label, int] = field(default_factory=dict)
+    """Where each class is learned against the rest, each one's code."""
 
     def __post_init__(self) -> None:
         self.categories = [{} for _ in self.schema.categorical]
@@ -60,7 +63,8 @@ class Decoder:
         for feature in self.schema.features:
             self._check_type(feature.name, feature.kind, arrow.field(feature.name).type)
         if self.with_target:
-            self._check_target_type(arrow.field(self.schema.target).type)
+            for name in self.schema.targets:
+                self._check_target_type(name, arrow.field(name).type)
             if self.schema.weight:
                 self._check_type(self.schema.weight, NUMERIC, arrow.field(self.schema.weight).type)
 
@@ -78,8 +82,7 @@ class Decoder:
                 codes[:, position] = self._codes(feature.name, batch.column(feature.name), self.categories[position])
         targets = weights = None
         if self.with_target:
-            with self._naming(self.schema.target):
-                targets = self._targets(batch)
+            targets = np.column_stack([self._target(name, batch.column(name)) for name in self.schema.targets])
             weights = self._weights(batch, self.schema.weight) if self.schema.weight else None
         self.rows += batch.num_rows
         return Rows(numeric, codes, targets, weights)
@@ -95,10 +98,13 @@ class Decoder:
                 "write the file again with the type of the earlier ones"
             )
 
-    def _check_target_type(self, found: "pa.DataType") -> None:
+    def _check_target_type(self, name: str, found: "pa.DataType") -> None:
         import pyarrow.types as t
 
-        name, positive = self.schema.target, self.schema.positive
+        positive = self.schema.positive
+        if self.schema.class_kind is not None:
+            check_class_type(self.schema.class_kind, name, found, self.place)
+            return
         if positive is None:
             self._check_type(name, NUMERIC, found)
             return
@@ -138,12 +144,43 @@ class Decoder:
         positions = encoded.indices.to_numpy(zero_copy_only=False)
         return np.asarray(codes, dtype=np.int32)[positions] if codes else np.empty(0, dtype=np.int32)
 
-    def _targets(self, batch: "pa.RecordBatch") -> npt.NDArray[np.float64]:
-        name = self.schema.target
-        column = batch.column(name)
-        if self.schema.positive is None:
-            return self._numbers(name, column)[:, np.newaxis]
-        return np.where(self._is_positive(name, self._plain(name, column)), 1.0, -1.0)[:, np.newaxis]
+    def _target(self, name: str, column: "pa.Array") -> npt.NDArray[np.float64]:
+        """Return a target as it is kept: the number, ±1 for a class against the rest, or the class's code."""
+        with self._naming(name):
+            if self.schema.class_kind is not None:
+                return self._class_codes(name, column, self.schema.class_kind)
+            if self.schema.positive is None:
+                return self._numbers(name, column)
+            return np.where(self._is_positive(name, self._plain(name, column)), 1.0, -1.0)
+
+    def _class_codes(self, name: str, column: "pa.Array", kind: str) -> npt.NDArray[np.float64]:
+        import pyarrow as pa
+        import pyarrow.types as t
+
+        plain = self._plain(name, column)
+        if t.is_floating(plain.type):
+            plain = plain.cast(pa.float64())
+            self._check_values(name, plain.to_numpy(zero_copy_only=False))
+        encoded = plain.cast(arrow_class_type(kind)).dictionary_encode()
+        labels = [label + 0.0 if kind == NUMBER else label for label in encoded.dictionary.to_pylist()]  # −0.0 is 0.0
+        positions = encoded.indices.to_numpy(zero_copy_only=False)
+        self._check_classes(name, labels, positions)
+        codes = [self.classes.setdefault(label, len(self.classes)) for label in labels]
+        return np.asarray(codes, dtype=np.float64)[positions] if codes else np.empty(0)
+
+    def _check_classes(self, name: str, labels: list[Label], positions: npt.NDArray[np.integer]) -> None:
+        """Refuse a class that the job does not list, and more of them than classes can be."""
+        listed = self.schema.classes
+        if listed is not None and listed != ALL:
+            foreign = [position for position, label in enumerate(labels) if label not in listed]
+            if foreign:
+                row = int(np.argmax(np.isin(positions, foreign)))
+                self._refuse(name, row, labels[positions[row]], "source.classes does not list it; correct the row")
+        elif len(self.classes.keys() | set(labels)) > MOST_CLASSES:
+            raise PartitionError(
+                f"{self.place}: column {name!r} has more than {MOST_CLASSES} different values up to row "
+                f"{self.rows + len(positions)}; to regress on a quantity, leave out source.classes"
+            )
 
     def _is_positive(self, name: str, plain: "pa.Array") -> npt.NDArray[np.bool_]:
         import pyarrow as pa
@@ -209,6 +246,6 @@ class Decoder:
             row = int(np.argmax(other))
             self._refuse(name, row, float(values[row]), "the store has it as boolean: true, false, 1 or 0")
 
-    def _refuse(self, name: str, row: int, value: float | None, remedy: str) -> None:
+    def _refuse(self, name: str, row: int, value: Label | None, remedy: str) -> None:
         shown = "null" if value is None else repr(value)
         raise PartitionError(f"{self.place}: column {name!r} has the value {shown} in row {self.rows + row}; {remedy}")

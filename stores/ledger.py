@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from ridgestream.stores.classes import Label
 from ridgestream.stores.errors import PartitionError, StoreError
 from ridgestream.stores.guarding import reading, store_errors
 from ridgestream.stores.partitions import PartitionFile
@@ -47,6 +48,8 @@ class Ledger:
     """By order."""
     categories: tuple[tuple[str, ...], ...] = ()
     """For each categorical feature, every value seen, by first appearance in the entries' order."""
+    classes: tuple[Label, ...] = ()
+    """Where each class is learned, every one of which a row counts, likewise."""
 
     @property
     def rows(self) -> int:
@@ -57,15 +60,25 @@ class Ledger:
         """Return the entries by partition name."""
         return {entry.name: entry for entry in self.entries}
 
-    def with_entries(self, added: Sequence[LedgerEntry], tables: Sequence[Sequence[Sequence[str]]]) -> Self:
-        """Return the ledger with further entries; `tables` holds each one's values of each categorical feature."""
+    def with_entries(
+        self,
+        added: Sequence[LedgerEntry],
+        tables: Sequence[Sequence[Sequence[str]]],
+        classes: Sequence[Sequence[Label]] = (),
+    ) -> Self:
+        """Return the ledger with further entries.
+
+        `tables` holds each one's values of each categorical feature, `classes` each one's classes.
+        """
         categories = [
             dict.fromkeys(values) for values in self.categories or tuple(() for _ in self._schema().categorical)
         ]
         for partition in tables:
             for known, values in zip(categories, partition, strict=True):
                 known.update(dict.fromkeys(values))
-        return type(self)(self.schema, (*self.entries, *added), tuple(tuple(known) for known in categories))
+        labels = dict.fromkeys([*self.classes, *(label for partition in classes for label in partition)])
+        tables_now = tuple(tuple(known) for known in categories)
+        return type(self)(self.schema, (*self.entries, *added), tables_now, tuple(labels))
 
     def _schema(self) -> Schema:
         if self.schema is None:
@@ -81,7 +94,7 @@ def read_ledger(root: "zarr.Group") -> Ledger:
         plain = cast("dict[str, Any]", root[_GROUP].attrs.asdict())
         entries = tuple(LedgerEntry(order, *values) for order, values in enumerate(plain["entries"]))
         categories = tuple(tuple(values) for values in plain["categories"])
-        return Ledger(Schema.from_dict(plain["schema"]), entries, categories)
+        return Ledger(Schema.from_dict(plain["schema"]), entries, categories, tuple(plain.get("classes", ())))
 
 
 def write_ledger(root: "zarr.Group", ledger: Ledger) -> None:
@@ -90,7 +103,13 @@ def write_ledger(root: "zarr.Group", ledger: Ledger) -> None:
         raise StoreError("a ledger without a schema cannot be written")
     fields = ("name", "size_bytes", "modified_ns", "content_sha256", "rows")
     rows = [[asdict(entry)[name] for name in fields] for entry in ledger.entries]
-    plain = {"schema": ledger.schema.as_dict(), "entries": rows, "categories": [list(c) for c in ledger.categories]}
+    plain: dict[str, Any] = {
+        "schema": ledger.schema.as_dict(),
+        "entries": rows,
+        "categories": [list(c) for c in ledger.categories],
+    }
+    if ledger.classes:
+        plain |= {"classes": list(ledger.classes)}
     with store_errors("the store's ledger"):
         root.create_group(_GROUP, overwrite=True, attributes=cast("Any", plain))
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -26,6 +26,9 @@ MODEL_FORMAT_VERSION = 2
 
 2 adds `refitted` to a night, which may be of a refit alone, and to the arrays what a refit leaves.
 """
+
+CONFUSION = "confusion"
+"""The array of a model that learns each class: (n_classes, n_classes), its last evaluation's weights by true class."""
 
 _GROUP = "models"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -60,6 +63,10 @@ class Night:
     """How long training took, with the refit."""
     refitted: bool = False
     """Whether the coefficients that were published then are those of a refit."""
+    progressive_mse_of: dict[str, float] | None = None
+    """With several targets, the progressive error of each."""
+    test_mse_of: dict[str, float] | None = None
+    """With several targets, the mean squared error on the test rows of each."""
 
 
 @dataclass(frozen=True)
@@ -142,12 +149,19 @@ def write_model(root: "zarr.Group", record: ModelRecord) -> None:
     """Put the model in the place of the one of its name, as part of a session."""
     plain = asdict(replace(record, arrays={}))
     del plain["arrays"]
+    plain["history"] = [_without_absent(night) for night in plain["history"]]
     plain |= {"format_version": MODEL_FORMAT_VERSION, "parameters_hash": record.parameters_hash}
     path = f"{_GROUP}/{check_model_name(record.name)}"
     with store_errors(f"the model {record.name!r}"):
         group = root.create_group(path, overwrite=True, attributes=cast("Any", json.loads(json.dumps(plain))))
         for key, array in record.arrays.items():
             create_array(group, key, array.shape, str(array.dtype), _ROWS_A_CHUNK)[...] = array
+
+
+def _without_absent(night: dict[str, Any]) -> dict[str, Any]:
+    """Return a night as a release that has fewer fields knows it, where it has nothing to say in the others."""
+    optional = {item.name for item in fields(Night) if item.default is None}
+    return {name: value for name, value in night.items() if value is not None or name not in optional}
 
 
 def check_not_overtaken(before: ModelRecord | None, now: ModelRecord | None, place: str) -> None:

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     import icechunk
     import zarr
 
-FORMAT_VERSION = 1
-"""The version of what is on disk. A store of a higher one is refused; one of a lower one is read."""
+FORMAT_VERSION = 2
+"""The highest version of what is on disk. A store of a higher one is refused; one of a lower one is read.
+
+A store begins with version 1, and has 2 once it holds several targets, or classes each learned against the rest.
+"""
 
 BRANCH = "main"
 _MARK = "ridgestream"
@@ -47,6 +50,12 @@ class Writing:
         import zarr
 
         return zarr.open_group(self.session.store, mode="a")
+
+    def require_format(self, version: int) -> None:
+        """Mark the store as one that only releases which read this version can open, unless it is marked so."""
+        with store_errors("the store's mark"):
+            if cast("dict[str, Any]", self.root.attrs[_MARK])["format_version"] < version:
+                self.root.attrs[_MARK] = {"format_version": version}
 
 
 class Store:
@@ -125,6 +134,11 @@ class Store:
             _check_writable(self.location.folder, create=False)
         return _lock_of(self.location, wait_seconds)
 
+    @property
+    def format_version(self) -> int:
+        """The version of the last commit."""
+        return cast("int", cast("dict[str, Any]", self._mark())["format_version"])
+
     @contextmanager
     def write(self, message: str) -> Iterator[Writing]:
         """Open a session; commit it with `message` on leaving, unless an exception leaves, and flush it to disk."""
@@ -190,7 +204,7 @@ def _make_repository(location: StoreLocation) -> None:
         version: dict[str, Any] = {} if icechunk.__version__.startswith("1.") else {"spec_version": 1}
         repository = icechunk.Repository.create(storage, **version)
     session = repository.writable_session(BRANCH)
-    root = zarr.create_group(session.store, attributes={_MARK: {"format_version": FORMAT_VERSION}})
+    root = zarr.create_group(session.store, attributes={_MARK: {"format_version": 1}})
     root.create_group(SEGMENTS)  # here, since of writers in forked sessions only one may create a group
     session.commit("Create the store")
 

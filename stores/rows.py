@@ -17,7 +17,8 @@ class Rows:
     codes: npt.NDArray[np.int32]
     """Categorical features as positions in the segment's own tables, shape (rows, n_categorical)."""
     targets: npt.NDArray[np.float64] | None
-    """Shape (rows, n_targets); ±1 for a class against the rest; None where rows are read to be predicted."""
+    """Shape (rows, n_targets); ±1 for a class against the rest, codes of the segment's own table where each
+    class is learned; None where rows are read to be predicted."""
     weights: npt.NDArray[np.float64] | None
     """Shape (rows,), None where the store has no weight column."""
 

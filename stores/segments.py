@@ -3,6 +3,7 @@
 numeric (rows, n_numeric) float32 or float64, codes (rows, n_categorical) int32, targets (rows, n_targets) float64,
 weights (rows,) float64 and moments (5, n_numeric + n_targets) float64. Codes refer to the segment's own category
 tables, kept in its attributes with the weight of each value: the store's table grows without a segment being rewritten.
+Where each class of a target is learned, that target holds codes, too, of a table of the segment's own.
 """
 
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ridgestream.stores.arrays import create_array, read_array
+from ridgestream.stores.classes import Label
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.guarding import reading, store_errors
 from ridgestream.stores.rows import Rows, regroup
@@ -65,6 +67,15 @@ class SegmentFacts:
     """The segment's category tables, by code."""
     category_counts: tuple[tuple[float, ...], ...]
     """The weight of the rows with each value."""
+    classes: tuple[Label, ...] = ()
+    """The segment's classes, by code."""
+    class_counts: tuple[float, ...] = ()
+    """The weight of the rows of each class."""
+
+    @property
+    def present_classes(self) -> tuple[Label, ...]:
+        """The classes of which there is a row that counts."""
+        return tuple(label for label, count in zip(self.classes, self.class_counts, strict=True) if count > 0)
 
 
 def segment_path(order: int) -> str:
@@ -117,6 +128,8 @@ def _write_facts(group: "zarr.Group", facts: SegmentFacts) -> None:
     ]
     if tables:
         group.attrs["categories"] = cast("Any", tables)
+    if facts.classes:
+        group.attrs["classes"] = {"values": list(facts.classes), "counts": list(facts.class_counts)}
 
 
 @dataclass(frozen=True)
@@ -151,9 +164,13 @@ class Segment:
         """Return its moments and category tables."""
         with reading(f"{self.group.path} of the store"):
             moments = read_array(_array(self.group, "moments"))
-            tables = cast("list[dict[str, Any]]", self.group.attrs.asdict().get("categories", []))
+            attributes = cast("dict[str, Any]", self.group.attrs.asdict())
+            tables = attributes.get("categories", [])
             values = tuple(tuple(str(v) for v in table["values"]) for table in tables)
-            return SegmentFacts(moments, values, tuple(tuple(float(n) for n in table["counts"]) for table in tables))
+            counts = tuple(tuple(float(n) for n in table["counts"]) for table in tables)
+            classes = attributes.get("classes", {"values": [], "counts": []})
+            weights = tuple(float(n) for n in classes["counts"])
+            return SegmentFacts(moments, values, counts, tuple(classes["values"]), weights)
 
 
 def _array(group: "zarr.Group", name: str) -> "zarr.Array[Any]":

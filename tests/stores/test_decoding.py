@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.partitions import REQUEST, column_of, only_partition, write_partition
 
+from ridgestream.stores.classes import Label
 from ridgestream.stores.decoding import LARGEST_VALUE, Decoder
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.partitions import read_arrow_schema, read_batches
 from ridgestream.stores.rows import Rows, join_rows
-from ridgestream.stores.schema import Feature, Label, Schema, SchemaRequest, infer_schema
+from ridgestream.stores.schema import Feature, Schema, SchemaRequest, infer_schema
 
 
 def decode(path: Path, columns: Mapping[str, Any] | pa.Table, schema: Schema, **options: Any) -> tuple[Rows, Decoder]:

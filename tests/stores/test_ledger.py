@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from support.partitions import mixed_columns, only_partition, write_partition
 from support.stores import ledger_of, location_of, new_store
 
+from ridgestream.stores.classes import Label
 from ridgestream.stores.errors import PartitionError, StoreError
 from ridgestream.stores.ledger import Ledger, LedgerEntry, check_same_content, write_ledger
 from ridgestream.stores.repository import Store
-from ridgestream.stores.schema import Feature, Label, Schema
+from ridgestream.stores.schema import Feature, Schema
 
 SCHEMA = Schema("y", 2, (Feature("a", "numeric"), Feature("b", "categorical"), Feature("c", "categorical")))
 
@@ -37,6 +38,17 @@ def test_what_is_written_is_what_is_read(tmp_path: Path, positive: Label | None)
     assert type(again.schema.positive) is type(positive)
 
 
+@pytest.mark.parametrize("classes", [(), (3, 1), ("ü", "a"), (True, False), (0.5, -1.0)], ids=str)
+def test_classes_that_are_written_are_read(tmp_path: Path, classes: tuple[Label, ...]) -> None:
+    ledger = Ledger(replace(SCHEMA, positive=None, classes="all", class_kind="text"), (entry(0),), ((), ()), classes)
+    with new_store(tmp_path / "store").write("ledger") as writing:
+        write_ledger(writing.root, ledger)
+        assert ("classes" in writing.root["ledger"].attrs.asdict()) == bool(classes)
+    again = ledger_of(Store.open(location_of(tmp_path / "store")))
+    assert again == ledger
+    assert [type(label) for label in again.classes] == [type(label) for label in classes]
+
+
 def test_a_later_ledger_takes_the_place_of_the_earlier_and_nothing_else(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     with store.write("first") as writing:
@@ -46,6 +58,11 @@ def test_a_later_ledger_takes_the_place_of_the_earlier_and_nothing_else(tmp_path
         write_ledger(writing.root, Ledger(SCHEMA, (entry(0),), (("z",), ())))
     assert ledger_of(store) == Ledger(SCHEMA, (entry(0),), (("z",), ()))
     assert "other" in store.root()
+
+
+def test_classes_stay_in_the_order_in_which_they_came() -> None:
+    ledger = Ledger(SCHEMA).with_entries([entry(0), entry(1)], [[[], []]] * 2, [[2, 1], [3, 1]])
+    assert ledger.with_entries([entry(2)], [[[], []]], [[0, 2]]).classes == (2, 1, 3, 0)
 
 
 def test_a_ledger_without_a_schema_is_not_written(tmp_path: Path) -> None:

@@ -62,6 +62,17 @@ def test_a_model_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert same(require_model(Store.open(location_of(tmp_path / "store")).root(), "forest"), record_of())
 
 
+def test_errors_of_each_target_come_back_and_a_night_without_any_is_one_of_the_first_release(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    more = replace(NIGHT, progressive_mse_of={"a": 1 / 3, "ü": 2.0}, test_mse_of={"a": 0.1, "ü": 0.2})
+    put(store, record_of(history=(NIGHT, more)))
+    assert require_model(store.root(), "forest").history == (NIGHT, more)
+    kept: Any = store.root()["models/forest"].attrs.asdict()
+    first, second = kept["history"]
+    assert set(second) - set(first) == {"progressive_mse_of", "test_mse_of"}
+    assert first["test_error"] is None
+
+
 def test_a_model_takes_the_place_of_the_one_of_its_name_with_no_array_left_over(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     put(store, record_of(), record_of("other"))

@@ -171,6 +171,16 @@ def test_an_icechunk_repository_without_a_commit_is_taken_as_a_place_for_a_store
     assert Store.exists(location_of(tmp_path / "bucket"))
 
 
+def test_a_format_is_raised_by_what_needs_it_and_never_lowered(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    assert store.format_version == 1
+    for required, expected in ((1, 1), (2, 2), (1, 2)):
+        with store.write("raise") as writing:
+            writing.root.attrs["touched"] = required * 10 + expected
+            writing.require_format(required)
+        assert Store.open(location_of(tmp_path / "store")).format_version == expected
+
+
 def test_a_newer_format_is_refused_with_both_versions(tmp_path: Path) -> None:
     with new_store(tmp_path / "store").write("from the future") as writing:
         writing.root.attrs["ridgestream"] = {"format_version": FORMAT_VERSION + 1}

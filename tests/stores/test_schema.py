@@ -6,8 +6,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from ridgestream.stores.classes import Label
 from ridgestream.stores.errors import PartitionError, StoreError
-from ridgestream.stores.schema import Feature, Label, Schema, SchemaRequest, check_request, infer_schema
+from ridgestream.stores.schema import Classes, Feature, Schema, SchemaRequest, check_request, infer_schema
 
 ARROW = pa.schema(
     {
@@ -168,6 +169,32 @@ def test_json_keeps_a_schema(positive: Label | None) -> None:
     assert type(again.positive) is type(positive)
 
 
+@pytest.mark.parametrize("classes", ["all", (1, 2), (3,)])
+def test_json_keeps_classes(classes: Classes) -> None:
+    schema = infer(target="count", classes=classes)
+    again = Schema.from_dict(json.loads(json.dumps(schema.as_dict())))
+    assert again == schema
+    assert (again.classes, again.class_kind) == (classes, "integer")
+    assert (again.classifies, again.format_version) == (True, 2)
+
+
+def test_json_keeps_several_targets() -> None:
+    schema = infer(target=("y", "count"))
+    again = Schema.from_dict(json.loads(json.dumps(schema.as_dict())))
+    assert again == schema
+    assert again.targets == ("y", "count")
+    assert again.columns(with_target=True)[-2:] == ["y", "count"]
+    assert (again.classifies, again.format_version) == (False, 2)
+
+
+@pytest.mark.parametrize("positive", [None, 2])
+def test_json_of_one_target_is_that_of_the_first_release(positive: Label | None) -> None:
+    schema = infer(positive=positive)
+    assert list(schema.as_dict()) == ["target", "positive", "features", "ignore", "weight"]
+    assert schema.as_dict()["target"] == "y"
+    assert (schema.classifies, schema.format_version) == (positive is not None, 1)
+
+
 STORED = infer(weight="w", categorical=("code",), ignore=("flag",), positive=2)
 ASKED = SchemaRequest("y", 2, weight="w", categorical=("code",), ignore=("flag",))
 
@@ -208,6 +235,21 @@ def test_a_job_that_contradicts_the_store(again: SchemaRequest, message: str) ->
 def test_true_is_not_one() -> None:
     with pytest.raises(StoreError, match="made with positive = 1, the job says True"):
         check_request(infer(positive=1), SchemaRequest("y", positive=True), "here")
+
+
+LISTED = infer(target="count", classes=(3, 1, 2.0))
+
+
+@pytest.mark.parametrize("classes", [(1, 2, 3), (3.0, 2, 1)], ids=str)
+def test_classes_are_the_same_in_any_order(classes: Classes) -> None:
+    assert LISTED.classes == (1, 2, 3)
+    check_request(LISTED, SchemaRequest("count", classes=classes), "here")
+
+
+@pytest.mark.parametrize("classes", ["all", (1, 2), (1, 2, 4), (True, 2, 3), ("1", "2", "3"), None], ids=str)
+def test_other_classes_contradict_the_store(classes: Classes | None) -> None:
+    with pytest.raises(StoreError, match=r"the store here was made with classes = \(1, 2, 3\), the job says .*"):
+        check_request(LISTED, SchemaRequest("count", classes=classes), "here")
 
 
 def test_kinds_are_split_in_the_order_of_the_features() -> None:

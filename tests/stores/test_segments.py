@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.stores import location_of, new_store, same_rows, segment_rows
 
+from ridgestream.stores.classes import Label
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.repository import Store
 from ridgestream.stores.rows import Rows, join_rows, regroup
@@ -71,6 +73,24 @@ def test_moments_and_categories_come_back_as_they_were_written() -> None:
     np.testing.assert_array_equal(facts.moments, facts_of(rows).moments)
     assert facts.categories == facts_of(rows).categories
     assert facts.category_counts == facts_of(rows).category_counts
+
+
+@pytest.mark.parametrize("classes", [(3, 1), ("ü", "a"), (True, False), (0.5, -1.0)], ids=str)
+def test_classes_come_back_as_they_were_written_and_present_are_those_that_count(classes: tuple[Label, ...]) -> None:
+    root, rows = in_memory(), draw_rows(10)
+    facts = replace(facts_of(rows), classes=classes, class_counts=(0.0, 1 / 3))
+    write_segment(root, 0, layout_of(rows), [rows], facts)
+    again = Segment.open(root, 0).facts()
+    assert (again.classes, again.class_counts) == (classes, (0.0, 1 / 3))
+    assert [type(label) for label in again.classes] == [type(label) for label in classes]
+    assert again.present_classes == classes[1:]
+
+
+def test_several_targets_come_back() -> None:
+    root, drawn = in_memory(), draw_rows(300)
+    rows = replace(drawn, targets=np.random.default_rng(1).normal(size=(300, 4)))
+    write_segment(root, 0, replace(layout_of(rows), n_targets=4), [rows], facts_of(rows))
+    assert same_rows(segment_rows(root, 0), rows)
 
 
 def test_rows_without_weights_have_none() -> None:

@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ridgestream.jobs.evaluate import run_evaluate
+from ridgestream.jobs.predict import run_predict
 from ridgestream.jobs.run import run_job
 from ridgestream.jobs.settings import read_job
 from ridgestream.pipeline.executor import InProcess
@@ -102,6 +104,18 @@ class Workplace:
     def run_here(self, changes: Settings | None = None, *, new_model: bool = False) -> dict[str, Any]:
         """Run the job in this process, without the command, and return what it tells."""
         return run_job(read_job(self.job(changes), {}), InProcess(), Silent(), 0.0, new_model=new_model)
+
+    def predict_here(
+        self, where: str, changes: Settings | None = None, *, with_std: bool = False, with_scores: bool = False
+    ) -> pa.Table:
+        """Predict the partitions of a folder in this process and return all the predictions."""
+        job, output = read_job(self.job(changes), {}), self.folder / "predictions"
+        run_predict(job, self.folder / where, output, InProcess(), Silent(), with_std=with_std, with_scores=with_scores)
+        return pq.read_table(output)
+
+    def evaluate_here(self, changes: Settings | None = None) -> dict[str, Any]:
+        """Judge the model in this process and return what is told."""
+        return run_evaluate(read_job(self.job(changes), {}), InProcess(), Silent())
 
     def snapshot(self) -> str:
         return open_store(self.store).snapshot()

@@ -1,0 +1,41 @@
+"""Stores of earlier releases, kept as they were written: they open, are known again, and are gone on with."""
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.jobs import REGRESSION, Workplace, draw_regression, draw_rows, open_store
+
+from ridgestream.jobs.inspect import run_inspect
+from ridgestream.stores.locations import StoreLocation
+
+STORES = Path(__file__).parents[1] / "data" / "stores"
+
+
+def unpack(folder: Path, kind: str) -> Workplace:
+    """Two partitions of 40 rows, held-out rows, and the store that release 0.1.0 made of them with max_basis 8."""
+    with zipfile.ZipFile(STORES / f"0.1.0-{kind}.zip") as archive:
+        archive.extractall(folder)
+    return Workplace(folder)
+
+
+@pytest.mark.parametrize("kind", ["binary", "regression"])
+def test_a_store_of_release_0_1_0_is_gone_on_with(tmp_path: Path, kind: str) -> None:
+    work = unpack(tmp_path, kind)
+    changes = {**({} if kind == "binary" else REGRESSION), "model.max_basis": 8}
+    told = run_inspect(StoreLocation(str(work.store)))
+    (night,) = work.model().history
+    assert (told["format_version"], told["rows"], night.progressive_mse_of, night.test_mse_of) == (1, 80, None, None)
+    assert "confusion" not in told["models"][0]
+    same = work.run_here(changes)  # unpacked files have new time stamps: each is read again and its hash compared
+    assert (same["new_partitions"], same["snapshot"]) == (0, told["snapshot"])
+    judged = work.evaluate_here(changes)
+    name = "test_error" if kind == "binary" else "test_mse"
+    assert judged[name] == pytest.approx(getattr(night, name), rel=1e-9)
+    prediction = work.predict_here("held-out", changes)["prediction"].to_numpy()
+    assert set(np.unique(prediction)) == {-1, 1} if kind == "binary" else (prediction > 1000).all()
+    work.put(2, (draw_rows if kind == "binary" else draw_regression)(2, 40))
+    assert work.run_here(changes)["partitions_consumed"] == 3
+    assert work.model().history[0] == night
+    assert open_store(work.store).format_version == 1
