@@ -122,7 +122,7 @@ def evaluate(
 ) -> Evaluation:
     """Return the model's errors on the partitions; raise PartitionError for one that cannot be used."""
     report.begin("evaluate", None, partitions=len(files))
-    empty = Evaluation(classes=schema.classifies)
+    empty = _of_no_rows(model, schema)
     results = []
     for part in executor.run(evaluate_partition, files, executor.broadcast(model), schema):
         results.append(part)
@@ -142,7 +142,7 @@ def evaluate_partition(file: PartitionFile, model: Model, schema: Schema) -> Eva
     """Return the model's errors on one partition, batch by batch."""
     decoder = Decoder(schema, str(file.path))
     decoder.check(read_arrow_schema(file))
-    total = Evaluation(classes=schema.classifies)
+    total = _of_no_rows(model, schema)
     for batch in read_batches(file, schema.columns(with_target=True)):
         rows = decoder.decode(batch)
         if rows.targets is not None:
@@ -152,6 +152,13 @@ def evaluate_partition(file: PartitionFile, model: Model, schema: Schema) -> Eva
             total = total.merge(part)
     check_unchanged(file)
     return total
+
+
+def _of_no_rows(model: Model, schema: Schema) -> Evaluation:
+    no_rows, n_classes = np.empty(0, dtype=np.int64), len(model.feature_map.classes)
+    if n_classes:
+        return Evaluation.of_classes(no_rows, no_rows, None, n_classes)
+    return Evaluation(classes=schema.classifies)
 
 
 def _targets_of(kept: Floats, weights: Floats | None, feature_map: FeatureMap, decoder: Decoder) -> Floats:
