@@ -102,7 +102,7 @@ def refine(lapack: Lapack, gram: Floats, gram_inverse: Floats, k: Floats, a: Flo
     P's new border is P a + …, so an error of a stays in the state for good. It does no harm as long as the residual
     k − K a is of the size of rounding, which a carried inverse does not give and a few corrections do.
     """
-    residual, size = np.empty(len(k)), np.inf
+    residual, correction, size = np.empty(len(k)), np.empty(len(k)), np.inf
     for _ in range(REFINEMENTS):
         times_vector(lapack, gram, a, residual)
         before, size = size, 0.0
@@ -111,7 +111,8 @@ def refine(lapack: Lapack, gram: Floats, gram_inverse: Floats, k: Floats, a: Flo
             size = max(size, abs(residual[i]))
         if size >= before / 2:
             break
-        a += np.dot(gram_inverse, residual)
+        times_vector(lapack, gram_inverse, residual, correction)
+        a += correction
 
 
 @compiled
@@ -188,9 +189,7 @@ def swap(
     removed = carried.normal[index].copy()
     for i in range(index):
         removed[i] = carried.normal[i, index]
-    for done in range(j + 1):
-        if rows.swept[done, index] != 0.0:
-            removed -= rows.swept[done, index] * rows.swept[done]
+    removed -= np.dot(rows.swept[: j + 1, index].copy(), rows.swept[: j + 1])
     removed += new.w_b * (new.w_b[index] / schur)
     gram_removed = carried.gram[index] + new.a * (new.a[index] / novelty)
     if j + 1 < limit:
@@ -283,7 +282,7 @@ def run_rows(
     limit = eliminate(lapack, rows, carried.beta, row)
     while True:
         what, j, index = scan_rows(
-            row, limit, rows, carried, tracking, dictionary.gram, new.a, penalty, usefulness_threshold, full, counts
+            lapack, row, limit, rows, carried, tracking, dictionary.gram, new.a, penalty, usefulness_threshold, full, counts
         )
         if what == END and limit < len(rows.X):
             what = UNSAFE

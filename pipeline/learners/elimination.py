@@ -21,7 +21,7 @@ import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.learners.compiling import compiled
-from ridgestream.pipeline.learners.lapack_calls import Lapack, cross_products, factorize, sweep
+from ridgestream.pipeline.learners.lapack_calls import Lapack, cross_products, factorize, sweep, times_vector
 
 END, GROW, SWAP, UNSAFE = 0, 1, 2, 3
 """What stopped the scan: the block's end, a row to add, a row to swap in, a pivot that is not safely positive."""
@@ -380,6 +380,7 @@ def is_ruled_out(
 
 @compiled
 def scan_rows(  # noqa: C901
+    lapack: Lapack,
     start: int,
     stop: int,
     rows: Rows,
@@ -414,7 +415,7 @@ def scan_rows(  # noqa: C901
         elif is_ruled_out(j, rows, carried, tracking, gram, phi, penalty, usefulness_threshold, room):
             continue
         else:
-            np.dot(carried.gram, k, a)
+            times_vector(lapack, carried.gram, k, a)
         counts[SUSPECTED] += full
         novelty = rows.self_kernel[j] - dot(k, a)
         if not novelty > rows.spans[j]:
