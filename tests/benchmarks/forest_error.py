@@ -11,38 +11,32 @@ seven from each other.
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`, as pytest finds them
+
+from support.forest import PARTITION_ROWS, read_forest
 
 from ridgestream.pipeline.block_statistics import Basis, RowBlock, sum_rows
-from ridgestream.pipeline.classes import scores_of, signs_of, winners_of
+from ridgestream.pipeline.classes import scores_of, winners_of
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.moments import Moments
 
-FOREST = Path(__file__).parents[1] / "data" / "forest"
-PARTITION_ROWS = 50_000
 PAPER = {100: "23.80 ± 0.64", 300: "21.77 ± 0.39", 500: "21.17 ± 0.32"}
 
 Array = npt.NDArray[np.float64]
 
 
-def read_forest(part: str, *, classes: bool) -> tuple[Array, Array]:
-    """Return raw features (rows, 54) and ±1 targets: class 2 against the rest (rows, 1), or each (rows, 7)."""
-    table = pq.read_table(FOREST / part)
-    names = [name for name in table.column_names if name != "Cover_Type"]
-    features = np.column_stack([table[name].to_numpy().astype(np.float64) for name in names])
-    label = table["Cover_Type"].to_numpy().astype(np.int64)
-    return features, signs_of(label - 1, 7) if classes else signs_of((label == 2).astype(np.int64), 2)
-
-
 def winners(outputs: Array) -> npt.NDArray[np.int64]:
     """Return the class of each row of outputs, one for two classes or one for each."""
+    outputs = outputs.reshape(len(outputs), -1)
     return winners_of(scores_of(outputs, max(2, outputs.shape[1])))
 
 
