@@ -126,11 +126,15 @@ def make_stream(
 
 
 @st.composite
-def streams(draw: st.DrawFn, max_rows: int = 200) -> Stream:
-    """Streams of 1 to `max_rows` rows, 1 to 6 features, 1 to 3 outputs, and a dictionary of at most 1 to 25."""
+def streams(draw: st.DrawFn, max_rows: int = 200, inputs: str | None = None) -> Stream:
+    """Streams of 1 to `max_rows` rows, 1 to 6 features, 1 to 3 outputs, and a dictionary of at most 1 to 25.
+
+    `inputs` names the kind of rows; without it, any.
+    """
     max_basis, d, c = draw(st.integers(1, 25)), draw(st.integers(1, 6)), draw(st.integers(1, 3))
     n = draw(st.integers(1, max_rows) | st.integers(1 + max_rows // 2, max_rows))
-    inputs, targets, weights = (draw(st.sampled_from(sorted(kinds))) for kinds in (INPUTS, TARGETS, WEIGHTS))
+    inputs = inputs or draw(st.sampled_from(sorted(INPUTS)))
+    targets, weights = (draw(st.sampled_from(sorted(kinds))) for kinds in (TARGETS, WEIGHTS))
     seed = draw(st.integers(0, 2**32 - 1))
     return Stream(
         *make_stream(inputs, targets, weights, seed, n=n, d=d, c=c, centres=max_basis + 1),
