@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 import pytest
+from support.forest import PARTITION_ROWS, Scaling, read_forest
 
 from ridgestream.pipeline.kernels import RBF, gram
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
@@ -83,3 +84,30 @@ def test_intervals_of_95_per_cent_hold_95_per_cent_of_new_observations() -> None
     deviation = np.sqrt(variance(learner, test) + Uncertainty.of(learner.state()).noise)
     inside = np.abs(learner.predict(test)[:, 0] - truth) <= 1.96 * deviation[:, 0]
     assert abs(inside.mean() - 0.95) < 0.015
+
+
+def elevations(part: str) -> tuple[Array, Array]:
+    """Forest's other 53 columns, and the elevation that belongs to them, in metres."""
+    X, _ = read_forest(part, PARTITION_ROWS)
+    return np.ascontiguousarray(X[:, 1:]), X[:, 0].copy()
+
+
+def test_intervals_of_95_per_cent_hold_95_per_cent_of_real_observations() -> None:
+    """λ is the product's default, and the best for the RMS error among powers of ten.
+
+    The errors are no Gaussian's: 50 % intervals hold 55 %, and with λ ten times smaller, where 300 vectors explain less
+    than their prior allows, 95 % intervals hold 97 %.
+    """
+    (X, y), (test, truth) = elevations("train"), elevations("test")
+    scaling, target = Scaling.of(X), Scaling.of(y[:, np.newaxis])
+    kernel = RBF(1 / X.shape[1])
+    learner = OnlineLSSVM(kernel, max_basis=300)
+    learner.partial_fit(scaling.apply(X), target.apply(y[:, np.newaxis])).refresh()
+    state = learner.state()
+    uncertainty, basis, test = Uncertainty.of(state), state.basis_vectors, scaling.apply(test)
+    found = uncertainty.variance(kernel.block(test, basis, state.centre), kernel.diagonal(test))
+    deviation = np.sqrt(found + uncertainty.noise)[:, 0] * target.scale[0]
+    error = np.abs(learner.predict(test)[:, 0] * target.scale[0] + target.centre[0] - truth)
+    assert np.sqrt(np.mean(error**2)) < 0.45 * truth.std()
+    assert abs(np.mean(error <= 1.96 * deviation) - 0.95) < 0.015
+    assert 0.5 < np.mean(error <= 0.6745 * deviation) < 0.6
