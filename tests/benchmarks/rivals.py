@@ -1,0 +1,106 @@
+"""One learner in a process of its own, so that its peak of memory is its own: time, test error, VmHWM, as JSON.
+
+    python tests/benchmarks/rivals.py nystroem --rows 500000 --basis 500
+
+`online` is the product's learner on rows in memory; `nystroem` is scikit-learn's Nystroem (random rows as dictionary)
+and Ridge on the same rows, with the same kernel and regularization. One BLAS thread for both.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`, as pytest finds them
+
+from benchmarks.measuring import (
+    GAMMA,
+    REGULARIZATION,
+    Array,
+    Took,
+    Watch,
+    error_percent,
+    learn,
+    new_learner,
+    warm_up,
+)
+from support.forest import Rows, standardized_forest
+
+from ridgestream.jobs.process_memory import peak_rss_bytes
+from ridgestream.pipeline.threads import one_blas_thread
+
+Predict = Callable[[Array], Array]
+PREDICTION_ROWS = 8192
+
+
+def fit_online(rows: Rows, max_basis: int) -> tuple[Predict, Took]:
+    """Fit the product's learner; return how to predict, and what it took."""
+    warm_up(rows)
+    learner = new_learner(max_basis)
+    took = learn(learner, rows)
+    return lambda X: learner.predict(X)[:, 0], took
+
+
+def fit_nystroem(rows: Rows, max_basis: int) -> tuple[Predict, Took]:
+    """Fit scikit-learn's Nystroem and Ridge with alpha = λn; return how to predict, and what it took."""
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+
+    features = Nystroem(kernel="rbf", gamma=GAMMA, n_components=max_basis, random_state=0)
+    model = make_pipeline(features, Ridge(alpha=REGULARIZATION * len(rows.X)))
+    watch = Watch()
+    with one_blas_thread():
+        model.fit(rows.X, rows.y)
+    return model.predict, watch.read()
+
+
+FITS: dict[str, Callable[[Rows, int], tuple[Predict, Took]]] = {"online": fit_online, "nystroem": fit_nystroem}
+
+
+def measure(name: str, n_rows: int, max_basis: int) -> dict[str, Any]:
+    """Fit and test in this process; the peak is taken before the test."""
+    rows, test = standardized_forest(n_rows)
+    before = peak_rss_bytes()
+    predict, took = FITS[name](rows, max_basis)
+    peak = peak_rss_bytes()
+    parts = range(0, len(test.X), PREDICTION_ROWS)
+    scores = np.concatenate([predict(test.X[start : start + PREDICTION_ROWS]) for start in parts])
+    return {
+        "seconds": round(took.seconds, 3),
+        "cpu_seconds": round(took.cpu_seconds, 3),
+        "test_error_percent": error_percent(scores, test.y),
+        "peak_bytes": peak,
+        "peak_bytes_before_fitting": before,
+    }
+
+
+def measure_in_a_process(name: str, n_rows: int, max_basis: int) -> dict[str, Any]:
+    """Return what `measure` finds in a new process on one thread."""
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    command = [sys.executable, __file__, name, "--rows", str(n_rows), "--basis", str(max_basis)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **one}, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def main() -> None:
+    """Parse the arguments, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=sorted(FITS))
+    parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--basis", type=int, default=500)
+    arguments = parser.parse_args()
+    print(json.dumps(measure(arguments.name, arguments.rows, arguments.basis)))
+
+
+if __name__ == "__main__":
+    main()

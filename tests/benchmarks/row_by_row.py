@@ -1,0 +1,57 @@
+"""The row-by-row NumPy form beside the product's learner on the same rows: seconds, and whether both decide alike."""
+
+from typing import Any
+
+from benchmarks.measuring import GAMMA, REGULARIZATION, Took, Watch, learn, new_learner
+from support.forest import Rows
+from support.row_by_row import NumPyRowByRow
+
+from ridgestream.pipeline.threads import one_blas_thread
+
+TOO_CLOSE = 1e-10
+"""Where the sides of a comparison differ by less than this, relative, either choice is right.
+
+It happens: two rows of a rare soil type, far from all others, may be worth exactly the same.
+"""
+
+STEP_ROWS = 256
+"""Rows between two comparisons of the dictionaries; a multiple of every block size."""
+
+
+def measure_row_by_row(rows: Rows, max_basis: int) -> dict[str, Any]:
+    """Return what both forms took on these rows, the speed-up, and what the comparison found."""
+    ours = learn(new_learner(max_basis), rows)
+    theirs, found = compare_decisions(rows, max_basis)
+    n = len(rows.X)
+    return {
+        "rows": n,
+        "seconds": round(theirs.seconds, 3),
+        "cpu_microseconds_per_row": theirs.cpu_microseconds_per(n),
+        "learner_seconds": round(ours.seconds, 3),
+        "learner_cpu_microseconds_per_row": ours.cpu_microseconds_per(n),
+        "speed_up": round(theirs.cpu_seconds / ours.cpu_seconds, 2),
+        **found,
+    }
+
+
+def compare_decisions(rows: Rows, max_basis: int) -> tuple[Took, dict[str, Any]]:
+    """Run both forms side by side; return what the row-by-row form took.
+
+    Where they part on a comparison too close to call, it goes on from the learner's state. `same_dictionary` tells
+    whether they never parted otherwise: row numbers and their places are compared.
+    """
+    learner, form = new_learner(max_basis), NumPyRowByRow(GAMMA, REGULARIZATION, max_basis)
+    took, same, ties = Took(0.0, 0.0), True, 0
+    for start in range(0, len(rows.X), STEP_ROWS):
+        X, y = rows.X[start : start + STEP_ROWS], rows.y[start : start + STEP_ROWS]
+        learner.partial_fit(X, y)
+        with one_blas_thread():
+            watch = Watch()
+            form.learn(X, y)
+            took += watch.read()
+        state = learner.state()
+        if form.basis_rows != state.basis_rows.tolist():
+            ties += 1
+            same = same and form.closest < TOO_CLOSE
+            form = NumPyRowByRow.of(state, GAMMA)
+    return took, {"same_dictionary": same, "ties_decided_otherwise": ties, "swaps": learner.swaps}
