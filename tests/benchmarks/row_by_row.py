@@ -6,6 +6,7 @@ from benchmarks.measuring import GAMMA, REGULARIZATION, Took, Watch, learn, new_
 from support.forest import Rows
 from support.row_by_row import NumPyRowByRow
 
+from ridgestream.pipeline.learners.online_state import OnlineState
 from ridgestream.pipeline.threads import one_blas_thread
 
 TOO_CLOSE = 1e-10
@@ -14,6 +15,8 @@ TOO_CLOSE = 1e-10
 It happens: two rows of a rare soil type, far from all others, may be worth exactly the same.
 """
 
+GROW_AND_PRUNE_ROWS = 1000
+
 STEP_ROWS = 256
 """Rows between two comparisons of the dictionaries; a multiple of every block size."""
 
@@ -21,21 +24,23 @@ STEP_ROWS = 256
 def measure_row_by_row(rows: Rows, max_basis: int) -> dict[str, Any]:
     """Return what both forms took on these rows, the speed-up, and what the comparison found."""
     ours = learn(new_learner(max_basis), rows)
-    theirs, found = compare_decisions(rows, max_basis)
+    theirs, state, found = compare_decisions(rows, max_basis)
     n = len(rows.X)
+    printed = time_growing_and_pruning(state, rows)
     return {
         "rows": n,
         "seconds": round(theirs.seconds, 3),
         "cpu_microseconds_per_row": theirs.cpu_microseconds_per(n),
         "learner_seconds": round(ours.seconds, 3),
         "learner_cpu_microseconds_per_row": ours.cpu_microseconds_per(n),
+        "grow_and_prune_cpu_microseconds_per_row": printed,
         "speed_up": round(theirs.cpu_seconds / ours.cpu_seconds, 2),
         **found,
     }
 
 
-def compare_decisions(rows: Rows, max_basis: int) -> tuple[Took, dict[str, Any]]:
-    """Run both forms side by side; return what the row-by-row form took.
+def compare_decisions(rows: Rows, max_basis: int) -> tuple[Took, OnlineState, dict[str, Any]]:
+    """Run both forms side by side; return what the row-by-row form took, and the last state.
 
     Where they part on a comparison too close to call, it goes on from the learner's state. `same_dictionary` tells
     whether they never parted otherwise: row numbers and their places are compared.
@@ -54,4 +59,15 @@ def compare_decisions(rows: Rows, max_basis: int) -> tuple[Took, dict[str, Any]]
             ties += 1
             same = same and form.closest < TOO_CLOSE
             form = NumPyRowByRow.of(state, GAMMA)
-    return took, {"same_dictionary": same, "ties_decided_otherwise": ties, "swaps": learner.swaps}
+    return took, state, {"same_dictionary": same, "ties_decided_otherwise": ties, "swaps": learner.swaps}
+
+
+def time_growing_and_pruning(state: OnlineState, rows: Rows) -> float:
+    """Return CPU microseconds a row of the form that grows and prunes for every useful row: the last 1,000 again."""
+    form = NumPyRowByRow.of(state, GAMMA)
+    form.grow_and_prune = True
+    X, y = rows.X[-GROW_AND_PRUNE_ROWS:], rows.y[-GROW_AND_PRUNE_ROWS:]
+    with one_blas_thread():
+        watch = Watch()
+        form.learn(X, y)
+        return watch.read().cpu_microseconds_per(len(X))

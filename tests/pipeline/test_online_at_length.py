@@ -58,9 +58,7 @@ def test_five_million_rows_leave_p_positive_definite_and_the_predictions_those_o
     expected = direct_predictions(state, kernel.block(X_test, state.basis_vectors, state.centre))
     difference = np.abs(predictions - expected).max() / np.abs(expected).max()
     error = np.sqrt(np.mean((predictions[:, 0] - y_test) ** 2)) / y_test.std()
-    print(
-        f"cond(P) {condition:.2e}, {learner.condition}, swaps {state.swaps}, RMS error {error:.2f} of the targets' deviation"
-    )  # noqa: T201
+    print(f"cond(P) {condition:.2e}, {learner.condition}, swaps {state.swaps}, RMS error {error:.2f} σ")  # noqa: T201
     print(f"largest difference {difference:.2e} of {100 * condition * EPS:.2e} allowed")  # noqa: T201
     assert difference <= 100 * condition * EPS
     assert error < 0.25

@@ -1,9 +1,10 @@
 """The online LS-SVM as Jung & Polani (2006) write it, one row at a time in NumPy: the form that blocks replace.
 
 P⁻¹, K⁻¹ and β are carried from row to row in float64, O(m²) words of memory traffic a row, and never made anew. It is
-written to be timed, with the papers' misprints put right and the two departures without which its decisions would not
-be the product's: γ = λ·2^⌊log₂ n⌋, and a vector at the cap is replaced in place, where growing and pruning would not
-restore the state. (Its second opinion on numbers is `online_reference`, in extended precision.)
+written to be timed, with the papers' misprints put right and the departures without which its decisions would not be
+the product's: γ = λ·2^⌊log₂ n⌋, and a vector at the cap is replaced in place. Unless told to grow and prune for every
+useful row, as the paper does, it looks at the scores first and leaves alone what that would restore. (The second
+opinion on numbers is `online_reference`, in extended precision.)
 """
 
 from typing import Self
@@ -18,6 +19,9 @@ Array = npt.NDArray[np.float64]
 
 class NumPyRowByRow:
     """One output, rows of weight one, Gaussian kernel; letters as in the paper."""
+
+    grow_and_prune = False
+    """Whether every useful row at the cap is taken in and the weakest vector thrown out, though it be that row's."""
 
     D: Array
     K_inverse: Array
@@ -91,7 +95,7 @@ class NumPyRowByRow:
             return
         w = a + (delta / Delta) * g
         leaving = self._weakest(w, pivot, kappa, gain) if len(self.D) >= self.max_basis else None
-        if leaving == len(self.D):
+        if leaving == len(self.D) and not self.grow_and_prune:
             return
         self._grow(x, a, delta, w, pivot, kappa)
         if leaving is not None:
@@ -129,7 +133,7 @@ class NumPyRowByRow:
         self.beta = beta[:-1] - beta[-1] * share
         self.D = self.D[order[:-1]]
         self.basis_rows = [self.basis_rows[i] for i in order[:-1]]
-        self.swaps += 1
+        self.swaps += index < len(self.D)
 
     def _follow_penalty(self) -> None:
         """γ doubles where n reaches a power of two: (P + γK)⁻¹ = P⁻¹ − P⁻¹(P⁻¹ + K⁻¹/γ)⁻¹P⁻¹.
