@@ -282,7 +282,18 @@ def run_rows(
     limit = eliminate(lapack, rows, carried.beta, row)
     while True:
         what, j, index = scan_rows(
-            lapack, row, limit, rows, carried, tracking, dictionary.gram, new.a, penalty, usefulness_threshold, full, counts
+            lapack,
+            row,
+            limit,
+            rows,
+            carried,
+            tracking,
+            dictionary.gram,
+            new.a,
+            penalty,
+            usefulness_threshold,
+            full,
+            counts,
         )
         if what == END and limit < len(rows.X):
             what = UNSAFE

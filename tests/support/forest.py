@@ -57,7 +57,8 @@ class Scaling:
 def read_forest(part: str, rows: int | None = None, *, classes: bool = False) -> tuple[Array, Array]:
     """Return raw features (rows, 54) and ±1 targets of the bundled rows: class 2 against the rest (rows,).
 
-    With `classes`, the targets are each of the seven against the rest, (rows, 7). `part` is "train" or "test"; of the former, only the partitions that the first `rows` rows need are read.
+    With `classes`, the targets are each of the seven against the rest, (rows, 7). `part` is "train" or "test"; of the
+    former, only the partitions that the first `rows` rows need are read.
     """
     files = sorted((FOREST / part).glob("*.parquet"))
     table = pq.read_table(files[: None if rows is None else -(-max(rows, 1) // PARTITION_ROWS)])
