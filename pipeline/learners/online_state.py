@@ -1,13 +1,14 @@
 """The whole state of the online LS-SVM in information form, and the parameters that belong to it."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.errors import InputError
-from ridgestream.pipeline.kernels import Kernel, check_positive, make_kernel
+from ridgestream.pipeline.kernels import Kernel, check_positive, gram, make_kernel
+from ridgestream.pipeline.learners.selection import SelectionRule, selection_rule
 
 
 @dataclass(frozen=True)
@@ -18,20 +19,28 @@ class OnlineParameters:
     """k(x, z)."""
     regularization: float = 1e-5
     """λ per row: the paper's γ is λ·t for t rows, KernelRidge's alpha is λ·t."""
-    max_basis: int = 500
-    """The largest number of basis vectors."""
+    max_basis: int | None = 500
+    """The largest number of basis vectors; None lets the dictionary grow as far as memory goes."""
     novelty_threshold: float = 1e-2
     """TOL1: a row is a candidate only if its novelty δ exceeds this."""
     usefulness_threshold: float = 1e-4
     """TOL2: a candidate is taken only if δ times its gain exceeds this (squared target units)."""
+    selection: str = "supervised"
+    """Which rows enter the dictionary: a key of SELECTIONS."""
 
     def __post_init__(self) -> None:
         check_positive("regularization", self.regularization)
-        if self.max_basis != int(self.max_basis) or self.max_basis < 1:
+        selection_rule(self.selection)
+        if self.max_basis is not None and (self.max_basis != int(self.max_basis) or self.max_basis < 1):
             raise InputError(f"max_basis must be a whole number of at least 1, it is {self.max_basis}")
         for name in ("novelty_threshold", "usefulness_threshold"):
             if not (np.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise InputError(f"{name} must be zero or positive, it is {getattr(self, name)}")
+
+    @property
+    def rule(self) -> SelectionRule:
+        """The selection rule."""
+        return selection_rule(self.selection)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, the kernel as its name and its own parameters."""
@@ -39,7 +48,7 @@ class OnlineParameters:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """Make the parameters from what `as_dict` returned."""
+        """Make the parameters from what `as_dict` returned; without `selection`, as once written, it is supervised."""
         kernel = dict(plain["kernel"])
         name = kernel.pop("name")
         return cls(**{**plain, "kernel": make_kernel(name, kernel, n_features=1)})
@@ -59,7 +68,7 @@ class OnlineState:
     basis_vectors: Floats
     """The dictionary D, shape (n_basis, n_features)."""
     basis_rows: Integers
-    """The row number in the stream of each basis vector, from zero, shape (n_basis,)."""
+    """The row number in the stream of each basis vector, from zero, −1 for a given one; shape (n_basis,)."""
     gram: Floats
     """K, the kernel matrix of the dictionary, shape (n_basis, n_basis)."""
     normal_matrix: Floats
@@ -103,6 +112,25 @@ class OnlineState:
             weight_seen=0.0,
             penalty=0.0,
             swaps=0,
+        )
+
+    @classmethod
+    def with_dictionary(
+        cls, parameters: OnlineParameters, centre: Floats, dictionary: Floats, rows: Integers, n_targets: int
+    ) -> Self:
+        """Return the state before the first row with a dictionary (n_basis, n_features) in place, stream rows `rows`.
+
+        P is zero, with γ, until the first row of positive weight.
+        """
+        m = len(dictionary)
+        return replace(
+            cls.empty(parameters, dictionary.shape[1], n_targets),
+            centre=centre,
+            basis_vectors=dictionary,
+            basis_rows=rows,
+            gram=gram(parameters.kernel, dictionary, centre),
+            normal_matrix=np.zeros((m, m)),
+            normal_rhs=np.zeros((m, n_targets)),
         )
 
     def check(self) -> None:

@@ -1,0 +1,42 @@
+"""Dictionaries that are given, not learned: their rows must be linearly independent in feature space.
+
+A dependent row would make K singular. Which rows are independent is read off a Cholesky factorization with pivoting of
+K scaled to a unit diagonal: a row is left out if what is left of its diagonal, its novelty over k(x, x) given the rows
+taken before, is within rounding (SPAN_TOLERANCE).
+"""
+
+import numpy as np
+from scipy.linalg import lapack
+
+from ridgestream.pipeline.arrays import Floats, Integers
+from ridgestream.pipeline.errors import InputError
+from ridgestream.pipeline.kernels import Kernel, gram
+from ridgestream.pipeline.learners.online_block import SPAN_TOLERANCE
+from ridgestream.pipeline.threads import one_blas_thread
+
+
+def find_independent(kernel: Kernel, rows: Floats, centre: Floats | None) -> Integers:
+    """Return the positions, ascending, of a largest set of rows (rows, n_features) that are independent; O(rows³)."""
+    lengths = kernel.diagonal(rows)
+    present = np.flatnonzero(lengths > 0)
+    if not len(present):
+        return present.astype(np.int64)
+    with one_blas_thread():
+        K = gram(kernel, rows[present], centre)
+        scale = np.sqrt(lengths[present])
+        K /= np.outer(scale, scale)
+        _, pivots, rank, _ = lapack.dpstrf(K, tol=SPAN_TOLERANCE, lower=1)
+    return np.sort(present[pivots[:rank] - 1]).astype(np.int64)
+
+
+def check_independent(kernel: Kernel, rows: Floats, centre: Floats | None) -> None:
+    """Raise InputError naming the first row that duplicates another one or lies in the span of the others; O(rows³)."""
+    dependent = np.setdiff1d(np.arange(len(rows)), find_independent(kernel, rows, centre))
+    if not len(dependent):
+        return
+    row = int(dependent[0])
+    equal = np.flatnonzero((rows == rows[row]).all(axis=1) & (np.arange(len(rows)) != row))
+    what = f"equals row {equal[0]}" if len(equal) else "lies in the span of the others, within rounding"
+    raise InputError(
+        f"row {row} of the dictionary (from zero, of {len(rows)}) {what}, which would leave K singular: remove it"
+    )
