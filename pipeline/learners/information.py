@@ -7,6 +7,7 @@ anew at any time. Symmetric matrices are kept in the lower triangle of Fortran-o
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import blas
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.factorization import symmetric
@@ -45,6 +46,12 @@ class Information:
     def n_basis(self) -> int:
         """The number of basis vectors."""
         return len(self.basis_vectors)
+
+    def absorb(self, kernel_rows: Floats, targets: Floats, weights: Floats) -> None:
+        """P += Σ w kkᵀ, z += Σ w kyᵀ for rows of kernel values (rows, n_basis): equation (11); O(n_basis²) a row."""
+        scaled = kernel_rows * np.sqrt(weights)[:, np.newaxis]
+        self.normal_matrix = blas.dsyrk(1.0, scaled.T, beta=1.0, c=self.normal_matrix, lower=1, overwrite_c=1)
+        self.normal_rhs += kernel_rows.T @ (targets * weights[:, np.newaxis])
 
     def absorb_targets(self, targets: Floats, weights: Floats) -> None:
         """yᵀy += Σ w yyᵀ."""

@@ -11,6 +11,8 @@ Departures from the paper, each with its reason:
 - Rows are processed in blocks by matrix products; the decisions are those of the one-row algorithm.
 - A vector that would leave P singular within rounding is not taken, however novel.
 - Rows may carry weights, and several targets may share the dictionary (their gains are added).
+- Selection is one rule of several (`selection`). Where no row can change the dictionary any more, rows are absorbed by
+  sums alone, and what is predicted before learning uses the coefficients of the last refresh.
 """
 
 import math
@@ -23,7 +25,9 @@ from ridgestream.pipeline.arrays import Floats, Integers, check_rows, check_targ
 from ridgestream.pipeline.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.factorization import cholesky
 from ridgestream.pipeline.kernels import Kernel
+from ridgestream.pipeline.learners.closed_dictionary import Solution
 from ridgestream.pipeline.learners.elimination import GROW, UNSAFE
+from ridgestream.pipeline.learners.given_dictionary import check_independent
 from ridgestream.pipeline.learners.information import Border, Information
 from ridgestream.pipeline.learners.inverses import Condition, Inverses
 from ridgestream.pipeline.learners.online_block import Block
@@ -36,6 +40,9 @@ REFRESH_ROWS = 8192
 SCREEN_BASIS, SCREEN_ROWS = 256, 100
 """Bounds on swaps pay from so many basis vectors on, and after so many rows for each of them."""
 
+SUMMED_ROWS = 1024
+"""Rows of a block that needs no decision: enough for the rank-k update of P to run at the speed of matrix products."""
+
 PREDICTION_ROWS = 4096
 """Rows whose kernel values are formed at once for predictions."""
 
@@ -47,7 +54,8 @@ class OnlineLSSVM:
     and are cut at the powers of two of the weight seen. Calls of `partial_fit` that split a stream at multiples of
     `block_rows` after a refresh leave no trace; other splits give the same decisions and values to rounding. `centre`
     (n_features,) is where a stationary kernel measures its distances from, the first row unless given: somewhere amid
-    the rows, for speed.
+    the rows, for speed. `selection` names the rule that chooses the dictionary; `fixed` takes it from `dictionary`
+    (n_basis, n_features), which sets max_basis; `dictionary_rows` are its row numbers in the stream, if it has any.
     """
 
     def __init__(
@@ -55,14 +63,25 @@ class OnlineLSSVM:
         kernel: Kernel,
         *,
         regularization: float = 1e-5,
-        max_basis: int = 500,
+        max_basis: int | None = 500,
         novelty_threshold: float = 1e-2,
         usefulness_threshold: float = 1e-4,
+        selection: str = "supervised",
+        dictionary: npt.ArrayLike | None = None,
+        dictionary_rows: Integers | None = None,
         centre: Floats | None = None,
     ) -> None:
-        self.parameters = OnlineParameters(kernel, regularization, max_basis, novelty_threshold, usefulness_threshold)
+        self._given = None if dictionary is None else check_rows(dictionary)
+        self._given_rows = dictionary_rows
+        if self._given is not None:
+            max_basis = len(self._given)
+        self.parameters = OnlineParameters(
+            kernel, regularization, max_basis, novelty_threshold, usefulness_threshold, selection
+        )
+        if self.parameters.rule.grows == (self._given is not None):
+            raise InputError("a dictionary is given if selection is 'fixed', and only then")
         self._information: Information | None = None
-        self._inverses: Inverses | None = None
+        self._inverses: Inverses | Solution | None = None
         self._published: Floats | None = None
         self._centre = centre
         self.rows_seen = 0
@@ -70,11 +89,12 @@ class OnlineLSSVM:
         self.swaps = 0
         self._position = 0
         self._counts: Integers = np.zeros(3, dtype=np.int64)
+        self._behind = False
 
     @property
     def block_rows(self) -> int:
-        """The rows of a full block, from max_basis alone: a power of two."""
-        return plan_block_rows(self.parameters.max_basis)
+        """The rows of a full block, from max_basis and the selection rule alone: a power of two."""
+        return plan_block_rows(self.parameters.max_basis) if self.parameters.rule.grows else SUMMED_ROWS
 
     @property
     def n_basis(self) -> int:
@@ -104,7 +124,7 @@ class OnlineLSSVM:
         targets = check_targets(y, len(rows), n_targets)
         weights = check_weights(sample_weight, len(rows))
         if self._information is None:
-            self._information = Information(OnlineState.empty(self.parameters, rows.shape[1], targets.shape[1]))
+            self._information = Information(self._first_state(rows.shape[1], targets.shape[1]))
         predictions = np.zeros_like(targets)
         with one_blas_thread():
             start = 0
@@ -128,8 +148,8 @@ class OnlineLSSVM:
         """Return the published β = (P + (λn − γ)K)⁻¹z, shape (n_basis, n_targets); O(n_basis³) after new rows."""
         if self._published is None:
             information = self._begun()
-            if not self.n_basis:
-                return np.empty_like(information.normal_rhs)
+            if not (self.n_basis and self.weight_seen > 0):
+                return np.zeros_like(information.normal_rhs)
             excess = self.parameters.regularization * self.weight_seen - information.penalty
             with one_blas_thread():
                 matrix = information.normal_matrix + excess * information.gram
@@ -153,7 +173,8 @@ class OnlineLSSVM:
         information = self._begun()
         fitted = 0.0
         if self._inverses is not None:
-            fitted = float(np.sum(information.normal_rhs * self._inverses.coefficients))
+            solved = self._solved() if self._behind else self._inverses
+            fitted = float(np.sum(information.normal_rhs * solved.coefficients))
         return float(np.trace(information.target_square)) - fitted
 
     def state(self) -> OnlineState:
@@ -186,6 +207,8 @@ class OnlineLSSVM:
             max_basis=p.max_basis,
             novelty_threshold=p.novelty_threshold,
             usefulness_threshold=p.usefulness_threshold,
+            selection=p.selection,
+            dictionary=None if p.rule.grows else state.basis_vectors,
         )
         learner._information = Information(state)
         learner._centre = state.centre.copy()
@@ -197,6 +220,17 @@ class OnlineLSSVM:
         if self._information is None:
             raise InputError("the learner has seen no row yet: call partial_fit first")
         return self._information
+
+    def _first_state(self, n_features: int, n_targets: int) -> OnlineState:
+        if self._given is None:
+            return OnlineState.empty(self.parameters, n_features, n_targets)
+        if self._given.shape[1] != n_features:
+            raise InputError(f"the rows have {n_features} features, the dictionary has {self._given.shape[1]}")
+        centre = self._given[0] if self._centre is None else self._centre
+        check_independent(self.parameters.kernel, self._given, centre)
+        self._centre = centre.copy()
+        rows = np.full(len(self._given), -1) if self._given_rows is None else self._given_rows
+        return OnlineState.with_dictionary(self.parameters, self._centre, self._given, rows, n_targets)
 
     def _next_cut(self, start: int, weights: Floats) -> int:
         """Return where the block that begins at `start` ends: the grid, or the row that reaches a power of two."""
@@ -242,7 +276,16 @@ class OnlineLSSVM:
         return math.ldexp(self.parameters.regularization, _octave(weight))
 
     def _refresh(self) -> None:
-        self._inverses = Inverses(self._begun()) if self.n_basis else None
+        self._inverses = self._solved() if self.n_basis and self._begun().penalty > 0 else None
+        self._behind = False
+
+    def _solved(self) -> Inverses | Solution:
+        if not self._is_closed():
+            return Inverses(self._begun())
+        return Solution.of(self._begun(), self._inverses if isinstance(self._inverses, Solution) else None)
+
+    def _is_closed(self) -> bool:
+        return self.parameters.rule.is_closed(self.n_basis, self.parameters.max_basis)
 
     def _learn_rows(self, X: Floats, targets: Floats, weights: Floats, numbers: Integers) -> Floats:
         """Learn rows of positive weight; return the predictions made before each."""
@@ -253,12 +296,13 @@ class OnlineLSSVM:
             start = 1
         refreshed = -1
         while start < len(X):
+            if self._is_closed():
+                predictions[start:] = self._sum_rows(X[start:], targets[start:], weights[start:])
+                break
             block = self._block(X[start:], numbers[start:], targets[start:], weights[start:])
-            full = self.n_basis >= self.parameters.max_basis
             fresh = start == refreshed
-            what, learned, swaps = block.run(
-                self.parameters.usefulness_threshold, full=full, fresh=fresh, counts=self._counts
-            )
+            bar = self.parameters.rule.usefulness_bar(self.parameters.usefulness_threshold)
+            what, learned, swaps = block.run(bar, full=self._is_full(), fresh=fresh, counts=self._counts)
             self.swaps += swaps
             if what == UNSAFE and learned == 0 and fresh:
                 raise NumericalBreakdown(
@@ -272,6 +316,13 @@ class OnlineLSSVM:
                 self._refresh()
                 refreshed = start
         return predictions
+
+    def _sum_rows(self, X: Floats, targets: Floats, weights: Floats) -> Floats:
+        """Absorb rows that nothing is decided on; return their predictions by the coefficients of the last refresh."""
+        values = self.parameters.kernel.block(X, self._begun().basis_vectors, self._centre)
+        self._begun().absorb(values, targets, weights)
+        self._behind = True
+        return np.asarray(values @ self._inverses.coefficients) if self._inverses else np.zeros_like(targets)
 
     def _begin(self, x: Floats, y: Floats, weight: float, row: int) -> None:
         """Make the first row the dictionary: D = [x], K = [k*], P = [wk*² + γk*], z = [wk*y]."""
@@ -288,7 +339,7 @@ class OnlineLSSVM:
         self._refresh()
 
     def _block(self, X: Floats, numbers: Integers, targets: Floats, weights: Floats) -> Block:
-        if self._inverses is None:
+        if not isinstance(self._inverses, Inverses):
             raise NumericalBreakdown("the learner has a dictionary but no inverses")
         p = self.parameters
         return Block(
@@ -304,17 +355,19 @@ class OnlineLSSVM:
             screened=self._may_screen(),
         )
 
+    def _is_full(self) -> bool:
+        return self.parameters.max_basis is not None and self.n_basis >= self.parameters.max_basis
+
     def _may_screen(self) -> bool:
         """Tell whether the dictionary is full, and large enough, and old enough, for bounds on swaps to pay."""
-        full = self.n_basis >= self.parameters.max_basis
-        return full and self.n_basis >= SCREEN_BASIS and self.weight_seen > SCREEN_ROWS * self.n_basis
+        return self._is_full() and self.n_basis >= SCREEN_BASIS and self.weight_seen > SCREEN_ROWS * self.n_basis
 
 
-def plan_block_rows(max_basis: int) -> int:
+def plan_block_rows(max_basis: int | None) -> int:
     """Return the rows of a block: enough for matrix products to pay, few enough for the part done row by row."""
-    if max_basis <= 64:
+    if max_basis is not None and max_basis <= 64:
         return 32
-    return 64 if max_basis <= 1024 else 128
+    return 64 if max_basis is None or max_basis <= 1024 else 128
 
 
 def _octave(weight: float) -> int:

@@ -1,0 +1,227 @@
+"""Selection rules: novelty alone, a given dictionary, no cap; each against a dense reference, and in its bits."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from support.extended_precision import GaussianKernel, direct_coefficients
+from support.krls_reference import KRLS
+
+from ridgestream.pipeline.errors import InputError
+from ridgestream.pipeline.kernels import RBF, Linear, Polynomial, gram
+from ridgestream.pipeline.learners.given_dictionary import find_independent
+from ridgestream.pipeline.learners.online_ls_svm import SUMMED_ROWS, OnlineLSSVM
+from ridgestream.pipeline.learners.online_state import OnlineParameters
+from ridgestream.pipeline.learners.selection import SELECTIONS
+
+Array = npt.NDArray[np.float64]
+KERNEL = RBF(0.2)
+LAMBDA = 1e-4
+
+
+def rows(n: int, d: int = 4, c: int = 1, seed: int = 0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    return X, np.sin(2 * X[:, :c]) + 0.5 * X[:, 1 : c + 1] + 0.3 * rng.standard_normal((n, c))
+
+
+DICTIONARY = rows(15, seed=9)[0]
+RULES: dict[str, dict[str, Any]] = {
+    "supervised": {"max_basis": 20},
+    "supervised without a cap": {"max_basis": None, "novelty_threshold": 0.1},
+    "novelty": {"selection": "novelty", "max_basis": 20},
+    "novelty without a cap": {"selection": "novelty", "max_basis": None, "novelty_threshold": 0.3},
+    "fixed": {"selection": "fixed", "dictionary": DICTIONARY},
+}
+
+
+def learner_of(rule: str) -> OnlineLSSVM:
+    return OnlineLSSVM(KERNEL, **{"regularization": LAMBDA, "novelty_threshold": 0.05, **RULES[rule]})
+
+
+def assert_same_bits(a: OnlineLSSVM, b: OnlineLSSVM) -> None:
+    one, other = a.state(), b.state()
+    for name in ("basis_vectors", "basis_rows", "gram", "normal_matrix", "normal_rhs", "target_square", "centre"):
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    assert one.parameters == other.parameters
+    assert (one.rows_seen, one.weight_seen, one.penalty) == (other.rows_seen, other.weight_seen, other.penalty)
+    assert np.array_equal(a.coefficients(), b.coefficients())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(1, 250),
+    c=st.integers(1, 3),
+    seed=st.integers(0, 2**32 - 1),
+    threshold=st.sampled_from([0.02, 0.1, 0.3, 0.7]),
+    max_basis=st.sampled_from([None, 1, 8, 30]),
+    weighted=st.booleans(),
+)
+def test_novelty_is_krls_row_by_row(
+    n: int, c: int, seed: int, threshold: float, max_basis: int | None, weighted: bool
+) -> None:
+    X, y = rows(n, c=c, seed=seed)
+    weights = np.random.default_rng(seed).choice([0.5, 1.0, 2.0], size=n) if weighted else np.ones(n)
+    reference = KRLS(GaussianKernel(0.2), threshold, max_basis).fit(X, y, weights)
+    assume(all(abs(novelty - threshold) > 1e-9 for novelty in reference.novelties))
+    learner = OnlineLSSVM(
+        KERNEL, selection="novelty", regularization=LAMBDA, novelty_threshold=threshold, max_basis=max_basis
+    ).partial_fit(X, y, weights)
+    assert learner.state().basis_rows.tolist() == reference.basis_rows
+    assert learner.swaps == 0
+    expected = np.asarray(reference.predict(X, LAMBDA), dtype=np.float64)
+    assert np.allclose(learner.predict(X), expected, rtol=0, atol=1e-8)
+
+
+def test_novelty_does_not_ask_what_a_vector_is_good_for() -> None:
+    X, _ = rows(300)
+    unasked = OnlineLSSVM(KERNEL, selection="novelty", novelty_threshold=0.05, usefulness_threshold=1e9)
+    asked = OnlineLSSVM(KERNEL, novelty_threshold=0.05, usefulness_threshold=1e9)
+    assert unasked.partial_fit(X, np.zeros(300)).n_basis > 20
+    assert asked.partial_fit(X, np.zeros(300)).n_basis == 1
+
+
+@pytest.mark.parametrize("c", [1, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3000])
+def test_a_given_dictionary_has_the_coefficients_of_the_direct_solve(n: int, c: int, weighted: bool) -> None:
+    X, y = rows(n, c=c)
+    weights = np.random.default_rng(1).choice([0.0, 0.5, 1.0, 2.0], size=n) if weighted else np.ones(n)
+    weights[-1] = 1.0
+    learner = learner_of("fixed").partial_fit(X, y, weights)
+    assert learner.n_basis == 15
+    assert learner.state().basis_rows.tolist() == [-1] * 15
+    beta = direct_coefficients(GaussianKernel(0.2), DICTIONARY, X, y, weights, LAMBDA * float(weights.sum()))
+    probe = rows(100, seed=3)[0]
+    expected = KERNEL.block(probe, DICTIONARY) @ np.asarray(beta, dtype=np.float64)
+    assert np.allclose(learner.predict(probe), expected, rtol=0, atol=1e-8 * np.abs(expected).max())
+
+
+def test_the_cost_of_a_given_dictionary_is_the_regularized_residual() -> None:
+    X, y = rows(700)
+    learner = learner_of("fixed").partial_fit(X, y)
+    K, G, penalty = gram(KERNEL, DICTIONARY), KERNEL.block(X, DICTIONARY), learner.state().penalty
+    beta = np.linalg.solve(G.T @ G + penalty * K, G.T @ y)
+    cost = float(np.sum((y - G @ beta) ** 2) + penalty * np.sum(beta * (K @ beta)))
+    assert learner.cost() == pytest.approx(cost, rel=1e-9)
+    learner.refresh()
+    assert learner.cost() == pytest.approx(cost, rel=1e-9)
+
+
+def test_what_is_predicted_before_learning_is_of_the_rows_before() -> None:
+    X, y = rows(4 * SUMMED_ROWS)
+    learner = learner_of("fixed")
+    before = learner.predict_then_learn(X, y)
+    spoilt = y.copy()
+    spoilt[3000:] += 1e3
+    other = learner_of("fixed").predict_then_learn(X, spoilt)
+    assert np.array_equal(before[:3001], other[:3001])
+    assert np.array_equal(before[0], [0.0])
+    assert np.mean((before[1024:] - y[1024:]) ** 2) < 0.75 * np.mean(y**2)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_calls_that_respect_the_grid_leave_no_trace(rule: str) -> None:
+    X, y = rows(5 * SUMMED_ROWS + 77)
+    whole, parts = learner_of(rule).partial_fit(X, y), learner_of(rule)
+    step = parts.block_rows
+    for start, stop in pairwise([0, step, 3 * step, 4 * step, len(X)]):
+        parts.partial_fit(X[start:stop], y[start:stop])
+    whole.refresh()
+    parts.refresh()
+    assert_same_bits(whole, parts)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_state_taken_at_a_refresh_goes_on_as_if_nothing_had_happened(rule: str) -> None:
+    X, y = rows(900)
+    straight, resumed = learner_of(rule), learner_of(rule)
+    for start, stop in pairwise([0, 1, 300, 317, 900]):
+        for learner in (straight, resumed):
+            learner.partial_fit(X[start:stop], y[start:stop])
+            learner.refresh()
+        resumed = OnlineLSSVM.from_state(resumed.state())
+    assert_same_bits(straight, resumed)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("step", [1, 7, 100])
+def test_another_block_size_gives_the_same_dictionary_and_values_to_rounding(rule: str, step: int) -> None:
+    X, y = rows(400)
+    whole, parts = learner_of(rule).partial_fit(X, y), learner_of(rule)
+    for start in range(0, 400, step):
+        parts.partial_fit(X[start : start + step], y[start : start + step])
+    assert np.array_equal(whole.state().basis_rows, parts.state().basis_rows)
+    assert np.allclose(whole.predict(X), parts.predict(X), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_parameters_survive_their_plain_form(rule: str) -> None:
+    parameters = learner_of(rule).parameters
+    assert OnlineParameters.from_dict(parameters.as_dict()) == parameters
+    assert parameters.rule is SELECTIONS[parameters.selection]
+
+
+def test_parameters_written_before_there_were_rules_are_supervised() -> None:
+    plain = learner_of("supervised").parameters.as_dict()
+    del plain["selection"]
+    assert OnlineParameters.from_dict(plain) == learner_of("supervised").parameters
+
+
+def test_without_a_cap_a_dictionary_is_that_of_a_cap_that_is_never_reached() -> None:
+    X, y = rows(500)
+    free = learner_of("supervised without a cap").partial_fit(X, y)
+    capped = OnlineLSSVM(KERNEL, regularization=LAMBDA, novelty_threshold=0.1, max_basis=500).partial_fit(X, y)
+    assert 20 < free.n_basis < 500
+    assert np.array_equal(free.state().basis_rows, capped.state().basis_rows)
+
+
+@pytest.mark.parametrize(
+    ("dictionary", "message"),
+    [
+        (DICTIONARY[[0, 1, 2, 1]], r"row 3 of the dictionary \(from zero, of 4\) equals row 1, .* K singular: remove"),
+        (np.vstack([DICTIONARY, DICTIONARY[4] + 1e-9]), r"row \d+ of the dictionary \(from zero, of 16\) lies in the"),
+        (np.array([[1.0, np.nan]]), "X has the value nan at row 0, column 1"),
+        (DICTIONARY[:, :3], "the rows have 4 features, the dictionary has 3"),
+        (np.empty((0, 4)), "max_basis must be a whole number of at least 1, it is 0"),
+    ],
+)
+def test_a_dictionary_that_cannot_be_used_is_refused_by_its_row(dictionary: Array, message: str) -> None:
+    X, y = rows(5)
+    with pytest.raises(InputError, match=message):
+        OnlineLSSVM(KERNEL, selection="fixed", dictionary=dictionary).partial_fit(X, y)
+
+
+@pytest.mark.parametrize("settings", [{"selection": "fixed"}, {"selection": "novelty", "dictionary": DICTIONARY}])
+def test_a_dictionary_goes_with_the_fixed_rule_only(settings: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="a dictionary is given if selection is 'fixed', and only then"):
+        OnlineLSSVM(KERNEL, **settings)
+
+
+def test_a_rule_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(InputError, match="selection must be one of supervised, novelty, fixed, it is 'greedy'"):
+        OnlineLSSVM(KERNEL, selection="greedy")
+
+
+def test_independent_rows_are_a_largest_set() -> None:
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((30, 4))
+    assert len(find_independent(Linear(), X, None)) == 4
+    assert len(find_independent(Polynomial(1.0, degree=2, coef0=1.0), X, None)) == 15
+    assert len(find_independent(KERNEL, np.repeat(X, 3, axis=0), None)) == 30
+    assert find_independent(Linear(), np.zeros((3, 4)), None).tolist() == []
+    scaled = X * 10.0 ** rng.integers(-6, 6, size=(30, 1))
+    kept = find_independent(Linear(), scaled, None)
+    assert np.linalg.matrix_rank(X[kept]) == len(kept) == 4
+
+
+def test_a_dictionary_waits_for_a_row_that_weighs_something() -> None:
+    X, y = rows(10)
+    learner = learner_of("fixed").partial_fit(X, y, np.zeros(10))
+    assert np.array_equal(learner.predict(X), np.zeros((10, 1)))
+    again = OnlineLSSVM.from_state(learner.state()).partial_fit(X, y)
+    assert np.allclose(again.predict(X), learner_of("fixed").partial_fit(X, y).predict(X), rtol=0, atol=1e-10)
