@@ -31,7 +31,11 @@ class TrainingPlan:
     @property
     def learner_bytes(self) -> int:
         """The learner's matrices and its dictionary."""
-        return 8 * self.max_basis * (_LEARNER_MATRICES * self.max_basis + 4 * self.n_features)
+        return plan_learner_bytes(self.max_basis, self.n_features)
+
+    def learner_room_bytes(self, limit_bytes: int) -> int:
+        """Return what the limit leaves for a learner whose dictionary has no cap."""
+        return limit_bytes - (self.total_bytes - self.learner_bytes)
 
     @property
     def total_bytes(self) -> int:
@@ -85,6 +89,23 @@ class RefitPlan:
                 f"{show_bytes(self.sums_bytes)} of it for sums over {self.segments} partitions; "
                 f"{show_bytes(limit_bytes)} may be used: lower max_basis, raise memory_limit, or leave refit off"
             )
+
+
+def plan_learner_bytes(n_basis: int, n_features: int) -> int:
+    """Return what a learner's matrices and its dictionary take at their peak."""
+    return 8 * n_basis * (_LEARNER_MATRICES * n_basis + 4 * n_features)
+
+
+def check_growth(n_basis: int, n_features: int, rows_seen: int, limit_bytes: int) -> None:
+    """Raise MemoryRefused, with the numbers and a way out, if one more basis vector than `n_basis` is too many."""
+    needed = plan_learner_bytes(n_basis + 1, n_features)
+    if needed > limit_bytes:
+        raise MemoryRefused(
+            f"the dictionary has no cap and cannot grow beyond {n_basis} basis vectors, reached near row {rows_seen}: "
+            f"one more brings the learner to {show_bytes(needed)}, and {show_bytes(limit_bytes)} may be used for it; "
+            f"raise memory_limit, or begin a new model with max_basis of at most {n_basis} or a higher "
+            "novelty_threshold"
+        )
 
 
 def show_bytes(count: int) -> str:

@@ -1,6 +1,6 @@
 """The whole state of the online LS-SVM in information form, and the parameters that belong to it."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.kernels import Kernel, check_positive, gram, make_kernel
+from ridgestream.pipeline.learners.numerics import Numerics
 from ridgestream.pipeline.learners.selection import SelectionRule, selection_rule
 
 
@@ -85,6 +86,8 @@ class OnlineState:
     """γ now: λ·2^⌊log₂ n⌋."""
     swaps: int
     """How often a basis vector was replaced so far."""
+    numerics: Numerics = field(default_factory=Numerics)
+    """How well the arithmetic went so far."""
 
     @property
     def n_basis(self) -> int:
