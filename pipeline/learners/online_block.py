@@ -9,7 +9,7 @@ from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.factorization import symmetric
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.learners.block_run import Candidate, Dictionary, run_rows
-from ridgestream.pipeline.learners.elimination import GROW, Carried, Rows, Tracking, measure_reach
+from ridgestream.pipeline.learners.elimination import Carried, Rows, Tracking, measure_reach
 from ridgestream.pipeline.learners.information import Border, Information
 from ridgestream.pipeline.learners.inverses import Inverses
 from ridgestream.pipeline.learners.lapack_calls import Lapack, find_lapack
@@ -88,7 +88,10 @@ class Block:
         )
 
     def run(self, usefulness_threshold: float, *, full: bool, fresh: bool, counts: Integers) -> tuple[int, int, int]:
-        """Learn until the block's end, a growth, or where a refresh is wanted: (what, rows learned, swaps made)."""
+        """Learn until the block's end, a growth, or where a refresh is wanted: (what, rows learned, swaps made).
+
+        At a growth the last row learned is to be given to `grow`.
+        """
         information, inverses = self.information, self.inverses
         what, stop, swaps = run_rows(
             _lapack(),
@@ -112,12 +115,10 @@ class Block:
             fresh,
             counts,
         )
-        if what == GROW:
-            self._grow(stop - 1)
         return what, stop, swaps
 
-    def _grow(self, j: int) -> None:
-        """Append row j to the dictionary. The block ends with it."""
+    def grow(self, j: int) -> None:
+        """Append row j, at which `run` stopped with GROW, to the dictionary. The block ends with it."""
         new, rows = self.candidate, self.rows
         novelty, schur, corner = map(float, new.scalars)
         self.inverses.grow(new.a, novelty, new.w_b, schur, new.kappa)

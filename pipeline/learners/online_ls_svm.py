@@ -16,6 +16,7 @@ Departures from the paper, each with its reason:
 """
 
 import math
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -30,8 +31,10 @@ from ridgestream.pipeline.learners.elimination import GROW, UNSAFE
 from ridgestream.pipeline.learners.given_dictionary import check_independent
 from ridgestream.pipeline.learners.information import Border, Information
 from ridgestream.pipeline.learners.inverses import Condition, Inverses
+from ridgestream.pipeline.learners.numerics import Numerics, measure_drift
 from ridgestream.pipeline.learners.online_block import Block
 from ridgestream.pipeline.learners.online_state import OnlineParameters, OnlineState
+from ridgestream.pipeline.planning import check_growth
 from ridgestream.pipeline.threads import one_blas_thread
 
 REFRESH_ROWS = 8192
@@ -56,6 +59,8 @@ class OnlineLSSVM:
     (n_features,) is where a stationary kernel measures its distances from, the first row unless given: somewhere amid
     the rows, for speed. `selection` names the rule that chooses the dictionary; `fixed` takes it from `dictionary`
     (n_basis, n_features), which sets max_basis; `dictionary_rows` are its row numbers in the stream, if it has any.
+    With max_basis None, a dictionary that would need more than `memory_limit_bytes` (None until set) is refused as it
+    grows: MemoryRefused is raised in the midst of a block, and the state taken before is the one to go on from.
     """
 
     def __init__(
@@ -90,6 +95,9 @@ class OnlineLSSVM:
         self._position = 0
         self._counts: Integers = np.zeros(3, dtype=np.int64)
         self._behind = False
+        self._solved_penalty = 0.0
+        self.numerics = Numerics()
+        self.memory_limit_bytes: int | None = None
 
     @property
     def block_rows(self) -> int:
@@ -144,6 +152,20 @@ class OnlineLSSVM:
             self._refresh()
         self._position = 0
 
+    def set_regularization(self, regularization: float) -> None:
+        """Go on with another λ, exactly: P += (γ′ − γ)K. A refresh, where the block grid begins; O(n_basis³).
+
+        What was decided stays decided; all rows, past ones too, count with the new λ from now on. Raises InputError
+        unless λ is a positive number.
+        """
+        self.parameters = replace(self.parameters, regularization=regularization)
+        self._published = None
+        if self._information is None:
+            return
+        if self.weight_seen > 0:
+            self._information.set_penalty(self._penalty(self.weight_seen))
+        self.refresh()
+
     def coefficients(self) -> Floats:
         """Return the published β = (P + (λn − γ)K)⁻¹z, shape (n_basis, n_targets); O(n_basis³) after new rows."""
         if self._published is None:
@@ -194,6 +216,7 @@ class OnlineLSSVM:
             weight_seen=self.weight_seen,
             penalty=information.penalty,
             swaps=self.swaps,
+            numerics=self.numerics,
         )
 
     @classmethod
@@ -214,6 +237,7 @@ class OnlineLSSVM:
         learner._centre = state.centre.copy()
         learner.rows_seen, learner.weight_seen, learner.swaps = state.rows_seen, state.weight_seen, state.swaps
         learner.refresh()
+        learner.numerics = state.numerics
         return learner
 
     def _begun(self) -> Information:
@@ -275,9 +299,21 @@ class OnlineLSSVM:
     def _penalty(self, weight: float) -> float:
         return math.ldexp(self.parameters.regularization, _octave(weight))
 
-    def _refresh(self) -> None:
-        self._inverses = self._solved() if self.n_basis and self._begun().penalty > 0 else None
-        self._behind = False
+    def _refresh(self, *, scheduled: bool = True) -> None:
+        """Make anew what is carried; one that is not `scheduled` comes amid a row, where β is ahead of P and z."""
+        before, penalty = self._inverses, self._begun().penalty
+        comparable = scheduled and not self._behind and penalty == self._solved_penalty
+        self._inverses = self._solved() if self.n_basis and penalty > 0 else None
+        self._behind, self._solved_penalty = False, penalty
+        if self._inverses is not None:
+            drift = self._drift(before, self._inverses) if before is not None and comparable else None
+            self.numerics = self.numerics.after_refresh(self._inverses.condition, drift)
+
+    def _drift(self, before: Inverses | Solution, now: Inverses | Solution) -> float | None:
+        """Return how far the coefficients carried since the last refresh were off; None if nothing was learned."""
+        if np.array_equal(before.coefficients, now.coefficients):
+            return None
+        return measure_drift(self._begun().gram, before.coefficients, now.coefficients)
 
     def _solved(self) -> Inverses | Solution:
         if not self._is_closed():
@@ -303,6 +339,9 @@ class OnlineLSSVM:
             fresh = start == refreshed
             bar = self.parameters.rule.usefulness_bar(self.parameters.usefulness_threshold)
             what, learned, swaps = block.run(bar, full=self._is_full(), fresh=fresh, counts=self._counts)
+            if what == GROW:
+                self._check_memory()
+                block.grow(learned - 1)
             self.swaps += swaps
             if what == UNSAFE and learned == 0 and fresh:
                 raise NumericalBreakdown(
@@ -313,9 +352,14 @@ class OnlineLSSVM:
             predictions[start : start + learned] = targets[start : start + learned] - innovations
             start += learned
             if what == UNSAFE or (what == GROW and block.careful):
-                self._refresh()
+                self._refresh(scheduled=False)
                 refreshed = start
         return predictions
+
+    def _check_memory(self) -> None:
+        if self.memory_limit_bytes is not None and self.parameters.max_basis is None:
+            n_features = self._begun().basis_vectors.shape[1]
+            check_growth(self.n_basis, n_features, self.rows_seen, self.memory_limit_bytes)
 
     def _sum_rows(self, X: Floats, targets: Floats, weights: Floats) -> Floats:
         """Absorb rows that nothing is decided on; return their predictions by the coefficients of the last refresh."""

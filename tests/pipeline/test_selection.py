@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 from support.extended_precision import GaussianKernel, direct_coefficients
 from support.krls_reference import KRLS
 
-from ridgestream.pipeline.errors import InputError
+from ridgestream.pipeline.errors import InputError, MemoryRefused
+from ridgestream.pipeline.factorization import JITTERS
 from ridgestream.pipeline.kernels import RBF, Linear, Polynomial, gram
 from ridgestream.pipeline.learners.given_dictionary import find_independent
+from ridgestream.pipeline.learners.numerics import Numerics, measure_drift
 from ridgestream.pipeline.learners.online_ls_svm import SUMMED_ROWS, OnlineLSSVM
 from ridgestream.pipeline.learners.online_state import OnlineParameters
 from ridgestream.pipeline.learners.selection import SELECTIONS
+from ridgestream.pipeline.planning import plan_learner_bytes
 
 Array = npt.NDArray[np.float64]
 KERNEL = RBF(0.2)
@@ -225,3 +228,106 @@ def test_a_dictionary_waits_for_a_row_that_weighs_something() -> None:
     assert np.array_equal(learner.predict(X), np.zeros((10, 1)))
     again = OnlineLSSVM.from_state(learner.state()).partial_fit(X, y)
     assert np.allclose(again.predict(X), learner_of("fixed").partial_fit(X, y).predict(X), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("changed", [1e-7, 1e-4, 3e-2])
+@pytest.mark.parametrize("cut", [0, 1, 700, 1500])
+def test_another_regularization_in_mid_stream_is_that_of_all_rows(cut: int, changed: float) -> None:
+    X, y = rows(1500, c=2)
+    learner = learner_of("fixed")
+    if cut:
+        learner.partial_fit(X[:cut], y[:cut])
+    learner.set_regularization(changed)
+    if cut < 1500:
+        learner.partial_fit(X[cut:], y[cut:])
+    beta = direct_coefficients(GaussianKernel(0.2), DICTIONARY, X, y, np.ones(1500), changed * 1500)
+    expected = KERNEL.block(X, DICTIONARY) @ np.asarray(beta, dtype=np.float64)
+    assert np.allclose(learner.predict(X), expected, rtol=0, atol=1e-7)
+    assert learner.state().penalty == changed * 1024
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_another_regularization_changes_p_by_its_share_of_k_alone(rule: str) -> None:
+    X, y = rows(700)
+    learner = learner_of(rule).partial_fit(X, y)
+    before = learner.state()
+    learner.set_regularization(5e-3)
+    after = learner.state()
+    assert np.allclose(after.normal_matrix - before.normal_matrix, 512 * (5e-3 - LAMBDA) * before.gram, atol=1e-9)
+    assert np.array_equal(after.normal_rhs, before.normal_rhs)
+    assert np.array_equal(after.basis_rows, before.basis_rows)
+    beta = np.linalg.solve(after.normal_matrix + (5e-3 * 700 - after.penalty) * after.gram, after.normal_rhs)
+    assert np.allclose(learner.predict(X), KERNEL.block(X, after.basis_vectors) @ beta, rtol=0, atol=1e-9)
+    learner.partial_fit(X, y)
+    assert learner.state().penalty == 5e-3 * 1024
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_change_of_regularization_leaves_no_trace_of_where_a_stream_was_interrupted(rule: str) -> None:
+    X, y = rows(900)
+    straight, resumed = learner_of(rule), learner_of(rule)
+    for (start, stop), regularization in zip(pairwise([0, 1, 300, 317, 900]), [2e-4, 2e-4, 1e-6, 1e-3], strict=True):
+        for learner in (straight, resumed):
+            learner.set_regularization(regularization)
+            learner.partial_fit(X[start:stop], y[start:stop])
+            learner.refresh()
+        resumed = OnlineLSSVM.from_state(resumed.state())
+    assert_same_bits(straight, resumed)
+    assert straight.numerics == resumed.numerics
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
+def test_a_regularization_that_cannot_be_is_refused_and_nothing_has_changed(bad: float) -> None:
+    X, y = rows(100)
+    learner, untouched = (learner_of("supervised").partial_fit(X, y) for _ in range(2))
+    with pytest.raises(InputError, match=f"regularization must be a positive number, it is {bad}"):
+        learner.set_regularization(bad)
+    assert_same_bits(learner, untouched)
+
+
+@pytest.mark.parametrize("rule", ["supervised without a cap", "novelty without a cap"])
+def test_a_dictionary_without_a_cap_is_refused_before_it_needs_too_much(rule: str) -> None:
+    X, y = rows(2000)
+    full = learner_of(rule).partial_fit(X, y)
+    learner = learner_of(rule)
+    learner.memory_limit_bytes = plan_learner_bytes(full.n_basis, 4)
+    assert learner.partial_fit(X, y).n_basis == full.n_basis
+    learner = learner_of(rule)
+    learner.memory_limit_bytes = plan_learner_bytes(full.n_basis, 4) - 1
+    message = rf"cannot grow beyond {full.n_basis - 1} basis vectors, .* memory_limit, .* max_basis of at most"
+    with pytest.raises(MemoryRefused, match=message):
+        learner.partial_fit(X, y)
+    assert learner.n_basis == full.n_basis - 1
+
+
+def test_numerics_tell_condition_drift_and_jitter() -> None:
+    X, y = rows(3000, d=2)
+    learner = OnlineLSSVM(KERNEL, regularization=1e-7, max_basis=30, novelty_threshold=1e-5)
+    assert learner.numerics == Numerics()
+    learner.partial_fit(X, y).refresh()
+    state, told = learner.state(), learner.numerics
+    for estimate, matrix in ((told.normal_condition, state.normal_matrix), (told.gram_condition, state.gram)):
+        exact = np.linalg.cond(matrix, 1)
+        assert 0.3 * exact < estimate < 1.1 * exact
+    assert 0 < told.drift <= told.largest_drift < 1e-3
+    assert (told.largest_jitter, told.jitter_count) == (0.0, 0)
+    learner.refresh()
+    assert learner.numerics == told
+
+
+def test_drift_is_how_far_predictions_at_the_dictionary_had_moved() -> None:
+    K = gram(KERNEL, DICTIONARY)
+    fresh = np.linspace(-1, 1, 15)[:, np.newaxis]
+    carried = fresh + np.linalg.solve(K, np.full((15, 1), 1e-3 * np.abs(K @ fresh).max()))
+    assert measure_drift(np.tril(K), carried, fresh) == pytest.approx(1e-3)
+
+
+def test_jitter_is_counted_and_stays_within_its_bound() -> None:
+    X, y = rows(3000, d=2)
+    learner = OnlineLSSVM(KERNEL, selection="fixed", dictionary=rows(60, d=2, seed=5)[0][:25], regularization=1e-14)
+    learner.partial_fit(X, y).refresh()
+    told = learner.numerics
+    assert told.jitter_count > 0
+    assert 0 < told.largest_jitter <= JITTERS[-1] * np.diagonal(learner.state().normal_matrix).max()
+    assert OnlineLSSVM.from_state(learner.state()).numerics == told
+    assert np.isfinite(learner.predict(X)).all()
