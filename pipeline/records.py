@@ -1,6 +1,6 @@
 """Between the store's record of a model and the objects that compute: learner, feature map, served model."""
 
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any, cast
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from ridgestream.pipeline.arrays import Floats
 from ridgestream.pipeline.block_statistics import BlockStatistics
 from ridgestream.pipeline.features import FeatureMap
+from ridgestream.pipeline.learners.numerics import Numerics
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.learners.online_state import OnlineParameters, OnlineState
 from ridgestream.pipeline.model import Model
@@ -19,6 +20,7 @@ PUBLISHED = "coefficients"
 _REFIT = {"products": "refit_products", "rhs": "refit_rhs", "target_square": "refit_target_square"}
 _REFIT_COUNTERS = {"weight": "refit_weight", "rows": "refit_rows"}
 _COUNTERS = ("rows_seen", "weight_seen", "penalty", "swaps")
+_NO_ARRAYS = (*_COUNTERS, "parameters", "numerics")
 
 
 def learner_of(record: ModelRecord) -> OnlineLSSVM:
@@ -29,11 +31,12 @@ def learner_of(record: ModelRecord) -> OnlineLSSVM:
 def state_of(record: ModelRecord) -> OnlineState:
     """Return the learner's state in a record."""
     parameters = OnlineParameters.from_dict(record.parameters["learner"])
-    values: dict[str, Any] = {"parameters": parameters}
+    numerics = {f.name: record.counters[f.name] for f in fields(Numerics) if f.name in record.counters}
+    values: dict[str, Any] = {"parameters": parameters, "numerics": Numerics(**cast("dict[str, Any]", numerics))}
     for item in fields(OnlineState):
         if item.name in _COUNTERS:
             values[item.name] = record.counters[item.name]
-        elif item.name != "parameters":
+        elif item.name not in _NO_ARRAYS:
             if item.name not in record.arrays:
                 raise ModelError(f"the model {record.name!r} lacks the array {item.name}: its record is damaged")
             values[item.name] = record.arrays[item.name]
@@ -43,9 +46,9 @@ def state_of(record: ModelRecord) -> OnlineState:
 def with_learner(record: ModelRecord, learner: OnlineLSSVM) -> ModelRecord:
     """Return the record with the learner's state and its published coefficients."""
     state = learner.state()
-    arrays = {f.name: getattr(state, f.name) for f in fields(state) if f.name not in (*_COUNTERS, "parameters")}
+    arrays = {f.name: getattr(state, f.name) for f in fields(state) if f.name not in _NO_ARRAYS}
     arrays[PUBLISHED] = np.ascontiguousarray(learner.coefficients())
-    counters = {name: getattr(state, name) for name in _COUNTERS}
+    counters = {name: getattr(state, name) for name in _COUNTERS} | asdict(state.numerics)
     return replace(record, arrays=cast("Arrays", arrays), counters=counters)
 
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 MODEL_FORMAT_VERSION = 2
 """The version of a model's record. A model of a higher one is refused; one of a lower one is read.
 
-2 adds `refitted` to a night, which may be of a refit alone, and to the arrays what a refit leaves.
+2 adds `refitted` and `regularization` to a night, which may be of a refit alone, to the arrays what a refit leaves, and
+numerics to the counters.
 """
 
 CONFUSION = "confusion"
@@ -67,6 +68,8 @@ class Night:
     """With several targets, the progressive error of each."""
     test_mse_of: dict[str, float] | None = None
     """With several targets, the mean squared error on the test rows of each."""
+    regularization: float | None = None
+    """λ per row, for all rows up to then; None in records of format version 1."""
 
 
 @dataclass(frozen=True)
