@@ -73,9 +73,22 @@ def show_inspection(told: dict[str, Any]) -> None:
     console.print(table)
     for model in told["models"]:
         console.print(_history_table(model))
+        console.print(_numerics_line(model), highlight=False)
         if "confusion" in model:
             console.print(f"model {model['name']}: true classes (rows) and what they were taken for", highlight=False)
             console.print(confusion_table(model["confusion"]))
+
+
+def _numerics_line(model: dict[str, Any]) -> str:
+    """Return λ, conditions, drift and jitter in one line; nothing for a model that was kept without them."""
+    c = model["counters"]
+    if not c.get("normal_condition"):
+        return ""
+    jitter = f"at most {c['largest_jitter']:.2g}, at {c['jitter_count']} refreshes" if c["jitter_count"] else "none"
+    return (
+        f"λ {model['parameters']['regularization']:.4g}, condition of P {c['normal_condition']:.2g}, "
+        f"of K {c['gram_condition']:.2g}, drift {c['drift']:.2g} (largest {c['largest_drift']:.2g}), jitter {jitter}"
+    )
 
 
 def _history_table(model: dict[str, Any]) -> Any:  # noqa: ANN401

@@ -11,7 +11,7 @@ from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.models import ModelRecord, require_model
-from ridgestream.stores.partitions import PartitionFile, list_partitions
+from ridgestream.stores.partitions import PartitionFile, count_rows, list_partitions
 from ridgestream.stores.repository import Store
 from ridgestream.stores.schema import Schema, SchemaRequest
 
@@ -70,13 +70,33 @@ def schema_request(job: Job) -> SchemaRequest:
 
 
 def model_request(job: Job) -> ModelRequest:
-    """Return what the job asks the model to be."""
+    """Return what the job asks the model to be; raise PartitionError if its dictionary is no Parquet file."""
     m = job.model
     kernel = {k: v for k, v in m.kernel.model_dump(exclude={"name"}).items() if v is not None}
     rows = None if m.scaling_rows == "all" else m.scaling_rows
     return ModelRequest(
-        m.name, m.kernel.name, kernel, m.regularization, m.max_basis, m.novelty_threshold, m.usefulness_threshold, rows
+        m.name,
+        m.kernel.name,
+        kernel,
+        m.regularization,
+        _max_basis(job),
+        m.novelty_threshold,
+        m.usefulness_threshold,
+        rows,
+        selection=m.selection,
+        dictionary=job.path(m.dictionary) if m.dictionary else None,
+        random_seed=m.random_seed if m.random_basis else None,
     )
+
+
+def _max_basis(job: Job) -> int | None:
+    """Return the largest dictionary, None for no cap; a fixed one has the rows that it is given."""
+    m = job.model
+    if m.dictionary is not None:
+        return sum(count_rows(file) for file in list_partitions(job.path(m.dictionary)))
+    if m.random_basis is not None:
+        return m.random_basis
+    return None if m.max_basis == "unlimited" else m.max_basis
 
 
 def memory_limit_bytes(job: Job) -> int:

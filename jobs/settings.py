@@ -110,8 +110,16 @@ class ModelSection(_Section):
     """The kernel."""
     regularization: Positive = 1e-5
     """λ per row."""
-    max_basis: Annotated[int, Field(ge=1)] = 500
-    """The largest dictionary."""
+    max_basis: Annotated[int, Field(ge=1)] | Literal["unlimited"] = 500
+    """The largest dictionary; "unlimited": as far as memory goes."""
+    selection: Literal["supervised", "novelty", "fixed"] = "supervised"
+    """Which rows enter the dictionary."""
+    dictionary: Text | None = None
+    """With fixed: the dictionary's rows, a Parquet file or a folder of them with the feature columns of the source."""
+    random_basis: Annotated[int, Field(ge=1)] | None = None
+    """With fixed: how many rows are drawn at the first training to be the dictionary."""
+    random_seed: Annotated[int, Field(ge=0)] = 0
+    """What they are drawn with."""
     novelty_threshold: NotNegative = 1e-2
     """TOL1."""
     usefulness_threshold: NotNegative = 1e-4
@@ -120,6 +128,26 @@ class ModelSection(_Section):
     """The first partitions with so many rows fix the standardization; "all": those there at the first training."""
     refit: bool = False
     """Whether to fit the coefficients to all learned rows by one more pass; may change from one night to the next."""
+
+    @model_validator(mode="after")
+    def _check_selection(self) -> Self:
+        given = {"dictionary", "random_basis", "random_seed"}
+        untaken = {
+            "supervised": given,
+            "novelty": given | {"usefulness_threshold"},
+            "fixed": {"max_basis", "novelty_threshold", "usefulness_threshold"},
+        }[self.selection]
+        if untaken & self.model_fields_set:
+            raise ValueError(
+                f"selection {self.selection} takes no {', '.join(sorted(untaken & self.model_fields_set))}"
+            )
+        if self.selection == "fixed" and (self.dictionary is None) == (self.random_basis is None):
+            raise ValueError(
+                "selection fixed takes one of dictionary, a Parquet file, and random_basis, a number of rows"
+            )
+        if self.dictionary is not None and "random_seed" in self.model_fields_set:
+            raise ValueError("random_seed goes with random_basis, not with a dictionary")
+        return self
 
 
 class EvaluateSection(_Section):

@@ -16,12 +16,10 @@ from ridgestream.pipeline.evaluate import Evaluation, check_partitions, evaluate
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.freezing import has_rows
-from ridgestream.pipeline.planning import TrainingPlan
 from ridgestream.pipeline.records import is_refitted, model_of
 from ridgestream.pipeline.refit import check_refit_memory, refit
 from ridgestream.pipeline.reporting import Reporter
-from ridgestream.pipeline.stream import BLOCK_BYTES
-from ridgestream.pipeline.train import Trained, check_request, find_unlearned, train
+from ridgestream.pipeline.train import Trained, check_request, find_unlearned, is_retuned, plan_training, train
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
@@ -55,10 +53,12 @@ def check_training(job: Job, store: Store, files: Sequence[PartitionFile], *, ne
     if record is not None:
         check_request(record, request)
     learns = bool({file.name for file in files} - ledger.by_name().keys() or find_unlearned(ledger, record))
+    plan = plan_training(request, record, 1)
     if learns:
-        TrainingPlan(request.max_basis, 1, BLOCK_BYTES).check(memory_limit_bytes(job))
+        plan.check(memory_limit_bytes(job))
+    learns = learns or is_retuned(record, request)
     if refits(job, record, learns=learns):
-        check_refit_memory(ledger, request.max_basis, memory_limit_bytes(job))
+        check_refit_memory(ledger, plan.max_basis, memory_limit_bytes(job))
     if job.evaluate is not None and (learns or refits(job, record, learns=learns)):
         evaluation_partitions(job)
     return FeatureMap.from_dict(record.encoding) if record else None
@@ -76,14 +76,14 @@ def train_and_commit(
     if record is not None:
         check_request(record, request)
     unlearned = find_unlearned(ledger, record)
-    learns = bool(unlearned) and (record is not None or has_rows(root, ledger))
+    learns = is_retuned(record, request) or (bool(unlearned) and (record is not None or has_rows(root, ledger)))
     if not learns and not refits(job, record, learns=learns):
         report.say("nothing new to learn", model=request.name, partitions=len(ledger.entries))
         return outcome(record, snapshot, None)
     if job.evaluate is not None and ledger.schema is not None:
         check_partitions(evaluation_partitions(job), ledger.schema)
     if refits(job, record, learns=learns):
-        check_refit_memory(ledger, request.max_basis, memory_limit_bytes(job))
+        check_refit_memory(ledger, plan_training(request, record, 1).max_basis, memory_limit_bytes(job))
     trained = _learn(job, root, ledger, record, report)
     trained, judged, failure = _refit_and_judge(job, root, ledger, trained, executor, report)
     record = _with_night(trained, snapshot, judged, ledger.schema.targets if ledger.schema else ())
@@ -136,6 +136,9 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
         "progressive_error": progressive[-1] if progressive else None,
         "refitted": is_refitted(record) if record else False,
         "partitions_consumed": len(record.learned) if record else 0,
+        "condition": record.counters.get("normal_condition") if record else None,
+        "drift": record.counters.get("drift") if record else None,
+        "largest_jitter": record.counters.get("largest_jitter") if record else None,
         "new_partitions": len(entries or ()),
         "new_rows": sum(entry.rows for entry in entries or ()),
         "train_seconds": night.seconds if night and entries is not None else 0.0,
@@ -151,10 +154,11 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
 
 
 def _learn(job: Job, root: "zarr.Group", ledger: Ledger, record: ModelRecord | None, report: Reporter) -> Trained:
-    """Teach the model what it lacks; where that is nothing, return it as it is."""
-    if record is not None and not find_unlearned(ledger, record):
+    """Teach the model what it lacks, rows or another regularization; where that is nothing, return it as it is."""
+    request = model_request(job)
+    if record is not None and not find_unlearned(ledger, record) and not is_retuned(record, request):
         return Trained(record, (), None, (), 0.0)
-    return train(root, ledger, record, model_request(job), memory_limit_bytes(job), report)
+    return train(root, ledger, record, request, memory_limit_bytes(job), report)
 
 
 def _refit_and_judge(
@@ -209,6 +213,7 @@ def _with_night(trained: Trained, snapshot: str, judged: Evaluation | None, targ
         refitted=is_refitted(record),
         progressive_mse_of=_by_target(targets, trained.progressive_mse_of),
         test_mse_of=_by_target(targets, judged.test_mse_of if judged else ()),
+        regularization=record.parameters["regularization"],
     )
     arrays = record.arrays | ({CONFUSION: np.array(judged.confusion)} if judged and judged.confusion else {})
     history = (*record.history, night)

@@ -1,12 +1,14 @@
 """Training: the partitions that a model has not learned yet, streamed into its learner, once each, in ledger order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ridgestream.pipeline.dictionary import Dictionary, draw_dictionary, read_dictionary
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.evaluate import Evaluation, compare
 from ridgestream.pipeline.features import FeatureMap
@@ -17,6 +19,7 @@ from ridgestream.pipeline.planning import TrainingPlan
 from ridgestream.pipeline.records import learner_of, with_learner
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.stream import BLOCK_BYTES, stream_blocks
+from ridgestream.stores.errors import ModelError
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord, check_parameters
 from ridgestream.stores.segments import Segment
@@ -37,14 +40,20 @@ class ModelRequest:
     """gamma, degree, coef0 as far as given."""
     regularization: float
     """λ per row."""
-    max_basis: int
-    """The largest dictionary."""
+    max_basis: int | None
+    """The largest dictionary; None for one without a cap."""
     novelty_threshold: float
     """TOL1."""
     usefulness_threshold: float
     """TOL2."""
     scaling_rows: int | None
     """The first partitions with so many rows fix the standardization; None for all that are there."""
+    selection: str = "supervised"
+    """Which rows enter the dictionary: a key of SELECTIONS."""
+    dictionary: Path | None = None
+    """The rows of a fixed dictionary; None where it is chosen or drawn."""
+    random_seed: int | None = None
+    """What the rows of a fixed dictionary are drawn with; None where it is chosen or given."""
 
     def parameters(self) -> dict[str, Any]:
         """Return what makes a model of this name another model if it changes."""
@@ -56,6 +65,9 @@ class ModelRequest:
             "novelty_threshold": self.novelty_threshold,
             "usefulness_threshold": self.usefulness_threshold,
             "scaling_rows": self.scaling_rows,
+            "selection": self.selection,
+            "dictionary": "given" if self.dictionary else None,
+            "random_seed": self.random_seed,
         }
 
 
@@ -86,8 +98,18 @@ def find_unlearned(ledger: Ledger, record: ModelRecord | None) -> tuple[LedgerEn
 
 
 def check_request(record: ModelRecord, request: ModelRequest) -> None:
-    """Raise ModelError, naming each parameter that differs, if the model was not asked to be what is asked now."""
-    check_parameters(record, {**request.parameters(), "learner": record.parameters["learner"]})
+    """Raise ModelError, naming each parameter that differs, if the model was not asked to be what is asked now.
+
+    Another regularization is no other model: training applies it. Records older than selection rules are supervised.
+    """
+    kept = {name: record.parameters[name] for name in ("learner", "regularization")}
+    known = replace(record, parameters={"selection": "supervised", **record.parameters})
+    check_parameters(known, {**request.parameters(), **kept})
+
+
+def is_retuned(record: ModelRecord | None, request: ModelRequest) -> bool:
+    """Tell whether another regularization is asked for than the model has."""
+    return record is not None and record.parameters["regularization"] != request.regularization
 
 
 def train(
@@ -100,21 +122,27 @@ def train(
 ) -> Trained:
     """Teach the model, new if `record` is None, the partitions that it lacks; O(max_basis²) a row.
 
-    Raises ModelError if the request has other parameters than the record, MemoryRefused before anything is read,
-    InputError for a category or class that the model does not know, and what the learner and the store raise.
+    Another regularization than the record's is applied before the first row. Raises ModelError if the request has other
+    parameters than the record, MemoryRefused before anything is read, or before a dictionary without a cap grows beyond
+    the limit, InputError for a category or class that the model does not know, and what the learner and the store raise.
     """
     began = perf_counter()
     if record is not None:
         check_request(record, request)
     feature_map = _feature_map(root, ledger, record, request)
-    columns = feature_map.n_features + feature_map.n_outputs - 1
-    TrainingPlan(request.max_basis, columns, BLOCK_BYTES).check(memory_limit_bytes)
-    learner = learner_of(record) if record else new_learner(request, feature_map.n_features)
+    plan = plan_training(request, record, feature_map.n_features + feature_map.n_outputs - 1)
+    plan.check(memory_limit_bytes)
     entries = find_unlearned(ledger, record)
     check_categories(root, entries, feature_map)
+    dictionary = _dictionary(root, ledger, record, request, feature_map)
+    if record is None:
+        learner = new_learner(request, feature_map.n_features, dictionary)
+    else:
+        learner = _resumed(record, request, dictionary, report)
+    learner.memory_limit_bytes = plan.learner_room_bytes(memory_limit_bytes)
     classes = ledger.schema is not None and ledger.schema.classifies
     progressive = _learn(root, entries, feature_map, learner, report, classes=classes)
-    begun = record or ModelRecord(
+    begun = _retuned(record, request) or ModelRecord(
         request.name,
         {**request.parameters(), "learner": learner.parameters.as_dict()},
         feature_map.as_dict(),
@@ -135,7 +163,54 @@ def check_categories(root: "zarr.Group", entries: Sequence[LedgerEntry], feature
             raise InputError(f"partition {entry.name}: {error}") from error
 
 
-def new_learner(request: ModelRequest, n_features: int) -> OnlineLSSVM:
+def plan_training(request: ModelRequest, record: ModelRecord | None, n_features: int) -> TrainingPlan:
+    """Return what training needs; without a cap, what the dictionary that there is needs."""
+    n_basis = len(record.arrays["basis_vectors"]) if record else 0
+    return TrainingPlan(max(n_basis, 1) if request.max_basis is None else request.max_basis, n_features, BLOCK_BYTES)
+
+
+def _dictionary(
+    root: "zarr.Group", ledger: Ledger, record: ModelRecord | None, request: ModelRequest, feature_map: FeatureMap
+) -> Dictionary | None:
+    """Return the dictionary that is given, or drawn for a new model; None where there is neither."""
+    if request.dictionary is not None and ledger.schema is not None:
+        return read_dictionary(request.dictionary, ledger.schema, feature_map)
+    if record is not None or request.random_seed is None or request.max_basis is None:
+        return None
+    kernel = make_kernel(request.kernel, request.kernel_parameters, feature_map.n_features)
+    return draw_dictionary(root, ledger.entries, feature_map, kernel, request.max_basis, request.random_seed)
+
+
+def _resumed(
+    record: ModelRecord, request: ModelRequest, dictionary: Dictionary | None, report: Reporter
+) -> OnlineLSSVM:
+    """Return the record's learner, with the regularization that is asked for."""
+    if dictionary is not None and not np.array_equal(dictionary.features, record.arrays["basis_vectors"]):
+        raise ModelError(
+            f"the model {record.name!r} was begun with another dictionary than {request.dictionary} holds now; give "
+            "the model another name, or begin it anew with --new-model"
+        )
+    learner = learner_of(record)
+    if is_retuned(record, request):
+        report.say(
+            "regularization changed: it holds for all rows, past ones too",
+            was=learner.parameters.regularization,
+            now=request.regularization,
+        )
+        learner.set_regularization(request.regularization)
+    return learner
+
+
+def _retuned(record: ModelRecord | None, request: ModelRequest) -> ModelRecord | None:
+    """Return the record with the regularization that is asked for."""
+    if record is None:
+        return None
+    changed = {"regularization": request.regularization}
+    learner = record.parameters["learner"] | changed
+    return replace(record, parameters=record.parameters | changed | {"learner": learner})
+
+
+def new_learner(request: ModelRequest, n_features: int, dictionary: Dictionary | None = None) -> OnlineLSSVM:
     """Return the learner that the request asks for; its rows are standardized, so distances are measured from zero."""
     return OnlineLSSVM(
         make_kernel(request.kernel, request.kernel_parameters, n_features),
@@ -143,6 +218,9 @@ def new_learner(request: ModelRequest, n_features: int) -> OnlineLSSVM:
         max_basis=request.max_basis,
         novelty_threshold=request.novelty_threshold,
         usefulness_threshold=request.usefulness_threshold,
+        selection=request.selection,
+        dictionary=dictionary.features if dictionary else None,
+        dictionary_rows=dictionary.rows if dictionary else None,
         centre=np.zeros(n_features),
     )
 
@@ -163,7 +241,7 @@ def _learn(
     classes: bool,
 ) -> Evaluation:
     """Return the errors of predictions made before their rows were learned, in the learner's units."""
-    sums = Evaluation(classes=classes)
+    sums, jittered = Evaluation(classes=classes), learner.numerics.jitter_count
     report.begin("train", sum(entry.rows for entry in entries), partitions=len(entries))
     for block in stream_blocks(root, [entry.order for entry in entries], feature_map):
         if len(block.features):
@@ -175,7 +253,20 @@ def _learn(
         running = _error(sums, feature_map) if sums.weight else None
         report.advance(len(block.features), n_basis=learner.n_basis, swaps=learner.swaps, running_error=running)
     report.end(rows_seen=learner.rows_seen, n_basis=learner.n_basis, swaps=learner.swaps)
+    _tell_jitter(learner, jittered, report)
     return sums
+
+
+def _tell_jitter(learner: OnlineLSSVM, before: int, report: Reporter) -> None:
+    told = learner.numerics
+    if told.jitter_count > before:
+        report.say(
+            "P or K was singular within rounding, and jitter was added to its diagonal; raise novelty_threshold or "
+            "regularization, or give a dictionary whose rows lie further apart",
+            times=told.jitter_count - before,
+            largest_ever=told.largest_jitter,
+            condition=told.normal_condition,
+        )
 
 
 def _error(sums: Evaluation, feature_map: FeatureMap) -> float:

@@ -148,7 +148,8 @@ def test_another_model_of_the_store_learns_for_itself(tmp_path: Path, straight: 
     ("changes", "keys"),
     [
         ({"model.max_basis": 21}, ["max_basis was 20, is 21"]),
-        ({"model.regularization": 1e-3}, ["regularization was 0.0001, is 0.001"]),
+        ({"model.selection": "novelty"}, ["selection was 'supervised', is 'novelty'"]),
+        ({"model.max_basis": "unlimited"}, ["max_basis was 20, is None"]),
         ({"model.kernel.gamma": 0.5}, ["kernel.gamma was None, is 0.5"]),
         ({"model.kernel.name": "linear"}, ["kernel.name was 'rbf', is 'linear'"]),
         ({"model.scaling_rows": "all"}, [f"scaling_rows was {ROWS}, is None"]),
