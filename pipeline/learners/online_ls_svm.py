@@ -43,7 +43,7 @@ REFRESH_ROWS = 8192
 SCREEN_BASIS, SCREEN_ROWS = 256, 100
 """Bounds on swaps pay from so many basis vectors on, and after so many rows for each of them."""
 
-SUMMED_ROWS = 1024
+SUMMED_ROWS = 256
 """Rows of a block that needs no decision: enough for the rank-k update of P to run at the speed of matrix products."""
 
 PREDICTION_ROWS = 4096
