@@ -200,13 +200,14 @@ def _judge(job: Job, record: ModelRecord, ledger: Ledger, executor: Executor, re
 
 def _with_night(trained: Trained, snapshot: str, judged: Evaluation | None, targets: tuple[str, ...]) -> ModelRecord:
     record, entries = trained.record, trained.entries
+    rows = sum(entry.rows for entry in entries)
     night = Night(
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         partitions=tuple(entry.name for entry in entries),
-        rows=sum(entry.rows for entry in entries),
+        rows=rows,
         rows_seen=int(record.counters["rows_seen"]),
         n_basis=len(record.arrays["basis_vectors"]),
-        progressive_error=trained.progressive_error,
+        progressive_error=trained.progressive_error if rows else None,
         test_error=judged.test_error if judged else None,
         test_mse=judged.test_mse if judged else None,
         seconds=round(trained.seconds, 3),

@@ -243,6 +243,7 @@ def test_another_regularization_needs_no_new_rows(tmp_path: Path) -> None:
     work.run_here()
     told = work.run_here({"model.regularization": 1e-2})
     assert (told["new_partitions"], told["new_rows"], told["rows_seen"]) == (0, 0, 3 * ROWS)
+    assert told["progressive_error"] is None
     record = work.model()
     assert record.counters["penalty"] == 1e-2 * 512
     assert [(len(n.partitions), n.regularization) for n in record.history] == [(3, 1e-4), (0, 1e-2)]
