@@ -124,7 +124,7 @@ def train(
 
     Another regularization than the record's is applied before the first row. Raises ModelError if the request has other
     parameters than the record, MemoryRefused before anything is read, or before a dictionary without a cap grows beyond
-    the limit, InputError for a category or class that the model does not know, and what the learner and the store raise.
+    the limit, InputError for a category or class that the model does not know, and what learner and store raise.
     """
     began = perf_counter()
     if record is not None:

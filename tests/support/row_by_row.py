@@ -42,6 +42,7 @@ class NumPyRowByRow:
     def of(cls, state: OnlineState, gamma: float) -> Self:
         """Make it go on from a learner's state of whole rows."""
         p = state.parameters
+        assert p.max_basis is not None
         form = cls(gamma, p.regularization, p.max_basis, p.novelty_threshold, p.usefulness_threshold)
         form.D, form.penalty = state.basis_vectors.copy(), state.penalty
         form.K_inverse, form.P_inverse = _inverse(state.gram), _inverse(state.normal_matrix)
