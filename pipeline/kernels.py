@@ -25,8 +25,11 @@ class Kernel(Protocol):
     kind: ClassVar[int]
     """Which it is for compiled code."""
 
-    def block(self, X: Floats, Z: Floats, centre: Floats | None = None) -> Floats:
-        """Return k(x_i, z_j), shape (len(X), len(Z)); a stationary kernel measures from `centre` (n_features,)."""
+    def block(self, X: Floats, Z: Floats, centre: Floats | None = None, out: Floats | None = None) -> Floats:
+        """Return k(x_i, z_j), shape (len(X), len(Z)); a stationary kernel measures from `centre` (n_features,).
+
+        The values are written to `out`, of that shape, if it is given.
+        """
 
     def diagonal(self, X: Floats) -> Floats:
         """Return k(x_i, x_i), shape (len(X),)."""
@@ -51,17 +54,17 @@ class RBF:
     def __post_init__(self) -> None:
         check_positive("gamma", self.gamma)
 
-    def block(self, X: Floats, Z: Floats, centre: Floats | None = None) -> Floats:
+    def block(self, X: Floats, Z: Floats, centre: Floats | None = None, out: Floats | None = None) -> Floats:
         """Return exp(−γ‖x_i − z_j‖²); one matrix product and an exponential an entry."""
-        near_x, near_z = (X, Z) if centre is None else (X - centre, Z - centre)
+        near_x, near_z = (X, Z) if centre is None or not centre.any() else (X - centre, Z - centre)
         x_norms, z_norms = np.einsum("ij,ij->i", near_x, near_x), np.einsum("ij,ij->i", near_z, near_z)
-        exponents = near_x @ near_z.T
+        exponents = np.matmul(near_x, near_z.T, out=out)
         exponents *= 2 * self.gamma
         exponents -= self.gamma * x_norms[:, np.newaxis]
         exponents -= self.gamma * z_norms
         self._repair(exponents, X, Z, x_norms, z_norms)
         np.minimum(exponents, 0.0, out=exponents)
-        return np.exp(exponents, out=exponents)
+        return np.asarray(np.exp(exponents, out=exponents))
 
     def diagonal(self, X: Floats) -> Floats:
         """Return ones."""
@@ -106,9 +109,9 @@ class Polynomial:
         if self.coef0 < 0:
             raise InputError(f"coef0 must not be negative, it is {self.coef0}")
 
-    def block(self, X: Floats, Z: Floats, centre: Floats | None = None) -> Floats:  # noqa: ARG002
+    def block(self, X: Floats, Z: Floats, centre: Floats | None = None, out: Floats | None = None) -> Floats:  # noqa: ARG002
         """Return (γ x_iᵀz_j + coef0)^degree; the kernel is not stationary, so `centre` is not used."""
-        values = X @ Z.T
+        values = np.matmul(X, Z.T, out=out)
         values *= self.gamma
         values += self.coef0
         np.power(values, self.degree, out=values)
@@ -136,9 +139,9 @@ class Linear:
     name: ClassVar[str] = "linear"
     kind: ClassVar[int] = 2
 
-    def block(self, X: Floats, Z: Floats, centre: Floats | None = None) -> Floats:  # noqa: ARG002
+    def block(self, X: Floats, Z: Floats, centre: Floats | None = None, out: Floats | None = None) -> Floats:  # noqa: ARG002
         """Return x_iᵀz_j; the kernel is not stationary, so `centre` is not used."""
-        return np.asarray(X @ Z.T)
+        return np.asarray(np.matmul(X, Z.T, out=out))
 
     def diagonal(self, X: Floats) -> Floats:
         """Return ‖x_i‖²."""

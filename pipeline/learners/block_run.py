@@ -1,4 +1,4 @@
-"""A block of the online LS-SVM from its first row to its last, compiled: absorb, and change the dictionary."""
+"""A strip of rows from the first to the last, compiled: absorb them block by block, and change the dictionary."""
 
 import math
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
-from ridgestream.pipeline.learners.compiling import compiled
+from ridgestream.pipeline.learners.compiling import compiled, compiled_part, zero
 from ridgestream.pipeline.learners.elimination import (
     END,
     GROW,
@@ -19,8 +19,22 @@ from ridgestream.pipeline.learners.elimination import (
     measure_reach,
     scan_rows,
 )
-from ridgestream.pipeline.learners.exchange import exchange_coefficients, exchange_inverse, exchange_rows
-from ridgestream.pipeline.learners.lapack_calls import Lapack, add_product, add_products, take_away, times_vector
+from ridgestream.pipeline.learners.exchange import (
+    add_multiple,
+    add_two,
+    copy,
+    exchange_coefficients,
+    exchange_inverse,
+    exchange_rows,
+)
+from ridgestream.pipeline.learners.lapack_calls import (
+    Lapack,
+    add_products,
+    cross_products,
+    take_away,
+    times_symmetric,
+    times_vector,
+)
 
 CONDITION_LIMIT = 1e12
 """A vector that would bring any P_ii (P⁻¹)_ii up to this would leave P singular within rounding, and is not taken.
@@ -67,27 +81,33 @@ class Candidate(NamedTuple):
     """δ; Δ_b = γδ + wδ²/Δ, the slides' form; P's corner aᵀPa + γ(k* − aᵀk) + 2wδ aᵀk + wδ²."""
 
 
-@compiled
-def sum_rows(lapack: Lapack, rows: Rows, dictionary: Dictionary, start: int, stop: int) -> int:
-    """P += Σ w kkᵀ, z += Σ w kyᵀ over rows start … stop: equation (11); returns `stop`."""
-    if stop == start + 1:
-        add_product(lapack, 1.0, rows.scaled[start], dictionary.normal)
-    elif stop > start:
-        add_products(lapack, 1.0, rows.scaled[start:stop], dictionary.normal)
+@compiled_part
+def sum_rows(lapack: Lapack, rows: Rows, dictionary: Dictionary, stop: int) -> None:
+    """P += Σ w kkᵀ, z += Σ w kyᵀ over the first `stop` rows: equation (11)."""
+    add_products(lapack, 1.0, rows.scaled[:stop], dictionary.normal)
     m, n_targets = dictionary.rhs.shape
-    for r in range(start, stop):
-        for c in range(n_targets):
-            y = rows.targets[r, c]
-            for i in range(m):
-                dictionary.rhs[i, c] += y * rows.scaled[r, i]
-    return stop
+    for r in range(stop):
+        for i in range(m):
+            for c in range(n_targets):
+                dictionary.rhs[i, c] += rows.targets[r, c] * rows.scaled[r, i]
 
 
-@compiled
-def is_stale(lapack: Lapack, normal: Floats, k: Floats, swept: Floats, scale: float) -> bool:
-    """Tell whether P⁻¹k of a row has drifted from what P says."""
-    x, back = scale * swept, np.empty(len(k))
-    times_vector(lapack, normal, x, back)
+@compiled_part
+def times_normal(lapack: Lapack, normal: Floats, pending: Floats, x: Floats, out: Floats) -> Floats:
+    """Fill out = P x, P with the rows √w k that are still `pending`; return their products with x."""
+    times_vector(lapack, normal, x, out)
+    shares: Floats = np.dot(pending, x)
+    out += np.dot(shares, pending)
+    return shares
+
+
+@compiled_part
+def is_stale(lapack: Lapack, normal: Floats, rows: Rows, j: int) -> bool:
+    """Tell whether P⁻¹k of row j has drifted from what P, up to the row before, says."""
+    k, m, scale = rows.kernel[j], rows.kernel.shape[1], math.sqrt(rows.pivots[j] / rows.weights[j])
+    x, back = np.zeros(m), np.empty(m)
+    add_multiple(x, scale, rows.swept[j])
+    times_normal(lapack, normal, rows.scaled[:j], x, back)
     largest, worst = 0.0, 0.0
     for i in range(len(k)):
         largest = max(largest, abs(k[i]))
@@ -95,7 +115,7 @@ def is_stale(lapack: Lapack, normal: Floats, k: Floats, swept: Floats, scale: fl
     return bool(worst > DRIFT_LIMIT * largest)
 
 
-@compiled
+@compiled_part
 def refine(lapack: Lapack, gram: Floats, gram_inverse: Floats, k: Floats, a: Floats) -> None:
     """Refine a = K⁻¹k against K itself.
 
@@ -112,10 +132,17 @@ def refine(lapack: Lapack, gram: Floats, gram_inverse: Floats, k: Floats, a: Flo
         if size >= before / 2:
             break
         times_vector(lapack, gram_inverse, residual, correction)
-        a += correction
+        add_multiple(a, 1.0, correction)
 
 
-@compiled
+@compiled_part
+def add_squares(total: Floats, x: Floats) -> None:
+    """Add x² to total."""
+    for i in range(len(total)):
+        total[i] += x[i] * x[i]
+
+
+@compiled_part
 def settle(
     lapack: Lapack,
     rows: Rows,
@@ -125,7 +152,7 @@ def settle(
     penalty: float,
     new: Candidate,
 ) -> bool:
-    """Fill in the candidate, row j, which P has absorbed; tell whether it may be taken; O(m²).
+    """Fill in the candidate, row j; tell whether it may be taken; O(m²). The rows up to j are still to be added to P.
 
     It may not if its novelty, computed again with a refined a = K⁻¹k, is in the span after all, or if it would leave P
     singular within rounding.
@@ -139,23 +166,31 @@ def settle(
         return False
     lift = w * novelty
     schur = penalty * novelty + lift * novelty / pivot
-    times_vector(lapack, dictionary.normal, new.a, new.normal)
+    pending = rows.scaled[: j + 1]
+    shares = times_normal(lapack, dictionary.normal, pending, new.a, new.normal)
     corner = dot(new.a, new.normal) + penalty * novelty + 2.0 * lift * ak + lift * novelty
     new.scalars[1], new.scalars[2] = schur, corner
     worst = corner / schur
+    diagonal = np.empty(m)
+    for i in range(m):
+        diagonal[i] = dictionary.normal[i, i]
+    for r in range(j + 1):
+        add_squares(diagonal, pending[r])
     for i in range(m):
         new.normal[i] += lift * k[i]
         new.w_b[i] = new.a[i] + novelty * math.sqrt(w / pivot) * rows.swept[j, i]
-        worst = max(worst, dictionary.normal[i, i] * (carried.diagonal[i] + new.w_b[i] ** 2 / schur))
+        worst = max(worst, diagonal[i] * (carried.diagonal[i] + new.w_b[i] ** 2 / schur))
     for c in range(len(new.kappa)):
         new.kappa[c] = w * rows.innovations[j, c] / (lift + penalty * pivot)
         new.rhs[c] = lift * rows.targets[j, c] / rows.roots[j]
+        for r in range(j + 1):
+            new.rhs[c] += shares[r] * rows.targets[r, c]
         for i in range(m):
             new.rhs[c] += new.a[i] * dictionary.rhs[i, c]
     return bool(worst < CONDITION_LIMIT)
 
 
-@compiled
+@compiled_part
 def kernel_column(kind: int, numbers: Floats, X: Floats, x: Floats) -> Floats:
     """Return k(x_i, x) of the rows of X (n, d), as kernels.py defines the kernel of that kind, shape (n,)."""
     values = np.empty(len(X))
@@ -171,7 +206,22 @@ def kernel_column(kind: int, numbers: Floats, X: Floats, x: Floats) -> Floats:
     return values
 
 
-@compiled
+@compiled_part
+def set_column(kernel: Floats, scaled: Floats, roots: Floats, index: int, values: Floats) -> None:
+    """Put kernel values with a new basis vector in the place of those with the one that it replaces."""
+    for i in range(len(values)):
+        kernel[i, index] = values[i]
+        scaled[i, index] = roots[i] * values[i]
+
+
+@compiled_part
+def clear_column(rows: Floats, index: int, stop: int) -> None:
+    """Leave column `index` of the first `stop` rows out of products yet to be added."""
+    for i in range(stop):
+        rows[i, index] = 0.0
+
+
+@compiled_part
 def swap(
     lapack: Lapack,
     rows: Rows,
@@ -186,24 +236,25 @@ def swap(
 ) -> None:
     """Put row j in the place of basis vector `index`, for the inverses, β, and the rows after j; O(m²)."""
     novelty, schur = new.scalars[0], new.scalars[1]
-    removed = carried.normal[index].copy()
-    for i in range(index):
-        removed[i] = carried.normal[i, index]
-    removed -= np.dot(rows.swept[: j + 1, index].copy(), rows.swept[: j + 1])
-    removed += new.w_b * (new.w_b[index] / schur)
-    gram_removed = carried.gram[index] + new.a * (new.a[index] / novelty)
+    m = len(new.a)
+    removed, gram_removed = np.empty(m), np.empty(m)
+    for i in range(m):
+        removed[i] = carried.normal[min(i, index), max(i, index)] + new.w_b[i] * (new.w_b[index] / schur)
+        gram_removed[i] = carried.gram[index, i] + new.a[i] * (new.a[index] / novelty)
+    for r in range(j + 1):
+        add_multiple(removed, -rows.swept[r, index], rows.swept[r])
     if j + 1 < limit:
         take_away(lapack, rows.factor, j + 1 - begun, rows.swept[begun : j + 1], rows.products[j + 1 : limit])
         swap_later_rows(rows, begun, j, limit, index, values, carried.gram[index], tracking, new, removed, gram_removed)
     exchange_coefficients(carried.beta, carried.diagonal, index, new.w_b, schur, new.kappa, removed)
-    rows.swept[: j + 1, index] = 0.0
+    clear_column(rows.swept, index, j + 1)
     exchange_inverse(carried.gram, index, new.a, novelty, gram_removed, True)
     exchange_inverse(carried.normal, index, new.w_b, schur, removed, False)
     tracking.gram_diagonal[index] = rows.self_kernel[j]
     measure_reach(carried.gram, tracking)
 
 
-@compiled
+@compiled_part
 def swap_later_rows(
     rows: Rows,
     begun: int,
@@ -243,7 +294,7 @@ def swap_later_rows(
     exchange_rows(rows.products[start:limit], everything, index, new.w_b, schur, removed, g, product_out)
 
 
-@compiled
+@compiled_part
 def replace(dictionary: Dictionary, index: int, rows: Rows, j: int, new: Candidate) -> None:
     """Put row j in the place of basis vector `index` in D, K, P and z: to grow and then to delete that one."""
     k = rows.kernel[j]
@@ -251,15 +302,62 @@ def replace(dictionary: Dictionary, index: int, rows: Rows, j: int, new: Candida
         row, column = min(i, index), max(i, index)
         dictionary.gram[row, column] = rows.self_kernel[j] if i == index else k[i]
         dictionary.normal[row, column] = new.scalars[2] if i == index else new.normal[i]
-    dictionary.rhs[index] = new.rhs
-    dictionary.vectors[index] = rows.X[j]
+    copy(new.rhs, dictionary.rhs[index])
+    copy(rows.X[j], dictionary.vectors[index])
     dictionary.numbers[index] = rows.numbers[j]
+
+
+@compiled_part
+def multiply(
+    lapack: Lapack, rows: Rows, dictionary: Dictionary, carried: Carried, tracking: Tracking, careful: bool
+) -> None:
+    """Form √w Kb P⁻¹ and the tracked columns of Kb K⁻¹ of a block by matrix products; refine these where `careful`."""
+    n_tracked, m = len(tracking.tracked), len(carried.gram)
+    if n_tracked == m:
+        cross_products(lapack, rows.kernel, carried.gram, rows.A)
+    else:
+        columns = np.empty((n_tracked, m))
+        for n in range(n_tracked):
+            copy(carried.gram[tracking.tracked[n]], columns[n])
+        cross_products(lapack, rows.kernel, columns, rows.A)
+    for _ in range(REFINEMENTS if careful else 0):
+        times_symmetric(lapack, dictionary.gram, rows.A, rows.swept)
+        for r in range(len(rows.kernel)):
+            add_two(rows.swept[r], -2.0, rows.swept[r], -1.0, rows.kernel[r])
+        times_symmetric(lapack, carried.gram, rows.swept, rows.products)
+        for r in range(len(rows.kernel)):
+            add_multiple(rows.A[r], 1.0, rows.products[r])
+    times_symmetric(lapack, carried.normal, rows.scaled, rows.products)
+
+
+@compiled_part
+def cut_block(rows: Rows, first: int, stop: int) -> Rows:
+    """Return the rows from `first` to `stop`, with the room that blocks share."""
+    block, n = slice(first, stop), stop - first
+    return Rows(
+        rows.X[block],
+        rows.numbers[block],
+        rows.weights[block],
+        rows.roots[block],
+        rows.targets[block],
+        rows.self_kernel[block],
+        rows.spans[block],
+        rows.kernel[block],
+        rows.scaled[block],
+        rows.products[:n],
+        rows.swept[:n],
+        rows.steps[:n],
+        rows.pivots[:n],
+        rows.innovations[block],
+        rows.A[:n],
+        rows.factor,
+    )
 
 
 @compiled
 def run_rows(
     lapack: Lapack,
-    rows: Rows,
+    strip: Rows,
     dictionary: Dictionary,
     carried: Carried,
     tracking: Tracking,
@@ -273,54 +371,59 @@ def run_rows(
     fresh: bool,
     counts: Integers,
 ) -> tuple[int, int, int]:
-    """Learn rows until the block's end, a growth, or where a refresh is wanted: (what, rows learned, swaps made).
+    """Learn the rows of a strip, block by block, until its end, a growth, or where a refresh is wanted.
 
-    At a GROW the last row learned is the one to grow by, and `new` tells how. A `fresh` block comes right after a
-    refresh: its first row cannot be helped by another. Where `careful`, each change wants a refresh.
+    Returns (what, rows learned, swaps made). At a GROW the last row learned is the one to grow by, and `new` tells how.
+    A `fresh` strip comes right after a refresh: its first row cannot be helped by another. Where `careful`, each change
+    wants a refresh.
     """
-    row = begun = summed = swaps = 0
-    limit = eliminate(lapack, rows, carried.beta, row)
-    while True:
-        what, j, index = scan_rows(
-            lapack,
-            row,
-            limit,
-            rows,
-            carried,
-            tracking,
-            dictionary.gram,
-            new.a,
-            penalty,
-            usefulness_threshold,
-            full,
-            counts,
-        )
-        if what == END and limit < len(rows.X):
-            what = UNSAFE
-        row = j
-        if what in (END, UNSAFE):
-            break
-        if not (fresh and j == 0):
-            summed = sum_rows(lapack, rows, dictionary, summed, j)
-            scale = math.sqrt(rows.pivots[j] / rows.weights[j])
-            if is_stale(lapack, dictionary.normal, rows.kernel[j], rows.swept[j], scale):
+    n_rows, first, swaps, what = len(strip.X), zero(), zero(), END
+    while first < n_rows and what == END:
+        stop = min(first + len(strip.products), n_rows)
+        rows, rest_kernel, rest_scaled = cut_block(strip, first, stop), strip.kernel[stop:], strip.scaled[stop:]
+        multiply(lapack, rows, dictionary, carried, tracking, careful)
+        row, begun, limit, changed = zero(), zero(), zero(), True
+        while True:
+            if changed:
+                begun, changed = row, False
+                limit = eliminate(lapack, rows, carried.beta, begun)
+            what, row, index = scan_rows(
+                lapack,
+                row,
+                limit,
+                rows,
+                carried,
+                tracking,
+                dictionary.gram,
+                new.a,
+                penalty,
+                usefulness_threshold,
+                full,
+                counts,
+            )
+            if what == END and limit < stop - first:
+                what = UNSAFE
+            if what in (END, UNSAFE):
+                break
+            if not (fresh and first + row == 0) and is_stale(lapack, dictionary.normal, rows, row):
                 what = UNSAFE
                 break
-        row = j + 1
-        summed = sum_rows(lapack, rows, dictionary, summed, row)
-        if not settle(lapack, rows, j, dictionary, carried, penalty, new):
-            continue
-        if what == GROW:
-            break
-        values = kernel_column(kernel_kind, kernel_numbers, rows.X[row:limit], rows.X[j])
-        swap(lapack, rows, begun, j, limit, index, values, carried, tracking, new)
-        replace(dictionary, index, rows, j, new)
-        swaps += 1
-        begun = row
-        if careful:
-            what = UNSAFE
-            break
-        limit = eliminate(lapack, rows, carried.beta, row)
-    sum_rows(lapack, rows, dictionary, summed, row)
-    add_products(lapack, -1.0, rows.swept[:row], carried.normal)
-    return what, row, swaps
+            j, row = row, row + 1
+            if not settle(lapack, rows, j, dictionary, carried, penalty, new):
+                continue
+            if what == GROW:
+                break
+            values = kernel_column(kernel_kind, kernel_numbers, strip.X[first + row :], rows.X[j])
+            swap(lapack, rows, begun, j, limit, index, values, carried, tracking, new)
+            replace(dictionary, index, rows, j, new)
+            set_column(rest_kernel, rest_scaled, strip.roots[stop:], index, values[stop - first - row :])
+            clear_column(rows.scaled, index, row)
+            swaps += 1
+            changed = True
+            if careful:
+                what = UNSAFE
+                break
+        sum_rows(lapack, rows, dictionary, row)
+        add_products(lapack, -1.0, rows.swept[:row], carried.normal)
+        first += row
+    return what, first, swaps

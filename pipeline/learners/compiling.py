@@ -3,18 +3,32 @@
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+import numpy as np
 from numba import njit
 
 Compiled = TypeVar("Compiled", bound=Callable[..., Any])
 
+_OPTIONS: dict[str, Any] = {"fastmath": {"reassoc", "contract"}, "error_model": "numpy"}
+"""Sums may be reordered, the same way every time; a division by zero gives infinity, as in NumPy."""
+
 
 def compiled(function: Compiled) -> Compiled:
-    """Compile; keep the machine code for the next process, unless neither the package nor a home can be written.
+    """Compile what Python calls; keep the machine code for the next process.
 
-    Sums may be reordered, the same way every time.
+    It is not kept where neither the package nor a home can be written.
     """
-    fast = {"reassoc", "contract"}
     try:
-        return cast("Compiled", njit(cache=True, nogil=True, fastmath=fast)(function))
+        return cast("Compiled", njit(cache=True, nogil=True, **_OPTIONS)(function))
     except RuntimeError:
-        return cast("Compiled", njit(nogil=True, fastmath=fast)(function))
+        return cast("Compiled", njit(nogil=True, **_OPTIONS)(function))
+
+
+def compiled_part(function: Compiled) -> Compiled:
+    """Compile what only compiled code calls; it has no door for Python, which would take longest to make."""
+    return cast("Compiled", njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function))
+
+
+@compiled_part
+def zero() -> int:
+    """Return a zero that Numba takes for a variable: with a constant it would compile what is called with it twice."""
+    return np.empty(0).size

@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
-from ridgestream.pipeline.learners.compiling import compiled
+from ridgestream.pipeline.learners.compiling import compiled, compiled_part
+from ridgestream.pipeline.learners.exchange import copy
 from ridgestream.pipeline.learners.lapack_calls import Lapack, cross_products, factorize, sweep, times_vector
 
 END, GROW, SWAP, UNSAFE = 0, 1, 2, 3
@@ -37,7 +38,7 @@ _ROUNDING = 1e-7
 
 
 class Rows(NamedTuple):
-    """A block of n weighted rows against a dictionary of m vectors."""
+    """n weighted rows against a dictionary of m vectors, and room for what is formed of a block of them."""
 
     X: Floats
     """The rows themselves, (n, d)."""
@@ -106,7 +107,7 @@ def measure_reach(gram_inverse: Floats, tracking: Tracking) -> None:
         tracking.reach[tracking.tracked[n]] = 0.0
 
 
-@compiled
+@compiled_part
 def eliminate(lapack: Lapack, rows: Rows, beta: Floats, start: int) -> int:
     """Absorb the rows from `start` on as if none changed the dictionary: pivots, swept and steps; O(n²m) for n rows.
 
@@ -127,13 +128,14 @@ def eliminate(lapack: Lapack, rows: Rows, beta: Floats, start: int) -> int:
         for c in range(n_targets):
             rows.steps[r, c] = rows.targets[r, c] - dot(rows.scaled[r], beta[c])
     if start < limit:
-        rows.swept[start:limit] = rows.products[start:limit]
+        for r in range(start, limit):
+            copy(rows.products[r], rows.swept[r])
         sweep(lapack, rows.factor, rows.swept[start:limit])
         sweep(lapack, rows.factor, rows.steps[start:limit])
     return int(limit)
 
 
-@compiled
+@compiled_part
 def dot(x: Floats, y: Floats) -> float:
     """xᵀy."""
     total = 0.0
@@ -142,7 +144,7 @@ def dot(x: Floats, y: Floats) -> float:
     return total
 
 
-@compiled
+@compiled_part
 def absorb(swept: Floats, step: Floats, beta: Floats, q: Floats) -> bool:
     """β += ϱ̃ W̃, q −= W̃² for one row; tell whether every q is still above zero."""
     n_targets, n_basis = beta.shape
@@ -156,11 +158,12 @@ def absorb(swept: Floats, step: Floats, beta: Floats, q: Floats) -> bool:
     return spent == 0
 
 
-@compiled
+@compiled_part
 def nearest(kernel: Floats, diagonal: Floats, which: Integers, shares: Floats) -> int:
     """Fill `which` with the vectors nearest to a row, by k_n²/k_nn in `shares`, nearest first; return how many."""
     size, found, least = len(which), 0, 0.0
-    shares[:] = 0.0
+    for n in range(size):
+        shares[n] = 0.0
     for i in range(len(kernel)):
         share = kernel[i] * kernel[i] / diagonal[i]
         if share > least:
@@ -174,7 +177,7 @@ def nearest(kernel: Floats, diagonal: Floats, which: Integers, shares: Floats) -
     return found
 
 
-@compiled
+@compiled_part
 def project(
     kernel: Floats, self_kernel: float, gram: Floats, which: Integers, found: int, apart: Floats, L: Floats
 ) -> float:
@@ -200,7 +203,8 @@ def project(
             v[r] -= L[r, c] * v[c]
         spanned = not pivot > 1e-8 * gram[i, i]
         if spanned:
-            L[r, :r] = 0.0
+            for c in range(r):
+                L[r, c] = 0.0
         L[r, r] = 1.0 if spanned else math.sqrt(pivot)
         v[r] = 0.0 if spanned else v[r] / L[r, r]
         novelty -= v[r] * v[r]
@@ -220,7 +224,7 @@ def project(
     return max(novelty, 0.0) + _ROUNDING * self_kernel
 
 
-@compiled
+@compiled_part
 def choose(
     a: Floats,
     novelty: float,
@@ -291,7 +295,7 @@ class Room(NamedTuple):
     """See Facing."""
 
 
-@compiled
+@compiled_part
 def make_room(n_basis: int) -> Room:
     """Return room for rows that face `n_basis` vectors."""
     near = min(NEIGHBOURS, n_basis)
@@ -299,7 +303,7 @@ def make_room(n_basis: int) -> Room:
     return Room(which, np.zeros(near), np.zeros(near), np.zeros((near, near)), np.empty(n_basis), np.empty(n_basis))
 
 
-@compiled
+@compiled_part
 def weigh(beta: Floats, innovation: Floats, room: Room) -> None:
     """Find ϱ·β_i and ‖β_i‖² of every basis vector."""
     cross, norms, first, rho = room.cross, room.norms, beta[0], innovation[0]
@@ -312,7 +316,7 @@ def weigh(beta: Floats, innovation: Floats, room: Room) -> None:
             norms[i] += (1.0 - _ROUNDING) * beta[c, i] * beta[c, i]
 
 
-@compiled
+@compiled_part
 def count_hits(row: Facing, high: float, far: float, reach: Floats) -> int:
     """Count the basis vectors for which the bound, with |a_i| ≤ reach_i·far, does not rule a swap out."""
     swept, cross, norms, q = row.swept, row.cross, row.norms, row.q
@@ -324,14 +328,14 @@ def count_hits(row: Facing, high: float, far: float, reach: Floats) -> int:
     return hits
 
 
-@compiled
+@compiled_part
 def may_leave(row: Facing, i: int, a_i: float, high: float) -> bool:
     """Tell whether basis vector i may give way, with (ϱ·β_i)a_i at most `a_i`."""
     slope = row.lead * row.q[i] + row.tilt * row.cross[i] * row.swept[i] - row.weight * row.norms[i]
     return bool(max(row.low * slope, high * slope) + 2.0 * row.weight * a_i > row.norms[i] * row.ridge)
 
 
-@compiled
+@compiled_part
 def may_swap(row: Facing, high: float, found: int, room: Room, tracked: Integers, reach: Floats) -> bool:
     """Tell whether the row may replace a basis vector; O(n_basis).
 
@@ -348,7 +352,7 @@ def may_swap(row: Facing, high: float, found: int, room: Room, tracked: Integers
     return bool(hits > 0)
 
 
-@compiled
+@compiled_part
 def is_ruled_out(
     j: int,
     rows: Rows,
@@ -378,7 +382,7 @@ def is_ruled_out(
     return not (high > low and may_swap(row, high, found, room, tracking.tracked, tracking.reach))
 
 
-@compiled
+@compiled_part
 def scan_rows(  # noqa: C901
     lapack: Lapack,
     start: int,
@@ -411,7 +415,7 @@ def scan_rows(  # noqa: C901
             phi += (w * rows.innovations[j, c]) ** 2
         counts[SCANNED] += full
         if everything:
-            a[:] = rows.A[j]
+            copy(rows.A[j], a)
         elif is_ruled_out(j, rows, carried, tracking, gram, phi, penalty, usefulness_threshold, room):
             continue
         else:

@@ -4,18 +4,34 @@ Growing adds an outer product to an inverse, deleting takes one away: equations 
 minus sign. Both are done in one pass, and the new vector gets the place of the old.
 """
 
+import numpy as np
+
 from ridgestream.pipeline.arrays import Floats, Integers
-from ridgestream.pipeline.learners.compiling import compiled
+from ridgestream.pipeline.learners.compiling import compiled_part
 
 
-@compiled
+@compiled_part
+def copy(source: Floats, target: Floats) -> None:
+    """Write source over target."""
+    for i in range(len(source)):
+        target[i] = source[i]
+
+
+@compiled_part
+def add_multiple(target: Floats, factor: float, x: Floats) -> None:
+    """Add factor·x to target."""
+    for i in range(len(target)):
+        target[i] += factor * x[i]
+
+
+@compiled_part
 def add_two(column: Floats, first: float, g: Floats, second: float, u: Floats) -> None:
     """Column += first·g − second·u."""
     for i in range(len(column)):
         column[i] += first * g[i] - second * u[i]
 
 
-@compiled
+@compiled_part
 def exchange_inverse(inverse: Floats, index: int, grown: Floats, scale: float, removed: Floats, both: bool) -> None:
     """S += ggᵀ/scale − uuᵀ/u* with row and column `index` for the new vector, in place; O(m²).
 
@@ -23,7 +39,9 @@ def exchange_inverse(inverse: Floats, index: int, grown: Floats, scale: float, r
     its −1; removed: column `index` after growing, without its last entry, which is −g_index/scale.
     """
     m = len(grown)
-    g, u = -grown, removed.copy()
+    g, u = np.empty(m), np.empty(m)
+    for i in range(m):
+        g[i], u[i] = -grown[i], removed[i]
     g[index], u[index] = 1.0, -grown[index] / scale
     corner = removed[index]
     for i in range(m):
@@ -34,7 +52,7 @@ def exchange_inverse(inverse: Floats, index: int, grown: Floats, scale: float, r
         add_two(inverse[c, start:], g[c] / scale, g[start:], u[c] / corner, u[start:])
 
 
-@compiled
+@compiled_part
 def exchange_rows(
     rows: Floats, columns: Integers, index: int, grown: Floats, scale: float, removed: Floats, last: Floats, out: Floats
 ) -> None:
@@ -43,8 +61,9 @@ def exchange_rows(
     last: what each row has in common with the new vector; out: each row's entry for the leaving one, after growing.
     """
     corner, end = removed[index], -grown[index] / scale
-    g, u, place = grown[columns], removed[columns], -1
+    g, u, place = np.empty(len(columns)), np.empty(len(columns)), -1
     for n in range(len(columns)):
+        g[n], u[n] = grown[columns[n]], removed[columns[n]]
         if columns[n] == index:
             place = n
     for j in range(len(rows)):
@@ -54,7 +73,7 @@ def exchange_rows(
             rows[j, place] = first - second * end
 
 
-@compiled
+@compiled_part
 def exchange_coefficients(
     beta: Floats, q: Floats, index: int, w_b: Floats, schur: float, kappa: Floats, removed: Floats
 ) -> None:

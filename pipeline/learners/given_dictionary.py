@@ -11,7 +11,7 @@ from scipy.linalg import lapack
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.kernels import Kernel, gram
-from ridgestream.pipeline.learners.online_block import SPAN_TOLERANCE
+from ridgestream.pipeline.learners.strip import SPAN_TOLERANCE
 from ridgestream.pipeline.threads import one_blas_thread
 
 

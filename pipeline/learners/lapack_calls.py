@@ -15,16 +15,16 @@ from numba import types
 from numba.extending import get_cython_function_address, intrinsic
 
 from ridgestream.pipeline.arrays import Floats, Integers
-from ridgestream.pipeline.learners.compiling import compiled
+from ridgestream.pipeline.learners.compiling import compiled_part
 
-_ROUTINES = {"cython_blas": ("dsymm", "dsyrk", "dgemm", "dtrsm", "dsymv", "dsyr"), "cython_lapack": ("dpotrf",)}
+_ROUTINES = {"cython_blas": ("dsymm", "dsyrk", "dgemm", "dtrsm", "dsymv"), "cython_lapack": ("dpotrf",)}
 
 
 class Lapack(NamedTuple):
     """The routines' addresses, and where their arguments lie, since Fortran takes everything by reference."""
 
     addresses: Integers
-    """Of dsymm, dsyrk, dgemm, dtrsm, dsymv, dsyr and dpotrf."""
+    """Of dsymm, dsyrk, dgemm, dtrsm, dsymv and dpotrf."""
     letters: npt.NDArray[np.uint8]
     """L, N, R, T."""
     integers: npt.NDArray[np.int32]
@@ -59,7 +59,7 @@ def _make_call(typing_context: Any, address: Any, arguments: Any) -> Any:  # noq
 _call: Callable[[int, tuple[int, ...]], None] = cast("Any", intrinsic(_make_call))
 
 
-@compiled
+@compiled_part
 def times_symmetric(lapack: Lapack, S: Floats, rows: Floats, out: Floats) -> None:
     """Out = rows S for rows (n, m)."""
     letter, size, real = lapack.letters.ctypes.data, lapack.integers.ctypes.data, lapack.reals.ctypes.data
@@ -70,7 +70,7 @@ def times_symmetric(lapack: Lapack, S: Floats, rows: Floats, out: Floats) -> Non
     _call(lapack.addresses[0], (letter, letter, size, size + 4, real, s, size, b, size, real + 8, c, size))
 
 
-@compiled
+@compiled_part
 def add_products(lapack: Lapack, factor: float, rows: Floats, S: Floats) -> None:
     """S += factor · rowsᵀ rows for rows (n, m)."""
     letter, size, real = lapack.letters.ctypes.data, lapack.integers.ctypes.data, lapack.reals.ctypes.data
@@ -83,7 +83,7 @@ def add_products(lapack: Lapack, factor: float, rows: Floats, S: Floats) -> None
     _call(lapack.addresses[1], (letter, letter + 1, size, size + 4, real, a, size, real + 8, c, size))
 
 
-@compiled
+@compiled_part
 def cross_products(lapack: Lapack, left: Floats, right: Floats, out: Floats) -> None:
     """Out[:p, :q] = left rightᵀ for rows (p, m) and (q, m), as Fortran sees the transpose of a larger array `out`."""
     letter, size, real = lapack.letters.ctypes.data, lapack.integers.ctypes.data, lapack.reals.ctypes.data
@@ -95,7 +95,7 @@ def cross_products(lapack: Lapack, left: Floats, right: Floats, out: Floats) -> 
     _call(lapack.addresses[2], (t, n, size, size + 4, size + 8, real, a, size + 8, b, size + 8, real + 8, c, size + 12))
 
 
-@compiled
+@compiled_part
 def take_away(lapack: Lapack, factor: Floats, first: int, done: Floats, rows: Floats) -> None:
     """Rows −= L₂₁ done: L₂₁ lies below the first `first` columns of L, as `factorize` left it."""
     letter, size, real = lapack.letters.ctypes.data, lapack.integers.ctypes.data, lapack.reals.ctypes.data
@@ -108,16 +108,16 @@ def take_away(lapack: Lapack, factor: Floats, first: int, done: Floats, rows: Fl
     _call(lapack.addresses[2], (no, t, size, size + 4, size + 8, real, a, size, b, size + 12, real + 8, c, size))
 
 
-@compiled
+@compiled_part
 def factorize(lapack: Lapack, n: int, C: Floats) -> int:
     """Cholesky's Lᵀ in the upper triangle of the leading n × n of C, in place; LAPACK's info."""
     letter, size = lapack.letters.ctypes.data, lapack.integers.ctypes.data
     lapack.integers[0], lapack.integers[1], lapack.integers[2] = n, C.shape[1], 0
-    _call(lapack.addresses[6], (letter, size, C.ctypes.data, size + 4, size + 8))
+    _call(lapack.addresses[5], (letter, size, C.ctypes.data, size + 4, size + 8))
     return int(lapack.integers[2])
 
 
-@compiled
+@compiled_part
 def sweep(lapack: Lapack, factor: Floats, rows: Floats) -> None:
     """Rows ← L⁻¹ rows for rows (n, m), L as `factorize` left it."""
     letter, size, real = lapack.letters.ctypes.data, lapack.integers.ctypes.data, lapack.reals.ctypes.data
@@ -129,7 +129,7 @@ def sweep(lapack: Lapack, factor: Floats, rows: Floats) -> None:
     _call(lapack.addresses[3], (right, lower, t, no, size, size + 4, real, a, size + 8, b, size))
 
 
-@compiled
+@compiled_part
 def times_vector(lapack: Lapack, S: Floats, x: Floats, out: Floats) -> None:
     """Out = S x."""
     letter, size, real = lapack.letters.ctypes.data, lapack.integers.ctypes.data, lapack.reals.ctypes.data
@@ -137,12 +137,3 @@ def times_vector(lapack: Lapack, S: Floats, x: Floats, out: Floats) -> None:
     lapack.reals[0], lapack.reals[1] = 1.0, 0.0
     a, b, c = S.ctypes.data, x.ctypes.data, out.ctypes.data
     _call(lapack.addresses[4], (letter, size, real, a, size, b, size + 4, real + 8, c, size + 4))
-
-
-@compiled
-def add_product(lapack: Lapack, factor: float, x: Floats, S: Floats) -> None:
-    """S += factor · x xᵀ."""
-    letter, size, real = lapack.letters.ctypes.data, lapack.integers.ctypes.data, lapack.reals.ctypes.data
-    lapack.integers[0], lapack.integers[1] = len(x), 1
-    lapack.reals[0] = factor
-    _call(lapack.addresses[5], (letter, size, real, x.ctypes.data, size + 4, S.ctypes.data, size))

@@ -32,8 +32,8 @@ from ridgestream.pipeline.learners.given_dictionary import check_independent
 from ridgestream.pipeline.learners.information import Border, Information
 from ridgestream.pipeline.learners.inverses import Condition, Inverses
 from ridgestream.pipeline.learners.numerics import Numerics, measure_drift
-from ridgestream.pipeline.learners.online_block import Block
 from ridgestream.pipeline.learners.online_state import OnlineParameters, OnlineState
+from ridgestream.pipeline.learners.strip import Strip, Workspace
 from ridgestream.pipeline.planning import check_growth
 from ridgestream.pipeline.threads import one_blas_thread
 
@@ -43,8 +43,8 @@ REFRESH_ROWS = 8192
 SCREEN_BASIS, SCREEN_ROWS = 256, 100
 """Bounds on swaps pay from so many basis vectors on, and after so many rows for each of them."""
 
-SUMMED_ROWS = 256
-"""Rows of a block that needs no decision: enough for the rank-k update of P to run at the speed of matrix products."""
+GRID_ROWS = 256
+"""Rows whose kernel values are formed at once: blocks divide them."""
 
 PREDICTION_ROWS = 4096
 """Rows whose kernel values are formed at once for predictions."""
@@ -55,7 +55,7 @@ class OnlineLSSVM:
 
     The block grid, and so the bits, depend on max_basis and on where `refresh` was called: blocks start at a refresh
     and are cut at the powers of two of the weight seen. Calls of `partial_fit` that split a stream at multiples of
-    `block_rows` after a refresh leave no trace; other splits give the same decisions and values to rounding. `centre`
+    `GRID_ROWS` after a refresh leave no trace; other splits give the same decisions and values to rounding. `centre`
     (n_features,) is where a stationary kernel measures its distances from, the first row unless given: somewhere amid
     the rows, for speed. `selection` names the rule that chooses the dictionary; `fixed` takes it from `dictionary`
     (n_basis, n_features), which sets max_basis; `dictionary_rows` are its row numbers in the stream, if it has any.
@@ -93,16 +93,12 @@ class OnlineLSSVM:
         self.weight_seen = 0.0
         self.swaps = 0
         self._position = 0
-        self._counts: Integers = np.zeros(3, dtype=np.int64)
+        self._counts: Integers = np.zeros(2, dtype=np.int64)
+        self._room = Workspace()
         self._behind = False
         self._solved_penalty = 0.0
         self.numerics = Numerics()
         self.memory_limit_bytes: int | None = None
-
-    @property
-    def block_rows(self) -> int:
-        """The rows of a full block, from max_basis and the selection rule alone: a power of two."""
-        return plan_block_rows(self.parameters.max_basis) if self.parameters.rule.grows else SUMMED_ROWS
 
     @property
     def n_basis(self) -> int:
@@ -113,6 +109,15 @@ class OnlineLSSVM:
     def condition(self) -> Condition | None:
         """How the last refresh went; None before the first basis vector."""
         return self._inverses.condition if self._inverses else None
+
+    @property
+    def suspected_share(self) -> float:
+        """The share of rows met with a full dictionary, by this object, for which no bound ruled a swap out.
+
+        For these K⁻¹k was needed. One where bounds do not pay, zero before the dictionary is full.
+        """
+        scanned, suspected = map(int, self._counts)
+        return suspected / scanned if scanned else 0.0
 
     def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Learn rows X (rows, n_features) and targets y (rows,) or (rows, n_targets); O(max_basis²) a row.
@@ -137,9 +142,9 @@ class OnlineLSSVM:
         with one_blas_thread():
             start = 0
             while start < len(rows):
-                stop = self._next_cut(start, weights)
+                stop, reached = self._next_cut(start, weights)
                 part = slice(start, stop)
-                predictions[part] = self._learn_block(rows[part], targets[part], weights[part])
+                predictions[part] = self._learn_block(rows[part], targets[part], weights[part], reached)
                 start = stop
         return predictions
 
@@ -256,27 +261,37 @@ class OnlineLSSVM:
         rows = np.full(len(self._given), -1) if self._given_rows is None else self._given_rows
         return OnlineState.with_dictionary(self.parameters, self._centre, self._given, rows, n_targets)
 
-    def _next_cut(self, start: int, weights: Floats) -> int:
-        """Return where the block that begins at `start` ends: the grid, or the row that reaches a power of two."""
-        stop = min(start + self.block_rows - self._position % self.block_rows, len(weights))
-        reached = np.cumsum(np.concatenate([[self.weight_seen], weights[start:stop]]))[1:]
-        crossed = np.frexp(reached)[1] - 1 != _octave(self.weight_seen)
-        cuts = (reached > self.weight_seen) & (crossed | (self.n_basis == 0))
-        return start + int(np.argmax(cuts)) + 1 if cuts.any() else stop
+    def _next_cut(self, start: int, weights: Floats) -> tuple[int, float]:
+        """Return where the block that begins at `start` ends, and the weight that is seen then.
 
-    def _learn_block(self, X: Floats, targets: Floats, weights: Floats) -> Floats:
+        It ends where the grid does, or at the row that reaches a power of two.
+        """
+        stop = min(start + GRID_ROWS - self._position % GRID_ROWS, len(weights))
+        sums = np.cumsum(np.concatenate([[self.weight_seen], weights[start:stop]]))
+        if self.n_basis and _octave(float(sums[-1])) == _octave(self.weight_seen):
+            return stop, float(sums[-1])
+        crossed = np.frexp(sums[1:])[1] - 1 != _octave(self.weight_seen)
+        cuts = (sums[1:] > self.weight_seen) & (crossed | (self.n_basis == 0))
+        rows = int(np.argmax(cuts)) + 1 if cuts.any() else stop - start
+        return start + rows, float(sums[rows])
+
+    def _learn_block(self, X: Floats, targets: Floats, weights: Floats, reached: float) -> Floats:
         information = self._begun()
-        present = np.flatnonzero(weights > 0)
-        predictions = self._predict_before(X) if len(present) < len(X) else np.zeros_like(targets)
+        present = np.flatnonzero(weights)
         numbers = self.rows_seen + present
-        if len(present):
-            chosen = X[present], targets[present], weights[present]
-            information.absorb_targets(chosen[1], chosen[2])
-            predictions[present] = self._learn_rows(*chosen, numbers)
-            self._published = None
+        if len(present) == len(X):
+            information.absorb_targets(targets, weights)
+            predictions = self._learn_rows(X, targets, weights, numbers)
+        else:
+            predictions = self._predict_before(X)
+            if len(present):
+                chosen = X[present], targets[present], weights[present]
+                information.absorb_targets(chosen[1], chosen[2])
+                predictions[present] = self._learn_rows(*chosen, numbers)
+        self._published = None
         self.rows_seen += len(X)
         self._position += len(X)
-        self._count(weights)
+        self._count(reached)
         if self._position % REFRESH_ROWS == 0:
             self._refresh()
         return predictions
@@ -288,10 +303,9 @@ class OnlineLSSVM:
         values = self.parameters.kernel.block(X, information.basis_vectors, self._centre)
         return np.asarray(values @ self._inverses.coefficients)
 
-    def _count(self, weights: Floats) -> None:
-        """Add the weights; where n reaches a power of two, γ changes exactly, and with it every inverse."""
-        before = _octave(self.weight_seen)
-        self.weight_seen = float(np.cumsum(np.concatenate([[self.weight_seen], weights]))[-1])
+    def _count(self, reached: float) -> None:
+        """Go on to the weight `reached`; at a power of two γ changes exactly, and with it every inverse."""
+        before, self.weight_seen = _octave(self.weight_seen), reached
         if self.weight_seen > 0 and _octave(self.weight_seen) != before:
             self._begun().set_penalty(self._penalty(self.weight_seen))
             self._refresh()
@@ -335,23 +349,24 @@ class OnlineLSSVM:
             if self._is_closed():
                 predictions[start:] = self._sum_rows(X[start:], targets[start:], weights[start:])
                 break
-            block = self._block(X[start:], numbers[start:], targets[start:], weights[start:])
-            fresh = start == refreshed
-            bar = self.parameters.rule.usefulness_bar(self.parameters.usefulness_threshold)
-            what, learned, swaps = block.run(bar, full=self._is_full(), fresh=fresh, counts=self._counts)
+            stop = self._next_stop(start, len(X))
+            part, fresh = slice(start, stop), start == refreshed
+            strip = self._strip(X[part], numbers[part], targets[part], weights[part])
+            bar = float(self.parameters.rule.usefulness_bar(self.parameters.usefulness_threshold))
+            what, learned, swaps = strip.run(bar, full=self._is_full(), fresh=fresh, counts=self._counts)
             if what == GROW:
                 self._check_memory()
-                block.grow(learned - 1)
+                strip.grow(learned - 1)
             self.swaps += swaps
             if what == UNSAFE and learned == 0 and fresh:
                 raise NumericalBreakdown(
                     f"row {numbers[start]} of the stream has a pivot that is not safely positive right after a "
                     "refresh; raise novelty_threshold or regularization"
                 )
-            innovations = block.rows.innovations[:learned]
+            innovations = strip.rows.innovations[:learned]
             predictions[start : start + learned] = targets[start : start + learned] - innovations
             start += learned
-            if what == UNSAFE or (what == GROW and block.careful):
+            if what == UNSAFE or (what == GROW and strip.careful):
                 self._refresh(scheduled=False)
                 refreshed = start
         return predictions
@@ -360,6 +375,11 @@ class OnlineLSSVM:
         if self.memory_limit_bytes is not None and self.parameters.max_basis is None:
             n_features = self._begun().basis_vectors.shape[1]
             check_growth(self.n_basis, n_features, self.rows_seen, self.memory_limit_bytes)
+
+    def _next_stop(self, start: int, n_rows: int) -> int:
+        """Return how far rows from `start` on are taken at once: to the block's end where the dictionary may grow."""
+        rows = plan_block_rows(self.parameters.max_basis)
+        return n_rows if self._is_full() else min(n_rows, (start // rows + 1) * rows)
 
     def _sum_rows(self, X: Floats, targets: Floats, weights: Floats) -> Floats:
         """Absorb rows that nothing is decided on; return their predictions by the coefficients of the last refresh."""
@@ -382,11 +402,11 @@ class OnlineLSSVM:
         information.grow(border, x, row)
         self._refresh()
 
-    def _block(self, X: Floats, numbers: Integers, targets: Floats, weights: Floats) -> Block:
+    def _strip(self, X: Floats, numbers: Integers, targets: Floats, weights: Floats) -> Strip:
         if not isinstance(self._inverses, Inverses):
             raise NumericalBreakdown("the learner has a dictionary but no inverses")
         p = self.parameters
-        return Block(
+        return Strip(
             p.kernel,
             self._centre,
             self._begun(),
@@ -396,6 +416,8 @@ class OnlineLSSVM:
             targets,
             weights,
             p.novelty_threshold,
+            plan_block_rows(p.max_basis),
+            self._room,
             screened=self._may_screen(),
         )
 

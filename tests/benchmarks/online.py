@@ -62,7 +62,7 @@ def measure_against_bound(rows: Rows, test: Rows, max_basis: int, repeats: int) 
         "cpu_microseconds_per_row": round(1e6 * cpu_seconds / len(rows.X), 3),
         "runs": runs,
         "swaps": learner.swaps,
-        "screened": getattr(learner, "screened", None),
+        "suspected_share": learner.suspected_share,
         "test_error_percent": error_percent(learner.predict(test.X)[:, 0], test.y),
     }
 

@@ -240,11 +240,12 @@ def test_another_regularization_is_applied_to_all_rows_told_and_kept(tmp_path: P
 
 def test_another_regularization_needs_no_new_rows(tmp_path: Path) -> None:
     work = workplace(tmp_path)
-    work.run_here()
+    learned = work.run_here()
     told = work.run_here({"model.regularization": 1e-2})
     assert (told["new_partitions"], told["new_rows"], told["rows_seen"]) == (0, 0, 3 * ROWS)
-    assert told["progressive_error"] is None
+    assert told["progressive_error"] == learned["progressive_error"]
     record = work.model()
+    assert record.history[-1].progressive_error is None
     assert record.counters["penalty"] == 1e-2 * 512
     assert [(len(n.partitions), n.regularization) for n in record.history] == [(3, 1e-4), (0, 1e-2)]
     snapshot = work.snapshot()

@@ -14,9 +14,10 @@ from support.online_reference import Decision, RowByRow
 from support.streams import INPUTS, Stream, streams
 
 from ridgestream.pipeline.errors import InputError
-from ridgestream.pipeline.kernels import RBF, Linear, gram
+from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram
+from ridgestream.pipeline.learners import online_ls_svm
 from ridgestream.pipeline.learners.block_run import CONDITION_LIMIT
-from ridgestream.pipeline.learners.online_ls_svm import REFRESH_ROWS, OnlineLSSVM, plan_block_rows
+from ridgestream.pipeline.learners.online_ls_svm import GRID_ROWS, REFRESH_ROWS, OnlineLSSVM, plan_block_rows
 from ridgestream.pipeline.learners.online_state import OnlineState
 
 Array = npt.NDArray[np.float64]
@@ -90,8 +91,18 @@ STREAMS_A_KIND = 30
 """Thirty of each of eight kinds of rows: 240 streams."""
 
 
+def screen_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(online_ls_svm, "SCREEN_BASIS", 1)
+    monkeypatch.setattr(online_ls_svm, "SCREEN_ROWS", 0)
+
+
+@pytest.mark.parametrize("screened", [False, True])
 @pytest.mark.parametrize("inputs", sorted(INPUTS))
-def test_the_blocked_form_decides_as_the_one_row_form(inputs: str) -> None:
+def test_the_blocked_form_decides_as_the_one_row_form(
+    inputs: str, screened: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if screened:
+        screen_always(monkeypatch)
     compared: list[Decision] = []
     outputs: set[int] = set()
     weighted: set[bool] = set()
@@ -135,12 +146,31 @@ def assert_same_bits(a: OnlineLSSVM, b: OnlineLSSVM) -> None:
     assert np.array_equal(a.coefficients(), b.coefficients())
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("kernel", [RBF(0.2), RBF(0.02), RBF(2.0), Polynomial(0.3, 3, 1.0)], ids=str)
+def test_the_screen_misses_no_swap(
+    kernel: Kernel, outputs: int, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = forest_like(6000, c=outputs)
+    weights = np.random.default_rng(1).uniform(0.1, 3.0, len(X)) if weighted else np.ones(len(X))
+    plain, screened = (OnlineLSSVM(kernel, max_basis=60, regularization=1e-5) for _ in range(2))
+    plain.partial_fit(X, y, weights)
+    screen_always(monkeypatch)
+    screened.partial_fit(X, y, weights)
+    assert plain.state().basis_rows.tolist() == screened.state().basis_rows.tolist()
+    assert plain.swaps == screened.swaps >= 20
+    assert plain.suspected_share == 1.0
+    if kernel == RBF(0.02) and outputs == 1:
+        assert screened.suspected_share < 0.6, "the screen rules next to nothing out, so it was not tried"
+
+
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), max_basis=st.sampled_from([10, 40]))
 def test_calls_that_respect_the_grid_leave_no_trace(data: st.DataObject, max_basis: int) -> None:
     X, y = forest_like(700)
     whole, parts = small(max_basis).partial_fit(X, y), small(max_basis)
-    step = whole.block_rows
+    step = GRID_ROWS
     cuts = sorted(data.draw(st.sets(st.integers(0, len(X) // step), max_size=6)))
     bounds = [0, *(step * cut for cut in cuts), len(X)]
     for start, stop in pairwise(bounds):
@@ -400,6 +430,6 @@ def test_a_state_shares_no_memory_with_its_learner() -> None:
 
 
 def test_every_block_size_divides_what_readers_and_refreshes_count_in() -> None:
+    assert 256 % GRID_ROWS == REFRESH_ROWS % GRID_ROWS == 0
     for max_basis in (1, 20, 64, 65, 500, 1024, 1025, 5000):
-        assert 256 % plan_block_rows(max_basis) == 0
-        assert REFRESH_ROWS % plan_block_rows(max_basis) == 0
+        assert GRID_ROWS % plan_block_rows(max_basis) == 0

@@ -16,7 +16,7 @@ from ridgestream.pipeline.factorization import JITTERS
 from ridgestream.pipeline.kernels import RBF, Linear, Polynomial, gram
 from ridgestream.pipeline.learners.given_dictionary import find_independent
 from ridgestream.pipeline.learners.numerics import Numerics, measure_drift
-from ridgestream.pipeline.learners.online_ls_svm import REFRESH_ROWS, SUMMED_ROWS, OnlineLSSVM
+from ridgestream.pipeline.learners.online_ls_svm import GRID_ROWS, OnlineLSSVM
 from ridgestream.pipeline.learners.online_state import OnlineParameters
 from ridgestream.pipeline.learners.selection import SELECTIONS
 from ridgestream.pipeline.planning import plan_learner_bytes
@@ -129,9 +129,9 @@ def test_what_is_predicted_before_learning_is_of_the_rows_before() -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_calls_that_respect_the_grid_leave_no_trace(rule: str) -> None:
-    X, y = rows(5 * SUMMED_ROWS + 77)
+    X, y = rows(5 * GRID_ROWS + 77)
     whole, parts = learner_of(rule).partial_fit(X, y), learner_of(rule)
-    step = parts.block_rows
+    step = GRID_ROWS
     for start, stop in pairwise([0, step, 3 * step, 4 * step, len(X)]):
         parts.partial_fit(X[start:stop], y[start:stop])
     whole.refresh()
@@ -160,11 +160,6 @@ def test_another_block_size_gives_the_same_dictionary_and_values_to_rounding(rul
         parts.partial_fit(X[start : start + step], y[start : start + step])
     assert np.array_equal(whole.state().basis_rows, parts.state().basis_rows)
     assert np.allclose(whole.predict(X), parts.predict(X), rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_the_blocks_of_sums_divide_what_readers_and_refreshes_count_in(rule: str) -> None:
-    assert 256 % learner_of(rule).block_rows == REFRESH_ROWS % learner_of(rule).block_rows == 0
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -1,12 +1,11 @@
-"""One block of rows against one dictionary: products formed once, then run through by compiled code."""
+"""A strip of rows against one dictionary: kernel values formed at once, then run through block by block, compiled."""
 
 import functools
+import math
 
 import numpy as np
-from scipy.linalg import blas
 
 from ridgestream.pipeline.arrays import Floats, Integers
-from ridgestream.pipeline.factorization import symmetric
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.learners.block_run import Candidate, Dictionary, run_rows
 from ridgestream.pipeline.learners.elimination import Carried, Rows, Tracking, measure_reach
@@ -20,17 +19,32 @@ SPAN_TOLERANCE = 1e-10
 BLUR_LIMIT = 1e-6
 """The share of the novelty threshold that rounding may reach before K⁻¹k is refined for every row."""
 
-REFINEMENTS = 3
-"""Corrections of K⁻¹k for every row, where rounding could blur its novelty."""
-
 TRACKED_SHARE = 8
-"""In a screened block one basis vector in so many, the weakest, has its entry of K⁻¹k computed for every row."""
+"""In a screened strip one basis vector in so many, the weakest, has its entry of K⁻¹k computed for every row."""
 
 
-class Block:
-    """Kb = k(X, D), W = Kb P⁻¹ and A = Kb K⁻¹ of B weighted rows, by matrix products: O(B·n_basis²).
+_EPS = float(np.finfo(np.float64).eps)
 
-    A `screened` block computes K⁻¹k only where a bound does not rule a swap out; any other has A for all its rows.
+
+class Workspace:
+    """Room for one strip at a time: memory asked for anew each time would be cleared by the kernel, page by page."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Floats] = {}
+
+    def array(self, name: str, *shape: int) -> Floats:
+        """Return room of this shape, its values whatever they were; it is the room given before under this name."""
+        size = math.prod(shape)
+        if name not in self._buffers or len(self._buffers[name]) < size:
+            self._buffers[name] = np.empty(2 * size)
+        return self._buffers[name][:size].reshape(shape)
+
+
+class Strip:
+    """Weighted rows against one dictionary: Kb = k(X, D) formed at once, and room for `block_rows` of them at a time.
+
+    Where `screened`, K⁻¹k is computed only where a bound does not rule a swap out, else for all rows. The next strip in
+    the same `room` overwrites this one.
     """
 
     def __init__(
@@ -44,21 +58,23 @@ class Block:
         targets: Floats,
         weights: Floats,
         novelty_threshold: float,
+        block_rows: int,
+        room: Workspace,
         *,
         screened: bool,
     ) -> None:
         self.kernel, self.information, self.inverses = kernel, information, inverses
-        kernel_rows, self_kernel = kernel.block(X, information.basis_vectors, centre), kernel.diagonal(X)
+        (n_rows, n_targets), n_basis = targets.shape, information.n_basis
+        kernel_rows = room.array("kernel", n_rows, n_basis)
+        kernel.block(X, information.basis_vectors, centre, out=kernel_rows)
+        self_kernel = kernel.diagonal(X)
         spans = np.maximum(novelty_threshold, SPAN_TOLERANCE * self_kernel)
         self.careful = _blurs_novelty(inverses, self_kernel, spans)
-        n_basis, n_rows = information.n_basis, len(X)
         self.tracking = _track(inverses, information, screened=screened and not self.careful)
-        A = np.ascontiguousarray(kernel_rows @ inverses.gram[:, self.tracking.tracked])
-        if self.careful:
-            _refine_all(A, kernel_rows, information, inverses)
-        roots = np.sqrt(weights)
-        even = bool((weights == 1.0).all())
-        scaled = kernel_rows if even else kernel_rows * roots[:, np.newaxis]
+        roots, scaled = np.sqrt(weights), kernel_rows
+        if not (weights == 1.0).all():
+            scaled = np.multiply(kernel_rows, roots[:, np.newaxis], out=room.array("scaled", n_rows, n_basis))
+        block_rows = min(block_rows, n_rows)
         self.rows = Rows(
             X=X,
             numbers=numbers,
@@ -69,26 +85,19 @@ class Block:
             spans=spans,
             kernel=kernel_rows,
             scaled=scaled,
-            products=np.asarray(blas.dsymm(1.0, inverses.normal, scaled.T, side=0, lower=1).T),
-            swept=np.empty((n_rows, n_basis)),
-            steps=np.empty_like(targets),
-            pivots=np.empty(n_rows),
+            products=room.array("products", block_rows, n_basis),
+            swept=room.array("swept", block_rows, n_basis),
+            steps=np.empty((block_rows, n_targets)),
+            pivots=np.empty(block_rows),
             innovations=np.empty_like(targets),
-            A=A,
-            factor=np.empty((n_rows, n_rows)),
+            A=room.array("A", block_rows, len(self.tracking.tracked)),
+            factor=room.array("factor", block_rows, block_rows),
         )
-        n_targets = targets.shape[1]
-        self.candidate = Candidate(
-            np.empty(n_basis),
-            np.empty(n_basis),
-            np.empty(n_basis),
-            np.empty(n_targets),
-            np.empty(n_targets),
-            np.empty(3),
-        )
+        a, w_b, normal = np.empty((3, n_basis))
+        self.candidate = Candidate(a, w_b, normal, np.empty(n_targets), np.empty(n_targets), np.empty(3))
 
     def run(self, usefulness_threshold: float, *, full: bool, fresh: bool, counts: Integers) -> tuple[int, int, int]:
-        """Learn until the block's end, a growth, or where a refresh is wanted: (what, rows learned, swaps made).
+        """Learn until the strip's end, a growth, or where a refresh is wanted: (what, rows learned, swaps made).
 
         At a growth the last row learned is to be given to `grow`.
         """
@@ -108,7 +117,7 @@ class Block:
             self.candidate,
             self.kernel.kind,
             np.array([*self.kernel.parameters().values(), 0.0, 0.0, 0.0]),
-            information.penalty,
+            float(information.penalty),
             usefulness_threshold,
             full,
             self.careful,
@@ -118,7 +127,7 @@ class Block:
         return what, stop, swaps
 
     def grow(self, j: int) -> None:
-        """Append row j, at which `run` stopped with GROW, to the dictionary. The block ends with it."""
+        """Append row j, at which `run` stopped with GROW, to the dictionary. The strip ends with it."""
         new, rows = self.candidate, self.rows
         novelty, schur, corner = map(float, new.scalars)
         self.inverses.grow(new.a, novelty, new.w_b, schur, new.kappa)
@@ -137,14 +146,8 @@ def _blurs_novelty(inverses: Inverses, self_kernel: Floats, spans: Floats) -> bo
     Then K⁻¹k is refined for every row, and every change of the dictionary is followed by a refresh.
     """
     largest = float(self_kernel.max())
-    rounding = float(np.trace(inverses.gram)) * largest**2 * np.finfo(np.float64).eps
+    rounding = float(np.trace(inverses.gram)) * largest**2 * _EPS
     return bool(rounding > BLUR_LIMIT * spans.min())
-
-
-def _refine_all(A: Floats, kernel_rows: Floats, information: Information, inverses: Inverses) -> None:
-    K = symmetric(information.gram)
-    for _ in range(REFINEMENTS):
-        A += (kernel_rows - A @ K) @ inverses.gram
 
 
 def _track(inverses: Inverses, information: Information, *, screened: bool) -> Tracking:
