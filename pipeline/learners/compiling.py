@@ -18,17 +18,21 @@ def compiled(function: Compiled) -> Compiled:
     It is not kept where neither the package nor a home can be written.
     """
     try:
-        return cast("Compiled", njit(cache=True, nogil=True, **_OPTIONS)(function))
+        return _compile(function, cache=True, nogil=True)
     except RuntimeError:
-        return cast("Compiled", njit(nogil=True, **_OPTIONS)(function))
+        return _compile(function, nogil=True)
 
 
 def compiled_part(function: Compiled) -> Compiled:
     """Compile what only compiled code calls; it has no door for Python, which would take longest to make."""
-    return cast("Compiled", njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function))
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def _compile(function: Compiled, **options: bool) -> Compiled:
+    return cast("Compiled", cast("Any", njit)(**options, **_OPTIONS)(function))
 
 
 @compiled_part
 def zero() -> int:
     """Return a zero that Numba takes for a variable: with a constant it would compile what is called with it twice."""
-    return np.empty(0).size
+    return int(np.empty(0).size)
