@@ -5,6 +5,7 @@ would keep the machine code out of its cache. So the addresses are arguments. Ro
 Fortran reads as (m, n); symmetric matrices are in the upper triangle of C-ordered arrays, which is Fortran's lower.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
@@ -33,15 +34,20 @@ class Lapack(NamedTuple):
     """Its factors."""
 
 
-def find_lapack() -> Lapack:
-    """Return the routines of scipy, with room for the arguments of one call at a time."""
+def make_lapack() -> Lapack:
+    """Return scipy's routines with room for the arguments of one call at a time: no two threads may share it."""
+    letters = np.frombuffer(b"LNRT", dtype=np.uint8).copy()
+    return Lapack(_find_addresses(), letters, np.zeros(8, dtype=np.int32), np.zeros(4))
+
+
+@functools.cache
+def _find_addresses() -> Integers:
     found = [
         get_cython_function_address(f"scipy.linalg.{module}", name)
         for module, names in _ROUTINES.items()
         for name in names
     ]
-    letters = np.frombuffer(b"LNRT", dtype=np.uint8).copy()
-    return Lapack(np.array(found, dtype=np.int64), letters, np.zeros(8, dtype=np.int32), np.zeros(4))
+    return np.array(found, dtype=np.int64)
 
 
 def _make_call(typing_context: Any, address: Any, arguments: Any) -> Any:  # noqa: ANN401, ARG001

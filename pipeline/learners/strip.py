@@ -1,6 +1,5 @@
 """A strip of rows against one dictionary: kernel values formed at once, then run through block by block, compiled."""
 
-import functools
 import math
 
 import numpy as np
@@ -11,7 +10,7 @@ from ridgestream.pipeline.learners.block_run import Candidate, Dictionary, run_r
 from ridgestream.pipeline.learners.elimination import Carried, Rows, Tracking, measure_reach
 from ridgestream.pipeline.learners.information import Border, Information
 from ridgestream.pipeline.learners.inverses import Inverses
-from ridgestream.pipeline.learners.lapack_calls import Lapack, find_lapack
+from ridgestream.pipeline.learners.lapack_calls import make_lapack
 
 SPAN_TOLERANCE = 1e-10
 """A row whose novelty is below this share of k(x, x) lies in the span of the dictionary, within rounding."""
@@ -31,6 +30,11 @@ class Workspace:
 
     def __init__(self) -> None:
         self._buffers: dict[str, Floats] = {}
+        self.lapack = make_lapack()
+
+    def __reduce__(self) -> tuple[type["Workspace"], tuple[()]]:
+        """Begin empty in a copy and in another process, where the routines lie elsewhere."""
+        return Workspace, ()
 
     def array(self, name: str, *shape: int) -> Floats:
         """Return room of this shape, its values whatever they were; it is the room given before under this name."""
@@ -63,7 +67,7 @@ class Strip:
         *,
         screened: bool,
     ) -> None:
-        self.kernel, self.information, self.inverses = kernel, information, inverses
+        self.kernel, self.information, self.inverses, self.room = kernel, information, inverses, room
         (n_rows, n_targets), n_basis = targets.shape, information.n_basis
         kernel_rows = room.array("kernel", n_rows, n_basis)
         kernel.block(X, information.basis_vectors, centre, out=kernel_rows)
@@ -103,7 +107,7 @@ class Strip:
         """
         information, inverses = self.information, self.inverses
         what, stop, swaps = run_rows(
-            _lapack(),
+            self.room.lapack,
             self.rows,
             Dictionary(
                 information.basis_vectors,
@@ -133,11 +137,6 @@ class Strip:
         self.inverses.grow(new.a, novelty, new.w_b, schur, new.kappa)
         border = Border(new.normal, corner, new.rhs, rows.kernel[j], float(rows.self_kernel[j]))
         self.information.grow(border, rows.X[j], int(rows.numbers[j]))
-
-
-@functools.cache
-def _lapack() -> Lapack:
-    return find_lapack()
 
 
 def _blurs_novelty(inverses: Inverses, self_kernel: Floats, spans: Floats) -> bool:
