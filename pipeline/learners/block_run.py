@@ -331,6 +331,15 @@ def multiply(
 
 
 @compiled_part
+def trace(matrix: Floats, n: int) -> float:
+    """Return the sum of the first n diagonal entries."""
+    total = 0.0
+    for i in range(n):
+        total += matrix[i, i]
+    return total
+
+
+@compiled_part
 def cut_block(rows: Rows, first: int, stop: int) -> Rows:
     """Return the rows from `first` to `stop`, with the room that blocks share."""
     block, n = slice(first, stop), stop - first
@@ -366,16 +375,20 @@ def run_rows(
     kernel_numbers: Floats,
     penalty: float,
     usefulness_threshold: float,
-    full: bool,
+    n_basis: int,
+    max_basis: int,
+    closes_at: int,
     careful: bool,
+    blurred: float,
     fresh: bool,
     counts: Integers,
-) -> tuple[int, int, int]:
-    """Learn the rows of a strip, block by block, until its end, a growth, or where a refresh is wanted.
+) -> tuple[int, int, int, int]:
+    """Learn the rows of a strip, block by block, until its end, or where room or a refresh is wanted.
 
-    Returns (what, rows learned, swaps made). At a GROW the last row learned is the one to grow by, and `new` tells how.
-    A `fresh` strip comes right after a refresh: its first row cannot be helped by another. Where `careful`, each change
-    wants a refresh.
+    Returns (what, rows learned, basis vectors, swaps made). At a GROW the next row is to grow the dictionary and there
+    is no room. A `fresh` strip comes right after a refresh: its first row cannot be helped by another. Where `careful`,
+    each change wants a refresh; so does, in any strip, a trace of K⁻¹ above `blurred`, and a dictionary of `closes_at`
+    vectors, on which nothing more is decided.
     """
     n_rows, first, swaps, what = len(strip.X), zero(), zero(), END
     while first < n_rows and what == END:
@@ -398,12 +411,12 @@ def run_rows(
                 new.a,
                 penalty,
                 usefulness_threshold,
-                full,
+                n_basis >= max_basis,
                 counts,
             )
             if what == END and limit < stop - first:
                 what = UNSAFE
-            if what in (END, UNSAFE):
+            if what in (END, UNSAFE) or (what == GROW and n_basis == len(new.a)):
                 break
             if not (fresh and first + row == 0) and is_stale(lapack, dictionary.normal, rows, row):
                 what = UNSAFE
@@ -412,18 +425,19 @@ def run_rows(
             if not settle(lapack, rows, j, dictionary, carried, penalty, new):
                 continue
             if what == GROW:
-                break
+                index, n_basis = n_basis, n_basis + 1
+            else:
+                swaps += 1
             values = kernel_column(kernel_kind, kernel_numbers, strip.X[first + row :], rows.X[j])
             swap(lapack, rows, begun, j, limit, index, values, carried, tracking, new)
             replace(dictionary, index, rows, j, new)
             set_column(rest_kernel, rest_scaled, strip.roots[stop:], index, values[stop - first - row :])
             clear_column(rows.scaled, index, row)
-            swaps += 1
             changed = True
-            if careful:
+            if careful or n_basis >= closes_at or trace(carried.gram, n_basis) > blurred:
                 what = UNSAFE
                 break
         sum_rows(lapack, rows, dictionary, row)
         add_products(lapack, -1.0, rows.swept[:row], carried.normal)
         first += row
-    return what, first, swaps
+    return what, first, n_basis, swaps

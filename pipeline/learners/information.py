@@ -4,9 +4,10 @@ Jung & Polani (2006) propagate P⁻¹; here P, K and z themselves are carried, s
 anew at any time. Symmetric matrices are kept in the lower triangle of Fortran-ordered arrays, as BLAS updates them.
 """
 
-from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import blas
 
 from ridgestream.pipeline.arrays import Floats, Integers
@@ -14,60 +15,85 @@ from ridgestream.pipeline.factorization import symmetric
 from ridgestream.pipeline.learners.online_state import OnlineState
 
 
-@dataclass(frozen=True)
-class Border:
-    """What P, K and z gain with a new basis vector."""
-
-    normal: Floats
-    """P a + wδk, shape (n_basis,)."""
-    corner: float
-    """aᵀPa + γ(k* − aᵀk) + 2wδ aᵀk + wδ²."""
-    rhs: Floats
-    """aᵀz + wδy, shape (n_targets,)."""
-    kernel: Floats
-    """k, shape (n_basis,)."""
-    self_kernel: float
-    """k*."""
-
-
 class Information:
-    """D, K, P, z and yᵀy while they change; `n_basis` is their common size."""
+    """D, K, P, z and yᵀy while they change, with room for `capacity` basis vectors, of which `n_basis` are there.
+
+    The others are empty: their kernel values with all rows are zero, and K and P are the identity there, so they touch
+    nothing, and to grow is to put a row in the place of an empty one.
+    """
 
     def __init__(self, state: OnlineState) -> None:
-        self.basis_vectors: Floats = state.basis_vectors.copy()
-        self.basis_rows: Integers = state.basis_rows.copy()
-        self.gram: Floats = np.array(state.gram, order="F")
-        self.normal_matrix: Floats = np.array(state.normal_matrix, order="F")
-        self.normal_rhs: Floats = state.normal_rhs.copy()
+        self.n_basis = state.n_basis
+        self.vectors: Floats = state.basis_vectors.copy()
+        self.numbers: Integers = state.basis_rows.copy()
+        self.gram_room: Floats = np.array(state.gram, order="F")
+        self.normal_room: Floats = np.array(state.normal_matrix, order="F")
+        self.rhs_room: Floats = state.normal_rhs.copy()
         self.target_square: Floats = state.target_square.copy()
         self.penalty: float = state.penalty
 
     @property
-    def n_basis(self) -> int:
-        """The number of basis vectors."""
-        return len(self.basis_vectors)
+    def capacity(self) -> int:
+        """The number of basis vectors that there is room for."""
+        return len(self.vectors)
+
+    @property
+    def basis_vectors(self) -> Floats:
+        """D, shape (n_basis, n_features)."""
+        return self.vectors[: self.n_basis]
+
+    @property
+    def basis_rows(self) -> Integers:
+        """The row number in the stream of each basis vector, shape (n_basis,)."""
+        return self.numbers[: self.n_basis]
+
+    @property
+    def gram(self) -> Floats:
+        """K, lower triangle, shape (n_basis, n_basis)."""
+        return self.gram_room[: self.n_basis, : self.n_basis]
+
+    @property
+    def normal_matrix(self) -> Floats:
+        """P, lower triangle, shape (n_basis, n_basis)."""
+        return self.normal_room[: self.n_basis, : self.n_basis]
+
+    @property
+    def normal_rhs(self) -> Floats:
+        """z, shape (n_basis, n_targets)."""
+        return self.rhs_room[: self.n_basis]
+
+    def reserve(self, capacity: int) -> None:
+        """Make room for just so many basis vectors; O(capacity²) if it is not there already."""
+        if capacity != self.capacity:
+            self.vectors = padded(self.basis_vectors, capacity)
+            self.numbers = padded(self.basis_rows, capacity)
+            self.gram_room = padded_symmetric(self.gram, capacity)
+            self.normal_room = padded_symmetric(self.normal_matrix, capacity)
+            self.rhs_room = padded(self.normal_rhs, capacity)
+
+    def begin(self, x: Floats, row: int, self_kernel: float, weight: float, y: Floats, penalty: float) -> None:
+        """Make the row x, number `row` of the stream, the dictionary: K = [k*], P = [wk*² + γk*], z = [wk*y]."""
+        self.n_basis, self.penalty = 1, penalty
+        self.vectors, self.numbers = x[np.newaxis].copy(), np.array([row])
+        self.gram_room = np.array([[self_kernel]])
+        self.normal_room = np.array([[weight * self_kernel**2 + penalty * self_kernel]])
+        self.rhs_room = (weight * self_kernel * y)[np.newaxis]
 
     def absorb(self, kernel_rows: Floats, targets: Floats, weights: Floats) -> None:
         """P += Σ w kkᵀ, z += Σ w kyᵀ for rows of kernel values (rows, n_basis): equation (11); O(n_basis²) a row."""
+        self.reserve(self.n_basis)
         scaled = kernel_rows * np.sqrt(weights)[:, np.newaxis]
-        self.normal_matrix = blas.dsyrk(1.0, scaled.T, beta=1.0, c=self.normal_matrix, lower=1, overwrite_c=1)
-        self.normal_rhs += kernel_rows.T @ (targets * weights[:, np.newaxis])
+        self.normal_room = blas.dsyrk(1.0, scaled.T, beta=1.0, c=self.normal_room, lower=1, overwrite_c=1)
+        self.rhs_room += kernel_rows.T @ (targets * weights[:, np.newaxis])
 
     def absorb_targets(self, targets: Floats, weights: Floats) -> None:
         """yᵀy += Σ w yyᵀ."""
         self.target_square += targets.T @ (targets * weights[:, np.newaxis])
 
-    def grow(self, border: Border, x: Floats, row: int) -> None:
-        """Append the row x, number `row` of the stream, as a basis vector."""
-        self.gram = bordered(self.gram, border.kernel, border.self_kernel)
-        self.normal_matrix = bordered(self.normal_matrix, border.normal, border.corner)
-        self.normal_rhs = np.vstack([self.normal_rhs, border.rhs])
-        self.basis_vectors = np.vstack([self.basis_vectors, x])
-        self.basis_rows = np.append(self.basis_rows, row)
-
     def set_penalty(self, penalty: float) -> None:
         """P += (γ′ − γ)K: the regularization changes exactly."""
-        self.normal_matrix += (penalty - self.penalty) * self.gram
+        normal = self.normal_matrix
+        normal += (penalty - self.penalty) * self.gram
         self.penalty = penalty
 
     def symmetric_matrices(self) -> tuple[Floats, Floats]:
@@ -75,11 +101,19 @@ class Information:
         return symmetric(self.gram), symmetric(self.normal_matrix)
 
 
-def bordered(lower: Floats, border: Floats, corner: float) -> Floats:
-    """Return the (m + 1, m + 1) matrix with a new last row; lower triangles, Fortran order."""
-    m = len(lower)
-    grown = np.zeros((m + 1, m + 1), order="F")
-    grown[:m, :m] = lower
-    grown[m, :m] = border
-    grown[m, m] = corner
-    return grown
+Kind = TypeVar("Kind", bound=np.generic)
+
+
+def padded(array: npt.NDArray[Kind], length: int) -> npt.NDArray[Kind]:
+    """Return the array made `length` long with zeros."""
+    longer = np.zeros((length, *array.shape[1:]), dtype=array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def padded_symmetric(matrix: Floats, size: int) -> Floats:
+    """Return the square matrix made (size, size) with the identity; Fortran order."""
+    larger = np.zeros((size, size), order="F")
+    larger[np.diag_indices(size)] = 1.0
+    larger[: len(matrix), : len(matrix)] = matrix
+    return larger

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import blas
 
 from ridgestream.pipeline.arrays import Floats
 from ridgestream.pipeline.factorization import cholesky, symmetric
-from ridgestream.pipeline.learners.information import Information, bordered
+from ridgestream.pipeline.learners.information import Information, padded, padded_symmetric
 
 
 @dataclass(frozen=True)
@@ -23,11 +22,15 @@ class Condition:
 
 
 class Inverses:
-    """K⁻¹ (whole) and P⁻¹ (lower triangle) in Fortran order, P⁻¹'s, its diagonal q, and β (n_targets, n_basis)."""
+    """K⁻¹ (whole) and P⁻¹ (lower triangle) in Fortran order, P⁻¹'s diagonal q, and β (n_targets, n_basis).
+
+    They have the information's room, and its empty basis vectors.
+    """
 
     def __init__(self, information: Information) -> None:
         normal = cholesky(information.normal_matrix, "normal matrix P")
         gram = cholesky(information.gram, "kernel matrix K of the dictionary")
+        self.n_basis = information.n_basis
         self.normal: Floats = normal.inverse()
         self.gram: Floats = symmetric(gram.inverse()).T
         self.beta: Floats = np.ascontiguousarray(normal.solve(information.normal_rhs).T)
@@ -37,16 +40,13 @@ class Inverses:
     @property
     def coefficients(self) -> Floats:
         """β as predictions take it, shape (n_basis, n_targets)."""
-        return self.beta.T
+        return self.beta[:, : self.n_basis].T
 
-    def grow(self, a: Floats, novelty: float, w_b: Floats, schur: float, kappa: Floats) -> None:
-        """Border K⁻¹, P⁻¹ and β by a new basis vector: equations (10), (12) and (15)."""
-        self.gram = symmetric(_bordered_inverse(self.gram, a, novelty)).T
-        self.normal = _bordered_inverse(self.normal, w_b, schur)
-        self.beta = np.hstack([self.beta - np.outer(kappa, w_b), kappa[:, np.newaxis]])
-        self.diagonal = np.diagonal(self.normal).copy()
-
-
-def _bordered_inverse(inverse: Floats, vector: Floats, scale: float) -> Floats:
-    changed = blas.dsyr(1.0 / scale, vector, lower=1, a=inverse)
-    return bordered(changed, -vector / scale, 1.0 / scale)
+    def reserve(self, capacity: int) -> None:
+        """Make room for just so many basis vectors; O(capacity²) if it is not there already."""
+        if capacity != len(self.gram):
+            n = self.n_basis
+            self.normal = padded_symmetric(self.normal[:n, :n], capacity)
+            self.gram = padded_symmetric(self.gram[:n, :n], capacity)
+            self.beta = np.ascontiguousarray(padded(self.beta[:, :n].T, capacity).T)
+            self.diagonal = np.diagonal(self.normal).copy()

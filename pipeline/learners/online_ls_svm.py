@@ -29,12 +29,12 @@ from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.learners.closed_dictionary import Solution
 from ridgestream.pipeline.learners.elimination import GROW, UNSAFE
 from ridgestream.pipeline.learners.given_dictionary import check_independent
-from ridgestream.pipeline.learners.information import Border, Information
+from ridgestream.pipeline.learners.information import Information
 from ridgestream.pipeline.learners.inverses import Condition, Inverses
 from ridgestream.pipeline.learners.numerics import Numerics, measure_drift
 from ridgestream.pipeline.learners.online_state import OnlineParameters, OnlineState
 from ridgestream.pipeline.learners.strip import Strip, Workspace
-from ridgestream.pipeline.planning import check_growth
+from ridgestream.pipeline.planning import check_growth, fits_growth
 from ridgestream.pipeline.threads import one_blas_thread
 
 REFRESH_ROWS = 8192
@@ -45,6 +45,9 @@ SCREEN_BASIS, SCREEN_ROWS = 256, 100
 
 GRID_ROWS = 256
 """Rows whose kernel values are formed at once: blocks divide them."""
+
+MORE_BASIS = 16
+"""Room is made for so many more basis vectors at least: the cost of a row is that of the room."""
 
 PREDICTION_ROWS = 4096
 """Rows whose kernel values are formed at once for predictions."""
@@ -316,6 +319,7 @@ class OnlineLSSVM:
     def _refresh(self, *, scheduled: bool = True) -> None:
         """Make anew what is carried; one that is not `scheduled` comes amid a row, where β is ahead of P and z."""
         before, penalty = self._inverses, self._begun().penalty
+        self._begun().reserve(self.n_basis)
         comparable = scheduled and not self._behind and penalty == self._solved_penalty
         self._inverses = self._solved() if self.n_basis and penalty > 0 else None
         self._behind, self._solved_penalty = False, penalty
@@ -349,14 +353,14 @@ class OnlineLSSVM:
             if self._is_closed():
                 predictions[start:] = self._sum_rows(X[start:], targets[start:], weights[start:])
                 break
-            stop = self._next_stop(start, len(X))
-            part, fresh = slice(start, stop), start == refreshed
-            strip = self._strip(X[part], numbers[part], targets[part], weights[part])
-            bar = float(self.parameters.rule.usefulness_bar(self.parameters.usefulness_threshold))
-            what, learned, swaps = strip.run(bar, full=self._is_full(), fresh=fresh, counts=self._counts)
-            if what == GROW:
-                self._check_memory()
-                strip.grow(learned - 1)
+            fresh = start == refreshed
+            if self._begun().capacity == self.n_basis:
+                self._begun().reserve(self._plan_capacity())
+            strip = self._strip(X[start:], numbers[start:], targets[start:], weights[start:])
+            p = self.parameters
+            what, learned, swaps = strip.run(
+                p.rule, p.usefulness_threshold, p.max_basis, fresh=fresh, counts=self._counts
+            )
             self.swaps += swaps
             if what == UNSAFE and learned == 0 and fresh:
                 raise NumericalBreakdown(
@@ -366,20 +370,29 @@ class OnlineLSSVM:
             innovations = strip.rows.innovations[:learned]
             predictions[start : start + learned] = targets[start : start + learned] - innovations
             start += learned
-            if what == UNSAFE or (what == GROW and strip.careful):
+            if what == GROW:
+                self._check_memory()
+            if what in (GROW, UNSAFE):
                 self._refresh(scheduled=False)
                 refreshed = start
         return predictions
 
     def _check_memory(self) -> None:
+        """Raise MemoryRefused if there is no room for one more basis vector."""
         if self.memory_limit_bytes is not None and self.parameters.max_basis is None:
-            n_features = self._begun().basis_vectors.shape[1]
+            n_features = self._begun().vectors.shape[1]
             check_growth(self.n_basis, n_features, self.rows_seen, self.memory_limit_bytes)
 
-    def _next_stop(self, start: int, n_rows: int) -> int:
-        """Return how far rows from `start` on are taken at once: to the block's end where the dictionary may grow."""
-        rows = plan_block_rows(self.parameters.max_basis)
-        return n_rows if self._is_full() else min(n_rows, (start // rows + 1) * rows)
+    def _plan_capacity(self) -> int:
+        """Return how many basis vectors there should be room for: some more, but not more than fit."""
+        n, p = self.n_basis, self.parameters
+        capacity = n + max(MORE_BASIS, n // 4)
+        if p.max_basis is not None:
+            return min(capacity, p.max_basis)
+        n_features = self._begun().vectors.shape[1]
+        while capacity > n and not fits_growth(capacity, n_features, self.memory_limit_bytes):
+            capacity = n + (capacity - n) // 2
+        return capacity
 
     def _sum_rows(self, X: Floats, targets: Floats, weights: Floats) -> Floats:
         """Absorb rows that nothing is decided on; return their predictions by the coefficients of the last refresh."""
@@ -396,10 +409,7 @@ class OnlineLSSVM:
         k = float(self.parameters.kernel.diagonal(x[np.newaxis])[0])
         if not k > 0:
             return
-        penalty = self._penalty(self.weight_seen + weight)
-        border = Border(np.empty(0), weight * k * k + penalty * k, weight * k * y, np.empty(0), k)
-        information.penalty = penalty
-        information.grow(border, x, row)
+        information.begin(x, row, k, weight, y, self._penalty(self.weight_seen + weight))
         self._refresh()
 
     def _strip(self, X: Floats, numbers: Integers, targets: Floats, weights: Floats) -> Strip:

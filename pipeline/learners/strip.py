@@ -8,9 +8,10 @@ from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.learners.block_run import Candidate, Dictionary, run_rows
 from ridgestream.pipeline.learners.elimination import Carried, Rows, Tracking, measure_reach
-from ridgestream.pipeline.learners.information import Border, Information
+from ridgestream.pipeline.learners.information import Information
 from ridgestream.pipeline.learners.inverses import Inverses
 from ridgestream.pipeline.learners.lapack_calls import make_lapack
+from ridgestream.pipeline.learners.selection import SelectionRule
 
 SPAN_TOLERANCE = 1e-10
 """A row whose novelty is below this share of k(x, x) lies in the span of the dictionary, within rounding."""
@@ -21,6 +22,8 @@ BLUR_LIMIT = 1e-6
 TRACKED_SHARE = 8
 """In a screened strip one basis vector in so many, the weakest, has its entry of K⁻¹k computed for every row."""
 
+
+_NO_CAP = 2**62
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -68,12 +71,15 @@ class Strip:
         screened: bool,
     ) -> None:
         self.kernel, self.information, self.inverses, self.room = kernel, information, inverses, room
-        (n_rows, n_targets), n_basis = targets.shape, information.n_basis
+        (n_rows, n_targets), n_basis = targets.shape, information.capacity
+        inverses.reserve(n_basis)
         kernel_rows = room.array("kernel", n_rows, n_basis)
-        kernel.block(X, information.basis_vectors, centre, out=kernel_rows)
+        kernel.block(X, information.basis_vectors, centre, out=kernel_rows[:, : information.n_basis])
+        kernel_rows[:, information.n_basis :] = 0.0
         self_kernel = kernel.diagonal(X)
         spans = np.maximum(novelty_threshold, SPAN_TOLERANCE * self_kernel)
-        self.careful = _blurs_novelty(inverses, self_kernel, spans)
+        self.blurred = _plan_blur(self_kernel, spans)
+        self.careful = bool(np.trace(inverses.gram[: information.n_basis, : information.n_basis]) > self.blurred)
         self.tracking = _track(inverses, information, screened=screened and not self.careful)
         roots, scaled = np.sqrt(weights), kernel_rows
         if not (weights == 1.0).all():
@@ -100,21 +106,21 @@ class Strip:
         a, w_b, normal = np.empty((3, n_basis))
         self.candidate = Candidate(a, w_b, normal, np.empty(n_targets), np.empty(n_targets), np.empty(3))
 
-    def run(self, usefulness_threshold: float, *, full: bool, fresh: bool, counts: Integers) -> tuple[int, int, int]:
-        """Learn until the strip's end, a growth, or where a refresh is wanted: (what, rows learned, swaps made).
-
-        At a growth the last row learned is to be given to `grow`.
-        """
+    def run(
+        self, rule: SelectionRule, usefulness_threshold: float, max_basis: int | None, *, fresh: bool, counts: Integers
+    ) -> tuple[int, int, int]:
+        """Learn until the strip's end, or where room or a refresh is wanted: (what, rows learned, swaps made)."""
         information, inverses = self.information, self.inverses
-        what, stop, swaps = run_rows(
+        cap = _NO_CAP if max_basis is None else max_basis
+        what, stop, n_basis, swaps = run_rows(
             self.room.lapack,
             self.rows,
             Dictionary(
-                information.basis_vectors,
-                information.basis_rows,
-                information.gram.T,
-                information.normal_matrix.T,
-                information.normal_rhs,
+                information.vectors,
+                information.numbers,
+                information.gram_room.T,
+                information.normal_room.T,
+                information.rhs_room,
             ),
             Carried(inverses.gram.T, inverses.normal.T, inverses.beta, inverses.diagonal),
             self.tracking,
@@ -122,40 +128,34 @@ class Strip:
             self.kernel.kind,
             np.array([*self.kernel.parameters().values(), 0.0, 0.0, 0.0]),
             float(information.penalty),
-            usefulness_threshold,
-            full,
+            float(rule.usefulness_bar(usefulness_threshold)),
+            information.n_basis,
+            cap,
+            _NO_CAP if rule.replaces else cap,
             self.careful,
+            self.blurred,
             fresh,
             counts,
         )
+        information.n_basis = inverses.n_basis = n_basis
         return what, stop, swaps
 
-    def grow(self, j: int) -> None:
-        """Append row j, at which `run` stopped with GROW, to the dictionary. The strip ends with it."""
-        new, rows = self.candidate, self.rows
-        novelty, schur, corner = map(float, new.scalars)
-        self.inverses.grow(new.a, novelty, new.w_b, schur, new.kappa)
-        border = Border(new.normal, corner, new.rhs, rows.kernel[j], float(rows.self_kernel[j]))
-        self.information.grow(border, rows.X[j], int(rows.numbers[j]))
 
-
-def _blurs_novelty(inverses: Inverses, self_kernel: Floats, spans: Floats) -> bool:
-    """Tell whether K⁻¹ is so large that rounding could blur the novelties that matter.
+def _plan_blur(self_kernel: Floats, spans: Floats) -> float:
+    """Return the trace of K⁻¹ above which rounding could blur the novelties that matter.
 
     Then K⁻¹k is refined for every row, and every change of the dictionary is followed by a refresh.
     """
-    largest = float(self_kernel.max())
-    rounding = float(np.trace(inverses.gram)) * largest**2 * _EPS
-    return bool(rounding > BLUR_LIMIT * spans.min())
+    return float(BLUR_LIMIT * spans.min() / (self_kernel.max() ** 2 * _EPS))
 
 
 def _track(inverses: Inverses, information: Information, *, screened: bool) -> Tracking:
     """Choose whose entries of K⁻¹k are computed for every row: where √(K⁻¹)_ii/‖β_i‖ is largest, or all."""
     diagonal = np.diagonal(inverses.gram)
-    order, n_tracked = np.arange(information.n_basis), information.n_basis
+    order, n_tracked = np.arange(information.capacity), information.capacity
     if screened:
-        n_tracked = max(1, information.n_basis // TRACKED_SHARE)
+        n_tracked = max(1, information.capacity // TRACKED_SHARE)
         order = np.argpartition(np.sum(inverses.beta**2, axis=0) / diagonal, n_tracked - 1)
-    tracking = Tracking(order[:n_tracked], np.empty(information.n_basis), np.diagonal(information.gram).copy())
+    tracking = Tracking(order[:n_tracked], np.empty(information.capacity), np.diagonal(information.gram_room).copy())
     measure_reach(inverses.gram.T, tracking)
     return tracking
