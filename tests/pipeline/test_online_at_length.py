@@ -4,10 +4,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from support.extended_precision import GaussianKernel, cholesky, solve
-from support.forest import PARTITION_ROWS, standardized_forest
+from support.forest import PARTITION_ROWS, Rows, standardized_forest
 from support.online_reference import RowByRow
 
 from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.learners import online_ls_svm
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.learners.online_state import OnlineState
 
@@ -85,3 +86,25 @@ def test_twenty_thousand_forest_rows_are_decided_as_one_row_at_a_time_in_extende
     print(f"predictions differ by {difference:.1e}, the cost by {cost:.1e}")  # noqa: T201
     assert difference <= 100 * condition * EPS
     assert cost <= 100 * condition * EPS
+
+
+def learn_forest(rows: Rows, max_basis: int) -> OnlineLSSVM:
+    learner = OnlineLSSVM(RBF(1 / 54), regularization=1e-5, max_basis=max_basis, centre=np.zeros(rows.X.shape[1]))
+    for start in range(0, len(rows.X), PARTITION_ROWS):
+        part = slice(start, start + PARTITION_ROWS)
+        learner.partial_fit(rows.X[part], rows.y[part]).refresh()
+    return learner
+
+
+@pytest.mark.parametrize("max_basis", [100, 500])
+def test_the_screen_misses_no_swap_on_forest(max_basis: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, _ = standardized_forest()
+    monkeypatch.setattr(online_ls_svm, "SCREEN_BASIS", 10**9)
+    plain = learn_forest(rows, max_basis)
+    monkeypatch.setattr(online_ls_svm, "SCREEN_BASIS", 1)
+    monkeypatch.setattr(online_ls_svm, "SCREEN_ROWS", 0)
+    screened = learn_forest(rows, max_basis)
+    print(f"{screened.swaps} swaps, {screened.suspected_share:.2%} of the rows left by the screen")  # noqa: T201
+    assert (plain.swaps, plain.suspected_share) == (screened.swaps, 1.0)
+    assert plain.state().basis_rows.tolist() == screened.state().basis_rows.tolist()
+    assert screened.suspected_share < 0.25
