@@ -32,6 +32,8 @@ def check_targets(y: npt.ArrayLike, n_rows: int, n_targets: int | None = None) -
         raise InputError(
             f"y must have one entry or one row for each of the {n_rows} rows, its shape is {targets.shape}"
         )
+    if not targets.shape[1]:
+        raise InputError("y must have at least one target, it has none")
     if n_targets is not None and targets.shape[1] != n_targets:
         raise InputError(f"y must have {n_targets} targets, it has {targets.shape[1]}")
     check_finite(targets, "y")

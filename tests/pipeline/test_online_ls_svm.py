@@ -375,6 +375,7 @@ def test_a_shift_of_the_inputs_changes_no_decision(shift: float) -> None:
         (np.zeros((1, 2)), [1.0], [-1.0], r"sample_weight of row 0 is -1.0; weights must be zero or positive"),
         (np.zeros((1, 2)), [1.0], [np.nan], r"sample_weight has the value nan"),
         (np.zeros((1, 3)), [1.0], None, r"X must have 2 features, it has 3"),
+        (np.zeros((1, 2)), np.zeros((1, 0)), None, r"y must have at least one target, it has none"),
         (np.zeros((1, 2)), [[1.0, 2.0]], None, r"y must have 1 targets, it has 2"),
         (np.zeros(2), [1.0], None, r"X must have two dimensions"),
     ],
