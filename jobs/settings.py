@@ -6,7 +6,15 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -21,6 +29,7 @@ Text = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Text, ...], Field(min_length=1)]
 Label = bool | int | float | str
 _LABELS = ("positive", "classes")
+_BOOLEANS = (*_LABELS, "refit")
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -30,8 +39,17 @@ class JobFileError(ValueError):
     """The job file, the environment or the flags do not make a job; the message lists every key that is wrong."""
 
 
+def _refuse_boolean(value: object, info: ValidationInfo) -> object:
+    """Take no boolean for a number: a λ of `true` would be 1."""
+    if isinstance(value, bool) and info.field_name not in _BOOLEANS:
+        raise ValueError("a boolean is no value for it")
+    return value
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    _refuse_booleans = field_validator("*", mode="before")(_refuse_boolean)
 
 
 class SourceSection(_Section):
@@ -210,6 +228,8 @@ class Job(BaseSettings):
     """none, local, local:N, or a scheduler's address."""
     cluster_seconds: Positive = 30.0
     """How long to wait for the scheduler and for a first worker, and for another one where all are lost."""
+
+    _refuse_booleans = field_validator("memory_limit", "cluster_seconds", mode="before")(_refuse_boolean)
 
     @field_validator("memory_limit")
     @classmethod
