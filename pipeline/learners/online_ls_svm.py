@@ -371,17 +371,17 @@ class OnlineLSSVM:
             predictions[start : start + learned] = targets[start : start + learned] - innovations
             start += learned
             if what == GROW:
-                self._check_memory()
+                self._check_memory(int(numbers[start]))
             if what in (GROW, UNSAFE):
                 self._refresh(scheduled=False)
                 refreshed = start
         return predictions
 
-    def _check_memory(self) -> None:
+    def _check_memory(self, row: int) -> None:
         """Raise MemoryRefused if there is no room for one more basis vector."""
         if self.memory_limit_bytes is not None and self.parameters.max_basis is None:
             n_features = self._begun().vectors.shape[1]
-            check_growth(self.n_basis, n_features, self.rows_seen, self.memory_limit_bytes)
+            check_growth(self.n_basis, n_features, row, self.memory_limit_bytes)
 
     def _plan_capacity(self) -> int:
         """Return how many basis vectors there should be room for: some more, but not more than fit."""

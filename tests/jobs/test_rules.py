@@ -198,12 +198,27 @@ def test_a_dictionary_without_a_cap_is_refused_in_time_and_the_last_night_stands
     done = run_command("run", work.job({**rule, "memory_limit": limit}), "--json")
     assert (done.code, done.out) == (exit_codes.MEMORY, "")
     assert re.search(
-        r"cannot grow beyond \d+ basis vectors, .* [\d.]+ MB may be used for it; raise memory_limit", done.err
+        r"cannot grow beyond \d+ basis vectors, reached before row \d+ .* [\d.]+ MB may be used for it; raise memory",
+        done.err,
     )
     assert_same_model(work.model(), before)
     told = run_command("run", work.job({**rule, "memory_limit": "2GB"}), "--json").told
     assert told["n_basis"] > 380
     assert told["peak_rss_bytes"] < 2 * 10**9
+
+
+def test_a_refit_that_does_not_fit_a_grown_dictionary_is_refused_and_what_was_learned_stays(tmp_path: Path) -> None:
+    work = workplace(tmp_path, 0)
+    rng = np.random.default_rng(0)
+    for number in range(4):
+        rows = {f"x{i}": 30 * rng.normal(size=120) for i in range(4)}
+        work.put(number, pa.table({**rows, "label": rng.integers(1, 4, size=120)}))
+    rule = {"model.max_basis": "unlimited", "model.selection": "novelty", "model.novelty_threshold": 1e-4}
+    with pytest.raises(MemoryRefused, match=r"refitting with max_basis = .*; the model has learned and is kept"):
+        work.run_here({**rule, "model.refit": True, "memory_limit": "489MB"})
+    assert work.model().counters["rows_seen"] == 480
+    assert not work.model().history[-1].refitted
+    assert work.run_here({**rule, "model.refit": True})["refitted"]
 
 
 def test_no_cap_needs_what_there_is_already(tmp_path: Path) -> None:
@@ -332,6 +347,9 @@ def make_old(work: Workplace) -> None:
         ({**GIVEN, "model.random_seed": 3}, "random_seed goes with random_basis, not with a dictionary"),
         ({"model.selection": "greedy"}, r"model\.selection: Input should be 'supervised', 'novelty' or 'fixed'"),
         ({"model.max_basis": "many"}, r"model\.max_basis: .*'unlimited'"),
+        ({"model.max_basis": True}, r"model\.max_basis: Value error, a boolean is no value for it"),
+        ({"model.regularization": True}, r"model\.regularization: Value error, a boolean is no value for it"),
+        ({"memory_limit": True}, r"memory_limit: Value error, a boolean is no value for it"),
     ],
 )
 def test_keys_that_a_rule_does_not_take_are_refused(tmp_path: Path, changes: Settings, message: str) -> None:
