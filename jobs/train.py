@@ -12,7 +12,7 @@ from ridgestream.jobs.cluster import ClusterError
 from ridgestream.jobs.opening import evaluation_partitions, memory_limit_bytes, model_request, store_location
 from ridgestream.jobs.process_memory import peak_rss_bytes
 from ridgestream.jobs.settings import Job
-from ridgestream.pipeline.errors import MemoryRefused
+from ridgestream.pipeline.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.evaluate import Evaluation, check_partitions, evaluate
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
@@ -164,7 +164,7 @@ def _learn(job: Job, root: "zarr.Group", ledger: Ledger, record: ModelRecord | N
 
 def _refit_and_judge(
     job: Job, root: "zarr.Group", ledger: Ledger, trained: Trained, executor: Executor, report: Reporter
-) -> tuple[Trained, Evaluation | None, PartitionError | ClusterError | MemoryRefused | None]:
+) -> tuple[Trained, Evaluation | None, PartitionError | ClusterError | MemoryRefused | NumericalBreakdown | None]:
     """Return what came of it, and what went wrong on the way; what was learned before that is to be kept."""
     judged = None
     try:
@@ -172,7 +172,7 @@ def _refit_and_judge(
             check_refit_memory(ledger, len(trained.record.arrays["basis_vectors"]), memory_limit_bytes(job))
             trained = _refit(root, ledger, trained, executor, report)
         judged = _judge(job, trained.record, ledger, executor, report)
-    except (PartitionError, ClusterError, MemoryRefused) as error:
+    except (PartitionError, ClusterError, MemoryRefused, NumericalBreakdown) as error:
         if not trained.entries and not is_refitted(trained.record):
             raise
         return trained, judged, error

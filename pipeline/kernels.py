@@ -5,6 +5,7 @@ the norms are large against the distance; pairs for which that could cost more t
 from the differences themselves.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
@@ -179,9 +180,9 @@ def gram(kernel: Kernel, X: Floats, centre: Floats | None = None) -> Floats:
     return values
 
 
-def check_positive(name: str, value: float) -> None:
+def check_positive(name: str, value: object) -> None:
     """Raise InputError unless `value` is a finite number above zero."""
-    if not (np.isfinite(value) and value > 0):
+    if not (isinstance(value, int | float | np.integer | np.floating) and math.isfinite(value) and value > 0):
         raise InputError(f"{name} must be a positive number, it is {value}")
 
 

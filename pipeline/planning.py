@@ -96,16 +96,12 @@ def plan_learner_bytes(n_basis: int, n_features: int) -> int:
     return 8 * n_basis * (_LEARNER_MATRICES * n_basis + 4 * n_features)
 
 
-<<<<<<< HEAD
 def fits_growth(n_basis: int, n_features: int, limit_bytes: int | None) -> bool:
     """Tell whether a learner with so many basis vectors fits."""
     return limit_bytes is None or plan_learner_bytes(n_basis, n_features) <= limit_bytes
 
 
-def check_growth(n_basis: int, n_features: int, rows_seen: int, limit_bytes: int) -> None:
-=======
 def check_growth(n_basis: int, n_features: int, row: int, limit_bytes: int) -> None:
->>>>>>> 596ec3c (Name the row at which a dictionary without a cap reached its limit, not the block's start)
     """Raise MemoryRefused, with the numbers and a way out, if one more basis vector than `n_basis` is too many."""
     needed = plan_learner_bytes(n_basis + 1, n_features)
     if needed > limit_bytes:

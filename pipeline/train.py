@@ -134,7 +134,7 @@ def train(
     plan.check(memory_limit_bytes)
     entries = find_unlearned(ledger, record)
     check_categories(root, entries, feature_map)
-    dictionary = _dictionary(root, ledger, record, request, feature_map)
+    dictionary = _dictionary(root, ledger, record, request, feature_map, report)
     if record is None:
         learner = new_learner(request, feature_map.n_features, dictionary)
     else:
@@ -170,7 +170,12 @@ def plan_training(request: ModelRequest, record: ModelRecord | None, n_features:
 
 
 def _dictionary(
-    root: "zarr.Group", ledger: Ledger, record: ModelRecord | None, request: ModelRequest, feature_map: FeatureMap
+    root: "zarr.Group",
+    ledger: Ledger,
+    record: ModelRecord | None,
+    request: ModelRequest,
+    feature_map: FeatureMap,
+    report: Reporter,
 ) -> Dictionary | None:
     """Return the dictionary that is given, or drawn for a new model; None where there is neither."""
     if request.dictionary is not None and ledger.schema is not None:
@@ -178,7 +183,14 @@ def _dictionary(
     if record is not None or request.random_seed is None or request.max_basis is None:
         return None
     kernel = make_kernel(request.kernel, request.kernel_parameters, feature_map.n_features)
-    return draw_dictionary(root, ledger.entries, feature_map, kernel, request.max_basis, request.random_seed)
+    drawn = draw_dictionary(root, ledger.entries, feature_map, kernel, request.max_basis, request.random_seed)
+    if len(drawn.features) < request.max_basis:
+        report.say(
+            "no more rows than these are independent of each other: the dictionary is smaller than random_basis",
+            drawn=len(drawn.features),
+            asked=request.max_basis,
+        )
+    return drawn
 
 
 def _resumed(

@@ -254,6 +254,10 @@ class OnlineLSSVM:
         return self._information
 
     def _first_state(self, n_features: int, n_targets: int) -> OnlineState:
+        if self._centre is not None and (self._centre.shape != (n_features,) or not np.isfinite(self._centre).all()):
+            raise InputError(
+                f"centre must be {n_features} finite numbers, as the rows have features; it is {self._centre}"
+            )
         if self._given is None:
             return OnlineState.empty(self.parameters, n_features, n_targets)
         if self._given.shape[1] != n_features:

@@ -146,7 +146,8 @@ def _plan_blur(self_kernel: Floats, spans: Floats) -> float:
 
     Then K⁻¹k is refined for every row, and every change of the dictionary is followed by a refresh.
     """
-    return float(BLUR_LIMIT * spans.min() / (self_kernel.max() ** 2 * _EPS))
+    largest = float(self_kernel.max())
+    return float(BLUR_LIMIT * spans.min()) / largest / largest / _EPS
 
 
 def _track(inverses: Inverses, information: Information, *, screened: bool) -> Tracking:

@@ -180,8 +180,9 @@ def test_random_rows_leave_out_what_weighs_nothing_or_depends_on_the_others(tmp_
     weights = np.tile(np.where(np.arange(12) < 4, 0.0, 1.0), 20)
     work.put(0, set_column(table, "w", weights))
     work.put(0, set_column(draw_rows(1000), "w", np.ones(ROWS)), where="held-out")
-    told = work.run_here({**RANDOM, "source.weight": "w"})
-    assert told["n_basis"] == 8
+    heard = dict(run_and_hear(work, {**RANDOM, "source.weight": "w"}))
+    message = "no more rows than these are independent of each other: the dictionary is smaller than random_basis"
+    assert heard[message] == {"drawn": 8, "asked": 25}
     assert sorted(work.model().arrays["basis_rows"] % 12) == list(range(4, 12))
 
 

@@ -395,6 +395,7 @@ def test_bad_rows_are_refused_and_nothing_has_changed(
     [
         ({"max_basis": 0}, "max_basis must be a whole number of at least 1, it is 0"),
         ({"regularization": 0.0}, "regularization must be a positive number, it is 0.0"),
+        ({"regularization": "5"}, "regularization must be a positive number, it is 5"),
         ({"novelty_threshold": -1.0}, "novelty_threshold must be zero or positive, it is -1.0"),
         ({"usefulness_threshold": float("nan")}, "usefulness_threshold must be zero or positive, it is nan"),
     ],
@@ -402,6 +403,12 @@ def test_bad_rows_are_refused_and_nothing_has_changed(
 def test_bad_settings_are_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(InputError, match=message):
         small(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("centre", [np.zeros(3), np.array([0.0, np.nan])])
+def test_a_centre_that_is_none_is_refused(centre: Array) -> None:
+    with pytest.raises(InputError, match="centre must be 2 finite numbers, as the rows have features; it is"):
+        OnlineLSSVM(RBF(1.0), centre=centre).partial_fit(np.ones((3, 2)), np.ones(3))
 
 
 def test_a_learner_that_saw_nothing_says_so() -> None:
@@ -434,3 +441,10 @@ def test_every_block_size_divides_what_readers_and_refreshes_count_in() -> None:
     assert 256 % GRID_ROWS == REFRESH_ROWS % GRID_ROWS == 0
     for max_basis in (1, 20, 64, 65, 500, 1024, 1025, 5000):
         assert GRID_ROWS % plan_block_rows(max_basis) == 0
+
+
+def test_a_row_whose_kernel_value_squared_leaves_float64_is_learned_where_it_needs_no_square_of_it() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 4))
+    learner = OnlineLSSVM(Linear(), max_basis=20).partial_fit(X, X[:, 0])
+    learner.partial_fit(1e85 * X[:3], 1e85 * X[:3, 0])
+    np.testing.assert_allclose(learner.predict(1e85 * X[:3])[:, 0], 1e85 * X[:3, 0], rtol=1e-6)
