@@ -191,15 +191,21 @@ def settle(
 
 
 @compiled_part
+def squared_distance(x: Floats, y: Floats) -> float:
+    """‖x − y‖²."""
+    total = 0.0
+    for f in range(len(x)):
+        total += (x[f] - y[f]) * (x[f] - y[f])
+    return total
+
+
+@compiled_part
 def kernel_column(kind: int, numbers: Floats, X: Floats, x: Floats) -> Floats:
     """Return k(x_i, x) of the rows of X (n, d), as kernels.py defines the kernel of that kind, shape (n,)."""
     values = np.empty(len(X))
     for i in range(len(X)):
-        total = 0.0
         if kind == 0:
-            for f in range(len(x)):
-                total += (X[i, f] - x[f]) ** 2
-            values[i] = math.exp(-numbers[0] * total)
+            values[i] = math.exp(-numbers[0] * squared_distance(X[i], x))
         else:
             total = dot(X[i], x)
             values[i] = total if kind == 2 else (numbers[0] * total + numbers[2]) ** numbers[1]
@@ -240,7 +246,7 @@ def swap(
     removed, gram_removed = np.empty(m), np.empty(m)
     for i in range(m):
         removed[i] = carried.normal[min(i, index), max(i, index)] + new.w_b[i] * (new.w_b[index] / schur)
-        gram_removed[i] = carried.gram[index, i] + new.a[i] * (new.a[index] / novelty)
+        gram_removed[i] = carried.gram[min(i, index), max(i, index)] + new.a[i] * (new.a[index] / novelty)
     for r in range(j + 1):
         add_multiple(removed, -rows.swept[r, index], rows.swept[r])
     if j + 1 < limit:
@@ -248,10 +254,11 @@ def swap(
         swap_later_rows(rows, begun, j, limit, index, values, carried.gram[index], tracking, new, removed, gram_removed)
     exchange_coefficients(carried.beta, carried.diagonal, index, new.w_b, schur, new.kappa, removed)
     clear_column(rows.swept, index, j + 1)
-    exchange_inverse(carried.gram, index, new.a, novelty, gram_removed, True)
+    exchange_inverse(carried.gram, index, new.a, novelty, gram_removed, len(tracking.tracked) < m)
     exchange_inverse(carried.normal, index, new.w_b, schur, removed, False)
     tracking.gram_diagonal[index] = rows.self_kernel[j]
-    measure_reach(carried.gram, tracking)
+    if len(tracking.tracked) < m:
+        measure_reach(carried.gram, tracking)
 
 
 @compiled_part
@@ -314,7 +321,7 @@ def multiply(
     """Form √w Kb P⁻¹ and the tracked columns of Kb K⁻¹ of a block by matrix products; refine these where `careful`."""
     n_tracked, m = len(tracking.tracked), len(carried.gram)
     if n_tracked == m:
-        cross_products(lapack, rows.kernel, carried.gram, rows.A)
+        times_symmetric(lapack, carried.gram, rows.kernel, rows.A)
     else:
         columns = np.empty((n_tracked, m))
         for n in range(n_tracked):

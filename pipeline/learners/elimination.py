@@ -75,10 +75,10 @@ class Rows(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """K⁻¹ (whole) and P⁻¹ (upper triangle), (m, m), with β and q as the last scanned row left them."""
+    """K⁻¹ and P⁻¹, (m, m), in their upper triangles, with β and q as the last scanned row left them."""
 
     gram: Floats
-    """K⁻¹."""
+    """K⁻¹; whole, where not every vector is tracked."""
     normal: Floats
     """P⁻¹ as it was before the block."""
     beta: Floats
@@ -329,6 +329,17 @@ def count_hits(row: Facing, high: float, far: float, reach: Floats) -> int:
 
 
 @compiled_part
+def count_weaker(row: Facing, novelty: float) -> int:
+    """Count the basis vectors that may be weaker than the row, `row.a` being K⁻¹k of them all."""
+    swept, cross, norms, q, a = row.swept, row.cross, row.norms, row.q, row.a
+    lead, tilt, twice, weight, ridge, hits = row.lead, row.tilt, 2.0 * row.weight, row.weight, row.ridge, 0
+    for i in range(len(q)):
+        slope = lead * q[i] + tilt * cross[i] * swept[i] - weight * norms[i]
+        hits += 1 if novelty * slope + twice * cross[i] * a[i] > norms[i] * ridge else 0
+    return hits
+
+
+@compiled_part
 def may_leave(row: Facing, i: int, a_i: float, high: float) -> bool:
     """Tell whether basis vector i may give way, with (ϱ·β_i)a_i at most `a_i`."""
     slope = row.lead * row.q[i] + row.tilt * row.cross[i] * row.swept[i] - row.weight * row.norms[i]
@@ -433,6 +444,11 @@ def scan_rows(  # noqa: C901
             continue
         if not full:
             return GROW, j, -1
+        weigh(beta, rows.innovations[j], room)
+        tilt, ridge = 2.0 * w * math.sqrt(w / pivot), penalty * pivot
+        facing = Facing(novelty, phi / pivot, tilt, w, ridge, rows.swept[j], a, room.cross, room.norms, q)
+        if count_weaker(facing, novelty) == 0:
+            continue
         index = choose(a, novelty, math.sqrt(w / pivot), rows.swept[j], kappa, schur, gain, beta, q)
         if index >= 0:
             return SWAP, j, index

@@ -35,7 +35,7 @@ def add_two(column: Floats, first: float, g: Floats, second: float, u: Floats) -
 def exchange_inverse(inverse: Floats, index: int, grown: Floats, scale: float, removed: Floats, both: bool) -> None:
     """S += ggᵀ/scale − uuᵀ/u* with row and column `index` for the new vector, in place; O(m²).
 
-    S is whole, if `both`, or in its upper triangle. grown: the new vector's column without
+    S is whole, if `both`, or only its upper triangle is kept. grown: the new vector's column without
     its −1; removed: column `index` after growing, without its last entry, which is −g_index/scale.
     """
     m = len(grown)

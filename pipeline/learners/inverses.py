@@ -22,7 +22,7 @@ class Condition:
 
 
 class Inverses:
-    """K⁻¹ (whole) and P⁻¹ (lower triangle) in Fortran order, P⁻¹'s diagonal q, and β (n_targets, n_basis).
+    """K⁻¹ and P⁻¹ (lower triangles, Fortran order), P⁻¹'s diagonal q, and β (n_targets, n_basis).
 
     They have the information's room, and its empty basis vectors.
     """
@@ -32,7 +32,8 @@ class Inverses:
         gram = cholesky(information.gram, "kernel matrix K of the dictionary")
         self.n_basis = information.n_basis
         self.normal: Floats = normal.inverse()
-        self.gram: Floats = symmetric(gram.inverse()).T
+        self.gram: Floats = gram.inverse()
+        self.is_whole = False
         self.beta: Floats = np.ascontiguousarray(normal.solve(information.normal_rhs).T)
         self.diagonal: Floats = np.diagonal(self.normal).copy()
         self.condition = Condition(normal.condition, gram.condition, max(normal.jitter, gram.jitter))
@@ -42,6 +43,11 @@ class Inverses:
         """β as predictions take it, shape (n_basis, n_targets)."""
         return self.beta[:, : self.n_basis].T
 
+    def complete(self) -> None:
+        """Fill in the upper triangle of K⁻¹, for swaps to keep up with; O(n_basis²) unless it is there."""
+        if not self.is_whole:
+            self.gram, self.is_whole = symmetric(self.gram).T, True
+
     def reserve(self, capacity: int) -> None:
         """Make room for just so many basis vectors; O(capacity²) if it is not there already."""
         if capacity != len(self.gram):
@@ -49,4 +55,4 @@ class Inverses:
             self.normal = padded_symmetric(self.normal[:n, :n], capacity)
             self.gram = padded_symmetric(self.gram[:n, :n], capacity)
             self.beta = np.ascontiguousarray(padded(self.beta[:, :n].T, capacity).T)
-            self.diagonal = np.diagonal(self.normal).copy()
+            self.diagonal, self.is_whole = np.diagonal(self.normal).copy(), False

@@ -152,11 +152,13 @@ def _plan_blur(self_kernel: Floats, spans: Floats) -> float:
 
 def _track(inverses: Inverses, information: Information, *, screened: bool) -> Tracking:
     """Choose whose entries of K⁻¹k are computed for every row: where √(K⁻¹)_ii/‖β_i‖ is largest, or all."""
-    diagonal = np.diagonal(inverses.gram)
     order, n_tracked = np.arange(information.capacity), information.capacity
-    if screened:
+    if not screened:
+        inverses.is_whole = False
+    else:
+        inverses.complete()
         n_tracked = max(1, information.capacity // TRACKED_SHARE)
-        order = np.argpartition(np.sum(inverses.beta**2, axis=0) / diagonal, n_tracked - 1)
+        order = np.argpartition(np.sum(inverses.beta**2, axis=0) / np.diagonal(inverses.gram), n_tracked - 1)
     tracking = Tracking(order[:n_tracked], np.empty(information.capacity), np.diagonal(information.gram_room).copy())
     measure_reach(inverses.gram.T, tracking)
     return tracking
