@@ -20,7 +20,15 @@ from ridgestream.pipeline.freezing import has_rows
 from ridgestream.pipeline.records import is_refitted, model_of
 from ridgestream.pipeline.refit import check_refit_memory, refit
 from ridgestream.pipeline.reporting import Reporter
-from ridgestream.pipeline.train import Trained, check_request, find_unlearned, is_retuned, plan_training, train
+from ridgestream.pipeline.train import (
+    Trained,
+    check_dictionary,
+    check_request,
+    find_unlearned,
+    is_retuned,
+    plan_training,
+    train,
+)
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
@@ -53,6 +61,7 @@ def check_training(job: Job, store: Store, files: Sequence[PartitionFile], *, ne
     record = None if new_model else read_model(root, request.name)
     if record is not None:
         check_request(record, request)
+        check_dictionary(ledger, record, request)
     learns = bool({file.name for file in files} - ledger.by_name().keys() or find_unlearned(ledger, record))
     plan = plan_training(request, record, 1)
     if learns:
@@ -76,6 +85,7 @@ def train_and_commit(
     record = None if new_model else kept
     if record is not None:
         check_request(record, request)
+        check_dictionary(ledger, record, request)
     unlearned = find_unlearned(ledger, record)
     learns = is_retuned(record, request) or (bool(unlearned) and (record is not None or has_rows(root, ledger)))
     if not learns and not refits(job, record, learns=learns):

@@ -107,6 +107,18 @@ def check_request(record: ModelRecord, request: ModelRequest) -> None:
     check_parameters(known, {**request.parameters(), **kept})
 
 
+def check_dictionary(ledger: Ledger, record: ModelRecord, request: ModelRequest) -> None:
+    """Raise ModelError if the given dictionary's file, which is read, holds other rows than the model's first."""
+    if request.dictionary is None or ledger.schema is None:
+        return
+    given = read_dictionary(request.dictionary, ledger.schema, FeatureMap.from_dict(record.encoding))
+    if not np.array_equal(given.features, record.arrays["basis_vectors"]):
+        raise ModelError(
+            f"the model {record.name!r} was begun with another dictionary than {request.dictionary} holds now; give "
+            "the model another name, or begin it anew with --new-model"
+        )
+
+
 def is_retuned(record: ModelRecord | None, request: ModelRequest) -> bool:
     """Tell whether another regularization is asked for than the model has."""
     return record is not None and record.parameters["regularization"] != request.regularization
@@ -129,16 +141,17 @@ def train(
     began = perf_counter()
     if record is not None:
         check_request(record, request)
+        check_dictionary(ledger, record, request)
     feature_map = _feature_map(root, ledger, record, request)
     plan = plan_training(request, record, feature_map.n_features + feature_map.n_outputs - 1)
     plan.check(memory_limit_bytes)
     entries = find_unlearned(ledger, record)
     check_categories(root, entries, feature_map)
-    dictionary = _dictionary(root, ledger, record, request, feature_map, report)
     if record is None:
+        dictionary = _dictionary(root, ledger, request, feature_map, report)
         learner = new_learner(request, feature_map.n_features, dictionary)
     else:
-        learner = _resumed(record, request, dictionary, report)
+        learner = _resumed(record, request, report)
     learner.memory_limit_bytes = plan.learner_room_bytes(memory_limit_bytes)
     classes = ledger.schema is not None and ledger.schema.classifies
     progressive = _learn(root, entries, feature_map, learner, report, classes=classes)
@@ -172,15 +185,14 @@ def plan_training(request: ModelRequest, record: ModelRecord | None, n_features:
 def _dictionary(
     root: "zarr.Group",
     ledger: Ledger,
-    record: ModelRecord | None,
     request: ModelRequest,
     feature_map: FeatureMap,
     report: Reporter,
 ) -> Dictionary | None:
-    """Return the dictionary that is given, or drawn for a new model; None where there is neither."""
+    """Return the dictionary of a new model that is given, or drawn; None where there is neither."""
     if request.dictionary is not None and ledger.schema is not None:
         return read_dictionary(request.dictionary, ledger.schema, feature_map)
-    if record is not None or request.random_seed is None or request.max_basis is None:
+    if request.random_seed is None or request.max_basis is None:
         return None
     kernel = make_kernel(request.kernel, request.kernel_parameters, feature_map.n_features)
     drawn = draw_dictionary(root, ledger.entries, feature_map, kernel, request.max_basis, request.random_seed)
@@ -193,15 +205,8 @@ def _dictionary(
     return drawn
 
 
-def _resumed(
-    record: ModelRecord, request: ModelRequest, dictionary: Dictionary | None, report: Reporter
-) -> OnlineLSSVM:
+def _resumed(record: ModelRecord, request: ModelRequest, report: Reporter) -> OnlineLSSVM:
     """Return the record's learner, with the regularization that is asked for."""
-    if dictionary is not None and not np.array_equal(dictionary.features, record.arrays["basis_vectors"]):
-        raise ModelError(
-            f"the model {record.name!r} was begun with another dictionary than {request.dictionary} holds now; give "
-            "the model another name, or begin it anew with --new-model"
-        )
     learner = learner_of(record)
     if is_retuned(record, request):
         report.say(

@@ -8,7 +8,8 @@ Departures from the paper, each with its reason:
   γ = t·10⁻⁵ needs the length of the stream beforehand.
 - Δ_b is the slides' δ²/Δ + γδ: the printed equation (14) is not the Schur complement. In (18) the sign is minus.
 - At the cap, growing and pruning is done only where it would not restore the state, and then in place.
-- Rows are processed in blocks by matrix products; the decisions are those of the one-row algorithm.
+- Rows are processed in blocks by matrix products; the decisions are those of the one-row algorithm. Where a bound shows
+  that a row cannot change a full dictionary, K⁻¹k is not computed.
 - A vector that would leave P singular within rounding is not taken, however novel.
 - Rows may carry weights, and several targets may share the dictionary (their gains are added).
 - Selection is one rule of several (`selection`). Where no row can change the dictionary any more, rows are absorbed by
@@ -64,6 +65,7 @@ class OnlineLSSVM:
     (n_basis, n_features), which sets max_basis; `dictionary_rows` are its row numbers in the stream, if it has any.
     With max_basis None, a dictionary that would need more than `memory_limit_bytes` (None until set) is refused as it
     grows: MemoryRefused is raised in the midst of a block, and the state taken before is the one to go on from.
+    Several threads may each have a learner; one learner is for one thread at a time.
     """
 
     def __init__(

@@ -126,12 +126,14 @@ def test_a_dictionary_that_is_not_there_is_told_before_anything_is_taken_in(tmp_
 def test_another_dictionary_is_another_model(tmp_path: Path) -> None:
     work = workplace(tmp_path, 2)
     work.run_here(GIVEN)
-    work.put(2)
     give(work, draw_rows(78, 30))
-    with pytest.raises(
-        ModelError, match=r"begun with another dictionary than .*basis\.parquet holds now; .*--new-model"
-    ):
+    message = r"begun with another dictionary than .*basis\.parquet holds now; .*--new-model"
+    with pytest.raises(ModelError, match=message):  # with nothing new
         work.run_here(GIVEN)
+    work.put(2)
+    with pytest.raises(ModelError, match=message):  # and before anything is taken in
+        work.run_here(GIVEN)
+    assert len(run_inspect(StoreLocation(str(work.store)))["partitions"]) == 2
     give(work, draw_rows(77, 31))
     with pytest.raises(ModelError, match="max_basis was 30, is 31"):
         work.run_here(GIVEN)
