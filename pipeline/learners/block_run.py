@@ -7,26 +7,8 @@ import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.learners.compiling import compiled, compiled_part, zero
-from ridgestream.pipeline.learners.elimination import (
-    END,
-    GROW,
-    UNSAFE,
-    Carried,
-    Rows,
-    Tracking,
-    dot,
-    eliminate,
-    measure_reach,
-    scan_rows,
-)
-from ridgestream.pipeline.learners.exchange import (
-    add_multiple,
-    add_two,
-    copy,
-    exchange_coefficients,
-    exchange_inverse,
-    exchange_rows,
-)
+from ridgestream.pipeline.learners.elimination import END, GROW, UNSAFE, eliminate, scan_rows
+from ridgestream.pipeline.learners.exchange import exchange_coefficients, exchange_inverse, exchange_rows
 from ridgestream.pipeline.learners.lapack_calls import (
     Lapack,
     add_products,
@@ -35,6 +17,9 @@ from ridgestream.pipeline.learners.lapack_calls import (
     times_symmetric,
     times_vector,
 )
+from ridgestream.pipeline.learners.screening import measure_reach
+from ridgestream.pipeline.learners.strip_rows import Carried, Rows, Tracking
+from ridgestream.pipeline.learners.vectors import add_multiple, add_squares, add_two, copy, dot, squared_distance
 
 CONDITION_LIMIT = 1e12
 """A vector that would bring any P_ii (P⁻¹)_ii up to this would leave P singular within rounding, and is not taken.
@@ -136,13 +121,6 @@ def refine(lapack: Lapack, gram: Floats, gram_inverse: Floats, k: Floats, a: Flo
 
 
 @compiled_part
-def add_squares(total: Floats, x: Floats) -> None:
-    """Add x² to total."""
-    for i in range(len(total)):
-        total[i] += x[i] * x[i]
-
-
-@compiled_part
 def settle(
     lapack: Lapack,
     rows: Rows,
@@ -188,15 +166,6 @@ def settle(
         for i in range(m):
             new.rhs[c] += new.a[i] * dictionary.rhs[i, c]
     return bool(worst < CONDITION_LIMIT)
-
-
-@compiled_part
-def squared_distance(x: Floats, y: Floats) -> float:
-    """‖x − y‖²."""
-    total = 0.0
-    for f in range(len(x)):
-        total += (x[f] - y[f]) * (x[f] - y[f])
-    return total
 
 
 @compiled_part

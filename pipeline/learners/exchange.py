@@ -8,27 +8,7 @@ import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.learners.compiling import compiled_part
-
-
-@compiled_part
-def copy(source: Floats, target: Floats) -> None:
-    """Write source over target."""
-    for i in range(len(source)):
-        target[i] = source[i]
-
-
-@compiled_part
-def add_multiple(target: Floats, factor: float, x: Floats) -> None:
-    """Add factor·x to target."""
-    for i in range(len(target)):
-        target[i] += factor * x[i]
-
-
-@compiled_part
-def add_two(column: Floats, first: float, g: Floats, second: float, u: Floats) -> None:
-    """Column += first·g − second·u."""
-    for i in range(len(column)):
-        column[i] += first * g[i] - second * u[i]
+from ridgestream.pipeline.learners.vectors import add_two
 
 
 @compiled_part

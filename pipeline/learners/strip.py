@@ -7,11 +7,12 @@ import numpy as np
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.learners.block_run import Candidate, Dictionary, run_rows
-from ridgestream.pipeline.learners.elimination import Carried, Rows, Tracking, measure_reach
 from ridgestream.pipeline.learners.information import Information
 from ridgestream.pipeline.learners.inverses import Inverses
 from ridgestream.pipeline.learners.lapack_calls import make_lapack
+from ridgestream.pipeline.learners.screening import measure_reach
 from ridgestream.pipeline.learners.selection import SelectionRule
+from ridgestream.pipeline.learners.strip_rows import Carried, Rows, Tracking
 
 SPAN_TOLERANCE = 1e-10
 """A row whose novelty is below this share of k(x, x) lies in the span of the dictionary, within rounding."""
