@@ -141,7 +141,6 @@ def train(
     began = perf_counter()
     if record is not None:
         check_request(record, request)
-        check_dictionary(ledger, record, request)
     feature_map = _feature_map(root, ledger, record, request)
     plan = plan_training(request, record, feature_map.n_features + feature_map.n_outputs - 1)
     plan.check(memory_limit_bytes)

@@ -184,7 +184,7 @@ def kernel_column(kind: int, numbers: Floats, X: Floats, x: Floats) -> Floats:
 @compiled_part
 def set_column(kernel: Floats, scaled: Floats, roots: Floats, index: int, values: Floats) -> None:
     """Put kernel values with a new basis vector in the place of those with the one that it replaces."""
-    for i in range(len(values)):
+    for i in range(len(kernel)):
         kernel[i, index] = values[i]
         scaled[i, index] = roots[i] * values[i]
 
@@ -263,8 +263,7 @@ def swap_later_rows(
         before = rows.A[i, place] if place >= 0 else dot(rows.kernel[i], gram_column)
         out[n] = before - r[n] * (new.a[index] / novelty)
         product_out[n] = rows.products[i, index] - g[n] * (new.w_b[index] / schur)
-        rows.kernel[i, index] = values[n]
-        rows.scaled[i, index] = rows.roots[i] * values[n]
+    set_column(rows.kernel[start:limit], rows.scaled[start:limit], rows.roots[start:limit], index, values)
     exchange_rows(rows.A[start:limit], tracking.tracked, index, new.a, novelty, gram_removed, r, out)
     everything = np.arange(len(new.a))
     exchange_rows(rows.products[start:limit], everything, index, new.w_b, schur, removed, g, product_out)

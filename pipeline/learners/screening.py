@@ -177,21 +177,19 @@ def count_hits(row: Facing, high: float, far: float, reach: Floats) -> int:
 
 
 @compiled_part
-def count_weaker(row: Facing, novelty: float) -> int:
-    """Count the basis vectors that may be weaker than the row, `row.a` being K⁻¹k of them all."""
-    swept, cross, norms, q, a = row.swept, row.cross, row.norms, row.q, row.a
-    lead, tilt, twice, weight, ridge, hits = row.lead, row.tilt, 2.0 * row.weight, row.weight, row.ridge, 0
-    for i in range(len(q)):
-        slope = lead * q[i] + tilt * cross[i] * swept[i] - weight * norms[i]
-        hits += 1 if novelty * slope + twice * cross[i] * a[i] > norms[i] * ridge else 0
-    return hits
-
-
-@compiled_part
 def may_leave(row: Facing, i: int, a_i: float, high: float) -> bool:
     """Tell whether basis vector i may give way, with (ϱ·β_i)a_i at most `a_i`."""
     slope = row.lead * row.q[i] + row.tilt * row.cross[i] * row.swept[i] - row.weight * row.norms[i]
     return bool(max(row.low * slope, high * slope) + 2.0 * row.weight * a_i > row.norms[i] * row.ridge)
+
+
+@compiled_part
+def count_weaker(row: Facing, novelty: float) -> int:
+    """Count the basis vectors that may be weaker than the row, `row.a` being K⁻¹k of them all."""
+    hits = 0
+    for i in range(len(row.q)):
+        hits += may_leave(row, i, row.cross[i] * row.a[i], novelty)
+    return hits
 
 
 @compiled_part

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from ridgestream.pipeline.moments import Moments
+
 FOREST = Path(__file__).parents[1] / "data" / "forest"
 PARTITION_ROWS = 50_000
 N_FEATURES = 54
@@ -43,9 +45,8 @@ class Scaling:
     @classmethod
     def of(cls, X: Array) -> "Scaling":
         """Take it from the first partition of raw rows, as the main job does."""
-        first = X[:PARTITION_ROWS]
-        deviation = first.std(axis=0)
-        return cls(first.mean(axis=0), np.where(deviation > 0, deviation, 1.0))
+        moments = Moments.of(X[:PARTITION_ROWS])
+        return cls(moments.mean, moments.deviation())
 
     def apply(self, X: Array) -> Array:
         """Standardize raw rows in place, so that a peak of memory is not that of two copies; return them."""
