@@ -3,23 +3,27 @@
 With k the kernel values of a row against the basis vectors, y its targets and w its weight: G = Σ w kkᵀ, z = Σ w kyᵀ,
 Σ w yyᵀ, n = Σ w. Sums over some rows and sums over others add up to the sums over both, so rows may be summed anywhere
 and the sums be kept, added and subtracted without the rows. The coefficients of subset of regressors follow from them,
-(G + λnK)β = z, with K the kernel matrix of the basis vectors.
+(G + λnK)β = z, with K the kernel matrix of the basis vectors. A bias is one more function, constant and not penalized:
+with it, the last row of G holds Σ w k and n, and that of z holds Σ w y.
 
 Sums are float64 whatever the rows were stored as. Adding is associative to rounding only: who wants the same bits again
-cuts the rows the same way and adds by `merge_statistics`, whose tree depends on the number of parts alone.
+cuts the rows the same way and adds in the same order. Sums kept for each of several folds, to which the rows are dealt
+by their numbers, judge a model by rows that it was not fitted to.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Self
 
 import numpy as np
 from scipy.linalg import blas
 
-from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.factorization import Cholesky, cholesky, symmetric
-from ridgestream.pipeline.kernels import Kernel
+from ridgestream.pipeline.folds import deal_folds
+from ridgestream.pipeline.kernels import Kernel, gram
 from ridgestream.pipeline.threads import one_blas_thread
 
 KERNEL_BYTES = 16 * 2**20
@@ -36,11 +40,33 @@ class Basis:
     """Standardized, shape (n_basis, n_features)."""
     centre: Floats
     """Where a stationary kernel measures from, shape (n_features,)."""
+    constant: bool = False
+    """Whether the constant function 1 comes after the vectors' own, for a bias."""
+
+    @property
+    def n_functions(self) -> int:
+        """The number of functions: one a vector, and the constant one."""
+        return len(self.vectors) + self.constant
 
     @property
     def kernel_rows(self) -> int:
         """Rows whose kernel values are formed at once."""
-        return plan_kernel_rows(len(self.vectors))
+        return plan_kernel_rows(self.n_functions)
+
+    def values(self, features: Floats) -> Floats:
+        """Return every function at rows (rows, n_features): shape (rows, n_functions)."""
+        if not self.constant:
+            return self.kernel.block(features, self.vectors, self.centre)
+        values = np.empty((len(features), self.n_functions))
+        values[:, :-1] = self.kernel.block(features, self.vectors, self.centre)
+        values[:, -1] = 1.0
+        return values
+
+    def penalty(self) -> Floats:
+        """Return K, bordered by zeros for the constant function: shape (n_functions, n_functions)."""
+        penalty = np.zeros((self.n_functions, self.n_functions))
+        penalty[: len(self.vectors), : len(self.vectors)] = gram(self.kernel, self.vectors, self.centre)
+        return penalty
 
 
 @dataclass(frozen=True)
@@ -53,6 +79,8 @@ class RowBlock:
     """Shape (rows, n_targets)."""
     weights: Floats | None
     """Shape (rows,), None where every row counts once."""
+    first: int = 0
+    """The number of the first row among all rows; the others follow it."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +116,84 @@ class BlockStatistics:
             self.rows + other.rows,
         )
 
-    def factorize(self, gram: Floats, regularization: float) -> Cholesky:
-        """Return the factor of G + λnK, with K (n_basis, n_basis) and λ per row; O(n_basis³).
+    def factorize(self, penalty: Floats, regularization: float) -> Cholesky:
+        """Return the factor of G + λnK, with K (n_basis, n_basis) as `penalty` and λ per row; O(n_basis³).
 
         Raises NumericalBreakdown if the matrix is not positive definite within rounding.
         """
-        return cholesky(self.products + regularization * self.weight * gram, "normal matrix P")
+        return cholesky(self.products + regularization * self.weight * penalty, "normal matrix P")
+
+    def subtract(self, part: Self) -> Self:
+        """Return the sums over the rows that are not in `part`, which is of some of these rows; O(n_basis²)."""
+        return type(self)(
+            self.products - part.products,
+            self.rhs - part.rhs,
+            self.target_square - part.target_square,
+            self.weight - part.weight,
+            self.rows - part.rows,
+        )
+
+    def choose(self, kept: Integers) -> Self:
+        """Return the sums of the basis functions `kept`, shape (n_kept,), in that order, over the same rows."""
+        return type(self)(
+            np.ascontiguousarray(self.products[np.ix_(kept, kept)]),
+            self.rhs[kept],
+            self.target_square,
+            self.weight,
+            self.rows,
+        )
+
+    def squared_error(self, coefficients: Floats) -> Floats:
+        """Return Σ w (y − kᵀβ)² of each target, shape (n_targets,), at least zero; O(n_basis²) a target."""
+        error = np.diagonal(self.target_square) - 2 * np.sum(coefficients * self.rhs, axis=0)
+        error = error + np.sum(coefficients * (self.products @ coefficients), axis=0)
+        return np.asarray(np.maximum(error, 0.0))
+
+
+@dataclass(frozen=True)
+class FoldedStatistics:
+    """Sums kept apart for each of several folds; a commutative monoid under `merge`, up to rounding."""
+
+    folds: tuple[BlockStatistics, ...]
+    """The sums of each fold; a single one where rows are not dealt to folds."""
+
+    def merge(self, other: Self) -> Self:
+        """Return the sums over both sets of rows, fold by fold."""
+        return type(self)(tuple(a.merge(b) for a, b in zip(self.folds, other.folds, strict=True)))
+
+    def choose(self, kept: Integers) -> Self:
+        """Return the sums of the basis functions `kept`, in that order."""
+        return type(self)(tuple(fold.choose(kept) for fold in self.folds))
+
+    def total(self) -> BlockStatistics:
+        """Return the sums over all rows."""
+        return reduce(BlockStatistics.merge, self.folds)
+
+
+@dataclass(frozen=True)
+class SeveralStatistics:
+    """Sums for several bases over the same rows."""
+
+    parts: tuple[FoldedStatistics, ...]
+    """Those of each basis."""
+
+    def merge(self, other: Self) -> Self:
+        """Return the sums over both sets of rows, basis by basis."""
+        return type(self)(tuple(a.merge(b) for a, b in zip(self.parts, other.parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class Summing:
+    """What is to be summed; the argument of a pass."""
+
+    basis: Basis
+    """The functions."""
+    n_targets: int
+    """Targets of a row."""
+    folds: int = 1
+    """How many folds the rows are dealt to."""
+    seed: int = 0
+    """What they are dealt with."""
 
 
 def plan_kernel_rows(n_basis: int) -> int:
@@ -102,70 +202,77 @@ def plan_kernel_rows(n_basis: int) -> int:
     return int(1 << (fitting.bit_length() - 1))
 
 
-def sum_rows(basis: Basis, blocks: Iterable[RowBlock], n_targets: int) -> BlockStatistics:
+def sum_rows(summing: Summing, blocks: Iterable[RowBlock]) -> FoldedStatistics:
     """Return the sums over the rows of all blocks, added in their order; O(n_basis·(n_basis + n_features)) a row.
 
     A row of weight zero is absent. Memory is that of a block, of `basis.kernel_rows` rows of kernel values and of the
     sums, whatever the rows; BLAS runs on one thread.
     """
-    sums = _Sums(basis, n_targets)
+    return sum_together((summing,), blocks).parts[0]
+
+
+def sum_together(summings: Sequence[Summing], blocks: Iterable[RowBlock]) -> SeveralStatistics:
+    """Return the sums for several bases from one read of the rows, each with the bits that `sum_rows` gives."""
+    growing = [_FoldedSums(summing) for summing in summings]
     with one_blas_thread():
         for block in blocks:
-            sums.add(block)
-    return sums.statistics()
+            for sums in growing:
+                sums.add(block)
+        return SeveralStatistics(tuple(sums.statistics() for sums in growing))
 
 
-def merge_statistics(parts: Iterable[BlockStatistics], empty: BlockStatistics) -> BlockStatistics:
-    """Return the sums over all parts, `empty` for none, added in a balanced tree that depends on their number alone.
+class _FoldedSums:
+    """The sums of every fold while they grow."""
 
-    Parts are taken one by one; of N taken, the sums of ⌊log₂ N⌋ + 1 subtrees are held at most.
-    """
-    held: list[tuple[int, BlockStatistics]] = []
-    for part in parts:
-        level, merged = 0, part
-        while held and held[-1][0] == level:
-            level, merged = level + 1, held.pop()[1].merge(merged)
-        held.append((level, merged))
-    if not held:
-        return empty
-    total = held.pop()[1]
-    while held:
-        total = held.pop()[1].merge(total)
-    return total
+    def __init__(self, summing: Summing) -> None:
+        self._basis, self._n_folds, self._seed = summing.basis, summing.folds, summing.seed
+        self._folds = [_Sums(summing.basis.n_functions, summing.n_targets) for _ in range(summing.folds)]
+
+    def add(self, block: RowBlock) -> None:
+        dealt = deal_folds(block.first, len(block.features), self._n_folds, self._seed)
+        for fold, sums in enumerate(self._folds):
+            sums.rows += int(np.count_nonzero(dealt == fold))
+        if block.weights is not None and not block.weights.all():
+            present = np.flatnonzero(block.weights)
+            dealt = dealt[present]
+            block = RowBlock(block.features[present], block.targets[present], block.weights[present])
+        step = self._basis.kernel_rows
+        for start in range(0, len(dealt), step):
+            self._add_part(block, start, dealt[start : start + step])
+
+    def _add_part(self, block: RowBlock, start: int, dealt: Integers) -> None:
+        """Add the rows from `start` on, whose folds are given; each fold's are brought together, in their order."""
+        order = start + np.argsort(dealt, kind="stable") if self._n_folds > 1 else slice(start, start + len(dealt))
+        values, targets = self._basis.values(block.features[order]), block.targets[order]
+        weights = None if block.weights is None else block.weights[order]
+        ends = np.cumsum(np.bincount(dealt, minlength=self._n_folds))
+        for sums, begin, end in zip(self._folds, np.r_[0, ends], ends, strict=False):
+            sums.add(values[begin:end], targets[begin:end], None if weights is None else weights[begin:end])
+
+    def statistics(self) -> FoldedStatistics:
+        return FoldedStatistics(tuple(sums.statistics() for sums in self._folds))
 
 
 class _Sums:
-    """The sums while they grow; G in the lower triangle of a Fortran-ordered array, as BLAS updates it."""
+    """The sums of one fold while they grow; G in the lower triangle of a Fortran-ordered array, as BLAS updates it."""
 
-    def __init__(self, basis: Basis, n_targets: int) -> None:
-        self._basis = basis
-        n_basis = len(basis.vectors)
-        self._products: Floats = np.zeros((n_basis, n_basis), order="F")
-        self._rhs: Floats = np.zeros((n_basis, n_targets))
+    def __init__(self, n_functions: int, n_targets: int) -> None:
+        self._products: Floats = np.zeros((n_functions, n_functions), order="F")
+        self._rhs: Floats = np.zeros((n_functions, n_targets))
         self._target_square: Floats = np.zeros((n_targets, n_targets))
-        self._weight, self._rows = 0.0, 0
+        self._weight, self.rows = 0.0, 0
 
-    def add(self, block: RowBlock) -> None:
-        self._rows += len(block.features)
-        features, targets, weights = block.features, block.targets, block.weights
-        if weights is None:
-            weights = np.ones(len(features))
-        elif not weights.all():
-            present = weights > 0
-            features, targets, weights = features[present], targets[present], weights[present]
-        self._weight += float(weights.sum())
-        self._target_square += targets.T @ (targets * weights[:, np.newaxis])
-        step = self._basis.kernel_rows
-        for start in range(0, len(features) if len(self._basis.vectors) else 0, step):
-            part = slice(start, start + step)
-            self._add_part(features[part], targets[part], weights[part], weighted=block.weights is not None)
-
-    def _add_part(self, features: Floats, targets: Floats, weights: Floats, *, weighted: bool) -> None:
-        values = self._basis.kernel.block(features, self._basis.vectors, self._basis.centre)
-        self._rhs += values.T @ (targets * weights[:, np.newaxis])
-        if weighted:
+    def add(self, values: Floats, targets: Floats, weights: Floats | None) -> None:
+        """Add rows by their values (rows, n_functions), which this changes."""
+        weighted = targets if weights is None else targets * weights[:, np.newaxis]
+        self._weight += float(len(targets) if weights is None else weights.sum())
+        self._target_square += targets.T @ weighted
+        if not values.size:
+            return
+        self._rhs += values.T @ weighted
+        if weights is not None:
             values *= np.sqrt(weights)[:, np.newaxis]
         self._products = blas.dsyrk(1.0, values.T, beta=1.0, c=self._products, lower=1, overwrite_c=1)
 
     def statistics(self) -> BlockStatistics:
-        return BlockStatistics(symmetric(self._products), self._rhs, self._target_square, self._weight, self._rows)
+        return BlockStatistics(symmetric(self._products), self._rhs, self._target_square, self._weight, self.rows)

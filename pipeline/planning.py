@@ -10,8 +10,8 @@ _BASE_BYTES = 400 * 2**20
 _LEARNER_MATRICES = 12
 """P, K, P⁻¹ and K⁻¹, and what a refresh and a commit hold beside them, in (max_basis × max_basis) float64 matrices."""
 
-_REFIT_MATRICES = 10
-"""K and P of the model before and now, sums that grow, and what factorizing holds, in matrices of that size."""
+_REFIT_MATRICES = 14
+"""K and P of the model before and now, sums that grow, sums of a segment and of all, and what factorizing holds."""
 
 _PREFETCHED_BLOCKS = 4
 """Blocks alive at once: the one being learned, those that wait, and the one being decoded."""
@@ -61,10 +61,6 @@ class RefitPlan:
     """The largest dictionary."""
     n_features: int
     """Features of a row."""
-    segments: int
-    """Segments whose sums are added in a tree."""
-    segment_tasks: int
-    """The most tasks that a segment has, whose sums are added in a tree of their own."""
     block_bytes: int
     """Bytes of one block of features."""
     kernel_bytes: int
@@ -72,9 +68,8 @@ class RefitPlan:
 
     @property
     def sums_bytes(self) -> int:
-        """The matrices, with the sums of subtrees that wait to be added, and the dictionary."""
-        matrices = _REFIT_MATRICES + self.segments.bit_length() + self.segment_tasks.bit_length()
-        return 8 * self.max_basis * (matrices * self.max_basis + 4 * self.n_features)
+        """The matrices and the dictionary."""
+        return 8 * self.max_basis * (_REFIT_MATRICES * self.max_basis + 4 * self.n_features)
 
     @property
     def total_bytes(self) -> int:
@@ -86,7 +81,7 @@ class RefitPlan:
         if self.total_bytes > limit_bytes:
             raise MemoryRefused(
                 f"refitting with max_basis = {self.max_basis} needs {show_bytes(self.total_bytes)} of memory, "
-                f"{show_bytes(self.sums_bytes)} of it for sums over {self.segments} partitions; "
+                f"{show_bytes(self.sums_bytes)} of it for sums; "
                 f"{show_bytes(limit_bytes)} may be used: lower max_basis, raise memory_limit, or leave refit off"
             )
 

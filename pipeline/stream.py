@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.arrays import Floats, Integers
+from ridgestream.pipeline.block_statistics import RowBlock
 from ridgestream.pipeline.blocks import BlockRange, plan_blocks
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.stores.classes import Label
+from ridgestream.stores.rows import Rows
 from ridgestream.stores.segments import Segment
 
 if TYPE_CHECKING:
@@ -74,11 +76,20 @@ class BlockReader:
 
     def read(self, where: BlockRange) -> Block:
         """Return the block; raise StoreError where a chunk is missing or damaged."""
-        rows = self._segments[where.order].read(where.start, where.stop)
-        features = self._feature_map.features(rows.numeric, rows.codes, self._maps_of(where.order))
+        rows = self._standardized(where.order, self._segments[where.order].read(where.start, where.stop))
+        return Block(where, rows.features, rows.targets, rows.weights)
+
+    def pick(self, order: int, places: Integers) -> RowBlock:
+        """Return rows of one segment, ascending and near each other: all that lie between them are read, too."""
+        start = int(places[0])
+        rows = self._segments[order].read(start, int(places[-1]) + 1)
+        return self._standardized(order, rows.at(places - start))
+
+    def _standardized(self, order: int, rows: Rows) -> RowBlock:
+        features = self._feature_map.features(rows.numeric, rows.codes, self._maps_of(order))
         kept = rows.targets if rows.targets is not None else np.empty((len(rows), 0))
-        targets = self._feature_map.targets(kept, self._classes[where.order])
-        return Block(where, features, self._feature_map.scaled_targets(targets), rows.weights)
+        targets = self._feature_map.targets(kept, self._classes[order])
+        return RowBlock(features, self._feature_map.scaled_targets(targets), rows.weights)
 
     def _maps_of(self, order: int) -> list[npt.NDArray[np.int64]]:
         if order not in self._maps:

@@ -27,9 +27,13 @@ class Rows:
 
     def part(self, start: int, stop: int) -> Self:
         """Return the rows from `start` up to `stop`."""
-        targets = None if self.targets is None else self.targets[start:stop]
-        weights = None if self.weights is None else self.weights[start:stop]
-        return type(self)(self.numeric[start:stop], self.codes[start:stop], targets, weights)
+        return self.at(slice(start, stop))
+
+    def at(self, places: slice | npt.NDArray[np.int64]) -> Self:
+        """Return the rows at these places."""
+        targets = None if self.targets is None else self.targets[places]
+        weights = None if self.weights is None else self.weights[places]
+        return type(self)(self.numeric[places], self.codes[places], targets, weights)
 
 
 def join_rows(parts: list[Rows]) -> Rows:

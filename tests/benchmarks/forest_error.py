@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`
 
 from support.forest import PARTITION_ROWS, read_forest
 
-from ridgestream.pipeline.block_statistics import Basis, RowBlock, sum_rows
+from ridgestream.pipeline.block_statistics import Basis, RowBlock, Summing, sum_rows
 from ridgestream.pipeline.classes import scores_of, winners_of
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
@@ -70,7 +70,7 @@ def measure_refit(learner: OnlineLSSVM, X: Array, y: Array, X_test: Array, y_tes
     state = learner.state()
     basis = Basis(state.parameters.kernel, state.basis_vectors, state.centre)
     began = perf_counter()
-    sums = sum_rows(basis, [RowBlock(X, y.reshape(len(y), -1), None)], 1)
+    sums = sum_rows(Summing(basis, 1), [RowBlock(X, y.reshape(len(y), -1), None)]).total()
     beta = sums.factorize(state.gram, state.parameters.regularization).solve(sums.rhs)
     seconds = perf_counter() - began
     scores = basis.kernel.block(X_test, basis.vectors, basis.centre) @ beta

@@ -32,8 +32,8 @@ from ridgestream.jobs.settings import read_job
 from ridgestream.jobs.train import run_train
 from ridgestream.pipeline.errors import MemoryRefused
 from ridgestream.pipeline.executor import InProcess
-from ridgestream.pipeline.refit import sum_task
 from ridgestream.pipeline.reporting import Silent
+from ridgestream.pipeline.stored_rows import run_task
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.models import ModelRecord
 
@@ -226,7 +226,7 @@ class LosesWorkers(InProcess):
 
     def run(self, function: Callable[..., Any], tasks: Iterable[Any], *shared: Any) -> Iterator[Any]:
         for done, result in enumerate(super().run(function, tasks, *shared)):
-            if function is sum_task and done == 2:
+            if function is run_task and done == 2:
                 raise ClusterError("the cluster has lost its workers")
             yield result
 

@@ -9,13 +9,13 @@ from support.dense_refit import assert_solves, dense_refit
 from support.partitions import REQUEST, mixed_columns, write_partition
 from support.stores import Elsewhere, Notes, ingest_folder, ledger_of, new_store
 
-from ridgestream.pipeline import refit as refitting
+from ridgestream.pipeline import stored_rows
 from ridgestream.pipeline.errors import MemoryRefused
 from ridgestream.pipeline.executor import Executor, InProcess
-from ridgestream.pipeline.planning import RefitPlan
 from ridgestream.pipeline.records import PUBLISHED, is_refitted, learner_of, model_of, refit_of, with_learner
-from ridgestream.pipeline.refit import RefitTask, check_refit_memory, plan_tasks, refit
+from ridgestream.pipeline.refit import check_refit_memory, refit
 from ridgestream.pipeline.reporting import Silent
+from ridgestream.pipeline.stored_rows import RowTask, plan_tasks
 from ridgestream.pipeline.train import ModelRequest, train
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.ledger import Ledger, LedgerEntry
@@ -80,7 +80,7 @@ def test_a_refit_of_a_refitted_model_changes_no_bit(tmp_path: Path) -> None:
 
 
 def test_tasks_done_elsewhere_in_any_order_make_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refitting, "TASK_ROWS", 64)
+    monkeypatch.setattr(stored_rows, "TASK_ROWS", 64)
     store, record = trained(tmp_path)
     assert len([task for entry in ledger_of(store).entries for task in plan_tasks(entry)]) == 5 + 8 + 1 + 5
     assert_same_bits(refit_here(store, record, Elsewhere()), refit_here(store, record))
@@ -89,7 +89,7 @@ def test_tasks_done_elsewhere_in_any_order_make_the_same_bits(tmp_path: Path, mo
 def test_cut_otherwise_the_sums_are_the_same_to_rounding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, record = trained(tmp_path)
     whole = refit_of(refit_here(store, record))
-    monkeypatch.setattr(refitting, "TASK_ROWS", 100)
+    monkeypatch.setattr(stored_rows, "TASK_ROWS", 100)
     cut = refit_of(refit_here(store, record))
     assert whole is not None
     assert cut is not None
@@ -99,8 +99,8 @@ def test_cut_otherwise_the_sums_are_the_same_to_rounding(tmp_path: Path, monkeyp
 
 def test_a_segment_of_several_chunks_and_blocks_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A block of 8 features within 32 kB holds 512 rows, and tasks begin in the middle of the segment."""
-    monkeypatch.setattr(refitting, "BLOCK_BYTES", 32 * 2**10)
-    monkeypatch.setattr(refitting, "TASK_ROWS", 1024)
+    monkeypatch.setattr(stored_rows, "BLOCK_BYTES", 32 * 2**10)
+    monkeypatch.setattr(stored_rows, "TASK_ROWS", 1024)
     store, record = trained(tmp_path, [3000])
     assert_solves(refit_here(store, record), dense_refit(store, record))
 
@@ -110,7 +110,7 @@ def test_progress_is_told_by_rows(tmp_path: Path) -> None:
     notes = Notes()
     refit(store.root(), ledger_of(store), record, record.learned, InProcess(), notes)
     assert (notes.begun, notes.rows) == (["refit"], sum(SIZES))
-    assert notes.ended == [{"rows": sum(SIZES), "n_basis": 12, "jitter": None}]
+    assert notes.ended == [{"rows": sum(SIZES)}]
 
 
 def test_a_partition_without_rows_has_no_task(tmp_path: Path) -> None:
@@ -159,17 +159,12 @@ def test_a_partition_is_cut_by_its_rows_alone(rows: int, tasks: int) -> None:
     covered = [(task.start, task.stop) for task in planned]
     assert covered == [(s, min(s + 65_536, rows)) for s in range(0, rows, 65_536)]
     assert {task.order for task in planned} <= {3}
-    assert all(isinstance(task, RefitTask) for task in planned)
+    assert all(isinstance(task, RowTask) for task in planned)
 
 
 def test_memory_is_refused_with_the_numbers_and_a_way_out() -> None:
     ledger = Ledger(None, tuple(LedgerEntry(i, f"p{i}", 0, 0, "", 10**6) for i in range(1000)))
-    said = r"refitting with max_basis = 10000 needs 2\d\.\d GB .* over 1000 partitions; 8 GB .* or leave refit off"
+    said = r"refitting with max_basis = 10000 needs 1\d\.\d GB .* of it for sums; 8 GB .* or leave refit off"
     with pytest.raises(MemoryRefused, match=said):
         check_refit_memory(ledger, 10_000, 8 * 10**9)
     check_refit_memory(ledger, 5_000, 8 * 10**9)
-
-
-def test_a_plan_grows_with_the_depth_of_its_trees_only() -> None:
-    one, many = (RefitPlan(1000, 50, segments, 16, 2**23, 2**24).sums_bytes for segments in (1, 1023))
-    assert many - one == 9 * 8 * 1000**2

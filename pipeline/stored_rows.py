@@ -1,0 +1,187 @@
+"""Rows of a store as a row set: tasks read their own rows, wherever they run, and send back sums.
+
+A task is a run of rows of one segment. Sums are added in the order of the rows, first those of a segment, then the
+segments', so they are the same bits on any number of workers, and however the partitions were spread over nights.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from ridgestream.pipeline.arrays import Integers
+from ridgestream.pipeline.block_statistics import RowBlock, SeveralStatistics, Summing, sum_together
+from ridgestream.pipeline.blocks import plan_blocks
+from ridgestream.pipeline.executor import Executor
+from ridgestream.pipeline.features import FeatureMap
+from ridgestream.pipeline.reporting import Reporter
+from ridgestream.pipeline.row_sets import Sums
+from ridgestream.pipeline.stream import BLOCK_BYTES, BlockReader
+from ridgestream.stores.ledger import Ledger, LedgerEntry
+from ridgestream.stores.segments import Segment
+
+if TYPE_CHECKING:
+    import zarr
+
+TASK_ROWS = 65_536
+"""Rows of a task, a multiple of every segment's chunk: enough that sums are small against the work of making them."""
+
+Argument = TypeVar("Argument")
+Summed = TypeVar("Summed", bound=Sums)
+
+
+@dataclass(frozen=True)
+class RowTask:
+    """Rows of one segment to be summed."""
+
+    order: int
+    """The segment's number in the ledger."""
+    start: int
+    """First row."""
+    stop: int
+    """One past the last row."""
+    first: int
+    """The number of the first row among all rows of the store."""
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """Where tasks find their rows; sent once to wherever tasks run."""
+
+    root: "zarr.Group"
+    """The root of the snapshot."""
+    feature_map: FeatureMap
+    """From raw columns to standardized features."""
+
+
+class StoredRows:
+    """The rows of some segments of a store, in ledger order."""
+
+    def __init__(
+        self,
+        root: "zarr.Group",
+        ledger: Ledger,
+        orders: Iterable[int],
+        feature_map: FeatureMap,
+        executor: Executor,
+        report: Reporter,
+    ) -> None:
+        chosen = set(orders)
+        ends = np.cumsum([entry.rows for entry in ledger.entries])
+        self._entries = [entry for entry in ledger.entries if entry.order in chosen]
+        self._firsts = {e.order: int(end) - e.rows for e, end in zip(ledger.entries, ends, strict=True)}
+        self._source, self._executor, self._report = RowSource(root, feature_map), executor, report
+
+    @property
+    def n_rows(self) -> int:
+        """How many there are."""
+        return sum(entry.rows for entry in self._entries)
+
+    @property
+    def n_features(self) -> int:
+        """Features of a row."""
+        return self._source.feature_map.n_features
+
+    @property
+    def n_targets(self) -> int:
+        """Targets of a row."""
+        return self._source.feature_map.n_outputs
+
+    def take(self, places: Integers) -> RowBlock:
+        """Return the rows at these places; reads the chunks that hold them, one at a time.
+
+        Raises StoreError where a chunk is missing or damaged.
+        """
+        ascending, where = np.unique(places, return_inverse=True)
+        blocks = [block for order, inside in self._split(ascending) for block in self._read_places(order, inside)]
+        features = np.concatenate([np.empty((0, self.n_features)), *(block.features for block in blocks)])
+        targets = np.concatenate([np.empty((0, self.n_targets)), *(block.targets for block in blocks)])
+        weights = [block.weights for block in blocks if block.weights is not None]
+        return RowBlock(features[where], targets[where], np.concatenate(weights)[where] if weights else None)
+
+    def reduce(
+        self, function: Callable[[Argument, Iterable[RowBlock]], Summed], argument: Argument, label: str
+    ) -> Summed:
+        """Return function(argument, blocks) over all rows, by tasks of at most TASK_ROWS rows.
+
+        Raises StoreError for rows that cannot be read, and what the executor raises.
+        """
+        segments = self._sum_segments([e for e in self._entries if e.rows], function, argument, label)
+        merged = _merge(sums for _, sums in segments)
+        return function(argument, ()) if merged is None else merged
+
+    def statistics(self, summings: Sequence[Summing], label: str) -> SeveralStatistics:
+        """Return the sums of each basis over all rows."""
+        return self.reduce(sum_together, summings, label)
+
+    def _sum_segments(
+        self,
+        entries: Sequence[LedgerEntry],
+        function: Callable[[Argument, Iterable[RowBlock]], Summed],
+        argument: Argument,
+        label: str,
+    ) -> Iterator[tuple[int, Summed]]:
+        """Yield the number of each segment, which has rows, and what comes of its rows."""
+        tasks = [task for entry in entries for task in plan_tasks(entry, self._firsts[entry.order])]
+        self._report.begin(label, sum(entry.rows for entry in entries), partitions=len(entries))
+        shared = self._executor.broadcast((self._source, function, argument))
+        results = zip(tasks, self._executor.run(run_task, tasks, shared), strict=True)
+        for order, done in groupby(results, lambda pair: pair[0].order):
+            sums = _merge(self._told(done))
+            if sums is not None:
+                yield order, sums
+        self._report.end(rows=sum(entry.rows for entry in entries))
+
+    def _told(self, done: Iterable[tuple[RowTask, Summed]]) -> Iterator[Summed]:
+        for task, sums in done:
+            self._report.advance(task.stop - task.start)
+            yield sums
+
+    def _split(self, ascending: Integers) -> Iterator[tuple[int, Integers]]:
+        """Yield each segment's number and which of its rows, from zero, are at these places."""
+        begin = 0
+        for entry in self._entries:
+            low, high = np.searchsorted(ascending, [begin, begin + entry.rows])
+            yield entry.order, ascending[low:high] - begin
+            begin += entry.rows
+
+    def _read_places(self, order: int, places: Integers) -> Iterator[RowBlock]:
+        """Yield rows of one segment, ascending, chunk by chunk."""
+        if not len(places):
+            return
+        segment = Segment.open(self._source.root, order)
+        reader = BlockReader({order: segment}, self._source.feature_map)
+        for chunk in np.split(places, np.flatnonzero(np.diff(places // segment.chunk_rows)) + 1):
+            yield reader.pick(order, chunk)
+
+
+def plan_tasks(entry: LedgerEntry, first: int = 0) -> list[RowTask]:
+    """Return the tasks of a partition whose rows are numbered from `first` on; none for a partition without rows."""
+    starts = range(0, entry.rows, TASK_ROWS)
+    return [RowTask(entry.order, start, min(start + TASK_ROWS, entry.rows), first + start) for start in starts]
+
+
+def run_task(task: RowTask, shared: tuple[RowSource, Callable[[Any, Iterable[RowBlock]], Summed], Any]) -> Summed:
+    """Return what the function makes of the rows of a task."""
+    source, function, argument = shared
+    return function(argument, _read(task, source))
+
+
+def _read(task: RowTask, source: RowSource) -> Iterator[RowBlock]:
+    """Yield the rows of a task, in blocks that the store and the number of features decide."""
+    segment = Segment.open(source.root, task.order)
+    reader = BlockReader({task.order: segment}, source.feature_map)
+    whole = [(task.order, task.stop - task.start, segment.chunk_rows)]
+    for where in plan_blocks(whole, BLOCK_BYTES, 8 * source.feature_map.n_features):
+        block = reader.read(where.shifted(task.start))
+        yield RowBlock(block.features, block.targets, block.weights, task.first + where.start)
+
+
+def _merge(parts: Iterable[Summed]) -> Summed | None:
+    """Return what comes of all parts, added one by one in their order, so that two are held beside the sum; or None."""
+    merged: Summed | None = None
+    for part in parts:
+        merged = part if merged is None else merged.merge(part)
+    return merged
