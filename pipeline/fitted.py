@@ -1,4 +1,4 @@
-"""What a batch method makes of rows: a dictionary with coefficients, the sums that they follow from, and how it chose."""
+"""What a batch method makes of rows: a dictionary with coefficients, the sums behind them, and how it chose."""
 
 from dataclasses import dataclass, field
 

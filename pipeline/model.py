@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.block_statistics import Basis
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.features import FeatureMap
-from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.threads import one_blas_thread
 from ridgestream.pipeline.uncertainty import Uncertainty
 
@@ -19,16 +19,12 @@ PREDICTION_BYTES = 8 * 2**20
 
 @dataclass(frozen=True)
 class Model:
-    """f(x) = Σ β_i k(x_i, x)."""
+    """f(x) = Σ β_i k(x_i, x) + b."""
 
-    kernel: Kernel
-    """k."""
-    centre: Floats
-    """Where a stationary kernel measures from, shape (n_features,)."""
-    basis_vectors: Floats
-    """The x_i, standardized, shape (n_basis, n_features)."""
+    basis: Basis
+    """The x_i, standardized, and k; with the constant function where there is a bias."""
     coefficients: Floats
-    """β, shape (n_basis, n_outputs)."""
+    """β, the bias b last if there is one, shape (n_functions, n_outputs)."""
     feature_map: FeatureMap
     """From raw columns to the features of the basis vectors."""
     uncertainty: Uncertainty | None = None
@@ -42,7 +38,7 @@ class Model:
         with one_blas_thread():
             for part in self._parts(len(numeric)):
                 features = self.feature_map.features(numeric[part], codes[part], maps)
-                predictions[part] = self.kernel.block(features, self.basis_vectors, self.centre) @ self.coefficients
+                predictions[part] = self.basis.values(features) @ self.coefficients
         return self.feature_map.raw_targets(predictions)
 
     def deviations(
@@ -58,12 +54,12 @@ class Model:
         with one_blas_thread():
             for part in self._parts(len(numeric)):
                 features = self.feature_map.features(numeric[part], codes[part], maps)
-                values = self.kernel.block(features, self.basis_vectors, self.centre)
-                variance[part] = self.uncertainty.variance(values, self.kernel.diagonal(features))
+                values, itself = self.basis.values(features), self.basis.kernel.diagonal(features)
+                variance[part] = self.uncertainty.variance(values, itself)
         scale = np.array(self.feature_map.target_scale)
         return np.sqrt(variance) * scale, np.sqrt(variance + self.uncertainty.noise) * scale
 
     def _parts(self, n_rows: int) -> Iterator[slice]:
-        n_basis = max(1, len(self.basis_vectors))
+        n_basis = max(1, self.basis.n_functions)
         rows = max(256, PREDICTION_BYTES // (8 * n_basis) // 256 * 256)
         return (slice(start, start + rows) for start in range(0, n_rows, rows))

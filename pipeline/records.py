@@ -5,9 +5,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from ridgestream.pipeline.arrays import Floats
-from ridgestream.pipeline.block_statistics import BlockStatistics
+from ridgestream.pipeline.arrays import Floats, Integers
+from ridgestream.pipeline.block_statistics import Basis, BlockStatistics, FoldedStatistics
 from ridgestream.pipeline.features import FeatureMap
+from ridgestream.pipeline.fitted import Fitted, Path
+from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.learners.numerics import Numerics
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.learners.online_state import OnlineParameters, OnlineState
@@ -17,8 +19,12 @@ from ridgestream.stores.errors import ModelError
 from ridgestream.stores.models import Arrays, ModelRecord
 
 PUBLISHED = "coefficients"
+ONLINE = "online"
+"""The method that is a learner with a state; every other one is a batch method."""
+
 _REFIT = {"products": "refit_products", "rhs": "refit_rhs", "target_square": "refit_target_square"}
 _REFIT_COUNTERS = {"weight": "refit_weight", "rows": "refit_rows"}
+_PATH = ("n_basis", "regularization", "value", "width")
 _COUNTERS = ("rows_seen", "weight_seen", "penalty", "swaps")
 _NO_ARRAYS = (*_COUNTERS, "parameters", "numerics")
 
@@ -65,22 +71,94 @@ def with_refit(record: ModelRecord, sums: BlockStatistics, coefficients: Floats)
 
 def is_refitted(record: ModelRecord) -> bool:
     """Tell whether the published coefficients are those of a refit."""
+    return not is_batch(record) and _has_sums(record)
+
+
+def _has_sums(record: ModelRecord) -> bool:
     return all(key in record.arrays for key in _REFIT.values())
 
 
 def refit_of(record: ModelRecord) -> BlockStatistics | None:
-    """Return the sums of the refit that the published coefficients come from, None if there was none."""
-    if not is_refitted(record):
+    """Return the exact sums that the published coefficients come from, None if there are none."""
+    if not _has_sums(record):
         return None
     arrays: dict[str, Any] = {name: record.arrays[key] for name, key in _REFIT.items()}
     counters: dict[str, Any] = {name: record.counters[key] for name, key in _REFIT_COUNTERS.items()}
     return BlockStatistics(**arrays, **counters)
 
 
+def with_fitted(record: ModelRecord, fitted: Fitted) -> ModelRecord:
+    """Return the record with what a batch method made, in the place of what it held."""
+    sums = fitted.sums.total()
+    arrays: dict[str, Any] = {key: getattr(sums, name) for name, key in _REFIT.items()}
+    arrays |= {
+        "basis_vectors": fitted.basis.vectors,
+        "basis_rows": fitted.places,
+        "centre": fitted.basis.centre,
+        PUBLISHED: np.ascontiguousarray(fitted.coefficients),
+    }
+    if fitted.path is not None:
+        arrays |= {f"path_{name}": getattr(fitted.path, name) for name in _PATH}
+    counters: dict[str, Any] = {key: getattr(sums, name) for name, key in _REFIT_COUNTERS.items()}
+    chosen = {
+        "kernel": {"name": fitted.basis.kernel.name, **fitted.basis.kernel.parameters()},
+        "regularization": fitted.regularization,
+        "bias": fitted.basis.constant,
+        "criterion": fitted.path.criterion if fitted.path else None,
+        "chosen": fitted.path.chosen if fitted.path else None,
+    }
+    parameters = record.parameters | {"learner": chosen}
+    counters |= {"rows_seen": sums.rows, **fitted.notes}
+    return replace(record, parameters=parameters, arrays=cast("Arrays", arrays), counters=counters)
+
+
+def fitted_of(record: ModelRecord) -> Fitted:
+    """Return what a batch method made of a model's rows; its sums are of all rows together."""
+    sums = refit_of(record)
+    if sums is None:
+        raise ModelError(f"the model {record.name!r} lacks its sums: its record is damaged")
+    path = None
+    if record.parameters["learner"]["criterion"] is not None:
+        told: dict[str, Any] = {name: record.arrays[f"path_{name}"] for name in _PATH}
+        path = Path(**told, **{name: record.parameters["learner"][name] for name in ("criterion", "chosen")})
+    return Fitted(
+        _basis_of(record),
+        cast("Integers", record.arrays["basis_rows"]),
+        cast("Floats", record.arrays[PUBLISHED]),
+        record.parameters["learner"]["regularization"],
+        FoldedStatistics((sums,)),
+        path,
+        {name: value for name, value in record.counters.items() if name not in _REFIT_COUNTERS.values()},
+    )
+
+
+def is_batch(record: ModelRecord) -> bool:
+    """Tell whether a batch method made the model."""
+    return bool(record.parameters["method"] != ONLINE)
+
+
 def model_of(record: ModelRecord, *, with_uncertainty: bool = False) -> Model:
     """Return the served model of a record, with what error bars need if asked for; O(n_basis³) then."""
-    state = state_of(record)
-    coefficients = cast("np.ndarray[tuple[int, int], np.dtype[np.float64]]", record.arrays[PUBLISHED])
-    feature_map = FeatureMap.from_dict(record.encoding)
-    uncertainty = Uncertainty.of(state, refit_of(record)) if with_uncertainty else None
-    return Model(state.parameters.kernel, state.centre, state.basis_vectors, coefficients, feature_map, uncertainty)
+    basis, coefficients = _basis_of(record), cast("Floats", record.arrays[PUBLISHED])
+    uncertainty = _uncertainty_of(record, basis) if with_uncertainty else None
+    return Model(basis, coefficients, FeatureMap.from_dict(record.encoding), uncertainty)
+
+
+def _basis_of(record: ModelRecord) -> Basis:
+    learner = record.parameters["learner"]
+    kernel = dict(learner["kernel"])
+    for name in ("basis_vectors", "centre", PUBLISHED):
+        if name not in record.arrays:
+            raise ModelError(f"the model {record.name!r} lacks the array {name}: its record is damaged")
+    vectors, centre = cast("Floats", record.arrays["basis_vectors"]), cast("Floats", record.arrays["centre"])
+    return Basis(make_kernel(kernel.pop("name"), kernel, 1), vectors, centre, constant=learner.get("bias", False))
+
+
+def _uncertainty_of(record: ModelRecord, basis: Basis) -> Uncertainty:
+    sums = refit_of(record)
+    if not is_batch(record):
+        return Uncertainty.of(state_of(record), sums)
+    if sums is None:
+        raise ModelError(f"the model {record.name!r} lacks its sums: its record is damaged")
+    regularization = record.parameters["learner"]["regularization"]
+    return Uncertainty.from_sums(sums, basis.penalty(), len(basis.vectors), regularization)

@@ -7,6 +7,8 @@ answers but for rounding.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
 from typing import Protocol, Self, TypeVar
 
 import numpy as np
@@ -48,14 +50,19 @@ class RowSet(Protocol):
         """Return the rows at these places, 0 to n_rows − 1, in the order given; a place may come twice."""
 
     def reduce(
-        self, function: Callable[[Argument, Iterable[RowBlock]], Summed], argument: Argument, label: str
+        self,
+        function: Callable[[Argument, Iterable[RowBlock]], Summed],
+        argument: Argument,
+        label: str,
+        parts: int | None = None,
     ) -> Summed:
         """Return function(argument, blocks) over all rows, in one pass.
 
         The rows are cut into parts, each part is given to the function block by block, and what comes back is merged in
-        the order of the rows; how they are cut depends on the rows alone. Functions and arguments travel to other
-        processes, so a function is one of a module's, and pure. `label` tells the user what the pass is for. Without
-        any row, the function is called once, without blocks.
+        the order of the rows; how they are cut depends on the rows alone, or is into `parts` equal runs of rows, as far
+        as there are so many rows. Functions and arguments travel to other processes, so a function is one of a
+        module's, and pure. `label` tells the user what the pass is for. Without any row, the function is called once,
+        without blocks.
         """
 
     def statistics(self, summings: Sequence[Summing], label: str) -> SeveralStatistics:
@@ -98,16 +105,29 @@ class ArrayRows:
         function: Callable[[Argument, Iterable[RowBlock]], Summed],
         argument: Argument,
         label: str,  # noqa: ARG002
+        parts: int | None = None,
     ) -> Summed:
         """Return function(argument, blocks) over all rows, in the calling process."""
-        return function(argument, self._blocks())
+        ranges = cut_evenly(self.n_rows, parts or 1)
+        return merge_all(function(argument, self._blocks(start, stop)) for start, stop in ranges)
 
     def statistics(self, summings: Sequence[Summing], label: str) -> SeveralStatistics:
         """Return the sums of each basis over all rows."""
         return self.reduce(sum_together, summings, label)
 
-    def _blocks(self) -> Iterator[RowBlock]:
-        for first in range(0, self.n_rows, BLOCK_ROWS):
-            part = slice(first, first + BLOCK_ROWS)
+    def _blocks(self, start: int, stop: int) -> Iterator[RowBlock]:
+        for first in range(start, stop, BLOCK_ROWS):
+            part = slice(first, min(first + BLOCK_ROWS, stop))
             weights = None if self.weights is None else self.weights[part]
             yield RowBlock(np.asarray(self.features[part]), np.asarray(self.targets[part]), weights, first)
+
+
+def cut_evenly(n_rows: int, parts: int) -> list[tuple[int, int]]:
+    """Return the ranges of at most `parts` runs of rows, as equal as can be; none is empty but that of no rows."""
+    bounds = [n_rows * part // min(parts, max(n_rows, 1)) for part in range(min(parts, max(n_rows, 1)) + 1)]
+    return list(pairwise(bounds))
+
+
+def merge_all(parts: Iterable[Summed]) -> Summed:
+    """Return what comes of all parts, at least one, merged one by one in their order."""
+    return reduce(lambda before, after: before.merge(after), parts)

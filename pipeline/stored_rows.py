@@ -1,12 +1,11 @@
 """Rows of a store as a row set: tasks read their own rows, wherever they run, and send back sums.
 
-A task is a run of rows of one segment. Sums are added in the order of the rows, first those of a segment, then the
-segments', so they are the same bits on any number of workers, and however the partitions were spread over nights.
+A task is a run of rows, of one segment where the row set cuts them itself. Sums are added one by one in the order of
+the rows, so they are the same bits on any number of workers, and however the partitions were spread over nights.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -17,7 +16,7 @@ from ridgestream.pipeline.blocks import plan_blocks
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.reporting import Reporter
-from ridgestream.pipeline.row_sets import Sums
+from ridgestream.pipeline.row_sets import Sums, cut_evenly, merge_all
 from ridgestream.pipeline.stream import BLOCK_BYTES, BlockReader
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.segments import Segment
@@ -33,8 +32,8 @@ Summed = TypeVar("Summed", bound=Sums)
 
 
 @dataclass(frozen=True)
-class RowTask:
-    """Rows of one segment to be summed."""
+class RowRange:
+    """Rows of one segment."""
 
     order: int
     """The segment's number in the ledger."""
@@ -44,6 +43,10 @@ class RowTask:
     """One past the last row."""
     first: int
     """The number of the first row among all rows of the store."""
+
+
+RowTask = tuple[RowRange, ...]
+"""Rows to be summed, in their order."""
 
 
 @dataclass(frozen=True)
@@ -102,41 +105,44 @@ class StoredRows:
         return RowBlock(features[where], targets[where], np.concatenate(weights)[where] if weights else None)
 
     def reduce(
-        self, function: Callable[[Argument, Iterable[RowBlock]], Summed], argument: Argument, label: str
+        self,
+        function: Callable[[Argument, Iterable[RowBlock]], Summed],
+        argument: Argument,
+        label: str,
+        parts: int | None = None,
     ) -> Summed:
-        """Return function(argument, blocks) over all rows, by tasks of at most TASK_ROWS rows.
+        """Return function(argument, blocks) over all rows, by tasks of at most TASK_ROWS rows, or by `parts` tasks.
 
         Raises StoreError for rows that cannot be read, and what the executor raises.
         """
-        segments = self._sum_segments([e for e in self._entries if e.rows], function, argument, label)
-        merged = _merge(sums for _, sums in segments)
-        return function(argument, ()) if merged is None else merged
+        tasks = self._tasks() if parts is None else [self._range(*run) for run in cut_evenly(self.n_rows, parts)]
+        self._report.begin(label, self.n_rows, partitions=len(self._entries))
+        shared = self._executor.broadcast((self._source, function, argument))
+        results = self._executor.run(run_task, tasks or [()], shared)
+        summed: Summed = merge_all(self._told(zip(tasks or [()], results, strict=True)))
+        self._report.end(rows=self.n_rows)
+        return summed
 
     def statistics(self, summings: Sequence[Summing], label: str) -> SeveralStatistics:
         """Return the sums of each basis over all rows."""
         return self.reduce(sum_together, summings, label)
 
-    def _sum_segments(
-        self,
-        entries: Sequence[LedgerEntry],
-        function: Callable[[Argument, Iterable[RowBlock]], Summed],
-        argument: Argument,
-        label: str,
-    ) -> Iterator[tuple[int, Summed]]:
-        """Yield the number of each segment, which has rows, and what comes of its rows."""
-        tasks = [task for entry in entries for task in plan_tasks(entry, self._firsts[entry.order])]
-        self._report.begin(label, sum(entry.rows for entry in entries), partitions=len(entries))
-        shared = self._executor.broadcast((self._source, function, argument))
-        results = zip(tasks, self._executor.run(run_task, tasks, shared), strict=True)
-        for order, done in groupby(results, lambda pair: pair[0].order):
-            sums = _merge(self._told(done))
-            if sums is not None:
-                yield order, sums
-        self._report.end(rows=sum(entry.rows for entry in entries))
+    def _tasks(self) -> list[RowTask]:
+        return [task for entry in self._entries for task in plan_tasks(entry, self._firsts[entry.order])]
+
+    def _range(self, start: int, stop: int) -> RowTask:
+        """Return the rows at the places from `start` up to `stop`, segment by segment."""
+        ranges, begin = [], 0
+        for entry in self._entries:
+            low, high = max(start - begin, 0), min(stop - begin, entry.rows)
+            if low < high:
+                ranges.append(RowRange(entry.order, low, high, self._firsts[entry.order] + low))
+            begin += entry.rows
+        return tuple(ranges)
 
     def _told(self, done: Iterable[tuple[RowTask, Summed]]) -> Iterator[Summed]:
         for task, sums in done:
-            self._report.advance(task.stop - task.start)
+            self._report.advance(sum(rows.stop - rows.start for rows in task))
             yield sums
 
     def _split(self, ascending: Integers) -> Iterator[tuple[int, Integers]]:
@@ -160,28 +166,22 @@ class StoredRows:
 def plan_tasks(entry: LedgerEntry, first: int = 0) -> list[RowTask]:
     """Return the tasks of a partition whose rows are numbered from `first` on; none for a partition without rows."""
     starts = range(0, entry.rows, TASK_ROWS)
-    return [RowTask(entry.order, start, min(start + TASK_ROWS, entry.rows), first + start) for start in starts]
+    return [(RowRange(entry.order, start, min(start + TASK_ROWS, entry.rows), first + start),) for start in starts]
 
 
 def run_task(task: RowTask, shared: tuple[RowSource, Callable[[Any, Iterable[RowBlock]], Summed], Any]) -> Summed:
     """Return what the function makes of the rows of a task."""
     source, function, argument = shared
-    return function(argument, _read(task, source))
+    summed: Summed = function(argument, _read(task, source))
+    return summed
 
 
 def _read(task: RowTask, source: RowSource) -> Iterator[RowBlock]:
     """Yield the rows of a task, in blocks that the store and the number of features decide."""
-    segment = Segment.open(source.root, task.order)
-    reader = BlockReader({task.order: segment}, source.feature_map)
-    whole = [(task.order, task.stop - task.start, segment.chunk_rows)]
-    for where in plan_blocks(whole, BLOCK_BYTES, 8 * source.feature_map.n_features):
-        block = reader.read(where.shifted(task.start))
-        yield RowBlock(block.features, block.targets, block.weights, task.first + where.start)
-
-
-def _merge(parts: Iterable[Summed]) -> Summed | None:
-    """Return what comes of all parts, added one by one in their order, so that two are held beside the sum; or None."""
-    merged: Summed | None = None
-    for part in parts:
-        merged = part if merged is None else merged.merge(part)
-    return merged
+    for rows in task:
+        segment = Segment.open(source.root, rows.order)
+        reader = BlockReader({rows.order: segment}, source.feature_map)
+        whole = [(rows.order, rows.stop - rows.start, segment.chunk_rows)]
+        for where in plan_blocks(whole, BLOCK_BYTES, 8 * source.feature_map.n_features):
+            block = reader.read(where.shifted(rows.start))
+            yield RowBlock(block.features, block.targets, block.weights, rows.first + where.start)

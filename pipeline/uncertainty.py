@@ -6,7 +6,8 @@ point itself (Rasmussen & Quiñonero Candela 2005; Jung & Polani's slides) gives
     Var f(x) = (σ̂²/γ)(δ + γ kᵀM⁻¹k),   M = K̃ᵀK̃ + γK,   δ = k* − kᵀK⁻¹k,
 
 which reverts to (σ̂²/γ)k* far away. σ̂² is the residual sum of squares over n − trace of the hat matrix M⁻¹K̃ᵀK̃.
-After a refit, the exact KᵀK of the rows stands in the place of K̃ᵀK̃.
+After a refit, and in batch methods, the exact KᵀK of the rows stands in the place of K̃ᵀK̃. A bias is one more function
+of k and of M, without a penalty, and no part of K.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ class Uncertainty:
     gram: Cholesky
     """Of K, (n_basis, n_basis)."""
     normal: Cholesky
-    """Of M, (n_basis, n_basis)."""
+    """Of M, (n_functions, n_functions)."""
     penalty: float
     """γ = λn."""
     noise: Floats
@@ -38,17 +39,21 @@ class Uncertainty:
     def of(cls, state: OnlineState, sums: BlockStatistics | None = None) -> Self:
         """Make it from a learner's state, or with `sums` over the same rows in place of its own; O(n_basis³)."""
         sums = accumulated_sums(state) if sums is None else sums
-        regularization = state.parameters.regularization
-        normal = sums.factorize(state.gram, regularization)
-        gram = cholesky(state.gram, "kernel matrix K of the dictionary")
+        return cls.from_sums(sums, state.gram, state.n_basis, state.parameters.regularization)
+
+    @classmethod
+    def from_sums(cls, sums: BlockStatistics, penalty: Floats, n_basis: int, regularization: float) -> Self:
+        """Make it from sums of n_functions ≥ n_basis functions, their penalty matrix and λ per row; O(n_functions³)."""
+        normal = sums.factorize(penalty, regularization)
+        gram = cholesky(penalty[:n_basis, :n_basis], "kernel matrix K of the dictionary")
         return cls(gram, normal, regularization * sums.weight, estimate_noise(sums, normal))
 
     def variance(self, kernel_rows: Floats, self_kernel: Floats) -> Floats:
-        """Return Var f of rows with kernel values (rows, n_basis) and k(x, x) (rows,): (rows, n_targets), at least 0.
+        """Return Var f of rows with values (rows, n_functions) and k(x, x) (rows,): (rows, n_targets), at least 0.
 
         In squared units of the learner's targets; add `noise` for a new observation. O(n_basis²) a row.
         """
-        spanned = _squared_norms(self.gram, kernel_rows)
+        spanned = _squared_norms(self.gram, kernel_rows[:, : len(self.gram.factor)])
         leverage = _squared_norms(self.normal, kernel_rows)
         novelty = np.maximum(self_kernel - spanned, 0.0)
         return (novelty / self.penalty + leverage)[:, np.newaxis] * self.noise

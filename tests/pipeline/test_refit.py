@@ -15,7 +15,7 @@ from ridgestream.pipeline.executor import Executor, InProcess
 from ridgestream.pipeline.records import PUBLISHED, is_refitted, learner_of, model_of, refit_of, with_learner
 from ridgestream.pipeline.refit import check_refit_memory, refit
 from ridgestream.pipeline.reporting import Silent
-from ridgestream.pipeline.stored_rows import RowTask, plan_tasks
+from ridgestream.pipeline.stored_rows import plan_tasks
 from ridgestream.pipeline.train import ModelRequest, train
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.ledger import Ledger, LedgerEntry
@@ -156,10 +156,9 @@ def test_error_bars_are_those_of_the_refit_by_the_direct_formula(tmp_path: Path)
 def test_a_partition_is_cut_by_its_rows_alone(rows: int, tasks: int) -> None:
     planned = plan_tasks(LedgerEntry(3, "p", 0, 0, "", rows))
     assert len(planned) == tasks
-    covered = [(task.start, task.stop) for task in planned]
+    covered = [(rows.start, rows.stop) for task in planned for rows in task]
     assert covered == [(s, min(s + 65_536, rows)) for s in range(0, rows, 65_536)]
-    assert {task.order for task in planned} <= {3}
-    assert all(isinstance(task, RowTask) for task in planned)
+    assert {rows.order for task in planned for rows in task} <= {3}
 
 
 def test_memory_is_refused_with_the_numbers_and_a_way_out() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
+from ridgestream.pipeline.block_statistics import Basis
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.freezing import freeze_feature_map
 from ridgestream.pipeline.kernels import RBF
@@ -26,9 +27,8 @@ def model_with(feature_map: FeatureMap, n_basis: int = 20, seed: int = 0) -> Mod
     """Return a model with a random dictionary and random coefficients."""
     rng = np.random.default_rng(seed)
     n = feature_map.n_features
-    return Model(
-        RBF(1 / n), np.zeros(n), rng.standard_normal((n_basis, n)), rng.standard_normal((n_basis, 1)), feature_map
-    )
+    basis = Basis(RBF(1 / n), rng.standard_normal((n_basis, n)), np.zeros(n))
+    return Model(basis, rng.standard_normal((n_basis, 1)), feature_map)
 
 
 def predictions_of(model: Model, columns: dict[str, Any]) -> Array:
@@ -42,7 +42,7 @@ def predictions_of(model: Model, columns: dict[str, Any]) -> Array:
     ]
     raw = np.array([*numeric, *indicators], dtype=np.float64).T
     features = (raw - np.array(fm.centre)) / np.array(fm.scale)
-    values = np.exp(-cdist(features, model.basis_vectors, "sqeuclidean") / fm.n_features)
+    values = np.exp(-cdist(features, model.basis.vectors, "sqeuclidean") / fm.n_features)
     return np.asarray((values @ model.coefficients)[:, 0] * fm.target_scale[0] + fm.target_centre[0])
 
 

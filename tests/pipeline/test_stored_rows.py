@@ -1,0 +1,122 @@
+"""A store's rows as a row set: the same answers as rows in memory, wherever the tasks are done."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from support.models import feature_map_of
+from support.partitions import REQUEST, mixed_columns, write_partition
+from support.stores import Elsewhere, Notes, ingest_folder, ledger_of, new_store
+
+from ridgestream.pipeline import stored_rows
+from ridgestream.pipeline.block_statistics import Basis, RowBlock, Summing
+from ridgestream.pipeline.executor import Executor, InProcess
+from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.row_sets import ArrayRows, RowSet, cut_evenly
+from ridgestream.pipeline.stored_rows import StoredRows
+from ridgestream.stores.repository import Store
+
+SIZES = [300, 0, 500, 1, 257]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The rows that a pass saw: a monoid that forgets nothing."""
+
+    rows: tuple[int, ...]
+    parts: int = 1
+
+    def merge(self, other: "Numbers") -> "Numbers":
+        return Numbers(self.rows + other.rows, self.parts + other.parts)
+
+
+def number_rows(start: int, blocks: Iterable[RowBlock]) -> Numbers:
+    return Numbers(tuple(start + block.first + i for block in blocks for i in range(len(block.features))))
+
+
+def store_of(tmp_path: Path, *, weighted: bool) -> Store:
+    for i, rows in enumerate(SIZES):
+        weights = {"w": np.random.default_rng(i).choice([0.0, 0.5, 2.0], rows)} if weighted else {}
+        write_partition(tmp_path / "source" / f"part-{i}.parquet", mixed_columns(rows, seed=i) | weights)
+    store = new_store(tmp_path / "store")
+    ingest_folder(store, tmp_path / "source", replace(REQUEST, weight="w" if weighted else None))
+    return store
+
+
+def rows_of(store: Store, orders: Sequence[int] = range(5), executor: Executor | None = None) -> StoredRows:
+    ledger = ledger_of(store)
+    return StoredRows(store.root(), ledger, orders, feature_map_of(store), executor or InProcess(), Notes())
+
+
+def in_memory(rows: StoredRows) -> ArrayRows:
+    block = rows.take(np.arange(rows.n_rows))
+    return ArrayRows(block.features, block.targets, block.weights)
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "weighted"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return store_of(tmp_path, weighted=request.param)
+
+
+def test_rows_are_taken_in_any_order_and_as_often_as_asked(store: Store) -> None:
+    rows = rows_of(store)
+    whole = in_memory(rows)
+    places = np.array([1057, 3, 299, 300, 3, 800, 801])
+    found, expected = rows.take(places), whole.take(places)
+    np.testing.assert_array_equal(found.features, expected.features)
+    np.testing.assert_array_equal(found.targets, expected.targets)
+    assert (found.weights is None) == (expected.weights is None)
+    if found.weights is not None and expected.weights is not None:
+        np.testing.assert_array_equal(found.weights, expected.weights)
+    assert len(rows.take(np.empty(0, dtype=np.int64)).features) == 0
+
+
+def test_every_row_is_seen_once_in_order_however_the_rows_are_cut(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
+    for rows in (rows_of(store), in_memory(rows_of(store))):
+        assert rows.reduce(number_rows, 10, "count").rows == tuple(range(10, 1068))
+        seen = rows.reduce(number_rows, 0, "count", parts=7)
+        assert (seen.rows, seen.parts) == (tuple(range(1058)), 7)
+    assert rows_of(store).reduce(number_rows, 0, "count").parts == 2 + 2 + 1 + 2
+
+
+def test_numbers_are_those_of_the_whole_store(store: Store) -> None:
+    rows = rows_of(store, [2, 4])
+    assert rows.n_rows == 757
+    assert rows.reduce(number_rows, 0, "count").rows == (*range(300, 800), *range(801, 1058))
+
+
+def test_no_row_is_one_call_without_blocks(store: Store) -> None:
+    empty: RowSet = rows_of(store, [1])
+    assert empty.reduce(number_rows, 0, "count") == Numbers(())
+    assert empty.reduce(number_rows, 0, "count", parts=3) == Numbers(())
+
+
+def bits(rows: RowSet, folds: int) -> list[npt.NDArray[np.float64]]:
+    basis = Basis(RBF(0.2), rows.take(np.array([5, 700, 900])).features, np.zeros(rows.n_features))
+    sums = rows.statistics((Summing(basis, 1, folds),), "sum").parts[0]
+    return [fold.products for fold in sums.folds]
+
+
+def test_sums_have_the_same_bits_wherever_they_are_made_and_those_of_memory_to_rounding(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
+    here, there = bits(rows_of(store), 3), bits(rows_of(store, executor=Elsewhere()), 3)
+    assert [b.tobytes() for b in here] == [b.tobytes() for b in there]
+    for found, expected in zip(here, bits(in_memory(rows_of(store)), 3), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize(("n_rows", "parts"), [(0, 3), (2, 3), (3, 3), (1000, 7)])
+def test_parts_are_as_equal_as_can_be(n_rows: int, parts: int) -> None:
+    ranges = cut_evenly(n_rows, parts)
+    assert [row for start, stop in ranges for row in range(start, stop)] == list(range(n_rows))
+    sizes = [stop - start for start, stop in ranges]
+    assert max(sizes) - min(sizes) <= 1
+    assert len(sizes) == max(1, min(n_rows, parts))
