@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -15,6 +16,9 @@ LOOK_SECONDS = 1.0
 
 TASKS_A_WORKER = 2
 """Tasks under way for each worker: one that runs, one that waits."""
+
+SENDINGS = 3
+"""How often a task is sent before a cluster that drops it, or what it needs, is given up."""
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -37,6 +41,28 @@ def open_executor(cluster: str, patience_seconds: float) -> Iterator[Executor]:
         yield _connect(cluster, patience_seconds, stack)
 
 
+@dataclass
+class Shared:
+    """A value that every worker has."""
+
+    value: Any
+    """The value, kept here to be sent again where the workers that had it are gone."""
+    future: Any
+    """What stands for it on the cluster."""
+
+
+@dataclass
+class Sent:
+    """A task under way."""
+
+    call: tuple[Any, ...]
+    """Function, task and what is shared."""
+    future: Any
+    """What stands for its result."""
+    sendings: int = 1
+    """How often it was sent."""
+
+
 class OnCluster:
     """Runs tasks on the workers of a Dask cluster; results come in the order of the tasks."""
 
@@ -44,11 +70,8 @@ class OnCluster:
         self._client, self._patience_seconds = client, patience_seconds
 
     def broadcast(self, value: Any) -> Any:  # noqa: ANN401
-        """Send a value to every worker once; return its future."""
-        try:
-            return self._client.scatter(value, broadcast=True, hash=False, timeout=self._patience_seconds)
-        except TimeoutError as error:
-            raise self._no_workers() from error
+        """Send a value to every worker once; return what stands for it."""
+        return Shared(value, self._scatter(value))
 
     def run(
         self,
@@ -57,33 +80,54 @@ class OnCluster:
         *shared: Any,  # noqa: ANN401
     ) -> Iterator[Result]:
         """Yield the results in order, with a bounded number of tasks under way; raise what a task raised."""
-        waiting: deque[Any] = deque()
+        waiting: deque[Sent] = deque()
         window = TASKS_A_WORKER * max(1, len(self._client.nthreads()))
         try:
             for task in tasks:
-                waiting.append(self._client.submit(function, task, *shared, pure=False))
+                call = (function, task, *shared)
+                waiting.append(Sent(call, self._submit(call)))
                 if len(waiting) >= window:
                     yield self._result(waiting.popleft())
             while waiting:
                 yield self._result(waiting.popleft())
         finally:
-            self._client.cancel(list(waiting))
+            self._client.cancel([sent.future for sent in waiting])
 
-    def _result(self, future: Any) -> Any:  # noqa: ANN401
+    def _submit(self, call: tuple[Any, ...]) -> Any:  # noqa: ANN401
+        return self._client.submit(*(part.future if isinstance(part, Shared) else part for part in call), pure=False)
+
+    def _scatter(self, value: Any) -> Any:  # noqa: ANN401
+        try:
+            return self._client.scatter(value, broadcast=True, hash=False, timeout=self._patience_seconds)
+        except TimeoutError as error:
+            raise self._no_workers() from error
+
+    def _result(self, sent: Sent) -> Any:  # noqa: ANN401
         from distributed import KilledWorker
 
-        try:
-            self._wait(future)
-            return future.result()
-        except KilledWorker as error:
-            raise ClusterError(
-                f"a task was given up after its workers died: {error}; the usual cause is memory: give workers more"
-            ) from error
-        except CancelledError as error:
-            raise ClusterError(
-                f"the scheduler has gone or has dropped a task: {error}; what was committed stands, and the same "
-                "command goes on from there"
-            ) from error
+        while True:
+            try:
+                self._wait(sent.future)
+                return sent.future.result()
+            except KilledWorker as error:
+                raise ClusterError(
+                    f"a task was given up after its workers died: {error}; the usual cause is memory: give workers more"
+                ) from error
+            except CancelledError as error:
+                if sent.sendings == SENDINGS or self._client.status != "running":
+                    raise ClusterError(
+                        f"the scheduler has gone or has dropped a task: {error}; what was committed stands, and the "
+                        "same command goes on from there"
+                    ) from error
+                self._send_again(sent)
+
+    def _send_again(self, sent: Sent) -> None:
+        """Send a task again, with what it shares where the workers that had it are gone."""
+        for part in sent.call:
+            if isinstance(part, Shared) and part.future.status != "finished":
+                part.future = self._scatter(part.value)
+        sent.future = self._submit(sent.call)
+        sent.sendings += 1
 
     def _wait(self, future: Any) -> None:  # noqa: ANN401
         """Wait for the task, but not for ever where no worker is left to do it."""
