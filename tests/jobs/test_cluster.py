@@ -37,7 +37,7 @@ from ridgestream.jobs.evaluate import run_evaluate
 from ridgestream.jobs.predict import run_predict
 from ridgestream.jobs.run import run_job
 from ridgestream.jobs.settings import read_job
-from ridgestream.pipeline import refit
+from ridgestream.pipeline import stored_rows
 from ridgestream.pipeline.executor import InProcess
 from ridgestream.pipeline.reporting import Silent
 from ridgestream.stores.errors import PartitionError
@@ -179,7 +179,7 @@ def test_local_workers_refit_to_the_same_bits(tmp_path: Path, work: Workplace) -
 def test_a_refit_of_segments_in_several_tasks_does_not_depend_on_the_cluster(
     tmp_path: Path, two_workers: Cluster, monkeypatch: pytest.MonkeyPatch, task_rows: int
 ) -> None:
-    monkeypatch.setattr(refit, "TASK_ROWS", task_rows)
+    monkeypatch.setattr(stored_rows, "TASK_ROWS", task_rows)
     models = []
     for number, name in enumerate(("none", two_workers.address)):
         work = Workplace(tmp_path / str(number))
