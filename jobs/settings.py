@@ -4,17 +4,9 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, cast, get_args
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -24,13 +16,29 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Text = Annotated[str, Field(min_length=1)]
-Names = Annotated[tuple[Text, ...], Field(min_length=1)]
-Label = bool | int | float | str
-_LABELS = ("positive", "classes")
-_BOOLEANS = (*_LABELS, "refit")
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+from ridgestream.jobs.method_sections import (
+    METHOD_SECTIONS,
+    EFVSSection,
+    ISLSSVMSection,
+    OLSSection,
+    OROLSSection,
+    ShardMergeSelectSection,
+    SLSSVMSection,
+    SubsetOfRegressorsSection,
+    check_method,
+)
+from ridgestream.jobs.sections import (
+    LABELS,
+    Count,
+    Grid,
+    Label,
+    Names,
+    NotNegative,
+    Positive,
+    Section,
+    Text,
+    refuse_boolean,
+)
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
@@ -39,20 +47,7 @@ class JobFileError(ValueError):
     """The job file, the environment or the flags do not make a job; the message lists every key that is wrong."""
 
 
-def _refuse_boolean(value: object, info: ValidationInfo) -> object:
-    """Take no boolean for a number: a λ of `true` would be 1."""
-    if isinstance(value, bool) and info.field_name not in _BOOLEANS:
-        raise ValueError("a boolean is no value for it")
-    return value
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    _refuse_booleans = field_validator("*", mode="before")(_refuse_boolean)
-
-
-class SourceSection(_Section):
+class SourceSection(Section):
     """Where rows come from, and which column is what."""
 
     path: Text
@@ -96,14 +91,14 @@ class SourceSection(_Section):
         return (self.target,) if isinstance(self.target, str) else self.target
 
 
-class KernelSection(_Section):
+class KernelSection(Section):
     """The kernel."""
 
     name: Literal["rbf", "polynomial", "linear"] = "rbf"
     """Which."""
-    gamma: Positive | None = None
-    """Width of rbf, scale of polynomial; 1/n_features if not given."""
-    degree: Annotated[int, Field(ge=1)] | None = None
+    gamma: Positive | Grid | None = None
+    """Width of rbf, scale of polynomial; 1/n_features if not given. Several: fold errors choose, in batch methods."""
+    degree: Count | None = None
     """Of polynomial."""
     coef0: NotNegative | None = None
     """Of polynomial."""
@@ -117,24 +112,35 @@ class KernelSection(_Section):
         return self
 
 
-class ModelSection(_Section):
+class ModelSection(Section):
     """What the model is to be."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")] = "model"
     """Its name in the store."""
-    method: Literal["online"] = "online"
-    """The single-pass online LS-SVM."""
+    method: Literal[
+        "online",
+        "shard-merge-select",
+        "ols",
+        "efvs",
+        "orols",
+        "isls-svm",
+        "subset-of-regressors",
+        "ls-svm",
+        "sls-svm",
+        "kernel-ridge",
+    ] = "online"
+    """The single-pass online LS-SVM, or a batch method."""
     kernel: KernelSection = KernelSection()
     """The kernel."""
-    regularization: Positive = 1e-5
-    """λ per row."""
-    max_basis: Annotated[int, Field(ge=1)] | Literal["unlimited"] = 500
-    """The largest dictionary; "unlimited": as far as memory goes."""
+    regularization: Positive | Grid = 1e-5
+    """λ per row. Several: fold errors choose, in batch methods."""
+    max_basis: Count | Literal["unlimited"] = 500
+    """The largest dictionary; "unlimited": as far as memory goes, or as many as there are to choose from."""
     selection: Literal["supervised", "novelty", "fixed"] = "supervised"
     """Which rows enter the dictionary."""
     dictionary: Text | None = None
     """With fixed: the dictionary's rows, a Parquet file or a folder of them with the feature columns of the source."""
-    random_basis: Annotated[int, Field(ge=1)] | None = None
+    random_basis: Count | None = None
     """With fixed: how many rows are drawn at the first training to be the dictionary."""
     random_seed: Annotated[int, Field(ge=0)] = 0
     """What they are drawn with."""
@@ -142,13 +148,58 @@ class ModelSection(_Section):
     """TOL1."""
     usefulness_threshold: NotNegative = 1e-4
     """TOL2, in squared target units."""
-    scaling_rows: Annotated[int, Field(ge=1)] | Literal["all"] = 10_000
+    scaling_rows: Count | Literal["all"] = 10_000
     """The first partitions with so many rows fix the standardization; "all": those there at the first training."""
     refit: bool = False
     """Whether to fit the coefficients to all learned rows by one more pass; may change from one night to the next."""
+    folds: Count = 5
+    """Batch methods: how many folds judge what is compared; 1 compares nothing."""
+    reselect: Literal["never", "always", "on drift"] = "never"
+    """Batch methods: whether a night with new partitions chooses the dictionary anew."""
+    drift_margin: NotNegative = 0.1
+    """With "on drift": by which share the error on new rows must exceed that on the rows chosen from."""
+    ols: OLSSection | None = None
+    """Of method ols."""
+    efvs: EFVSSection | None = None
+    """Of method efvs, and of isls-svm that starts from it."""
+    orols: OROLSSection | None = None
+    """Of method orols."""
+    isls_svm: ISLSSVMSection | None = None
+    """Of method isls-svm."""
+    subset_of_regressors: SubsetOfRegressorsSection | None = None
+    """Of method subset-of-regressors."""
+    sls_svm: SLSSVMSection | None = None
+    """Of method sls-svm."""
+    shard_merge_select: ShardMergeSelectSection | None = None
+    """Of method shard-merge-select."""
+
+    @property
+    def regularizations(self) -> tuple[float, ...]:
+        """Every λ per row that is to be tried."""
+        return self.regularization if isinstance(self.regularization, tuple) else (self.regularization,)
+
+    def section(self, name: str) -> dict[str, Any]:
+        """Return the keys of a method's section, with its defaults where it is not given."""
+        given = getattr(self, name)
+        return cast("dict[str, Any]", (METHOD_SECTIONS[name]() if given is None else given).model_dump())
+
+    @model_validator(mode="after")
+    def _check_method(self) -> Self:
+        check_method(self.method, self.model_fields_set - {"name", "method", "kernel", "scaling_rows"})
+        single = self.method in ("online", "ols", "orols", "efvs", "shard-merge-select")
+        if single and isinstance(self.kernel.gamma, tuple):
+            raise ValueError(f"method {self.method} takes a single kernel.gamma, not a list")
+        if self.method in ("online", "ols") and isinstance(self.regularization, tuple):
+            raise ValueError(f"method {self.method} takes a single regularization, not a list")
+        compared = len(self.regularizations) > 1 or isinstance(self.kernel.gamma, tuple)
+        if self.method != "online" and compared and self.folds < 2:
+            raise ValueError("several regularizations or gammas are compared by folds: folds must be 2 or more")
+        return self
 
     @model_validator(mode="after")
     def _check_selection(self) -> Self:
+        if self.method != "online":
+            return self
         given = {"dictionary", "random_basis", "random_seed"}
         untaken = {
             "supervised": given,
@@ -168,14 +219,14 @@ class ModelSection(_Section):
         return self
 
 
-class EvaluateSection(_Section):
+class EvaluateSection(Section):
     """Held-out rows."""
 
     path: Text
     """Folder of Parquet partitions with the target, or one file."""
 
 
-class PredictSection(_Section):
+class PredictSection(Section):
     """Rows to predict."""
 
     path: Text | None = None
@@ -200,7 +251,7 @@ class _Environment(EnvSettingsSource):
             found[key] = ""
         source = found.get("source")
         if isinstance(source, dict):
-            source |= {key: parse_value(source[key]) for key in _LABELS if isinstance(source.get(key), str)}
+            source |= {key: parse_value(source[key]) for key in LABELS if isinstance(source.get(key), str)}
             target = next((v for n, v in os.environ.items() if n.lower() == f"{prefix}source__target"), "[")
             if not target.startswith("["):  # a name as it is, which Pydantic's source has read as JSON
                 source["target"] = target
@@ -229,7 +280,7 @@ class Job(BaseSettings):
     cluster_seconds: Positive = 30.0
     """How long to wait for the scheduler and for a first worker, and for another one where all are lost."""
 
-    _refuse_booleans = field_validator("memory_limit", "cluster_seconds", mode="before")(_refuse_boolean)
+    _refuse_booleans = field_validator("memory_limit", "cluster_seconds", mode="before")(refuse_boolean)
 
     @field_validator("memory_limit")
     @classmethod

@@ -1,0 +1,33 @@
+"""What every section of a job file is made of: strict, frozen, and no boolean where a number is meant."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[Text, ...], Field(min_length=1)]
+Grid = Annotated[tuple[Positive, ...], Field(min_length=1)]
+Label = bool | int | float | str
+
+LABELS = ("positive", "classes")
+"""Keys whose values are labels, which may be booleans."""
+
+_BOOLEANS = (*LABELS, "refit", "gcv")
+
+
+def refuse_boolean(value: object, info: ValidationInfo) -> object:
+    """Take no boolean for a number: a λ of `true` would be 1."""
+    if isinstance(value, bool) and info.field_name not in _BOOLEANS:
+        raise ValueError("a boolean is no value for it")
+    return value
+
+
+class Section(BaseModel):
+    """A table of a job file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    _refuse_booleans = field_validator("*", mode="before")(refuse_boolean)
