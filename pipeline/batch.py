@@ -1,0 +1,264 @@
+"""Batch training: a method chooses a dictionary from all rows of a model, and further nights add their sums to it.
+
+The first training fits the method to every row that there is. A night with new partitions sums these alone over the
+dictionary that there is and solves again; whether it chooses a dictionary anew is `reselect`. Where the rows and the job
+are the same, so are the bits, on any number of workers.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.block_statistics import Basis, BlockStatistics, FoldedStatistics, RowBlock, Summing
+from ridgestream.pipeline.dictionary import read_dictionary
+from ridgestream.pipeline.evaluate import Evaluation, compare
+from ridgestream.pipeline.executor import Executor
+from ridgestream.pipeline.features import FeatureMap
+from ridgestream.pipeline.fitted import Fitted
+from ridgestream.pipeline.freezing import freeze_feature_map
+from ridgestream.pipeline.kernels import make_kernel
+from ridgestream.pipeline.methods import METHODS, Asked, Method
+from ridgestream.pipeline.records import fitted_of, with_fitted
+from ridgestream.pipeline.reporting import Reporter
+from ridgestream.pipeline.starting_dictionary import StartingDictionary
+from ridgestream.pipeline.stored_rows import StoredRows
+from ridgestream.pipeline.threads import one_blas_thread
+from ridgestream.pipeline.trained import Trained, check_categories, find_unlearned, mean_errors
+from ridgestream.stores.ledger import Ledger, LedgerEntry
+from ridgestream.stores.models import ModelRecord, check_parameters
+from ridgestream.stores.segments import Segment
+
+if TYPE_CHECKING:
+    import zarr
+
+
+@dataclass(frozen=True)
+class BatchRequest:
+    """What a job asks a model of a batch method to be."""
+
+    name: str
+    """The model's name in the store."""
+    method: str
+    """A key of METHODS."""
+    kernel: str
+    """rbf, polynomial or linear."""
+    kernels: tuple[dict[str, float], ...]
+    """gamma, degree, coef0 as far as given, of every kernel that is to be tried."""
+    regularizations: tuple[float, ...]
+    """Every λ per row that is to be tried."""
+    max_basis: int | None
+    """The largest dictionary; None for as many vectors as there are to choose from."""
+    folds: int
+    """How many folds judge what is tried."""
+    random_seed: int
+    """What rows are drawn and dealt to folds with."""
+    scaling_rows: int | None
+    """The first partitions with so many rows fix the standardization; None for all that are there."""
+    reselect: str = "never"
+    """Whether a night with new partitions chooses anew: never, always, or on drift."""
+    drift_margin: float = 0.1
+    """By which share the error on new rows must exceed that on the rows chosen from, to be drift."""
+    dictionary: Path | None = None
+    """The rows of a dictionary to begin with; None where none is given."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What belongs to the method alone."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Return what makes a model of this name another model if it changes."""
+        names = sorted({name for kernel in self.kernels for name in kernel})
+        return {
+            "method": self.method,
+            "kernel": {"name": self.kernel, **{n: _one_or_all([k[n] for k in self.kernels]) for n in names}},
+            "regularization": _one_or_all(list(self.regularizations)),
+            "max_basis": self.max_basis,
+            "folds": self.folds,
+            "random_seed": self.random_seed,
+            "scaling_rows": self.scaling_rows,
+            "dictionary": "given" if self.dictionary else None,
+            self.method: self.options,
+        }
+
+
+def check_batch_request(record: ModelRecord, request: BatchRequest) -> None:
+    """Raise ModelError, naming each parameter that differs, if the model was not asked to be what is asked now.
+
+    Other regularizations are no other model: the next training compares them.
+    """
+    kept = {name: record.parameters[name] for name in ("learner", "regularization") if name in record.parameters}
+    check_parameters(record, {**request.parameters(), **kept})
+
+
+def is_regrided(record: ModelRecord, request: BatchRequest) -> bool:
+    """Tell whether other regularizations are asked for than the model was chosen from."""
+    return bool(record.parameters["regularization"] != request.parameters()["regularization"])
+
+
+def train_batch(
+    root: "zarr.Group",
+    ledger: Ledger,
+    record: ModelRecord | None,
+    request: BatchRequest,
+    memory_limit_bytes: int,
+    executor: Executor,
+    report: Reporter,
+) -> Trained:
+    """Fit the model, new if `record` is None, to the partitions that it lacks and those that it has.
+
+    Raises ModelError if the request has other parameters than the record, MemoryRefused before anything is read,
+    InputError for a category or class that the model does not know, and what method, executor and store raise.
+    """
+    began = perf_counter()
+    if record is not None:
+        check_batch_request(record, request)
+    feature_map = _feature_map(root, ledger, record, request)
+    check_batch_memory(ledger, request, feature_map, memory_limit_bytes, executor)
+    entries = find_unlearned(ledger, record)
+    check_categories(root, entries, feature_map)
+    learned = record.learned if record else ()
+    night = _Night(root, ledger, feature_map, executor, report, request, memory_limit_bytes)
+    new = night.rows([entry.order for entry in entries])
+    judged = _judge(record, new, feature_map, ledger) if record is not None and new.n_rows else None
+    fitted = night.fit(record, new, [*learned, *(entry.order for entry in entries)])
+    begun = ModelRecord(request.name, request.parameters(), feature_map.as_dict())
+    begun = replace(record, parameters=request.parameters()) if record else begun
+    one_class = judged.one_class if judged else _one_class(root, entries)
+    error, errors = mean_errors(judged, feature_map) if judged else (None, ())
+    return Trained(with_fitted(begun, fitted), entries, error, errors, perf_counter() - began, one_class)
+
+
+@dataclass(frozen=True)
+class _Night:
+    """One training of a batch method."""
+
+    root: "zarr.Group"
+    ledger: Ledger
+    feature_map: FeatureMap
+    executor: Executor
+    report: Reporter
+    request: BatchRequest
+    memory_limit_bytes: int
+
+    @property
+    def method(self) -> Method:
+        return METHODS[self.request.method]
+
+    def rows(self, orders: Iterable[int]) -> StoredRows:
+        return StoredRows(self.root, self.ledger, orders, self.feature_map, self.executor, self.report)
+
+    def fit(self, record: ModelRecord | None, new: StoredRows, orders: list[int]) -> Fitted:
+        """Return the model over all rows: by adding the new ones' sums, or by choosing anew."""
+        if record is None or self.method.always_anew or self.request.reselect == "always":
+            return self._choose(orders)
+        if is_regrided(record, self.request):
+            self.report.say("regularization changed: the dictionary is chosen anew")
+            return self._choose(orders)
+        before = fitted_of(record)
+        sums = new.statistics((Summing(before.basis, new.n_targets),), "add sums").parts[0].total()
+        if self.request.reselect == "on drift" and self._drifted(before, sums):
+            return self._choose(orders)
+        return self._add(before, sums)
+
+    def _choose(self, orders: list[int]) -> Fitted:
+        rows, request = self.rows(orders), self.request
+        kernels = tuple(make_kernel(request.kernel, k, self.feature_map.n_features) for k in request.kernels)
+        asked = Asked(
+            rows,
+            kernels,
+            request.regularizations,
+            request.max_basis,
+            request.folds,
+            request.random_seed,
+            request.options,
+            self._given(),
+            self.memory_limit_bytes,
+            self.report,
+        )
+        fitted = self.method.fit(asked)
+        places = fitted.places
+        return replace(fitted, places=np.where(places < 0, -1, rows.numbers(np.maximum(places, 0))))
+
+    def _given(self) -> StartingDictionary | None:
+        if self.request.dictionary is None or self.ledger.schema is None:
+            return None
+        given = read_dictionary(self.request.dictionary, self.ledger.schema, self.feature_map)
+        return StartingDictionary(given.features, given.rows)
+
+    def _drifted(self, before: Fitted, new: BlockStatistics) -> bool:
+        """Tell whether the error on new rows exceeds that on old ones by more than the margin, and say so."""
+        old = before.sums.total()
+        errors = [float(s.squared_error(before.coefficients).sum() / max(s.weight, 1e-300)) for s in (old, new)]
+        drifted = bool(new.weight > 0 and errors[1] > (1 + self.request.drift_margin) * errors[0])
+        if drifted:
+            self.report.say("drift: the dictionary is chosen anew", mse_of_old_rows=errors[0], mse_of_new=errors[1])
+        return drifted
+
+    def _add(self, before: Fitted, new: BlockStatistics) -> Fitted:
+        sums = before.sums.total().merge(new)
+        with one_blas_thread():
+            coefficients = self.method.solve(before, sums)
+        return replace(before, coefficients=coefficients, sums=FoldedStatistics((sums,)))
+
+
+def check_batch_memory(
+    ledger: Ledger, request: BatchRequest, feature_map: FeatureMap, limit_bytes: int, executor: Executor
+) -> None:
+    """Raise MemoryRefused, with the numbers, if this process or a worker cannot hold what the method needs."""
+
+
+def _feature_map(root: "zarr.Group", ledger: Ledger, record: ModelRecord | None, request: BatchRequest) -> FeatureMap:
+    if record is not None:
+        return FeatureMap.from_dict(record.encoding)
+    return freeze_feature_map(root, ledger, request.scaling_rows)
+
+
+@dataclass(frozen=True)
+class _Judging:
+    """A model and how its errors are counted; the argument of a pass."""
+
+    basis: Basis
+    """The dictionary."""
+    coefficients: Floats
+    """β, shape (n_functions, n_targets)."""
+    feature_map: FeatureMap
+    """Which classes there are, if any."""
+    classes: bool
+    """Whether the target is a class."""
+
+
+def judge_rows(judging: _Judging, blocks: Iterable[RowBlock]) -> Evaluation:
+    """Return the errors on the rows of all blocks, in the learner's units."""
+    total = Evaluation(classes=judging.classes)
+    step = judging.basis.kernel_rows
+    for block in blocks:
+        with one_blas_thread():
+            outputs = [
+                judging.basis.values(block.features[start : start + step]) @ judging.coefficients
+                for start in range(0, len(block.features), step)
+            ]
+        if outputs:
+            part = np.concatenate(outputs)
+            found = compare(part, block.targets, block.weights, judging.feature_map, classes=judging.classes)
+            total = total.merge(found)
+    return total
+
+
+def _judge(record: ModelRecord, new: StoredRows, feature_map: FeatureMap, ledger: Ledger) -> Evaluation:
+    """Return the errors of the model as it is on rows that it has not learned."""
+    before = fitted_of(record)
+    classes = ledger.schema is not None and ledger.schema.classifies
+    return new.reduce(judge_rows, _Judging(before.basis, before.coefficients, feature_map, classes), "judge")
+
+
+def _one_class(root: "zarr.Group", entries: Iterable[LedgerEntry]) -> bool:
+    """Tell whether all rows of the partitions that count are of one class."""
+    facts = [Segment.open(root, entry.order).facts() for entry in entries if entry.rows]
+    return bool(facts) and len({label for fact in facts for label in fact.present_classes}) == 1
+
+
+def _one_or_all(values: list[Any]) -> Any:  # noqa: ANN401
+    return values[0] if len(set(values)) == 1 else values
