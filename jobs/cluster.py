@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, TypeVar
 
+from ridgestream.pipeline.errors import MemoryRefused
 from ridgestream.pipeline.executor import Executor, InProcess
+from ridgestream.pipeline.planning import show_bytes
 
 LOOK_SECONDS = 1.0
 """How often a wait for a task looks whether there are workers at all."""
@@ -68,6 +70,17 @@ class OnCluster:
 
     def __init__(self, client: Any, patience_seconds: float) -> None:  # noqa: ANN401 (distributed has no types)
         self._client, self._patience_seconds = client, patience_seconds
+
+    def admit(self, worker_bytes: int) -> None:
+        """Raise MemoryRefused, with the numbers, if a worker's limit is lower than what a task needs."""
+        workers = self._client.scheduler_info(n_workers=-1)["workers"]
+        limits = {name: worker["memory_limit"] for name, worker in workers.items() if worker["memory_limit"]}
+        for name, limit in limits.items():
+            if limit < worker_bytes:
+                raise MemoryRefused(
+                    f"a task needs {show_bytes(worker_bytes)} of memory, and the worker {name} may use "
+                    f"{show_bytes(limit)}: give workers more, or lower the number of vectors or folds"
+                )
 
     def broadcast(self, value: Any) -> Any:  # noqa: ANN401
         """Send a value to every worker once; return what stands for it."""

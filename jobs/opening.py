@@ -2,9 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from ridgestream.jobs.method_sections import METHOD_SECTIONS
 from ridgestream.jobs.process_memory import available_bytes
 from ridgestream.jobs.settings import Job, JobFileError
+from ridgestream.pipeline.batch import BatchRequest
+from ridgestream.pipeline.records import ONLINE
 from ridgestream.pipeline.train import ModelRequest
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.guarding import naming
@@ -69,24 +73,60 @@ def schema_request(job: Job) -> SchemaRequest:
     return SchemaRequest(target, s.positive, s.features, s.ignore, s.categorical, s.weight, s.classes)
 
 
-def model_request(job: Job) -> ModelRequest:
+def model_request(job: Job) -> ModelRequest | BatchRequest:
     """Return what the job asks the model to be; raise PartitionError if its dictionary is no Parquet file."""
+    return _online_request(job) if job.model.method == ONLINE else _batch_request(job)
+
+
+def _online_request(job: Job) -> ModelRequest:
     m = job.model
-    kernel = {k: v for k, v in m.kernel.model_dump(exclude={"name"}).items() if v is not None}
-    rows = None if m.scaling_rows == "all" else m.scaling_rows
     return ModelRequest(
         m.name,
         m.kernel.name,
-        kernel,
-        m.regularization,
+        _kernels(job)[0],
+        m.regularizations[0],
         _max_basis(job),
         m.novelty_threshold,
         m.usefulness_threshold,
-        rows,
+        _scaling_rows(job),
         selection=m.selection,
         dictionary=job.path(m.dictionary) if m.dictionary else None,
         random_seed=m.random_seed if m.random_basis else None,
     )
+
+
+def _batch_request(job: Job) -> BatchRequest:
+    m = job.model
+    options: dict[str, Any] = {}
+    for name in METHOD_SECTIONS:
+        if name == m.method.replace("-", "_") or getattr(m, name) is not None:
+            options[name] = m.section(name)
+    return BatchRequest(
+        m.name,
+        m.method,
+        m.kernel.name,
+        _kernels(job),
+        m.regularizations,
+        None if m.max_basis == "unlimited" else m.max_basis,
+        m.folds,
+        m.random_seed,
+        _scaling_rows(job),
+        m.reselect,
+        m.drift_margin,
+        job.path(m.dictionary) if m.dictionary else None,
+        options,
+    )
+
+
+def _kernels(job: Job) -> tuple[dict[str, float], ...]:
+    """Return the parameters of every kernel that is to be tried."""
+    given = {k: v for k, v in job.model.kernel.model_dump(exclude={"name"}).items() if v is not None}
+    gammas = given.get("gamma")
+    return tuple(given | {"gamma": gamma} for gamma in gammas) if isinstance(gammas, tuple) else (given,)
+
+
+def _scaling_rows(job: Job) -> int | None:
+    return None if job.model.scaling_rows == "all" else job.model.scaling_rows
 
 
 def _max_basis(job: Job) -> int | None:

@@ -20,15 +20,8 @@ from ridgestream.pipeline.freezing import has_rows
 from ridgestream.pipeline.records import is_refitted, model_of
 from ridgestream.pipeline.refit import check_refit_memory, refit
 from ridgestream.pipeline.reporting import Reporter
-from ridgestream.pipeline.train import (
-    Trained,
-    check_dictionary,
-    check_request,
-    find_unlearned,
-    is_retuned,
-    plan_training,
-    train,
-)
+from ridgestream.pipeline.trained import Trained, find_unlearned
+from ridgestream.pipeline.training import Request, check_asked, check_memory, is_changed, learn
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
@@ -60,15 +53,13 @@ def check_training(job: Job, store: Store, files: Sequence[PartitionFile], *, ne
     ledger, request = read_ledger(root), model_request(job)
     record = None if new_model else read_model(root, request.name)
     if record is not None:
-        check_request(record, request)
-        check_dictionary(ledger, record, request)
+        check_asked(ledger, record, request)
     learns = bool({file.name for file in files} - ledger.by_name().keys() or find_unlearned(ledger, record))
-    plan = plan_training(request, record, 1)
     if learns:
-        plan.check(memory_limit_bytes(job))
-    learns = learns or is_retuned(record, request)
+        check_memory(ledger, record, request, memory_limit_bytes(job))
+    learns = learns or is_changed(record, request)
     if refits(job, record, learns=learns):
-        check_refit_memory(ledger, plan.max_basis, memory_limit_bytes(job))
+        check_refit_memory(ledger, _most_basis(request, record), memory_limit_bytes(job))
     if job.evaluate is not None and (learns or refits(job, record, learns=learns)):
         evaluation_partitions(job)
     return FeatureMap.from_dict(record.encoding) if record else None
@@ -84,18 +75,17 @@ def train_and_commit(
     kept = read_model(root, request.name)
     record = None if new_model else kept
     if record is not None:
-        check_request(record, request)
-        check_dictionary(ledger, record, request)
+        check_asked(ledger, record, request)
     unlearned = find_unlearned(ledger, record)
-    learns = is_retuned(record, request) or (bool(unlearned) and (record is not None or has_rows(root, ledger)))
+    learns = is_changed(record, request) or (bool(unlearned) and (record is not None or has_rows(root, ledger)))
     if not learns and not refits(job, record, learns=learns):
         report.say("nothing new to learn", model=request.name, partitions=len(ledger.entries))
         return outcome(record, snapshot, None)
     if job.evaluate is not None and ledger.schema is not None:
         check_partitions(evaluation_partitions(job), ledger.schema)
     if refits(job, record, learns=learns):
-        check_refit_memory(ledger, plan_training(request, record, 1).max_basis, memory_limit_bytes(job))
-    trained = _learn(job, root, ledger, record, report)
+        check_refit_memory(ledger, _most_basis(request, record), memory_limit_bytes(job))
+    trained = learn(root, ledger, record, request, memory_limit_bytes(job), executor, report)
     trained, judged, failure = _refit_and_judge(job, root, ledger, trained, executor, report)
     record = _with_night(trained, snapshot, judged, ledger.schema.targets if ledger.schema else ())
     with store.write(_message(record)) as writing:
@@ -164,12 +154,9 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
     return told
 
 
-def _learn(job: Job, root: "zarr.Group", ledger: Ledger, record: ModelRecord | None, report: Reporter) -> Trained:
-    """Teach the model what it lacks, rows or another regularization; where that is nothing, return it as it is."""
-    request = model_request(job)
-    if record is not None and not find_unlearned(ledger, record) and not is_retuned(record, request):
-        return Trained(record, (), None, (), 0.0)
-    return train(root, ledger, record, request, memory_limit_bytes(job), report)
+def _most_basis(request: Request, record: ModelRecord | None) -> int:
+    """Return the size of the largest dictionary that there can be; without a cap, of the one that there is."""
+    return request.max_basis or max(len(record.arrays["basis_vectors"]) if record else 0, 1)
 
 
 def _refit_and_judge(
@@ -226,7 +213,7 @@ def _with_night(trained: Trained, snapshot: str, judged: Evaluation | None, targ
         refitted=is_refitted(record),
         progressive_mse_of=_by_target(targets, trained.progressive_mse_of),
         test_mse_of=_by_target(targets, judged.test_mse_of if judged else ()),
-        regularization=record.parameters["regularization"],
+        regularization=record.parameters["learner"]["regularization"],
     )
     arrays = record.arrays | ({CONFUSION: np.array(judged.confusion)} if judged and judged.confusion else {})
     history = (*record.history, night)

@@ -1,8 +1,8 @@
 """Batch training: a method chooses a dictionary from all rows of a model, and further nights add their sums to it.
 
 The first training fits the method to every row that there is. A night with new partitions sums these alone over the
-dictionary that there is and solves again; whether it chooses a dictionary anew is `reselect`. Where the rows and the job
-are the same, so are the bits, on any number of workers.
+dictionary that there is and solves again; whether it chooses a dictionary anew is `reselect`. Where the rows and the
+job are the same, so are the bits, on any number of workers.
 """
 
 from collections.abc import Iterable
@@ -23,10 +23,12 @@ from ridgestream.pipeline.fitted import Fitted
 from ridgestream.pipeline.freezing import freeze_feature_map
 from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.methods import METHODS, Asked, Method
+from ridgestream.pipeline.planning import BatchPlan
 from ridgestream.pipeline.records import fitted_of, with_fitted
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.pipeline.stored_rows import StoredRows
+from ridgestream.pipeline.stream import BLOCK_BYTES
 from ridgestream.pipeline.threads import one_blas_thread
 from ridgestream.pipeline.trained import Trained, check_categories, find_unlearned, mean_errors
 from ridgestream.stores.ledger import Ledger, LedgerEntry
@@ -65,8 +67,8 @@ class BatchRequest:
     """By which share the error on new rows must exceed that on the rows chosen from, to be drift."""
     dictionary: Path | None = None
     """The rows of a dictionary to begin with; None where none is given."""
-    options: dict[str, Any] = field(default_factory=dict)
-    """What belongs to the method alone."""
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What belongs to some methods alone, by the names of their sections."""
 
     def parameters(self) -> dict[str, Any]:
         """Return what makes a model of this name another model if it changes."""
@@ -80,7 +82,7 @@ class BatchRequest:
             "random_seed": self.random_seed,
             "scaling_rows": self.scaling_rows,
             "dictionary": "given" if self.dictionary else None,
-            self.method: self.options,
+            **self.options,
         }
 
 
@@ -89,7 +91,7 @@ def check_batch_request(record: ModelRecord, request: BatchRequest) -> None:
 
     Other regularizations are no other model: the next training compares them.
     """
-    kept = {name: record.parameters[name] for name in ("learner", "regularization") if name in record.parameters}
+    kept: dict[str, Any] = {n: record.parameters[n] for n in ("learner", "regularization") if n in record.parameters}
     check_parameters(record, {**request.parameters(), **kept})
 
 
@@ -116,7 +118,9 @@ def train_batch(
     if record is not None:
         check_batch_request(record, request)
     feature_map = _feature_map(root, ledger, record, request)
-    check_batch_memory(ledger, request, feature_map, memory_limit_bytes, executor)
+    plan = plan_batch(request, ledger.rows, feature_map.n_features)
+    plan.check(memory_limit_bytes)
+    executor.admit(plan.worker_bytes)
     entries = find_unlearned(ledger, record)
     check_categories(root, entries, feature_map)
     learned = record.learned if record else ()
@@ -204,10 +208,11 @@ class _Night:
         return replace(before, coefficients=coefficients, sums=FoldedStatistics((sums,)))
 
 
-def check_batch_memory(
-    ledger: Ledger, request: BatchRequest, feature_map: FeatureMap, limit_bytes: int, executor: Executor
-) -> None:
-    """Raise MemoryRefused, with the numbers, if this process or a worker cannot hold what the method needs."""
+def plan_batch(request: BatchRequest, n_rows: int, n_features: int) -> BatchPlan:
+    """Return what the method needs, by the job and the store alone."""
+    sized = METHODS[request.method].sizes(request, n_rows)
+    folds = request.folds * len(request.kernels)
+    return BatchPlan(request.method, sized.n_functions, folds, n_features, BLOCK_BYTES, sized.dense_rows)
 
 
 def _feature_map(root: "zarr.Group", ledger: Ledger, record: ModelRecord | None, request: BatchRequest) -> FeatureMap:

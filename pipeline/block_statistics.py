@@ -24,10 +24,8 @@ from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.factorization import Cholesky, cholesky, symmetric
 from ridgestream.pipeline.folds import deal_folds
 from ridgestream.pipeline.kernels import Kernel, gram
+from ridgestream.pipeline.planning import KERNEL_BYTES
 from ridgestream.pipeline.threads import one_blas_thread
-
-KERNEL_BYTES = 16 * 2**20
-"""What the kernel values formed at once may take, unless 256 rows take more."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ Result = TypeVar("Result")
 class Executor(Protocol):
     """Runs pure functions of small tasks. What a task reads, it reads by location; rows never travel with it."""
 
+    def admit(self, worker_bytes: int) -> None:
+        """Raise MemoryRefused, with the numbers, if a worker may not use so many bytes; nothing else depends on it."""
+
     def broadcast(self, value: Any) -> Any:  # noqa: ANN401
         """Send a value once to wherever tasks run; return what stands for it among the arguments of `run`."""
 
@@ -24,6 +27,9 @@ class Executor(Protocol):
 
 class InProcess:
     """Runs each task when its result is asked for, so that a bug has a plain traceback."""
+
+    def admit(self, worker_bytes: int) -> None:
+        """Admit: this process's own memory is looked at elsewhere."""
 
     def broadcast(self, value: Any) -> Any:  # noqa: ANN401
         """Return the value."""

@@ -13,6 +13,21 @@ _LEARNER_MATRICES = 12
 _REFIT_MATRICES = 14
 """K and P of the model before and now, sums that grow, sums of a segment and of all, and what factorizing holds."""
 
+_SUMS_ALIVE = 3
+"""Sums alive at once, of every fold: those of a task, those before it, and both together."""
+
+_CHOICE_MATRICES = 6
+"""What choosing, factorizing and judging hold beside the sums, in matrices of one fold."""
+
+_DENSE_MATRICES = 5
+"""What a method holds that keeps a kernel matrix of all rows, in matrices of that size."""
+
+_KERNEL_BLOCKS = 3
+"""Blocks of kernel values alive at once: exponents, values, and rows brought together by their folds."""
+
+KERNEL_BYTES = 16 * 2**20
+"""What the kernel values formed at once may take, unless 256 rows take more."""
+
 _PREFETCHED_BLOCKS = 4
 """Blocks alive at once: the one being learned, those that wait, and the one being decoded."""
 
@@ -83,6 +98,56 @@ class RefitPlan:
                 f"refitting with max_basis = {self.max_basis} needs {show_bytes(self.total_bytes)} of memory, "
                 f"{show_bytes(self.sums_bytes)} of it for sums; "
                 f"{show_bytes(limit_bytes)} may be used: lower max_basis, raise memory_limit, or leave refit off"
+            )
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """What a process needs at its peak that sums the rows of a task, adds up those of all, and chooses."""
+
+    method: str
+    """The method's name."""
+    n_functions: int
+    """Functions whose products are summed at once: candidates, or basis vectors and the constant one."""
+    folds: int
+    """Folds whose sums are kept apart, those of all kernels together."""
+    n_features: int
+    """Features of a row."""
+    block_bytes: int
+    """Bytes of one block of features."""
+    dense_rows: int = 0
+    """Rows whose kernel matrix is formed, by methods that are not sums over rows."""
+
+    @property
+    def sums_bytes(self) -> int:
+        """Sums of a task, of the tasks before it and of both together, and the matrices that choosing makes."""
+        matrices = _SUMS_ALIVE * self.folds + _CHOICE_MATRICES
+        return 8 * self.n_functions * (matrices * self.n_functions + 4 * self.n_features)
+
+    @property
+    def worker_bytes(self) -> int:
+        """Everything that a worker holds, which sums the rows of one task and sends the sums."""
+        sums = 8 * self.n_functions**2 * (2 * self.folds + _CHOICE_MATRICES // 2)
+        return _BASE_BYTES + sums + self._rows_bytes
+
+    @property
+    def total_bytes(self) -> int:
+        """Everything that one process holds that does all of it."""
+        dense = 8 * _DENSE_MATRICES * self.dense_rows**2
+        return _BASE_BYTES + self.sums_bytes + self._rows_bytes + dense
+
+    @property
+    def _rows_bytes(self) -> int:
+        return _PREFETCHED_BLOCKS * self.block_bytes + _KERNEL_BLOCKS * max(KERNEL_BYTES, 8 * 256 * self.n_functions)
+
+    def check(self, limit_bytes: int) -> None:
+        """Raise MemoryRefused, with both numbers and a way out, if the plan is above the limit."""
+        if self.total_bytes > limit_bytes:
+            rows = f" and {self.dense_rows} rows in memory" if self.dense_rows else ""
+            raise MemoryRefused(
+                f"method {self.method} with sums of {self.n_functions} vectors for {self.folds} folds{rows} needs "
+                f"{show_bytes(self.total_bytes)} of memory; {show_bytes(limit_bytes)} may be used: lower the number of "
+                "vectors or folds, or raise memory_limit"
             )
 
 

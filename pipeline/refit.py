@@ -50,10 +50,10 @@ def refit(
 def check_refit_memory(ledger: Ledger, max_basis: int, limit_bytes: int) -> None:
     """Raise MemoryRefused, with the numbers, if a refit over the ledger's partitions cannot fit; no row is read."""
     kernel_bytes = 8 * max_basis * plan_kernel_rows(max_basis)
-    RefitPlan(max_basis, _count_features(ledger), BLOCK_BYTES, kernel_bytes).check(limit_bytes)
+    RefitPlan(max_basis, count_features(ledger), BLOCK_BYTES, kernel_bytes).check(limit_bytes)
 
 
-def _count_features(ledger: Ledger) -> int:
+def count_features(ledger: Ledger) -> int:
     """Return how many features a model that begins now would have; an older one has no more."""
     numeric = len(ledger.schema.numeric) if ledger.schema else 0
     return numeric + sum(len(values) for values in ledger.categories)

@@ -92,6 +92,16 @@ class StoredRows:
         """Targets of a row."""
         return self._source.feature_map.n_outputs
 
+    def numbers(self, places: Integers) -> Integers:
+        """Return the numbers among all rows of the store of the rows at these places."""
+        if not self._entries:
+            return places
+        sizes = np.array([entry.rows for entry in self._entries])
+        ends = np.cumsum(sizes)
+        segments = np.searchsorted(ends, places, side="right")
+        firsts = np.array([self._firsts[entry.order] for entry in self._entries])
+        return np.asarray(places - (ends - sizes)[segments] + firsts[segments])
+
     def take(self, places: Integers) -> RowBlock:
         """Return the rows at these places; reads the chunks that hold them, one at a time.
 

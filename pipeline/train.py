@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgestream.pipeline.dictionary import Dictionary, draw_dictionary, read_dictionary
-from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.evaluate import Evaluation, compare
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.freezing import freeze_feature_map
@@ -19,10 +18,10 @@ from ridgestream.pipeline.planning import TrainingPlan
 from ridgestream.pipeline.records import learner_of, with_learner
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.stream import BLOCK_BYTES, stream_blocks
+from ridgestream.pipeline.trained import Trained, check_categories, find_unlearned, mean_errors
 from ridgestream.stores.errors import ModelError
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord, check_parameters
-from ridgestream.stores.segments import Segment
 
 if TYPE_CHECKING:
     import zarr
@@ -69,32 +68,6 @@ class ModelRequest:
             "dictionary": "given" if self.dictionary else None,
             "random_seed": self.random_seed,
         }
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What a training did; nothing is in the store yet."""
-
-    record: ModelRecord
-    """The model as it would be kept, its history not yet extended."""
-    entries: tuple[LedgerEntry, ...]
-    """The partitions learned."""
-    progressive_error: float | None
-    """The fraction of their rows misclassified before being learned, or the mean squared error in target units; None
-    where only a refit was asked for.
-    """
-    progressive_mse_of: tuple[float, ...]
-    """In regression, the mean squared error of each target, of which the progressive error is the mean."""
-    seconds: float
-    """How long it took."""
-    one_class: bool = False
-    """Whether all rows that were learned are of one class."""
-
-
-def find_unlearned(ledger: Ledger, record: ModelRecord | None) -> tuple[LedgerEntry, ...]:
-    """Return the partitions of the ledger that the model has not learned, in ledger order."""
-    learned = set(record.learned) if record else set()
-    return tuple(entry for entry in ledger.entries if entry.order not in learned)
 
 
 def check_request(record: ModelRecord, request: ModelRequest) -> None:
@@ -159,20 +132,9 @@ def train(
         {**request.parameters(), "learner": learner.parameters.as_dict()},
         feature_map.as_dict(),
     )
-    error, errors = _error(progressive, feature_map), _errors(progressive, feature_map)
+    error, errors = mean_errors(progressive, feature_map)
     seconds = perf_counter() - began
     return Trained(with_learner(begun, learner), entries, error, errors, seconds, progressive.one_class)
-
-
-def check_categories(root: "zarr.Group", entries: Sequence[LedgerEntry], feature_map: FeatureMap) -> None:
-    """Raise InputError naming the first partition with a category or class that the model lacks; no row is read."""
-    for entry in entries if feature_map.categorical or feature_map.classes else ():
-        facts = Segment.open(root, entry.order).facts()
-        try:
-            feature_map.code_maps(facts.categories)
-            feature_map.check_classes(facts.present_classes)
-        except InputError as error:
-            raise InputError(f"partition {entry.name}: {error}") from error
 
 
 def plan_training(request: ModelRequest, record: ModelRecord | None, n_features: int) -> TrainingPlan:
@@ -266,7 +228,7 @@ def _learn(
             sums = sums.merge(part)
         if block.where.ends_segment and learner.rows_seen:
             learner.refresh()
-        running = _error(sums, feature_map) if sums.weight else None
+        running = mean_errors(sums, feature_map)[0] if sums.weight else None
         report.advance(len(block.features), n_basis=learner.n_basis, swaps=learner.swaps, running_error=running)
     report.end(rows_seen=learner.rows_seen, n_basis=learner.n_basis, swaps=learner.swaps)
     _tell_jitter(learner, jittered, report)
@@ -283,14 +245,3 @@ def _tell_jitter(learner: OnlineLSSVM, before: int, report: Reporter) -> None:
             largest_ever=told.largest_jitter,
             condition=told.normal_condition,
         )
-
-
-def _error(sums: Evaluation, feature_map: FeatureMap) -> float:
-    """Return the fraction misclassified, or the mean squared error in target units; zero without rows."""
-    errors = _errors(sums, feature_map)
-    return sum(errors) / len(errors) if errors else sums.test_error or 0.0
-
-
-def _errors(sums: Evaluation, feature_map: FeatureMap) -> tuple[float, ...]:
-    """Return the mean squared error of each target in its squared units; empty for classes or without rows."""
-    return tuple(mse * s**2 for mse, s in zip(sums.test_mse_of, feature_map.target_scale, strict=False))

@@ -151,12 +151,12 @@ def select_on_sums(
             errors[i] = fold_errors(sums, total, penalty, regularization, settings.max_basis)
             report.advance(0, regularization=regularization, fold_error=float(errors[i].min()))
         report.end(fold_error=float(errors.min()))
-        best, size = np.unravel_index(np.argmin(errors), errors.shape)
+        best, size = divmod(int(np.argmin(errors)), settings.max_basis)
     else:
         best, size = 0, settings.max_basis - 1
     regularization = settings.regularizations[best]
     normal = total.products + regularization * total.weight * penalty
-    chosen = choose_by_gain(normal, total.rhs, int(size) + 1, overwrite=True)
+    chosen = choose_by_gain(normal, total.rhs, size + 1, overwrite=True)
     models = NestedModels(chosen.factor, chosen.half_solution)
     return Fitted(
         Basis(basis.kernel, basis.vectors[chosen.columns], basis.centre),
@@ -164,7 +164,7 @@ def select_on_sums(
         models.coefficients(len(models)),
         regularization,
         sums.choose(chosen.columns),
-        _path(errors, settings, int(best), int(size)) if settings.folds > 1 else None,
+        _path(errors, settings, best, size) if settings.folds > 1 else None,
         {"candidates": len(places)},
     )
 

@@ -37,7 +37,7 @@ def complaints(work: Workplace, *assignments: str, **changes: Any) -> dict[str, 
 def test_flags_go_over_the_environment_over_the_file_over_defaults(
     work: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def values(*assignments: str) -> tuple[int | str, float, float, float]:
+    def values(*assignments: str) -> tuple[object, ...]:
         m = read(work, *assignments, model__max_basis=3, model__novelty_threshold=3.0, model__regularization=3.0).model
         return m.max_basis, m.novelty_threshold, m.regularization, m.usefulness_threshold
 

@@ -418,6 +418,9 @@ class Breaks:
     def __init__(self, after: int) -> None:
         self.after = after
 
+    def admit(self, worker_bytes: int) -> None:
+        pass
+
     def broadcast(self, value: Any) -> Any:
         return value
 

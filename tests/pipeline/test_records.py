@@ -11,7 +11,8 @@ from support.stores import ingest_folder, ledger_of, new_store
 
 from ridgestream.pipeline.records import learner_of, model_of
 from ridgestream.pipeline.reporting import Silent
-from ridgestream.pipeline.train import ModelRequest, find_unlearned, train
+from ridgestream.pipeline.train import ModelRequest, train
+from ridgestream.pipeline.trained import find_unlearned
 from ridgestream.stores.errors import ModelError
 from ridgestream.stores.models import ModelRecord, require_model, write_model
 from ridgestream.stores.repository import Store

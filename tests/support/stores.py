@@ -79,6 +79,9 @@ def _same(left: Any, right: Any) -> bool:
 class Elsewhere:
     """Runs tasks as a cluster would: arguments and results are pickled, the last task is done first, each twice."""
 
+    def admit(self, worker_bytes: int) -> None:
+        pass
+
     def broadcast(self, value: Any) -> Any:
         return value
 

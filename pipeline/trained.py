@@ -1,0 +1,61 @@
+"""What every training has in common: what is to be learned, what is refused, and what there is to tell of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ridgestream.pipeline.errors import InputError
+from ridgestream.pipeline.evaluate import Evaluation
+from ridgestream.pipeline.features import FeatureMap
+from ridgestream.stores.ledger import Ledger, LedgerEntry
+from ridgestream.stores.models import ModelRecord
+from ridgestream.stores.segments import Segment
+
+if TYPE_CHECKING:
+    import zarr
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training did; nothing is in the store yet."""
+
+    record: ModelRecord
+    """The model as it would be kept, its history not yet extended."""
+    entries: tuple[LedgerEntry, ...]
+    """The partitions learned."""
+    progressive_error: float | None
+    """The fraction of their rows misclassified before being learned, or the mean squared error in target units; None
+    where only a refit was asked for.
+    """
+    progressive_mse_of: tuple[float, ...]
+    """In regression, the mean squared error of each target, of which the progressive error is the mean."""
+    seconds: float
+    """How long it took."""
+    one_class: bool = False
+    """Whether all rows that were learned are of one class."""
+
+
+def find_unlearned(ledger: Ledger, record: ModelRecord | None) -> tuple[LedgerEntry, ...]:
+    """Return the partitions of the ledger that the model has not learned, in ledger order."""
+    learned = set(record.learned) if record else set()
+    return tuple(entry for entry in ledger.entries if entry.order not in learned)
+
+
+def check_categories(root: "zarr.Group", entries: Sequence[LedgerEntry], feature_map: FeatureMap) -> None:
+    """Raise InputError naming the first partition with a category or class that the model lacks; no row is read."""
+    for entry in entries if feature_map.categorical or feature_map.classes else ():
+        facts = Segment.open(root, entry.order).facts()
+        try:
+            feature_map.code_maps(facts.categories)
+            feature_map.check_classes(facts.present_classes)
+        except InputError as error:
+            raise InputError(f"partition {entry.name}: {error}") from error
+
+
+def mean_errors(sums: Evaluation, feature_map: FeatureMap) -> tuple[float, tuple[float, ...]]:
+    """Return the fraction misclassified, or the mean squared error over the targets, and that of each target.
+
+    Squared errors are in squared target units, and there are none for classes; zero without rows.
+    """
+    errors = tuple(mse * s**2 for mse, s in zip(sums.test_mse_of, feature_map.target_scale, strict=False))
+    return sum(errors) / len(errors) if errors else sums.test_error or 0.0, errors
