@@ -17,11 +17,13 @@ from ridgestream.pipeline.evaluate import Evaluation, check_partitions, evaluate
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.freezing import has_rows
+from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.records import is_refitted, model_of
 from ridgestream.pipeline.refit import check_refit_memory, refit
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.trained import Trained, find_unlearned
 from ridgestream.pipeline.training import Request, check_asked, check_memory, is_changed, learn
+from ridgestream.stores.checkpoints import Checkpoints
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
@@ -85,12 +87,14 @@ def train_and_commit(
         check_partitions(evaluation_partitions(job), ledger.schema)
     if refits(job, record, learns=learns):
         check_refit_memory(ledger, _most_basis(request, record), memory_limit_bytes(job))
-    trained = learn(root, ledger, record, request, memory_limit_bytes(job), executor, report)
-    trained, judged, failure = _refit_and_judge(job, root, ledger, trained, executor, report)
+    checkpoints = Checkpoints(store, request.name)
+    trained = learn(root, ledger, record, request, memory_limit_bytes(job), executor, report, checkpoints)
+    trained, judged, failure = _refit_and_judge(job, root, ledger, trained, executor, report, checkpoints)
     record = _with_night(trained, snapshot, judged, ledger.schema.targets if ledger.schema else ())
     with store.write(_message(record)) as writing:
         check_not_overtaken(kept, read_model(writing.root, request.name), store.location.text)
         write_model(writing.root, record)
+    checkpoints.drop()
     if failure is not None:
         lacks = "a test error" if is_refitted(record) or not job.model.refit else "its refit and a test error"
         raise type(failure)(f"{failure}; the model has learned and is kept, without {lacks}") from failure
@@ -160,14 +164,20 @@ def _most_basis(request: Request, record: ModelRecord | None) -> int:
 
 
 def _refit_and_judge(
-    job: Job, root: "zarr.Group", ledger: Ledger, trained: Trained, executor: Executor, report: Reporter
+    job: Job,
+    root: "zarr.Group",
+    ledger: Ledger,
+    trained: Trained,
+    executor: Executor,
+    report: Reporter,
+    keeper: Keeper,
 ) -> tuple[Trained, Evaluation | None, PartitionError | ClusterError | MemoryRefused | NumericalBreakdown | None]:
     """Return what came of it, and what went wrong on the way; what was learned before that is to be kept."""
     judged = None
     try:
         if job.model.refit:
             check_refit_memory(ledger, len(trained.record.arrays["basis_vectors"]), memory_limit_bytes(job))
-            trained = _refit(root, ledger, trained, executor, report)
+            trained = _refit(root, ledger, trained, executor, report, keeper)
         judged = _judge(job, trained.record, ledger, executor, report)
     except (PartitionError, ClusterError, MemoryRefused, NumericalBreakdown) as error:
         if not trained.entries and not is_refitted(trained.record):
@@ -176,9 +186,11 @@ def _refit_and_judge(
     return trained, judged, None
 
 
-def _refit(root: "zarr.Group", ledger: Ledger, trained: Trained, executor: Executor, report: Reporter) -> Trained:
+def _refit(
+    root: "zarr.Group", ledger: Ledger, trained: Trained, executor: Executor, report: Reporter, keeper: Keeper
+) -> Trained:
     began = perf_counter()
-    record = refit(root, ledger, trained.record, _learned(trained), executor, report)
+    record = refit(root, ledger, trained.record, _learned(trained), executor, report, keeper)
     return replace(trained, record=record, seconds=trained.seconds + perf_counter() - began)
 
 

@@ -21,6 +21,7 @@ from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.fitted import Fitted
 from ridgestream.pipeline.freezing import freeze_feature_map
+from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.methods import METHODS, Asked, Method
 from ridgestream.pipeline.planning import BatchPlan
@@ -108,11 +109,13 @@ def train_batch(
     memory_limit_bytes: int,
     executor: Executor,
     report: Reporter,
+    keeper: Keeper | None = None,
 ) -> Trained:
     """Fit the model, new if `record` is None, to the partitions that it lacks and those that it has.
 
-    Raises ModelError if the request has other parameters than the record, MemoryRefused before anything is read,
-    InputError for a category or class that the model does not know, and what method, executor and store raise.
+    What long passes have summed is kept by `keeper`, for a run that goes on after a kill. Raises ModelError if the
+    request has other parameters than the record, MemoryRefused before anything is read, InputError for a category or
+    class that the model does not know, and what method, executor and store raise.
     """
     began = perf_counter()
     if record is not None:
@@ -124,7 +127,7 @@ def train_batch(
     entries = find_unlearned(ledger, record)
     check_categories(root, entries, feature_map)
     learned = record.learned if record else ()
-    night = _Night(root, ledger, feature_map, executor, report, request, memory_limit_bytes)
+    night = _Night(root, ledger, feature_map, executor, report, request, memory_limit_bytes, keeper)
     new = night.rows([entry.order for entry in entries])
     judged = _judge(record, new, feature_map, ledger) if record is not None and new.n_rows else None
     fitted = night.fit(record, new, [*learned, *(entry.order for entry in entries)])
@@ -146,13 +149,15 @@ class _Night:
     report: Reporter
     request: BatchRequest
     memory_limit_bytes: int
+    keeper: Keeper | None
 
     @property
     def method(self) -> Method:
         return METHODS[self.request.method]
 
     def rows(self, orders: Iterable[int]) -> StoredRows:
-        return StoredRows(self.root, self.ledger, orders, self.feature_map, self.executor, self.report)
+        where = self.root, self.ledger, orders, self.feature_map
+        return StoredRows(*where, self.executor, self.report, self.keeper)
 
     def fit(self, record: ModelRecord | None, new: StoredRows, orders: list[int]) -> Fitted:
         """Return the model over all rows: by adding the new ones' sums, or by choosing anew."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ridgestream.pipeline.block_statistics import Basis, Summing, plan_kernel_rows
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
+from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.planning import RefitPlan
 from ridgestream.pipeline.records import state_of, with_refit
 from ridgestream.pipeline.reporting import Reporter
@@ -31,6 +32,7 @@ def refit(
     orders: Sequence[int],
     executor: Executor,
     report: Reporter,
+    keeper: Keeper | None = None,
 ) -> ModelRecord:
     """Return the model with coefficients fitted to all rows of the segments `orders`; O(n_basis²) a row.
 
@@ -38,7 +40,7 @@ def refit(
     """
     state = state_of(record)
     basis = Basis(state.parameters.kernel, state.basis_vectors, state.centre)
-    rows = StoredRows(root, ledger, orders, FeatureMap.from_dict(record.encoding), executor, report)
+    rows = StoredRows(root, ledger, orders, FeatureMap.from_dict(record.encoding), executor, report, keeper)
     sums = rows.statistics((Summing(basis, state.n_targets),), "refit").parts[0].total()
     with one_blas_thread():
         normal = sums.factorize(state.gram, state.parameters.regularization)

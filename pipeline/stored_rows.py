@@ -6,7 +6,7 @@ the rows, so they are the same bits on any number of workers, and however the pa
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -15,8 +15,10 @@ from ridgestream.pipeline.block_statistics import RowBlock, SeveralStatistics, S
 from ridgestream.pipeline.blocks import plan_blocks
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
+from ridgestream.pipeline.keeping import Keeper, KeptPass
+from ridgestream.pipeline.plain_values import hash_of
 from ridgestream.pipeline.reporting import Reporter
-from ridgestream.pipeline.row_sets import Sums, cut_evenly, merge_all
+from ridgestream.pipeline.row_sets import Sums, cut_evenly
 from ridgestream.pipeline.stream import BLOCK_BYTES, BlockReader
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.segments import Segment
@@ -70,12 +72,14 @@ class StoredRows:
         feature_map: FeatureMap,
         executor: Executor,
         report: Reporter,
+        keeper: Keeper | None = None,
     ) -> None:
         chosen = set(orders)
         ends = np.cumsum([entry.rows for entry in ledger.entries])
         self._entries = [entry for entry in ledger.entries if entry.order in chosen]
         self._firsts = {e.order: int(end) - e.rows for e, end in zip(ledger.entries, ends, strict=True)}
         self._source, self._executor, self._report = RowSource(root, feature_map), executor, report
+        self._keeper = keeper
 
     @property
     def n_rows(self) -> int:
@@ -126,12 +130,19 @@ class StoredRows:
         Raises StoreError for rows that cannot be read, and what the executor raises.
         """
         tasks = self._tasks() if parts is None else [self._range(*run) for run in cut_evenly(self.n_rows, parts)]
+        tasks = tasks or [()]
+        kept = KeptPass(self._keeper, self._key(function, argument, tasks), function)
+        done, summed = kept.load()
         self._report.begin(label, self.n_rows, partitions=len(self._entries))
-        shared = self._executor.broadcast((self._source, function, argument))
-        results = self._executor.run(run_task, tasks or [()], shared)
-        summed: Summed = merge_all(self._told(zip(tasks or [()], results, strict=True)))
+        self._report.advance(sum(_count(task) for task in tasks[:done]))
+        shared = self._executor.broadcast((self._source, function, argument)) if done < len(tasks) else None
+        for part in self._executor.run(run_task, tasks[done:], shared):
+            summed = part if summed is None else summed.merge(part)
+            self._report.advance(_count(tasks[done]))
+            done += 1
+            kept.offer(done, summed, whole=done == len(tasks))
         self._report.end(rows=self.n_rows)
-        return summed
+        return cast("Summed", summed)
 
     def statistics(self, summings: Sequence[Summing], label: str) -> SeveralStatistics:
         """Return the sums of each basis over all rows."""
@@ -150,10 +161,14 @@ class StoredRows:
             begin += entry.rows
         return tuple(ranges)
 
-    def _told(self, done: Iterable[tuple[RowTask, Summed]]) -> Iterator[Summed]:
-        for task, sums in done:
-            self._report.advance(sum(rows.stop - rows.start for rows in task))
-            yield sums
+    def _key(self, function: Callable[..., Any], argument: object, tasks: list[RowTask]) -> str:
+        """Return what the pass is known by again; nothing where none is kept."""
+        if self._keeper is None:
+            return ""
+        contents = [entry.content_sha256 for entry in self._entries]
+        return hash_of(
+            (function.__module__, function.__qualname__, argument, self._source.feature_map, contents, tasks)
+        )
 
     def _split(self, ascending: Integers) -> Iterator[tuple[int, Integers]]:
         """Yield each segment's number and which of its rows, from zero, are at these places."""
@@ -177,6 +192,10 @@ def plan_tasks(entry: LedgerEntry, first: int = 0) -> list[RowTask]:
     """Return the tasks of a partition whose rows are numbered from `first` on; none for a partition without rows."""
     starts = range(0, entry.rows, TASK_ROWS)
     return [(RowRange(entry.order, start, min(start + TASK_ROWS, entry.rows), first + start),) for start in starts]
+
+
+def _count(task: RowTask) -> int:
+    return sum(rows.stop - rows.start for rows in task)
 
 
 def run_task(task: RowTask, shared: tuple[RowSource, Callable[[Any, Iterable[RowBlock]], Summed], Any]) -> Summed:

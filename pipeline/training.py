@@ -10,6 +10,7 @@ from ridgestream.pipeline.batch import (
     train_batch,
 )
 from ridgestream.pipeline.executor import Executor
+from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.refit import count_features
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.train import ModelRequest, check_dictionary, check_request, is_retuned, plan_training, train
@@ -56,6 +57,7 @@ def learn(
     memory_limit_bytes: int,
     executor: Executor,
     report: Reporter,
+    keeper: Keeper | None = None,
 ) -> Trained:
     """Teach the model what it lacks; where that is nothing, return it as it is.
 
@@ -64,5 +66,5 @@ def learn(
     if record is not None and not find_unlearned(ledger, record) and not is_changed(record, request):
         return Trained(record, (), None, (), 0.0)
     if isinstance(request, BatchRequest):
-        return train_batch(root, ledger, record, request, memory_limit_bytes, executor, report)
+        return train_batch(root, ledger, record, request, memory_limit_bytes, executor, report, keeper)
     return train(root, ledger, record, request, memory_limit_bytes, report)

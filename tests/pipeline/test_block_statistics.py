@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgestream.pipeline.block_statistics import (
-    KERNEL_BYTES,
     Basis,
     BlockStatistics,
     RowBlock,
@@ -24,6 +23,7 @@ from ridgestream.pipeline.block_statistics import (
 from ridgestream.pipeline.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.folds import deal_folds
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram
+from ridgestream.pipeline.planning import KERNEL_BYTES
 
 Array = npt.NDArray[np.float64]
 KERNELS: list[Kernel] = [RBF(0.3), Polynomial(0.5, 2, 1.0), Linear()]

@@ -1,8 +1,11 @@
 """A store's rows as a row set: the same answers as rows in memory, wherever the tasks are done."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +14,10 @@ from support.models import feature_map_of
 from support.partitions import REQUEST, mixed_columns, write_partition
 from support.stores import Elsewhere, Notes, ingest_folder, ledger_of, new_store
 
-from ridgestream.pipeline import stored_rows
+from ridgestream.pipeline import keeping, stored_rows
 from ridgestream.pipeline.block_statistics import Basis, RowBlock, Summing
 from ridgestream.pipeline.executor import Executor, InProcess
+from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.row_sets import ArrayRows, RowSet, cut_evenly
 from ridgestream.pipeline.stored_rows import StoredRows
@@ -46,9 +50,11 @@ def store_of(tmp_path: Path, *, weighted: bool) -> Store:
     return store
 
 
-def rows_of(store: Store, orders: Sequence[int] = range(5), executor: Executor | None = None) -> StoredRows:
+def rows_of(
+    store: Store, orders: Sequence[int] = range(5), executor: Executor | None = None, keeper: Keeper | None = None
+) -> StoredRows:
     ledger = ledger_of(store)
-    return StoredRows(store.root(), ledger, orders, feature_map_of(store), executor or InProcess(), Notes())
+    return StoredRows(store.root(), ledger, orders, feature_map_of(store), executor or InProcess(), Notes(), keeper)
 
 
 def in_memory(rows: StoredRows) -> ArrayRows:
@@ -97,8 +103,64 @@ def test_no_row_is_one_call_without_blocks(store: Store) -> None:
     assert empty.reduce(number_rows, 0, "count", parts=3) == Numbers(())
 
 
+class KeptHere:
+    """A keeper in memory."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]] = {}
+
+    def load(self, key: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | None:
+        return self.kept.get(key)
+
+    def save(self, key: str, record: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        self.kept[key] = json.loads(json.dumps(record)), dict(arrays)
+
+
+class Killed(InProcess):
+    """An executor that is killed after some tasks, and counts them."""
+
+    def __init__(self, after: int) -> None:
+        self.after, self.done = after, 0
+
+    def run(self, function: Callable[..., Any], tasks: Iterable[Any], *shared: Any) -> Iterator[Any]:
+        for result in super().run(function, tasks, *shared):
+            if self.done == self.after:
+                raise KeyboardInterrupt
+            self.done += 1
+            yield result
+
+
+def test_a_pass_that_was_killed_goes_on_and_ends_in_the_same_bits(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
+    monkeypatch.setattr(keeping, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "WORTH_SECONDS", 0.0)
+    keeper, straight = KeptHere(), bits(rows_of(store), 3)
+    done = []
+    for after in (2, 1, 2, 9):
+        executor = Killed(after)
+        rows = rows_of(store, executor=executor, keeper=keeper)
+        with suppress(KeyboardInterrupt):
+            assert [b.tobytes() for b in bits(rows, 3)] == [b.tobytes() for b in straight]
+        done.append(executor.done)
+    assert done == [2, 1, 2, 2]  # seven tasks, none twice
+    executor = Killed(9)
+    bits(rows_of(store, executor=executor, keeper=keeper), 3)
+    assert executor.done == 0
+    assert [b.tobytes() for b in bits(rows_of(store, [0, 2], keeper=keeper), 3)] == [
+        b.tobytes() for b in bits(rows_of(store, [0, 2]), 3)
+    ]
+
+
+def test_a_short_pass_is_not_kept(store: Store) -> None:
+    keeper = KeptHere()
+    bits(rows_of(store, keeper=keeper), 3)
+    assert not keeper.kept
+
+
 def bits(rows: RowSet, folds: int) -> list[npt.NDArray[np.float64]]:
-    basis = Basis(RBF(0.2), rows.take(np.array([5, 700, 900])).features, np.zeros(rows.n_features))
+    basis = Basis(RBF(0.2), rows.take(np.array([5, 300, 700])).features, np.zeros(rows.n_features))
     sums = rows.statistics((Summing(basis, 1, folds),), "sum").parts[0]
     return [fold.products for fold in sums.folds]
 

@@ -1,0 +1,63 @@
+"""Passes that go on where a killed process left them: what a pass has summed so far is kept from time to time.
+
+A pass is known again by what it does: its function, its argument, its rows and how they are cut. Sums that were read
+back are the bits that were kept, and tasks are summed in their order, so a pass that was interrupted ends in the bits
+of one that was not; the clock only chooses after which tasks something is kept.
+"""
+
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any, Protocol, get_type_hints
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgestream.pipeline.errors import InputError
+from ridgestream.pipeline.plain_values import from_plain, to_plain
+
+KEEP_SECONDS = 15.0
+"""How much work of a pass is lost at most by a kill, when nothing larger than KEEP_BYTES is to be kept."""
+
+WORTH_SECONDS = 2.0
+"""A pass that took less is not kept: a run that goes on makes it again."""
+
+KEEP_BYTES = 512 * 2**20
+"""Sums that take more are kept at the end of their pass alone."""
+
+
+class Keeper(Protocol):
+    """Where sums are kept."""
+
+    def load(self, key: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | None:
+        """Return what was kept under the key, None for nothing."""
+
+    def save(self, key: str, record: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Keep it."""
+
+
+class KeptPass:
+    """One pass, as far as it has come."""
+
+    def __init__(self, keeper: Keeper | None, key: str, function: Callable[..., Any]) -> None:
+        self._keeper, self._key, self._kind = keeper, key, get_type_hints(function)["return"]
+        self._kept_at = monotonic()
+
+    def load(self) -> tuple[int, Any]:
+        """Return after how many tasks the sums were kept, and them; zero and None where nothing is."""
+        found = self._keeper.load(self._key) if self._keeper else None
+        if found is None:
+            return 0, None
+        record, arrays = found
+        try:
+            return int(record["tasks"]), from_plain(self._kind, record["sums"], arrays)
+        except (InputError, LookupError):
+            return 0, None
+
+    def offer(self, tasks: int, sums: object, *, whole: bool) -> None:
+        """Keep the sums of so many tasks, if the last time was long enough ago; `whole` says that they are all."""
+        if self._keeper is None or monotonic() - self._kept_at < (WORTH_SECONDS if whole else KEEP_SECONDS):
+            return
+        plain, arrays = to_plain(sums)
+        if whole or sum(np.asarray(array).nbytes for array in arrays.values()) <= KEEP_BYTES:
+            self._keeper.save(self._key, {"tasks": tasks, "sums": plain}, arrays)
+        self._kept_at = monotonic()
