@@ -59,7 +59,8 @@ def walk(
     model = PrunedModel(kept, sums.rhs, 0.0)
     for place, size in enumerate(sizes):
         if place:
-            kept = kept[_largest(model.coefficients, size, constant=constant)]
+            vectors = len(kept) - constant
+            kept = np.concatenate([kept[largest(model.coefficients[:vectors], size)], kept[vectors:]])
         coefficients, jitter = solver.solve(kept, sums.rhs[kept])
         model = PrunedModel(kept, coefficients, jitter)
         yield model
@@ -90,15 +91,17 @@ class _SubmatrixSolver:
         return np.take(rows, kept, axis=1, out=square, mode="clip")
 
 
-def check_step(share: float) -> None:
-    """Raise InputError unless `share` is zero, for one vector a step, or a share below one."""
+def check_path(share: float, smallest: int, max_basis: int | None) -> None:
+    """Raise InputError unless `share` is a share below one, or zero for one by one, and the sizes leave a model."""
     if not 0 <= share < 1:
         raise InputError(f"step must be the share of vectors dropped a step, 0 (one by one) to below 1, it is {share}")
+    if smallest < 1:
+        raise InputError(f"smallest must be at least 1, it is {smallest}")
+    if max_basis is not None and max_basis < smallest:
+        raise InputError(f"max_basis = {max_basis} is below smallest = {smallest}, where the path ends")
 
 
-def _largest(coefficients: Floats, size: int, *, constant: bool) -> Integers:
-    """Return the positions, ascending, of the `size` vectors of largest coefficients, and of the constant function."""
-    vectors = len(coefficients) - constant
-    weights = np.einsum("ij,ij->i", coefficients[:vectors], coefficients[:vectors])
-    order = np.argsort(weights, kind="stable")
-    return np.concatenate([np.sort(order[vectors - size :]), np.arange(vectors, len(coefficients))])
+def largest(coefficients: Floats, size: int) -> Integers:
+    """Return the positions, ascending, of the `size` rows of largest norm; of equal ones, the later."""
+    order = np.argsort(np.einsum("ij,ij->i", coefficients, coefficients), kind="stable")
+    return np.sort(order[len(order) - size :])

@@ -37,10 +37,7 @@ class Grid:
 
     def check(self, n_kernels: int) -> None:
         """Raise InputError unless there is something to choose from, and folds where there is a choice."""
-        if not n_kernels or not self.regularizations:
-            raise InputError("at least one kernel and one regularization are needed")
-        for regularization in self.regularizations:
-            check_positive("each of the regularizations", regularization)
+        check_choices(n_kernels, self.regularizations)
         if self.folds < 1:
             raise InputError(f"folds must be at least 1, which is no cross-validation, it is {self.folds}")
         if self.folds == 1 and (n_kernels > 1 or len(self.regularizations) > 1):
@@ -177,6 +174,14 @@ def fit_best(compared: Sequence[Candidates], max_basis: int | None, report: Repo
     path = _make_path(compared, errors, max_basis)
     best = compared[int(path.width[path.chosen])]
     return best.fit(float(path.regularization[path.chosen]), int(path.n_basis[path.chosen]), path)
+
+
+def check_choices(n_kernels: int, regularizations: Sequence[float]) -> None:
+    """Raise InputError unless there is something to choose from, and each λ is above zero."""
+    if not n_kernels or not regularizations:
+        raise InputError("at least one kernel and one regularization are needed")
+    for regularization in regularizations:
+        check_positive("each of the regularizations", regularization)
 
 
 def _make_path(compared: Sequence[Candidates], errors: Sequence[Floats], max_basis: int | None) -> Path:

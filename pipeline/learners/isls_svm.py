@@ -23,10 +23,9 @@ Departures from the paper, each with its reason:
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.fitted import Fitted
 from ridgestream.pipeline.kernels import Kernel
-from ridgestream.pipeline.pruning_path import check_step, plan_sizes
+from ridgestream.pipeline.pruning_path import check_path, plan_sizes
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.row_sets import RowSet
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
@@ -51,19 +50,15 @@ class ISLSSVMSettings:
     max_basis: int | None = None
     """The most vectors that the model may have, None for as many as there are at the beginning."""
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        self.grid.check(1)
+        check_path(self.step, self.smallest, self.max_basis)
+
     @property
     def grid(self) -> Grid:
         """What is compared for each kernel."""
         return Grid(self.regularizations, self.folds, self.fold_seed)
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be."""
-        self.grid.check(1)
-        check_step(self.step)
-        if self.smallest < 1:
-            raise InputError(f"smallest must be at least 1, it is {self.smallest}")
-        if self.max_basis is not None and self.max_basis < self.smallest:
-            raise InputError(f"max_basis = {self.max_basis} is below smallest = {self.smallest}, where the path ends")
 
 
 def fit_isls_svm(
