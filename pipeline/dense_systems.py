@@ -20,7 +20,7 @@ from ridgestream.pipeline.errors import InputError, MemoryRefused, NumericalBrea
 from ridgestream.pipeline.planning import show_bytes
 from ridgestream.pipeline.row_sets import RowSet
 
-_MATRICES = 7
+_MATRICES = 8
 """l × l matrices alive at the peak: K, its eigenvectors and what LAPACK holds beside them, or the sums of all rows."""
 
 

@@ -201,7 +201,7 @@ def test_matrices_that_do_not_fit_are_refused_with_the_numbers_before_a_row_is_r
 
     rows = Unread(np.zeros((10_000, 3)), np.zeros((10_000, 1)))
     for fit in (fit_ls_svm, fit_kernel_ridge):
-        with pytest.raises(MemoryRefused, match=r"10000 × 10000 numbers, 5\.6 GB in all, and 2 GB may be used"):
+        with pytest.raises(MemoryRefused, match=r"10000 × 10000 numbers, 6\.4 GB in all, and 2 GB may be used"):
             fit(rows, [RBF(1.0)], DenseSettings(GRID, 2 * 10**9), Silent())
     with pytest.raises(MemoryRefused, match="raise the memory limit, give fewer rows, or take a sparse method"):
         fit_sls_svm(rows, [RBF(1.0)], SLSSVMSettings(GRID), Silent())

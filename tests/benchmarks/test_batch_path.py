@@ -1,0 +1,38 @@
+"""The benchmark of pass and path runs from end to end and tells what it promises; no time is asserted."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARK = Path(__file__).with_name("batch_path.py")
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, Any]:
+    flags = ("--rows", "2000", "--basis", "20", "--repeats", "1")
+    done = subprocess.run([sys.executable, BENCHMARK, *flags], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def test_ratios_are_of_the_seconds_told(told: dict[str, Any]) -> None:
+    assert (told["rows"], told["n_basis"]) == (2000, 20)
+    passed, path = told["pass"], told["path"]
+    for ratio, above, below in [
+        (passed["ratio"], passed["pass_seconds"], passed["bare_seconds"]),
+        (path["ratio"], path["path_seconds"], path["single_fit_seconds"]),
+        (path["one_by_one_ratio"], path["one_by_one_seconds"], path["single_fit_seconds"]),
+    ]:
+        assert below > 0
+        assert abs(ratio - above / below) < 0.01 * ratio + 0.001
+
+
+def test_every_model_of_the_path_is_counted(told: dict[str, Any]) -> None:
+    assert told["path"]["models"] == 20 * 20  # below 40 vectors, 5 % is one
+    assert told["path"]["fits"] == 20 * 20 * 5
+    assert told["path"]["repeated_fits_seconds"] > 0
