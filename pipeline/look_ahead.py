@@ -43,6 +43,8 @@ class Candidates:
     """Where they are among the rows, ascending, each once, shape (n_candidates,)."""
     features: Floats
     """Shape (n_candidates, n_features)."""
+    weights: Floats
+    """Above zero, shape (n_candidates,)."""
     rounds: Sequence[Integers] | None
     """Which of them each round may choose from, ascending; None where every round may choose from all."""
 
@@ -80,11 +82,10 @@ def draw_round(seed: int, number: int, n_rows: int, wanted: int, stream: int = 0
 class DrawnCandidates:
     """The candidates of round after round, their rows fetched for many rounds at once."""
 
-    def __init__(self, rows: RowSet, seed: int, per_round: int) -> None:
-        self._rows, self._seed, self._per_round = rows, seed, min(per_round, rows.n_rows)
+    def __init__(self, rows: RowSet, seed: int, per_round: int, stream: int = 0) -> None:
+        self._rows, self._seed, self._per_round, self._stream = rows, seed, min(per_round, rows.n_rows), stream
         self._until = 0
-        self._places: Integers = np.empty(0, dtype=np.int64)
-        self._features: Floats = np.empty((0, rows.n_features))
+        self._taken = Candidates(np.empty(0, dtype=np.int64), np.empty((0, rows.n_features)), np.empty(0), None)
 
     @property
     def exhaustive(self) -> bool:
@@ -101,34 +102,48 @@ class DrawnCandidates:
                 first, max(count, min(ahead, _TAKEN_BYTES // max(1, 8 * self._per_round * self._rows.n_features)))
             )
         drawn = [self._draw(number) for number in range(first, first + count)]
-        usable = np.setdiff1d(self._places, chosen)
+        taken, usable = self._taken, np.setdiff1d(self._taken.places, chosen)
         rounds = [np.intersect1d(places, usable, assume_unique=True) for places in drawn]
         places = np.unique(np.concatenate(rounds))
-        features = self._features[np.searchsorted(self._places, places)]
-        return Candidates(places, features, [np.searchsorted(places, chosen_from) for chosen_from in rounds])
+        which = np.searchsorted(taken.places, places)
+        columns = [np.searchsorted(places, chosen_from) for chosen_from in rounds]
+        return Candidates(places, taken.features[which], taken.weights[which], columns)
 
     def _draw(self, number: int) -> Integers:
-        return draw_round(self._seed, number, self._rows.n_rows, self._per_round)
+        return draw_round(self._seed, number, self._rows.n_rows, self._per_round, self._stream)
 
     def _fetch(self, first: int, count: int) -> None:
         places = np.unique(np.concatenate([self._draw(number) for number in range(first, first + count)]))
-        self._places, self._features = take_present(self._rows, places)
+        self._taken = take_present(self._rows, places)
         self._until = first + count
 
 
-def all_candidates(rows: RowSet, chosen: Integers) -> Candidates:
-    """Return every row that has weight and is not `chosen`, for every round."""
-    places, features = take_present(rows, np.setdiff1d(np.arange(rows.n_rows), chosen))
-    return Candidates(places, features, None)
+class AllCandidates:
+    """Every row as a candidate of every round, all of them in memory."""
+
+    exhaustive = True
+
+    def __init__(self, rows: RowSet) -> None:
+        self._taken = take_present(rows, np.arange(rows.n_rows))
+
+    def of_rounds(self, first: int, count: int, ahead: int, chosen: Integers) -> Candidates:  # noqa: ARG002
+        """Return all rows of weight but the `chosen`, for every round."""
+        taken = self._taken
+        left = np.flatnonzero(~np.isin(taken.places, chosen))
+        return Candidates(taken.places[left], taken.features[left], taken.weights[left], None)
 
 
-def take_present(rows: RowSet, places: Integers) -> tuple[Integers, Floats]:
-    """Return those of the places whose rows have weight, and their features."""
+def candidate_source(rows: RowSet, seed: int, candidates: NumberOrAll) -> DrawnCandidates | AllCandidates:
+    """Return what gives the candidates of rounds: so many drawn rows, or all."""
+    return AllCandidates(rows) if candidates == "all" else DrawnCandidates(rows, seed, candidates)
+
+
+def take_present(rows: RowSet, places: Integers) -> Candidates:
+    """Return those of the places whose rows have weight, for every round."""
     block = rows.take(places)
-    if block.weights is None:
-        return places, block.features
-    present = block.weights > 0
-    return places[present], block.features[present]
+    weights = np.ones(len(places)) if block.weights is None else block.weights
+    present = weights > 0
+    return Candidates(places[present], block.features[present], weights[present], None)
 
 
 def check_candidates(name: str, number: object) -> None:
@@ -137,15 +152,19 @@ def check_candidates(name: str, number: object) -> None:
         raise InputError(f'{name} must be a whole number of at least 1 or "all", it is {number!r}')
 
 
-def check_pass_memory(n_functions: int, n_rows: int, candidates: NumberOrAll, limit_bytes: int | None) -> None:
-    """Raise MemoryRefused, with the numbers, if the sums of a pass over so many functions cannot fit."""
-    needed = 8 * _MATRICES * n_functions**2
+def check_pass_memory(n_functions: int, candidates: NumberOrAll, limit_bytes: int | None) -> None:
+    """Raise MemoryRefused, with the numbers, if the sums of a pass over so many vectors and candidates cannot fit."""
+    check_memory(8 * _MATRICES * n_functions**2, candidates, limit_bytes)
+
+
+def check_memory(needed: int, candidates: NumberOrAll, limit_bytes: int | None) -> None:
+    """Raise MemoryRefused, with the numbers and a way out, if so many bytes are above the limit."""
     if limit_bytes is None or needed <= limit_bytes:
         return
-    what = f"all {n_rows} rows as candidates" if candidates == "all" else f"{candidates} candidates a round"
+    what = "all rows as candidates" if candidates == "all" else f"{candidates} candidates a round"
     way_out = "ask for 59 candidates a round" if candidates == "all" else "lower max_basis, candidates or look_ahead"
     raise MemoryRefused(
-        f"{what} need {show_bytes(needed)} for their sums, {show_bytes(limit_bytes)} may be used: {way_out}, "
+        f"{what} need {show_bytes(needed)} of memory, {show_bytes(limit_bytes)} may be used: {way_out}, "
         "or raise memory_limit"
     )
 

@@ -20,7 +20,7 @@ from itertools import count
 import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
-from ridgestream.pipeline.block_statistics import Basis, BlockStatistics, Summing
+from ridgestream.pipeline.block_statistics import Basis, BlockStatistics
 from ridgestream.pipeline.candidate_sums import CandidateSumming, sum_candidates
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.fitted import Fitted, Path
@@ -29,9 +29,8 @@ from ridgestream.pipeline.kernels import Kernel, check_positive, gram
 from ridgestream.pipeline.look_ahead import (
     RULE_OF_59,
     Candidates,
-    DrawnCandidates,
     NumberOrAll,
-    all_candidates,
+    candidate_source,
     check_candidates,
     check_pass_memory,
     count_passes,
@@ -41,6 +40,7 @@ from ridgestream.pipeline.look_ahead import (
 from ridgestream.pipeline.nested_models import NestedModels
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.row_sets import RowSet
+from ridgestream.pipeline.subset_of_regressors import fit_coefficients
 from ridgestream.pipeline.threads import one_blas_thread
 
 
@@ -78,6 +78,12 @@ class OLSSettings:
         if self.look_ahead is not None and self.look_ahead < 1:
             raise InputError(f"look_ahead must be at least 1, it is {self.look_ahead}; leave it out for the default")
 
+    def rounds_of_pass(self, n_basis: int) -> int:
+        """Return how many rounds the next pass serves, of a dictionary of so many vectors."""
+        if self.candidates == "all":
+            return self.max_basis
+        return self.look_ahead or plan_look_ahead(self.max_basis, n_basis, self.candidates)
+
 
 @dataclass(frozen=True)
 class _Grown:
@@ -106,19 +112,29 @@ def fit_ols(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporte
     About n/r + 1 passes, n = max_basis, of O(59·(n_basis + 59r)) a row and round. Raises InputError without a row of
     positive weight, MemoryRefused where the sums of a pass cannot fit, NumericalBreakdown if P loses its definiteness.
     """
-    check_pass_memory(_largest_pass(rows, settings), rows.n_rows, settings.candidates, settings.memory_limit)
+    check_pass_memory(_largest_pass(rows, settings), settings.candidates, settings.memory_limit)
     grown, tried, passes = _grow(rows, kernel, settings, report)
     if not len(grown.places):
         raise InputError(f"OLS found no row to choose among {rows.n_rows} rows: it needs one of positive weight")
     path = _path(grown, settings)
-    return _finish(rows, kernel, settings, grown.first(path.chosen + 1), path, {"passes": passes + 1, "rounds": tried})
+    size = path.chosen + 1
+    return fit_coefficients(
+        rows,
+        Basis(kernel, grown.vectors[:size], np.zeros(rows.n_features)),
+        grown.places[:size],
+        settings.regularization,
+        folds=settings.folds,
+        seed=settings.seed,
+        path=path,
+        notes={"passes": passes + 1, "rounds": tried},
+    )
 
 
 def _largest_pass(rows: RowSet, settings: OLSSettings) -> int:
     """Return how many vectors and candidates the largest pass has."""
     if settings.candidates == "all":
         return rows.n_rows
-    ahead = settings.look_ahead or plan_look_ahead(settings.max_basis, settings.max_basis - 1, settings.candidates)
+    ahead = settings.rounds_of_pass(settings.max_basis - 1)
     return settings.max_basis + ahead * min(settings.candidates, rows.n_rows)
 
 
@@ -127,19 +143,15 @@ def _grow(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporter)
     nothing = np.empty(0, dtype=np.int64)
     sums = BlockStatistics.empty(0, rows.n_targets)
     grown = _Grown(nothing, np.empty((0, rows.n_features)), sums, np.empty(0), nothing)
-    if settings.candidates == "all":
-        candidates = all_candidates(rows, nothing)
-        return _extend(rows, kernel, settings, grown, candidates, 0), settings.max_basis, 1
-    drawn, tried = DrawnCandidates(rows, settings.seed, settings.candidates), 0
+    source, tried = candidate_source(rows, settings.seed, settings.candidates), 0
     for passes in count(1):
         n_basis = len(grown.places)
-        wanted = settings.max_basis - n_basis
-        ahead = settings.look_ahead or plan_look_ahead(settings.max_basis, n_basis, settings.candidates)
-        candidates = drawn.of_rounds(tried, ahead, wanted, grown.places)
+        ahead = settings.rounds_of_pass(n_basis)
+        candidates = source.of_rounds(tried, ahead, settings.max_basis - n_basis, grown.places)
         if len(candidates.places):
             grown = _extend(rows, kernel, settings, grown, candidates, tried)
         tried += ahead
-        grown, spent = _drop_idle(grown, n_basis, tried, exhaustive=drawn.exhaustive)
+        grown, spent = _drop_idle(grown, n_basis, tried, exhaustive=source.exhaustive)
         _tell(report, grown, settings)
         if spent or len(grown.places) == settings.max_basis or _stopped(grown, settings) is not None:
             return grown, tried, passes
@@ -208,18 +220,3 @@ def _tell(report: Reporter, grown: _Grown, settings: OLSSettings) -> None:
         return
     left = count_passes(settings.max_basis, n_basis, settings.candidates, settings.look_ahead)
     report.say("OLS", vectors=n_basis, gcv=float(grown.gcv[n_basis - 1]), passes_left=left)
-
-
-def _finish(
-    rows: RowSet, kernel: Kernel, settings: OLSSettings, grown: _Grown, path: Path, notes: dict[str, float]
-) -> Fitted:
-    """Return the dictionary with coefficients from the sums of one more pass."""
-    basis = Basis(kernel, grown.vectors, np.zeros(rows.n_features))
-    summing = Summing(basis, rows.n_targets, settings.folds, settings.seed)
-    sums = rows.statistics((summing,), "sums of the dictionary").parts[0]
-    total = sums.total()
-    with one_blas_thread():
-        normal = total.factorize(basis.penalty(), settings.regularization)
-        coefficients = normal.solve(total.rhs)
-    notes = notes | {"jitter": normal.jitter, "condition": normal.condition}
-    return Fitted(basis, grown.places, coefficients, settings.regularization, sums, path, notes)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from ridgestream.pipeline.block_statistics import RowBlock
 from ridgestream.pipeline.look_ahead import (
     IDLE_ROUNDS,
+    AllCandidates,
     DrawnCandidates,
-    all_candidates,
     count_passes,
     cut_idle,
     draw_round,
@@ -78,8 +78,9 @@ def test_rows_are_fetched_once_for_the_rounds_to_come(size: int) -> None:
 
 
 def test_all_candidates_are_all_rows_of_weight_but_the_chosen() -> None:
-    found = all_candidates(some_rows(6, np.array([1.0, 0.0, 2.0, 1.0, 0.0, 1.0])), np.array([3]))
+    found = AllCandidates(some_rows(6, np.array([1.0, 0.0, 2.0, 1.0, 0.0, 1.0]))).of_rounds(0, 2, 2, np.array([3]))
     assert found.places.tolist() == [0, 2, 5]
+    assert found.weights.tolist() == [1.0, 2.0, 1.0]
     assert found.rounds is None
 
 

@@ -1,9 +1,6 @@
 """OLS: its choices are those of a fit for every candidate, whatever the look-ahead; sizes, refusals, notes."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TypeVar
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,52 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.ols_reference import DenseOLS
+from support.row_sets import CountedRows, Heard
 
-from ridgestream.pipeline.block_statistics import RowBlock
 from ridgestream.pipeline.errors import InputError, MemoryRefused
 from ridgestream.pipeline.fitted import Fitted
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial
 from ridgestream.pipeline.learners.ols import OLSSettings, fit_ols
-from ridgestream.pipeline.reporting import Fact, Silent
-from ridgestream.pipeline.row_sets import ArrayRows, Sums
+from ridgestream.pipeline.reporting import Silent
+from ridgestream.pipeline.row_sets import ArrayRows
 
 Array = npt.NDArray[np.float64]
 KERNEL = RBF(0.5)
-Argument = TypeVar("Argument")
-Summed = TypeVar("Summed", bound=Sums)
-
-
-class Counted(ArrayRows):
-    """Rows in memory that are cut into parts, each merged, and that count their passes."""
-
-    parts = 3
-    passes = 0
-
-    def reduce(
-        self, function: Callable[[Argument, Iterable[RowBlock]], Summed], argument: Argument, label: str
-    ) -> Summed:
-        assert label
-        type(self).passes += 1
-        cuts = np.linspace(0, self.n_rows, self.parts + 1).astype(int)
-        found = [function(argument, [self._part(a, b)]) for a, b in pairwise(cuts.tolist())]
-        merged = found[0]
-        for other in found[1:]:
-            merged = merged.merge(other)
-        return merged
-
-    def _part(self, start: int, stop: int) -> RowBlock:
-        weights = None if self.weights is None else self.weights[start:stop]
-        return RowBlock(self.features[start:stop], self.targets[start:stop], weights, start)
-
-
-@dataclass
-class Heard(Silent):
-    """Keeps what is said."""
-
-    said: list[dict[str, Fact]]
-
-    def say(self, message: str, **facts: Fact) -> None:
-        self.said.append({"message": message, **facts})
 
 
 def draw(n: int, seed: int = 0, n_targets: int = 1, weighted: bool = False) -> ArrayRows:
@@ -154,12 +116,11 @@ def test_a_weight_of_two_is_the_row_twice_and_a_weight_of_zero_is_no_row() -> No
 
 def test_a_look_ahead_of_r_takes_one_pass_in_r() -> None:
     rows = draw(200)
-    counted = Counted(rows.features, rows.targets)
+    counted = CountedRows(rows.features, rows.targets)
     asked = OLSSettings(1e-3, 20, candidates=10, look_ahead=8, folds=3)
-    Counted.passes = 0
     heard = Heard([])
     found = fit_ols(counted, KERNEL, asked, heard)
-    assert Counted.passes == found.notes["passes"] == 4  # 8, 16, 20 and the sums of the dictionary
+    assert counted.passes == found.notes["passes"] == 4  # 8, 16, 20 and the sums of the dictionary
     straight = fit_ols(rows, KERNEL, replace(asked, look_ahead=1), Silent())
     assert straight.notes["passes"] == 21
     assert found.places.tolist() == straight.places.tolist()
@@ -201,7 +162,7 @@ def test_rows_of_which_few_have_weight_are_searched_for_long() -> None:
 
 def test_what_cannot_be_done_is_refused() -> None:
     rows = draw(30)
-    with pytest.raises(MemoryRefused, match=r"all 30 rows as candidates need \d.*kB.*1 kB may be used: ask for 59"):
+    with pytest.raises(MemoryRefused, match=r"all rows as candidates need \d.*kB.*1 kB may be used: ask for 59"):
         fit_ols(rows, KERNEL, OLSSettings(1e-3, 5, candidates="all", memory_limit=1000), Silent())
     with pytest.raises(MemoryRefused, match=r"59 candidates a round need .* lower max_basis"):
         fit_ols(rows, KERNEL, OLSSettings(1e-3, 5, memory_limit=1000), Silent())

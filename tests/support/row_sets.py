@@ -1,0 +1,55 @@
+"""Row sets and reporters that tell what was asked of them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+
+from ridgestream.pipeline.block_statistics import RowBlock
+from ridgestream.pipeline.reporting import Fact, Silent
+from ridgestream.pipeline.row_sets import ArrayRows, Sums
+
+Argument = TypeVar("Argument")
+Summed = TypeVar("Summed", bound=Sums)
+
+
+@dataclass(frozen=True)
+class CountedRows(ArrayRows):
+    """Rows in memory that are summed in parts, as a store's are, and that note the label of each pass."""
+
+    n_parts: int = 3
+    """The parts."""
+    labels: list[str] = field(default_factory=list)
+    """What each pass was for."""
+
+    @property
+    def passes(self) -> int:
+        """How many passes there were."""
+        return len(self.labels)
+
+    def reduce(
+        self, function: Callable[[Argument, Iterable[RowBlock]], Summed], argument: Argument, label: str
+    ) -> Summed:
+        self.labels.append(label)
+        cuts = np.linspace(0, self.n_rows, self.n_parts + 1).astype(int).tolist()
+        found = [function(argument, [self._part(start, stop)]) for start, stop in pairwise(cuts)]
+        merged = found[0]
+        for other in found[1:]:
+            merged = merged.merge(other)
+        return merged
+
+    def _part(self, start: int, stop: int) -> RowBlock:
+        weights = None if self.weights is None else self.weights[start:stop]
+        return RowBlock(self.features[start:stop], self.targets[start:stop], weights, start)
+
+
+@dataclass
+class Heard(Silent):
+    """Keeps what is said."""
+
+    said: list[dict[str, Fact]]
+
+    def say(self, message: str, **facts: Fact) -> None:
+        self.said.append({"message": message, **facts})
