@@ -23,19 +23,24 @@ class OLSSection(Section):
     """With gcv: vectors that are chosen in the hope that it falls again."""
 
 
-class EFVSSection(Section):
-    """Selection by the reconstruction error, which asks no target."""
+class FVSSection(Section):
+    """Selection by the reconstruction error of all rows from all rows, which asks no target."""
 
-    candidates: CountOrAll = 59
-    """ρ: rows that each round chooses from."""
-    judges: CountOrAll = "all"
-    """ν: rows that a round judges its candidates by."""
-    spanned: Positive = 1e-6
-    """ε: a candidate with a smaller reconstruction error is none."""
-    reconstruction_error: NotNegative = 0.0
+    spanned_threshold: Annotated[float, Field(gt=0, lt=1)] = 1e-8
+    """ε: a candidate of whose squared length in feature space no more than this share is left is none."""
+    reconstruction_threshold: Share = 0.0
     """τ: where the mean reconstruction error is as small, selection ends."""
     look_ahead: Count | None = None
-    """Rounds whose candidates share a pass; it changes no choice."""
+    """Rounds whose candidates share a pass; it changes no choice, and follows from the sizes if not given."""
+
+
+class EFVSSection(FVSSection):
+    """Selection by the reconstruction error among candidates that are drawn."""
+
+    candidates: CountOrAll = 59
+    """ρ: rows that each round chooses from, drawn at random, or "all"."""
+    sample: CountOrAll = "all"
+    """ν: rows that each round judges its candidates by, drawn at random, or "all"."""
 
 
 class OROLSSection(Section):
@@ -66,7 +71,7 @@ class ISLSSVMSection(StartSection):
     """Pruning by the smallest coefficients."""
 
     start: Literal["random", "k-means", "given", "efvs"] = "random"  # type: ignore[assignment]
-    """As above, or what EFVS selects by `model.efvs`."""
+    """As for subset-of-regressors, or what EFVS selects by the settings under `model.efvs`."""
     step: Share = 0.05
     """The share of vectors dropped a step, one at least; 0 for one by one."""
     smallest: Count = 1
@@ -78,7 +83,7 @@ class SLSSVMSection(Section):
 
     step: Share = 0.05
     """The share of vectors dropped a step, one at least; 0 for one by one."""
-    smallest: Count = 1
+    smallest: Annotated[int, Field(ge=2)] = 2
     """Where the path ends."""
     selection_folds: Annotated[int, Field(ge=0)] = 4
     """Folds by which λ and gamma are selected at each step; 0 leaves out one by one."""
@@ -108,6 +113,7 @@ class ShardMergeSelectSection(Section):
 METHOD_SECTIONS: dict[str, type[Section]] = {
     "ols": OLSSection,
     "efvs": EFVSSection,
+    "fvs": FVSSection,
     "orols": OROLSSection,
     "isls_svm": ISLSSVMSection,
     "subset_of_regressors": SubsetOfRegressorsSection,
@@ -128,17 +134,18 @@ _ONLINE = {
     "refit",
 }
 _BATCH = {"regularization", "max_basis", "random_seed", "folds", "reselect", "drift_margin"}
-_DENSE = {"regularization", "random_seed", "folds"}
+_DENSE = {"regularization"}
 _TAKEN = {
     "online": _ONLINE,
     "shard-merge-select": _BATCH | {"shard_merge_select"},
     "ols": _BATCH | {"ols"},
     "efvs": _BATCH | {"efvs"},
+    "fvs": _BATCH | {"fvs"},
     "orols": _BATCH - {"regularization"} | {"orols"},
     "isls-svm": _BATCH | {"isls_svm", "efvs", "dictionary"},
     "subset-of-regressors": _BATCH - {"max_basis"} | {"subset_of_regressors", "dictionary"},
     "ls-svm": _DENSE,
-    "sls-svm": _DENSE | {"max_basis", "sls_svm"},
+    "sls-svm": _DENSE | {"max_basis", "folds", "random_seed", "sls_svm"},
     "kernel-ridge": _DENSE,
 }
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ridgestream.jobs.method_sections import METHOD_SECTIONS
 from ridgestream.jobs.process_memory import available_bytes
@@ -97,10 +96,9 @@ def _online_request(job: Job) -> ModelRequest:
 
 def _batch_request(job: Job) -> BatchRequest:
     m = job.model
-    options: dict[str, Any] = {}
-    for name in METHOD_SECTIONS:
-        if name == m.method.replace("-", "_") or getattr(m, name) is not None:
-            options[name] = m.section(name)
+    own = m.method.replace("-", "_")
+    needed = {own} | ({"efvs"} if m.isls_svm and m.isls_svm.start == "efvs" else set())
+    options = {name: m.section(name) for name in METHOD_SECTIONS if name in needed}
     return BatchRequest(
         m.name,
         m.method,

@@ -19,6 +19,7 @@ from pydantic_settings import (
 from ridgestream.jobs.method_sections import (
     METHOD_SECTIONS,
     EFVSSection,
+    FVSSection,
     ISLSSVMSection,
     OLSSection,
     OROLSSection,
@@ -122,6 +123,7 @@ class ModelSection(Section):
         "shard-merge-select",
         "ols",
         "efvs",
+        "fvs",
         "orols",
         "isls-svm",
         "subset-of-regressors",
@@ -162,6 +164,8 @@ class ModelSection(Section):
     """Of method ols."""
     efvs: EFVSSection | None = None
     """Of method efvs, and of isls-svm that starts from it."""
+    fvs: FVSSection | None = None
+    """Of method fvs."""
     orols: OROLSSection | None = None
     """Of method orols."""
     isls_svm: ISLSSVMSection | None = None
@@ -186,13 +190,13 @@ class ModelSection(Section):
     @model_validator(mode="after")
     def _check_method(self) -> Self:
         check_method(self.method, self.model_fields_set - {"name", "method", "kernel", "scaling_rows"})
-        single = self.method in ("online", "ols", "orols", "efvs", "shard-merge-select")
+        single = self.method in ("online", "ols", "orols", "efvs", "fvs", "shard-merge-select")
         if single and isinstance(self.kernel.gamma, tuple):
             raise ValueError(f"method {self.method} takes a single kernel.gamma, not a list")
-        if self.method in ("online", "ols") and isinstance(self.regularization, tuple):
+        if self.method in ("online", "ols", "efvs", "fvs") and isinstance(self.regularization, tuple):
             raise ValueError(f"method {self.method} takes a single regularization, not a list")
         compared = len(self.regularizations) > 1 or isinstance(self.kernel.gamma, tuple)
-        if self.method != "online" and compared and self.folds < 2:
+        if compared and self.folds < 2:
             raise ValueError("several regularizations or gammas are compared by folds: folds must be 2 or more")
         return self
 

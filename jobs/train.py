@@ -28,7 +28,7 @@ from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
 from ridgestream.stores.models import CONFUSION, ModelRecord, Night, check_not_overtaken, read_model, write_model
-from ridgestream.stores.partitions import PartitionFile
+from ridgestream.stores.partitions import PartitionFile, count_rows
 from ridgestream.stores.repository import Store
 
 if TYPE_CHECKING:
@@ -56,9 +56,10 @@ def check_training(job: Job, store: Store, files: Sequence[PartitionFile], *, ne
     record = None if new_model else read_model(root, request.name)
     if record is not None:
         check_asked(ledger, record, request)
-    learns = bool({file.name for file in files} - ledger.by_name().keys() or find_unlearned(ledger, record))
+    new = [file for file in files if file.name not in ledger.by_name()]
+    learns = bool(new or find_unlearned(ledger, record))
     if learns:
-        check_memory(ledger, record, request, memory_limit_bytes(job))
+        check_memory(ledger, sum(map(count_rows, new)), record, request, memory_limit_bytes(job))
     learns = learns or is_changed(record, request)
     if refits(job, record, learns=learns):
         check_refit_memory(ledger, _most_basis(request, record), memory_limit_bytes(job))

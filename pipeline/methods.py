@@ -6,10 +6,20 @@ from typing import Any, Protocol
 
 from ridgestream.pipeline.arrays import Floats
 from ridgestream.pipeline.block_statistics import BlockStatistics
+from ridgestream.pipeline.dense_fit import DenseSettings
+from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.fitted import Fitted
 from ridgestream.pipeline.kernels import Kernel
+from ridgestream.pipeline.learners.efvs import EFVSSettings, fit_efvs, select_basis
+from ridgestream.pipeline.learners.isls_svm import ISLSSVMSettings, fit_isls_svm
+from ridgestream.pipeline.learners.kernel_ridge import fit_kernel_ridge
+from ridgestream.pipeline.learners.kmeans_dictionary import find_centres
+from ridgestream.pipeline.learners.ls_svm import fit_ls_svm
 from ridgestream.pipeline.learners.ols import OLSSettings, fit_ols
+from ridgestream.pipeline.learners.random_dictionary import draw_rows
 from ridgestream.pipeline.learners.shard_merge_select import ShardMergeSelectSettings, fit_shard_merge_select
+from ridgestream.pipeline.learners.sls_svm import SLSSVMSettings, fit_sls_svm
+from ridgestream.pipeline.learners.subset_of_regressors import SubsetOfRegressorsSettings, fit_subset_of_regressors
 from ridgestream.pipeline.look_ahead import plan_look_ahead
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.row_sets import RowSet
@@ -40,6 +50,11 @@ class Asked:
     """What this process may use."""
     report: Reporter
     """Who is told."""
+
+    @property
+    def most_basis(self) -> int:
+        """The largest dictionary as a number: every row, where nothing else is said."""
+        return self.rows.n_rows if self.max_basis is None else self.max_basis
 
 
 class Sized(Protocol):
@@ -86,13 +101,85 @@ def solve_normal_equations(fitted: Fitted, sums: BlockStatistics) -> Floats:
 def _fit_ols(asked: Asked) -> Fitted:
     settings = OLSSettings(
         regularization=asked.regularizations[0],
-        max_basis=asked.max_basis or asked.rows.n_rows,
+        max_basis=asked.most_basis,
         folds=asked.folds,
         seed=asked.seed,
         memory_limit=asked.memory_limit_bytes,
         **asked.options["ols"],
     )
     return fit_ols(asked.rows, asked.kernels[0], settings, asked.report)
+
+
+def _fit_efvs(asked: Asked) -> Fitted:
+    return fit_efvs(asked.rows, asked.kernels[0], _efvs_settings(asked, asked.most_basis), asked.report)
+
+
+def _efvs_settings(asked: Asked, max_basis: int) -> EFVSSettings:
+    options = asked.options.get("efvs") or {"candidates": "all", "sample": "all", **asked.options["fvs"]}
+    return EFVSSettings(
+        regularization=asked.regularizations[0],
+        max_basis=max_basis,
+        folds=asked.folds,
+        seed=asked.seed,
+        memory_limit=asked.memory_limit_bytes,
+        **options,
+    )
+
+
+def _fit_isls_svm(asked: Asked) -> Fitted:
+    options = asked.options["isls_svm"]
+    settings = ISLSSVMSettings(
+        asked.regularizations,
+        asked.folds,
+        asked.seed,
+        step=options["step"],
+        smallest=options["smallest"],
+        max_basis=asked.max_basis,
+    )
+    return fit_isls_svm(asked.rows, asked.kernels, _start(asked, options), settings, asked.report)
+
+
+def _fit_subset_of_regressors(asked: Asked) -> Fitted:
+    start = _start(asked, asked.options["subset_of_regressors"])
+    settings = SubsetOfRegressorsSettings(asked.regularizations, asked.folds, asked.seed)
+    return fit_subset_of_regressors(asked.rows, asked.kernels, start, settings, asked.report)
+
+
+def _start(asked: Asked, options: Mapping[str, Any]) -> StartingDictionary:
+    """Return the dictionary that a method begins with; that of the first kernel where the choice asks for one."""
+    n_basis, kernel = min(options["start_basis"], asked.rows.n_rows), asked.kernels[0]
+    if options["start"] == "random":
+        return draw_rows(asked.rows, kernel, n_basis, asked.seed)
+    if options["start"] == "k-means":
+        return find_centres(asked.rows, n_basis, asked.seed)
+    if options["start"] == "efvs":
+        found = select_basis(asked.rows, kernel, _efvs_settings(asked, n_basis), asked.report)
+        return StartingDictionary(found.vectors, found.places)
+    if asked.given is None:
+        raise InputError("a given dictionary to start from needs model.dictionary, a Parquet file of its rows")
+    return asked.given
+
+
+def _fit_ls_svm(asked: Asked) -> Fitted:
+    settings = DenseSettings(asked.regularizations, asked.memory_limit_bytes)
+    return fit_ls_svm(asked.rows, asked.kernels, settings, asked.report)
+
+
+def _fit_kernel_ridge(asked: Asked) -> Fitted:
+    settings = DenseSettings(asked.regularizations, asked.memory_limit_bytes)
+    return fit_kernel_ridge(asked.rows, asked.kernels, settings, asked.report)
+
+
+def _fit_sls_svm(asked: Asked) -> Fitted:
+    settings = SLSSVMSettings(
+        asked.regularizations,
+        folds=asked.folds,
+        fold_seed=asked.seed,
+        max_basis=asked.max_basis,
+        memory_limit_bytes=asked.memory_limit_bytes,
+        **asked.options["sls_svm"],
+    )
+    return fit_sls_svm(asked.rows, asked.kernels, settings, asked.report)
 
 
 def _fit_shard_merge_select(asked: Asked) -> Fitted:
@@ -108,13 +195,31 @@ def _fit_shard_merge_select(asked: Asked) -> Fitted:
     return fit_shard_merge_select(asked.rows, asked.kernels[0], settings, asked.report)
 
 
-def _ols_sizes(asked: Sized, n_rows: int) -> Sizes:
-    options = asked.options["ols"]
-    if options["candidates"] == "all":
-        return Sizes(n_rows)
-    max_basis = min(asked.max_basis or n_rows, n_rows)
-    ahead = options["look_ahead"] or plan_look_ahead(max_basis, max_basis - 1, options["candidates"])
-    return Sizes(max_basis + ahead * options["candidates"])
+def _look_ahead_sizes(section: str) -> Callable[[Sized, int], Sizes]:
+    """Return the sizes of a method that sums the candidates of several rounds in a pass."""
+
+    def sizes(asked: Sized, n_rows: int) -> Sizes:
+        options = asked.options[section]
+        if options.get("candidates", "all") == "all":
+            return Sizes(n_rows)
+        max_basis = min(asked.max_basis or n_rows, n_rows)
+        ahead = options["look_ahead"] or plan_look_ahead(max_basis, max_basis - 1, options["candidates"])
+        return Sizes(min(n_rows, max_basis + ahead * options["candidates"]))
+
+    return sizes
+
+
+def _start_sizes(section: str) -> Callable[[Sized, int], Sizes]:
+    """Return the sizes of a method that begins with a dictionary, and may have a bias."""
+
+    def sizes(asked: Sized, n_rows: int) -> Sizes:
+        return Sizes(min(n_rows, asked.options[section]["start_basis"]) + 1)
+
+    return sizes
+
+
+def _dense_sizes(asked: Sized, n_rows: int) -> Sizes:  # noqa: ARG001
+    return Sizes(n_rows, n_rows)
 
 
 def _shard_merge_select_sizes(asked: Sized, n_rows: int) -> Sizes:
@@ -123,7 +228,16 @@ def _shard_merge_select_sizes(asked: Sized, n_rows: int) -> Sizes:
 
 
 METHODS: dict[str, Method] = {
-    "ols": Method(_fit_ols, solve_normal_equations, _ols_sizes),
     "shard-merge-select": Method(_fit_shard_merge_select, solve_normal_equations, _shard_merge_select_sizes),
+    "ols": Method(_fit_ols, solve_normal_equations, _look_ahead_sizes("ols")),
+    "efvs": Method(_fit_efvs, solve_normal_equations, _look_ahead_sizes("efvs")),
+    "fvs": Method(_fit_efvs, solve_normal_equations, _look_ahead_sizes("fvs")),
+    "isls-svm": Method(_fit_isls_svm, solve_normal_equations, _start_sizes("isls_svm")),
+    "subset-of-regressors": Method(
+        _fit_subset_of_regressors, solve_normal_equations, _start_sizes("subset_of_regressors")
+    ),
+    "ls-svm": Method(_fit_ls_svm, solve_normal_equations, _dense_sizes, always_anew=True),
+    "sls-svm": Method(_fit_sls_svm, solve_normal_equations, _dense_sizes, always_anew=True),
+    "kernel-ridge": Method(_fit_kernel_ridge, solve_normal_equations, _dense_sizes, always_anew=True),
 }
 """Every batch method by its name in a job file."""

@@ -128,7 +128,7 @@ def fitted_of(record: ModelRecord) -> Fitted:
         record.parameters["learner"]["regularization"],
         FoldedStatistics((sums,)),
         path,
-        {name: value for name, value in record.counters.items() if name not in _REFIT_COUNTERS.values()},
+        {name: record.counters[name] for name in record.counters.keys() - {"rows_seen", *_REFIT_COUNTERS.values()}},
     )
 
 

@@ -34,10 +34,10 @@ def check_asked(ledger: Ledger, record: ModelRecord, request: Request) -> None:
         check_dictionary(ledger, record, request)
 
 
-def check_memory(ledger: Ledger, record: ModelRecord | None, request: Request, limit_bytes: int) -> None:
-    """Raise MemoryRefused, with the numbers, if training cannot fit; no row is read."""
+def check_memory(ledger: Ledger, new_rows: int, record: ModelRecord | None, request: Request, limit_bytes: int) -> None:
+    """Raise MemoryRefused, with the numbers, if training on the ledger's rows and new ones cannot fit; none is read."""
     if isinstance(request, BatchRequest):
-        plan_batch(request, ledger.rows, count_features(ledger)).check(limit_bytes)
+        plan_batch(request, ledger.rows + new_rows, count_features(ledger)).check(limit_bytes)
     else:
         plan_training(request, record, 1).check(limit_bytes)
 
