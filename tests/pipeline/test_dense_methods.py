@@ -11,6 +11,7 @@ from sklearn.kernel_ridge import KernelRidge
 from support import dense_reference
 from support.dense_reference import predict_dense, prune_dense, solve_dense
 from support.isls_reference import Data
+from support.motorcycle import motorcycle
 from support.recording import Told
 
 from ridgestream.pipeline.block_statistics import RowBlock
@@ -47,16 +48,6 @@ def rows_of(data: Data) -> ArrayRows:
 
 def present(data: Data) -> Data:
     return data.part(data.w > 0)
-
-
-def motorcycle(rows: int, seed: int) -> Data:
-    """One input, a response that is flat, falls, rises and rings out, noisier where it moves; standardized."""
-    rng = np.random.default_rng(seed)
-    t = np.sort(rng.gamma(6.0, 4.2, rows))
-    mean = -110 * np.exp(-(((t - 21) / 5) ** 2)) + 50 * np.exp(-(((t - 33) / 5) ** 2))
-    y = mean + rng.standard_normal(rows) * np.where(t < 14, 3.0, 22.0)
-    X = t[:, np.newaxis]
-    return Data((X - X.mean()) / X.std(), ((y - y.mean()) / y.std())[:, np.newaxis], np.ones(rows))
 
 
 def assert_has_the_sums_of_all_rows(fitted: Fitted, data: Data) -> None:
