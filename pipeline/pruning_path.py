@@ -3,19 +3,28 @@
 With the sums of block statistics, (G + λnK)β = z holds for any part of the basis when the rows and columns of that part
 are taken. So a dictionary of n vectors is fitted, those with the smallest |β| are dropped, the rest is fitted anew, and
 so on: O(n³) a path for steps of a given share, whatever the number of rows. With several targets, |β| is the norm of a
-vector's coefficients. A constant function for a bias comes last and is never dropped.
+vector's coefficients. A constant function for a bias comes last in the basis and is never dropped.
+
+The order of the vectors by |β| hardly changes from one step to the next. So P is factorized with the smallest last, and
+where these go, the factor's rows before the first one to go stand as they are and only those after it are made anew,
+from themselves: with L₂₂ what is left of their rows, by the Cholesky factor of L₂₂L₂₂ᵀ. Where that is most of them, P
+is factorized afresh, in an order that is right again.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lapack
+import numpy.typing as npt
+from scipy.linalg import blas, lapack
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.block_statistics import BlockStatistics
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.factorization import check_info, cholesky
+
+RENEWED_SHARE = 0.5
+"""Where more of the factor's rows than this share would be made anew, all of them are."""
 
 
 @dataclass(frozen=True)
@@ -48,47 +57,79 @@ def plan_sizes(largest: int, share: float, smallest: int = 1, through: int | Non
 def walk(
     sums: BlockStatistics, penalty: Floats, regularization: float, sizes: Sequence[int], *, constant: bool
 ) -> Iterator[PrunedModel]:
-    """Yield the model of each size, descending from that of the whole basis, pruned from the one before; O(size³) each.
+    """Yield the model of each size, descending from that of the whole basis, pruned from the one before.
 
     `penalty` is K, bordered by zeros where the last function is `constant`; λ is per row. The first in the basis goes
-    first where coefficients tie. Raises NumericalBreakdown where a normal matrix is not finite.
+    first where coefficients tie. O(size³) each at most, O(size²) where the order of the vectors stays. Raises
+    NumericalBreakdown where a normal matrix is not finite.
     """
     normal = sums.products + (regularization * sums.weight) * penalty
-    solver = _SubmatrixSolver(normal)
-    kept = np.arange(len(normal))
-    model = PrunedModel(kept, sums.rhs, 0.0)
+    fixed = np.arange(len(normal) - constant, len(normal))
+    factor = _ShrinkingFactor(normal, np.concatenate([fixed, np.arange(len(normal) - constant)]))
+    coefficients = factor.solve(sums.rhs)
     for place, size in enumerate(sizes):
         if place:
-            vectors = len(kept) - constant
-            kept = np.concatenate([kept[largest(model.coefficients[:vectors], size)], kept[vectors:]])
-        coefficients, jitter = solver.solve(kept, sums.rhs[kept])
-        model = PrunedModel(kept, coefficients, jitter)
-        yield model
+            vectors = factor.kept[: len(factor.kept) - constant]
+            factor.keep(np.concatenate([fixed, vectors[rank(coefficients[: len(vectors)])[:size]]]))
+            coefficients = factor.solve(sums.rhs)
+        yield PrunedModel(factor.kept, coefficients, factor.jitter)
 
 
-class _SubmatrixSolver:
-    """Solves with principal submatrices of a symmetric matrix, in memory that is taken once."""
+class _ShrinkingFactor:
+    """L with LLᵀ = P over the functions that are left, in an order of its own; its memory is taken once."""
 
-    def __init__(self, matrix: Floats) -> None:
-        self._matrix = matrix
-        self._rows, self._square = np.empty(matrix.size), np.empty(matrix.size)
+    def __init__(self, matrix: Floats, order: Integers) -> None:
+        """Factorize the symmetric `matrix` (n, n), its functions in this order."""
+        self._matrix, self._rows = matrix, np.empty(matrix.size)
+        self._used, self._spare = np.empty(matrix.size), np.empty(matrix.size)
+        self._factorize(order)
 
-    def solve(self, kept: Integers, rhs: Floats) -> tuple[Floats, float]:
-        """Return β with P β = rhs, P the rows and columns `kept` (n,), and the jitter that it took; O(n³/3)."""
-        factor, info = lapack.dpotrf(self._gather(kept).T, lower=1, clean=0, overwrite_a=1)
-        if info:
-            factorized = cholesky(self._gather(kept), "normal matrix P")
-            return factorized.solve(rhs), factorized.jitter
-        coefficients, info = lapack.dpotrs(factor, rhs, lower=1)
+    @property
+    def kept(self) -> Integers:
+        """The functions left, ascending."""
+        return np.sort(self._order)
+
+    def solve(self, rhs: Floats) -> Floats:
+        """Return β with P β = z for the functions left, ascending, from z of all (n, n_targets)."""
+        solution, info = lapack.dpotrs(self._lower, rhs[self._order], lower=1)
         check_info("dpotrs", info)
-        return np.asarray(coefficients), 0.0
+        return np.asarray(solution[np.argsort(self._order)])
 
-    def _gather(self, kept: Integers) -> Floats:
-        """Return the rows and columns `kept`, C order, where the last ones were."""
-        n, m = len(self._matrix), len(kept)
-        rows, square = self._rows[: m * n].reshape(m, n), self._square[: m * m].reshape(m, m)
-        np.take(self._matrix, kept, axis=0, out=rows, mode="clip")
-        return np.take(rows, kept, axis=1, out=square, mode="clip")
+    def keep(self, wanted: Integers) -> None:
+        """Drop all functions but these, which are given from the one likely to stay longest to the next to go."""
+        staying = np.isin(self._order, wanted)
+        first = int(np.argmin(staying))
+        renewed = len(wanted) - first
+        if self.jitter or renewed > RENEWED_SHARE * len(wanted) or not self._cut(staying, first):
+            self._factorize(wanted)
+
+    def _factorize(self, order: Integers) -> None:
+        n, m = len(self._matrix), len(order)
+        rows, square = self._rows[: m * n].reshape(m, n), self._used[: m * m].reshape(m, m)
+        np.take(self._matrix, order, axis=0, out=rows, mode="clip")
+        np.take(rows, order, axis=1, out=square, mode="clip")
+        self._order, self.jitter = order, 0.0
+        self._lower, info = lapack.dpotrf(square.T, lower=1, clean=1, overwrite_a=1)
+        if info:
+            factorized = cholesky(self._matrix[np.ix_(order, order)], "normal matrix P")
+            self._lower, self.jitter = factorized.factor, factorized.jitter
+
+    def _cut(self, staying: npt.NDArray[np.bool_], first: int) -> bool:
+        """Take the rows that do not stay out of L, the first of them number `first`; tell whether it could be done."""
+        after = first + np.flatnonzero(staying[first:])
+        m = first + len(after)
+        lower = self._spare[: m * m].reshape((m, m), order="F")
+        lower[:first, :first] = self._lower[:first, :first]
+        lower[:first, first:] = 0.0
+        if len(after):
+            lower[first:, :first] = self._lower[after, :first]
+            products = blas.dsyrk(1.0, self._lower[after, first:], lower=1)
+            lower[first:, first:], info = lapack.dpotrf(products, lower=1, clean=1, overwrite_a=1)
+            if info:
+                return False
+        self._order, self._lower = self._order[staying], lower
+        self._used, self._spare = self._spare, self._used
+        return True
 
 
 def check_path(share: float, smallest: int, max_basis: int | None) -> None:
@@ -101,7 +142,6 @@ def check_path(share: float, smallest: int, max_basis: int | None) -> None:
         raise InputError(f"max_basis = {max_basis} is below smallest = {smallest}, where the path ends")
 
 
-def largest(coefficients: Floats, size: int) -> Integers:
-    """Return the positions, ascending, of the `size` rows of largest norm; of equal ones, the later."""
-    order = np.argsort(np.einsum("ij,ij->i", coefficients, coefficients), kind="stable")
-    return np.sort(order[len(order) - size :])
+def rank(coefficients: Floats) -> Integers:
+    """Return the positions of the rows from the largest norm to the smallest; of equal ones, the later first."""
+    return np.argsort(np.einsum("ij,ij->i", coefficients, coefficients), kind="stable")[::-1]

@@ -19,6 +19,7 @@ from ridgestream.pipeline.block_statistics import (
     RowBlock,
     SeveralStatistics,
     Summing,
+    sum_rows,
     sum_together,
 )
 from ridgestream.pipeline.errors import InputError
@@ -26,7 +27,7 @@ from ridgestream.pipeline.fitted import Fitted
 from ridgestream.pipeline.kernels import RBF, Linear
 from ridgestream.pipeline.learners.isls_svm import ISLSSVMSettings, fit_isls_svm
 from ridgestream.pipeline.learners.subset_of_regressors import SubsetOfRegressorsSettings, fit_subset_of_regressors
-from ridgestream.pipeline.pruning_path import PrunedModel, plan_sizes, walk
+from ridgestream.pipeline.pruning_path import PrunedModel, _ShrinkingFactor, plan_sizes, walk
 from ridgestream.pipeline.reporting import Silent
 from ridgestream.pipeline.row_sets import ArrayRows
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
@@ -199,6 +200,44 @@ def test_vectors_go_by_the_norm_over_targets() -> None:
     sums = BlockStatistics(np.eye(3), rhs, np.eye(2), 1.0, 1)
     kept = [model.kept.tolist() for model in walk(sums, np.zeros((3, 3)), 0.1, [3, 2, 1], constant=False)]
     assert kept == [[0, 1, 2], [1, 2], [1]]
+
+
+@pytest.mark.parametrize("step", [0.0, 0.05])
+def test_a_factor_that_is_cut_solves_as_a_fresh_one_does(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every size of a long path: the solution, and that the smallest went; mostly without factorizing afresh."""
+    fresh: list[int] = []
+    data = draw(400, seed=13, n_targets=2)
+    basis = start_of(data, 80).basis(RBF(GAMMA), constant=True)
+    sums = sum_rows(Summing(basis, 2), [RowBlock(data.X, data.y, data.w)]).total()
+    plain = _ShrinkingFactor._factorize
+
+    def counted(factor: _ShrinkingFactor, order: npt.NDArray[np.int64]) -> None:
+        fresh.append(len(order))
+        plain(factor, order)
+
+    monkeypatch.setattr(_ShrinkingFactor, "_factorize", counted)
+    models = list(walk(sums, basis.penalty(), 1e-4, plan_sizes(80, step), constant=True))
+    P = sums.products + 1e-4 * sums.weight * basis.penalty()
+    for before, after in pairwise(models):
+        part = P[np.ix_(after.kept, after.kept)]
+        expected, within = np.linalg.solve(part, sums.rhs[after.kept]), 10 * np.finfo(float).eps * np.linalg.cond(part)
+        np.testing.assert_allclose(after.coefficients, expected, rtol=0, atol=within * np.abs(expected).max())
+        norms = np.linalg.norm(before.coefficients[:-1], axis=1)
+        went = ~np.isin(before.kept[:-1], after.kept)
+        assert norms[went].max() < norms[~went].min()
+        assert after.kept[-1] == 80
+    assert 1 < len(fresh) < 0.4 * len(models)
+
+
+def test_after_jitter_the_rest_is_factorized_afresh() -> None:
+    """Twins leave P singular; once one of them is dropped, nothing of the jitter is left."""
+    k = np.random.default_rng(0).standard_normal((50, 4))
+    k[:, 3] = k[:, 0]
+    sums = BlockStatistics(k.T @ k, k.T @ (k @ np.array([[0.1], [2.0], [3.0], [0.2]])), np.eye(1), 50.0, 50)
+    first, second = walk(sums, np.zeros((4, 4)), 0.1, [4, 3], constant=False)
+    assert (first.jitter > 0, second.jitter) == (True, 0.0)
+    expected = np.linalg.solve(sums.products[np.ix_(second.kept, second.kept)], sums.rhs[second.kept])
+    np.testing.assert_allclose(second.coefficients, expected, rtol=1e-10)
 
 
 def test_a_singular_matrix_takes_jitter_and_says_so() -> None:
