@@ -5,6 +5,7 @@ from its own sums, Σ w(y − kᵀβ)² = yy − 2βᵀz + βᵀGβ. So every re
 is looked at after one pass over the rows; only another kernel needs sums of its own, from the same read of the rows.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -84,8 +85,8 @@ class Candidates:
     def fit(self, regularization: float, size: int, path: Path | None = None) -> Fitted:
         """Return the model of this size on the path of this λ over all rows; O(n_basis³)."""
         total, sizes = self.sums.total(), [s for s in self.sizes if s >= size]
-        walked = list(walk(total, self.basis.penalty(), regularization, sizes, constant=self.basis.constant))
-        model = walked[-1]
+        walked = walk(total, self.basis.penalty(), regularization, sizes, constant=self.basis.constant)
+        model = deque(walked, maxlen=1).pop()
         vectors = model.kept[: len(model.kept) - self.basis.constant]
         basis = Basis(self.basis.kernel, self.basis.vectors[vectors], self.basis.centre, self.basis.constant)
         notes = {"passes": 1.0, "jitter": model.jitter, "dependent": float(self.dependent)}

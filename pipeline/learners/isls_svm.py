@@ -13,7 +13,8 @@ Departures from the paper, each with its reason:
 
 - Everything follows from sums over rows for the first dictionary, so one pass gives the whole path for every λ, where
   the paper sums anew for every step.
-- The dictionary begins with vectors that the caller gives, not with all rows, which n² numbers would be needed for.
+- The dictionary begins with vectors that the caller gives, not with all rows: of all rows, the sums would be as many
+  numbers as their number squared. Every fold begins with the same ones, its own rows among them.
 - Every point of path and grid has its error on folds left out, with pruning done anew within each fold; λ, the kernel
   and the size are chosen by it together. The paper chooses γ and σ once, for the full dictionary.
 - Vectors that are dependent within rounding are left out at the beginning: they add nothing that can be told.

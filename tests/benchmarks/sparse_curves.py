@@ -5,7 +5,8 @@
 Columns and target are standardized. Both methods are judged by the same 10 folds left out, each pruned anew in steps of
 5 % without the fold's rows. As in the paper, SLS-SVM selects its regularization and width anew at each step, by 4 folds
 of the rows that are left; ISLS-SVM keeps those that are best for the whole dictionary. It begins with the rows that are
-independent within rounding: more of them are the same model, which is drawn as a level line. Errors are root mean
+independent within rounding: more of them are the same model, which is drawn as a level line. Rows of the fold left out
+are among them, without their targets: for the whole dictionary, their coefficients are zero. Errors are root mean
 squares in the target's units. JSON on standard output.
 """
 
@@ -70,20 +71,16 @@ def isls_curve(table: Table, seed: int) -> dict[str, Any]:
     start = StartingDictionary.of_rows(table.rows, np.arange(table.rows.n_rows))
     settings = ISLSSVMSettings(REGULARIZATIONS, folds=FOLDS, fold_seed=seed)
     path = _path(fit_isls_svm(table.rows, kernels_for(table.rows), start, settings, Silent()).path)
-    whole = np.array(
-        [path.n_basis[i] == path.n_basis[path.width == path.width[i]].max() for i in range(len(path.width))]
-    )
-    best = int(np.argmin(np.where(whole, path.value, np.inf)))
+    best = _best_of_whole(path)
     mine = (path.width == path.width[best]) & (path.regularization == path.regularization[best])
     curve = _curve(path.n_basis[mine], path.value[mine], table.scale)
-    chosen = {
+    errors = np.asarray(curve["rmse"])
+    return {
+        **curve,
         "gamma": kernels_for(table.rows)[int(path.width[best])].gamma,
-        "regularization": path.regularization[best],
+        "regularization": float(path.regularization[best]),
+        "level_down_to": int(path.n_basis[mine][errors <= LEVEL * errors[0]].min()),
     }
-    level = [
-        size for size, rmse in zip(curve["n_basis"], curve["rmse"], strict=True) if rmse <= LEVEL * curve["rmse"][0]
-    ]
-    return {**curve, **chosen, "level_down_to": min(level)}
 
 
 def sls_curve(table: Table, seed: int) -> dict[str, Any]:
@@ -111,6 +108,7 @@ def plot(found: dict[str, Any], title: str, path: Path) -> None:
     """Draw both curves into one PNG."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     isls, sls = found["isls_svm"], found["sls_svm"]
     sizes, level = sorted({*sls["n_basis"], *isls["n_basis"]}), isls["level_down_to"]
@@ -121,6 +119,9 @@ def plot(found: dict[str, Any], title: str, path: Path) -> None:
         axes.plot(sizes, at(isls, sizes), color="#1f5fa8", linewidth=2.0, label="ISLS-SVM")
         axes.set(yscale="log", xlabel="vectors", ylabel="error on rows left out (root mean square)")
         axes.set_xlim(0, max(sizes))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
         axes.axvline(
             level, color="#8a8a8a", linestyle="--", linewidth=1.0, label=f"{level} vectors: ISLS-SVM within 5 %"
         )
@@ -133,6 +134,12 @@ def _path(path: Models | None) -> Models:
     if path is None:
         raise ValueError("there is no path")
     return path
+
+
+def _best_of_whole(path: Models) -> int:
+    """Return the entry of least error among those with the whole dictionary."""
+    largest = np.array([path.n_basis[path.width == width].max() for width in range(path.width.max() + 1)])
+    return int(np.argmin(np.where(path.n_basis == largest[path.width], path.value, np.inf)))
 
 
 def _curve(sizes: Integers, errors: Floats, scale: float) -> dict[str, Any]:
