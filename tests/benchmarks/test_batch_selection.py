@@ -10,13 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from benchmarks.batch_selection import STORED_ROWS, measure_ols, multiply, store_columns, time_ols
+from benchmarks.batch_selection import STORED_ROWS, BareProducts, measure_ols, multiply
 from benchmarks.efvs_curves import CURVES, read_features, reconstruction_errors
 from benchmarks.measuring import GAMMA
 from benchmarks.ols_error import nested_scores
 from support.forest import standardized_forest
 
 from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.learners.ols import OLSSettings, fit_ols
+from ridgestream.pipeline.reporting import Silent
+from ridgestream.pipeline.row_sets import ArrayRows
 
 
 def run(script: str, *flags: str) -> Any:
@@ -37,9 +40,12 @@ def test_ols_is_measured_against_its_bare_products() -> None:
 
 def test_a_bare_product_is_the_product_of_kernel_columns() -> None:
     train, _ = standardized_forest(STORED_ROWS + 500)
-    fitted, _ = time_ols(train, 9)
-    found = multiply(train, train.X[:59], store_columns(train, fitted), 7)
-    Q, K = RBF(GAMMA).block(train.X, train.X[:59]), RBF(GAMMA).block(train.X, fitted.basis.vectors[:7])
+    bare, vectors = BareProducts(train, 9), train.X[100:109]
+    for size in (3, 9):
+        bare.catch_up(vectors[:size])
+    assert bare.paused.seconds > bare.took.seconds > 0
+    found = multiply(train, train.X[:59], bare.stored, 7)
+    Q, K = RBF(GAMMA).block(train.X, train.X[:59]), RBF(GAMMA).block(train.X, vectors[:7])
     np.testing.assert_allclose(found, Q.T @ K, rtol=1e-10)
 
 
@@ -47,10 +53,11 @@ def test_errors_on_forest_are_those_of_the_first_vectors() -> None:
     (found,) = run("ols_error.py", "--rows", "2000", "--basis", "10", "20", "--regularization", "1e-4")
     assert (found["rows"], found["regularization"], found["paper_at_most"]) == (2000, 1e-4, None)
     assert 15 < found["error_percent"]["20"] < found["error_percent"]["10"] < 50
-    train, test = standardized_forest(1000)
-    fitted, _ = time_ols(train, 8)
-    scores = nested_scores(fitted, test.X[:50], [8])[8]
-    np.testing.assert_allclose(scores, (fitted.basis.values(test.X[:50]) @ fitted.coefficients)[:, 0], rtol=1e-6)
+    train, _ = standardized_forest(1000)
+    rows = ArrayRows(train.X, train.y[:, np.newaxis])
+    fitted = fit_ols(rows, RBF(GAMMA), OLSSettings(1e-4, 8), Silent())
+    scores = nested_scores(fitted, train.X[:50], [8])[8]
+    np.testing.assert_allclose(scores, (fitted.basis.values(train.X[:50]) @ fitted.coefficients)[:, 0], rtol=1e-6)
 
 
 def test_curves_of_reconstruction_fall(tmp_path: Path) -> None:
