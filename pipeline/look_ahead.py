@@ -26,8 +26,9 @@ IDLE_ROUNDS = 20
 _TAKEN_BYTES = 16 * 2**20
 """What the rows may take that are fetched at once for rounds to come, unless one pass needs more."""
 
-_KERNEL_SECONDS, _PRODUCT_SECONDS, _ROW_SECONDS = 4e-9, 2 / 45e9, 4e-7
-"""A kernel value, a product and its sum, and a row read: measured on one thread; only their ratios matter."""
+_KERNEL_SECONDS, _PRODUCT_SECONDS, _ROW_SECONDS = 4e-9, 2 / 45e9, 2e-6
+"""A kernel value, a product with its sum, and what a pass costs a row beside them, reading above all: measured on one
+thread; only their ratios matter."""
 
 _MATRICES = 6
 """What a pass and the choices after it hold at once, in matrices over the chosen and all candidates of the pass."""

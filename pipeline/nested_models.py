@@ -64,9 +64,29 @@ class NestedModels:
         as many parameters as rows.
         """
         rotated = self._rotated(sums.products)
-        left = 1.0 - _from_zero(np.diagonal(rotated)) / sums.weight
-        errors = self._errors(sums, rotated).sum(axis=1) / sums.weight
-        return np.where(left > 0, errors / np.where(left > 0, left, 1.0) ** 2, np.inf)
+        return gcv_of(self._errors(sums, rotated), _from_zero(np.diagonal(rotated)), sums.weight)
+
+    def after(self, begun: int, sums: BlockStatistics) -> tuple[Floats, Floats]:
+        """Return the squared errors of the sizes after `begun`, and by how much tr(P_m⁻¹G_m) grew for each of them.
+
+        Shapes (n − begun, n_targets) and (n − begun,), for the rows fitted to; O(n²) a size and target.
+        """
+        n, n_targets = self.half_solution.shape
+        new = np.arange(begun, n)
+        rows = self._solve_transposed((np.arange(n)[:, np.newaxis] == new).astype(np.float64))
+        growth = np.einsum("ij,ij->j", rows, sums.products @ rows)
+        shown = np.where(np.arange(n)[:, np.newaxis] <= new, self.half_solution.T[:, :, np.newaxis], 0.0)
+        beta = self._solve_transposed(np.concatenate([*shown], axis=1)).reshape(n, n_targets, len(new))
+        z = sums.rhs[:, :, np.newaxis]
+        fitted = (sums.products @ beta.reshape(n, -1)).reshape(beta.shape)
+        errors = np.diagonal(sums.target_square)[:, np.newaxis] + np.sum(beta * (fitted - 2 * z), axis=0)
+        return np.maximum(errors.T, 0.0), growth
+
+    def _solve_transposed(self, right: Floats) -> Floats:
+        """Return L⁻ᵀ right."""
+        if not len(right):
+            return right
+        return np.asarray(solve_triangular(self.factor, right, lower=True, trans="T", check_finite=False))
 
     def _rotated(self, products: Floats) -> Floats:
         """Return L⁻¹GL⁻ᵀ."""
@@ -77,6 +97,13 @@ class NestedModels:
         below = np.tril(rotated, -1) @ u
         steps = u * (2.0 * below + np.diagonal(rotated)[:, np.newaxis] * u - 2.0 * _solve_lower(self.factor, sums.rhs))
         return np.maximum(np.diagonal(sums.target_square) + _from_zero(steps), 0.0)
+
+
+def gcv_of(squared_errors: Floats, freedoms: Floats, weight: float) -> Floats:
+    """Return generalized cross-validation from errors (sizes, n_targets) and tr(P⁻¹G) of each size, (sizes,)."""
+    left = 1.0 - freedoms / weight
+    errors = squared_errors.sum(axis=1) / weight
+    return np.where(left > 0, errors / np.where(left > 0, left, 1.0) ** 2, np.inf)
 
 
 def _solve_lower(factor: Floats, right: Floats) -> Floats:

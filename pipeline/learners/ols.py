@@ -37,7 +37,7 @@ from ridgestream.pipeline.look_ahead import (
     cut_idle,
     plan_look_ahead,
 )
-from ridgestream.pipeline.nested_models import NestedModels
+from ridgestream.pipeline.nested_models import NestedModels, gcv_of
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.row_sets import RowSet
 from ridgestream.pipeline.subset_of_regressors import fit_coefficients
@@ -97,13 +97,16 @@ class _Grown:
     """Of the vectors, over all rows."""
     gcv: Floats
     """Of every size from one on, (n_basis,)."""
+    freedoms: Floats
+    """tr(P⁻¹G), the effective parameters, of every size from one on, (n_basis,)."""
     rounds: Integers
     """The round that chose each, (n_basis,)."""
 
     def first(self, size: int) -> "_Grown":
         """Return what it was when it had so many vectors."""
         sums = self.sums.choose(np.arange(size))
-        return _Grown(self.places[:size], self.vectors[:size], sums, self.gcv, self.rounds[:size])
+        measures = self.gcv[:size], self.freedoms[:size]
+        return _Grown(self.places[:size], self.vectors[:size], sums, *measures, self.rounds[:size])
 
 
 def fit_ols(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporter) -> Fitted:
@@ -142,7 +145,7 @@ def _grow(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporter)
     """Choose until something stops it; return that, the rounds tried and the passes taken."""
     nothing = np.empty(0, dtype=np.int64)
     sums = BlockStatistics.empty(0, rows.n_targets)
-    grown = _Grown(nothing, np.empty((0, rows.n_features)), sums, np.empty(0), nothing)
+    grown = _Grown(nothing, np.empty((0, rows.n_features)), sums, np.empty(0), np.empty(0), nothing)
     source, tried = candidate_source(rows, settings.seed, settings.candidates), 0
     for passes in count(1):
         n_basis = len(grown.places)
@@ -174,13 +177,17 @@ def _extend(
         )
         chosen = choose_by_gain(normal, sums.rhs, settings.max_basis, begun=n_basis, allowed=allowed, overwrite=True)
         sums = sums.choose(chosen.columns)
-        gcv = _gcv(chosen, sums)
+        gcv, freedoms = _measure(grown, chosen, sums)
     rounds = np.concatenate([grown.rounds, tried + chosen.rounds[n_basis:]])
-    return _Grown(places[chosen.columns], vectors[chosen.columns], sums, gcv, rounds)
+    return _Grown(places[chosen.columns], vectors[chosen.columns], sums, gcv, freedoms, rounds)
 
 
-def _gcv(chosen: Chosen, sums: BlockStatistics) -> Floats:
-    return NestedModels(chosen.factor, chosen.half_solution).gcv(sums)[1:]
+def _measure(grown: _Grown, chosen: Chosen, sums: BlockStatistics) -> tuple[Floats, Floats]:
+    """Return GCV and the effective parameters of every size, of which those of `grown` are known."""
+    errors, growth = NestedModels(chosen.factor, chosen.half_solution).after(len(grown.places), sums)
+    before = grown.freedoms[-1] if len(grown.freedoms) else 0.0
+    freedoms = before + np.cumsum(growth)
+    return np.append(grown.gcv, gcv_of(errors, freedoms, sums.weight)), np.append(grown.freedoms, freedoms)
 
 
 def _drop_idle(grown: _Grown, n_basis: int, tried: int, *, exhaustive: bool) -> tuple[_Grown, bool]:
@@ -197,7 +204,7 @@ def _stopped(grown: _Grown, settings: OLSSettings) -> int | None:
     """Return the size at which GCV had not fallen for `patience` vectors, None where it has not come to that."""
     if not settings.gcv or not len(grown.places):
         return None
-    gcv = grown.gcv[: len(grown.places)]
+    gcv = grown.gcv
     falls = np.concatenate([[True], gcv[1:] < np.minimum.accumulate(gcv)[:-1]])
     sizes = np.arange(1, len(gcv) + 1)
     waited = sizes - np.maximum.accumulate(np.where(falls, sizes, 0))

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ridgestream.pipeline.block_statistics import Basis, BlockStatistics, RowBlock, Summing, sum_rows
@@ -32,6 +32,7 @@ class Case:
         return sums, normal, np.asarray(np.linalg.solve(normal, sums.rhs), np.float64)
 
 
+@settings(max_examples=30)
 @given(n_basis=st.integers(0, 9), n_targets=st.integers(1, 3), seed=st.integers(0, 1000))
 def test_every_size_is_a_fit_of_its_own(n_basis: int, n_targets: int, seed: int) -> None:
     case = Case(n_basis, n_targets, seed)
@@ -50,6 +51,15 @@ def test_every_size_is_a_fit_of_its_own(n_basis: int, n_targets: int, seed: int)
         assert freedoms[size] == pytest.approx(trace, rel=1e-8)
         expected = sums.squared_error(beta).sum() / sums.weight / (1 - trace / sums.weight) ** 2
         assert gcv[size] == pytest.approx(expected, rel=1e-7)
+
+
+@settings(max_examples=20)
+@given(begun=st.integers(0, 9), n_targets=st.integers(1, 3))
+def test_only_the_last_sizes_can_be_asked_for(begun: int, n_targets: int) -> None:
+    case = Case(9, n_targets)
+    errors, growth = case.models.after(begun, case.train)
+    np.testing.assert_allclose(errors, case.models.squared_errors(case.train)[begun + 1 :], rtol=1e-8)
+    np.testing.assert_allclose(growth, np.diff(case.models.freedoms(case.train))[begun:], rtol=1e-8)
 
 
 def test_a_perfect_fit_has_no_error_below_zero() -> None:

@@ -1,5 +1,6 @@
 """OLS: its choices are those of a fit for every candidate, whatever the look-ahead; sizes, refusals, notes."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -158,6 +159,17 @@ def test_rows_of_which_few_have_weight_are_searched_for_long() -> None:
     rows = draw(400)
     found = fit_ols(ArrayRows(rows.features, rows.targets, weights), KERNEL, OLSSettings(1e-3, 5), Silent())
     assert sorted(found.places) == [17, 170, 333]
+
+
+def test_the_memory_of_a_pass_is_planned() -> None:
+    rows, n = draw(1200), 1200
+    tracemalloc.start()
+    fit_ols(rows, KERNEL, OLSSettings(1e-3, 40, candidates="all", memory_limit=8 * 6 * n**2), Silent())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak <= 8 * 6 * n**2 <= 2 * peak
+    with pytest.raises(MemoryRefused, match=r"all rows as candidates need 69\.1 MB"):
+        fit_ols(rows, KERNEL, OLSSettings(1e-3, 40, candidates="all", memory_limit=8 * 6 * n**2 - 1), Silent())
 
 
 def test_what_cannot_be_done_is_refused() -> None:
