@@ -216,7 +216,7 @@ class _Night:
 def plan_batch(request: BatchRequest, n_rows: int, n_features: int) -> BatchPlan:
     """Return what the method needs, by the job and the store alone."""
     sized = METHODS[request.method].sizes(request, n_rows)
-    folds = request.folds * len(request.kernels)
+    folds = len(request.kernels) * (1 if sized.dense_rows else request.folds)
     return BatchPlan(request.method, sized.n_functions, folds, n_features, BLOCK_BYTES, sized.dense_rows)
 
 

@@ -133,8 +133,12 @@ class BatchPlan:
     @property
     def total_bytes(self) -> int:
         """Everything that one process holds that does all of it."""
-        dense = 8 * _DENSE_MATRICES * self.dense_rows**2
-        return _BASE_BYTES + self.sums_bytes + self._rows_bytes + dense
+        return _BASE_BYTES + self.own_bytes
+
+    @property
+    def own_bytes(self) -> int:
+        """What the method holds, beside the interpreter and its libraries."""
+        return self.sums_bytes + self._rows_bytes + 8 * _DENSE_MATRICES * self.dense_rows**2
 
     @property
     def _rows_bytes(self) -> int:

@@ -84,11 +84,15 @@ class TakingTurns(ArrayRows):
     """They."""
 
     def reduce(
-        self, function: Callable[[Argument, Iterable[RowBlock]], Summed], argument: Argument, label: str
+        self,
+        function: Callable[[Argument, Iterable[RowBlock]], Summed],
+        argument: Argument,
+        label: str,
+        parts: int | None = None,
     ) -> Summed:
         if isinstance(argument, CandidateSumming):
             self.bare.catch_up(argument.vectors)
-        return super().reduce(function, argument, label)
+        return super().reduce(function, argument, label, parts)
 
 
 def measure_ols(rows: Rows, max_basis: int) -> dict[str, Any]:

@@ -59,9 +59,15 @@ class CountingRows(ArrayRows):
 
     passes: list[str] = None  # type: ignore[assignment]
 
-    def reduce(self, function: Callable[[Any, Iterable[RowBlock]], Any], argument: Any, label: str) -> Any:
+    def reduce(
+        self,
+        function: Callable[[Any, Iterable[RowBlock]], Any],
+        argument: Any,
+        label: str,
+        parts: int | None = None,
+    ) -> Any:
         self.passes.append(label)
-        return super().reduce(function, argument, label)
+        return super().reduce(function, argument, label, parts)
 
 
 def assert_is_the_reference(

@@ -30,10 +30,14 @@ class CountedRows(ArrayRows):
         return len(self.labels)
 
     def reduce(
-        self, function: Callable[[Argument, Iterable[RowBlock]], Summed], argument: Argument, label: str
+        self,
+        function: Callable[[Argument, Iterable[RowBlock]], Summed],
+        argument: Argument,
+        label: str,
+        parts: int | None = None,
     ) -> Summed:
         self.labels.append(label)
-        cuts = np.linspace(0, self.n_rows, self.n_parts + 1).astype(int).tolist()
+        cuts = np.linspace(0, self.n_rows, (parts or self.n_parts) + 1).astype(int).tolist()
         found = [function(argument, [self._part(start, stop)]) for start, stop in pairwise(cuts)]
         merged = found[0]
         for other in found[1:]:
