@@ -1,0 +1,96 @@
+"""OROLS the slow way, one machine: every column explicit, Gram–Schmidt done twice, weights as rows repeated in part."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass
+class DenseMachine:
+    """What a machine chooses, by the columns of the full kernel matrix."""
+
+    K: Array
+    """(rows, rows)."""
+    y: Array
+    """(rows,)."""
+    w: Array
+    """(rows,)."""
+    tolerance: float = 1e-2
+    patience: int = 3
+    max_basis: int = 10**6
+    condition_limit: float = 1e5
+    penalty: float = 0.0
+    chosen: list[int] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
+    penalties: list[float] = field(default_factory=list)
+    gcv: list[float] = field(default_factory=list)
+    margins: list[float] = field(default_factory=list)
+    """By how much each choice led over the next row, as a share of its residual."""
+
+    def run(self) -> "DenseMachine":
+        """Choose until a rule stops it."""
+        n, one = self.w.sum(), np.ones_like(self.y)
+        self.columns = [one]
+        self.q = [np.sqrt(self.w) * one]
+        self.penalties, tries = [self.penalty], 0
+        scale = np.sqrt(self.w @ self.y**2 / n)
+        while len(self.chosen) < self.max_basis and len(self.q) + 1 < n and tries < 10:
+            e = np.abs(self.residual())
+            e[(self.w == 0) | np.isin(np.arange(len(e)), self.chosen + self.refused)] = -1
+            if e.max() < 0:
+                break
+            i = int(np.flatnonzero(e >= e.max() - 1e-10 * scale)[0])
+            column, q = self.K[i], np.sqrt(self.w) * self.K[i]
+            square = q @ q
+            for _ in range(2):
+                for other in self.q:
+                    q = q - other * (other @ q) / (other @ other)
+            lengths = [other @ other for other in [*self.q, q]]
+            if lengths[-1] <= 1e-10 * square or np.sqrt(max(lengths) / min(lengths)) > self.condition_limit:
+                self.refused.append(i)
+                tries += 1
+                continue
+            tries = 0
+            largest = e[i]
+            rest = np.sort(np.delete(e, i))
+            self.margins.append(float((largest - rest[-1]) / scale) if len(rest) and rest[-1] >= 0 else 1.0)
+            self.chosen.append(i)
+            self.columns.append(column)
+            self.q.append(q)
+            self.estimate()
+            last = np.array(self.penalties[-self.patience - 1 :])
+            still = np.abs(np.diff(last)) <= self.tolerance * last[1:]
+            if largest <= 1e-10 * scale or (len(still) == self.patience and still.all()):
+                break
+        return self
+
+    def coefficients(self) -> Array:
+        """Return α by (25) and (26), the bias first."""
+        Q, K = np.column_stack(self.q), np.sqrt(self.w)[:, None] * np.column_stack(self.columns)
+        s = np.sum(Q**2, axis=0)
+        U = (Q / s).T @ K
+        return np.asarray(np.linalg.solve(np.triu(U), Q.T @ (np.sqrt(self.w) * self.y) / (self.penalties[-1] + s)))
+
+    def residual(self) -> Array:
+        return np.asarray(self.y - np.column_stack(self.columns) @ self.coefficients())
+
+    def estimate(self) -> None:
+        """Re-estimate λ by (30) with projection P̃ of (23), as matrices."""
+        Q, y, n = np.column_stack(self.q), np.sqrt(self.w) * self.y, self.w.sum()
+        s, old = np.sum(Q**2, axis=0), self.penalties[-1]
+
+        def projection(penalty: float) -> Array:
+            return np.eye(len(y)) - Q @ np.diag(1 / (penalty + s)) @ Q.T
+
+        def trace(penalty: float) -> float:
+            return float(n - np.sum(s / (penalty + s)))
+
+        alpha = Q.T @ y / (old + s)
+        slope = np.sum(s / (old + s) ** 2)
+        bend = alpha @ (alpha / (s + old))
+        new = slope * np.sum((projection(old) @ y) ** 2) / (trace(old) * bend) if bend > 0 else 0.0
+        self.penalties.append(float(new))
+        self.gcv.append(float(np.sum((projection(new) @ y) ** 2) / n / (trace(new) / n) ** 2))
