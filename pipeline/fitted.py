@@ -43,3 +43,5 @@ class Fitted:
     """How it was chosen, None where there was nothing to choose."""
     notes: dict[str, float] = field(default_factory=dict)
     """What else is worth telling, by name: passes, jitter, condition."""
+    own: dict[str, Floats | Integers] = field(default_factory=dict)
+    """Arrays of the method's own, by name, that its coefficients need beside the sums when rows are added."""

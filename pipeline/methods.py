@@ -1,10 +1,10 @@
 """The batch methods by their names: how each is fitted, and how its coefficients follow from the sums of a night."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
 
-from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.block_statistics import BlockStatistics
 from ridgestream.pipeline.dense_fit import DenseSettings
 from ridgestream.pipeline.errors import InputError
@@ -13,9 +13,10 @@ from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.learners.efvs import EFVSSettings, fit_efvs, select_basis
 from ridgestream.pipeline.learners.isls_svm import ISLSSVMSettings, fit_isls_svm
 from ridgestream.pipeline.learners.kernel_ridge import fit_kernel_ridge
-from ridgestream.pipeline.learners.kmeans_dictionary import find_centres
+from ridgestream.pipeline.learners.kmeans_dictionary import kmeans_centres
 from ridgestream.pipeline.learners.ls_svm import fit_ls_svm
 from ridgestream.pipeline.learners.ols import OLSSettings, fit_ols
+from ridgestream.pipeline.learners.orols import Machines, OrolsSettings, fit_orols
 from ridgestream.pipeline.learners.random_dictionary import draw_rows
 from ridgestream.pipeline.learners.shard_merge_select import ShardMergeSelectSettings, fit_shard_merge_select
 from ridgestream.pipeline.learners.sls_svm import SLSSVMSettings, fit_sls_svm
@@ -24,6 +25,9 @@ from ridgestream.pipeline.look_ahead import plan_look_ahead
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.row_sets import RowSet
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
+
+KMEANS_PASSES = 3
+"""Passes over all rows by which k-means centres are moved."""
 
 
 @dataclass(frozen=True)
@@ -149,15 +153,30 @@ def _start(asked: Asked, options: Mapping[str, Any]) -> StartingDictionary:
     """Return the dictionary that a method begins with; that of the first kernel where the choice asks for one."""
     n_basis, kernel = min(options["start_basis"], asked.rows.n_rows), asked.kernels[0]
     if options["start"] == "random":
-        return draw_rows(asked.rows, kernel, n_basis, asked.seed)
+        drawn = draw_rows(asked.rows, kernel, n_basis, asked.seed)
+        return StartingDictionary(drawn.vectors, drawn.places)
     if options["start"] == "k-means":
-        return find_centres(asked.rows, n_basis, asked.seed)
+        centres = kmeans_centres(asked.rows, n_basis, asked.seed, KMEANS_PASSES, asked.report)
+        return StartingDictionary(centres.vectors, centres.places)
     if options["start"] == "efvs":
         found = select_basis(asked.rows, kernel, _efvs_settings(asked, n_basis), asked.report)
         return StartingDictionary(found.vectors, found.places)
     if asked.given is None:
         raise InputError("a given dictionary to start from needs model.dictionary, a Parquet file of its rows")
     return asked.given
+
+
+def _fit_orols(asked: Asked) -> Fitted:
+    settings = OrolsSettings(max_basis=asked.most_basis, folds=asked.folds, seed=asked.seed, **asked.options["orols"])
+    fitted = fit_orols(asked.rows, asked.kernels[0], settings, asked.report)
+    machines = fitted.machines
+    return replace(fitted, own={"turns": machines.turns, "machine_regularization": machines.regularization})
+
+
+def _solve_orols(fitted: Fitted, sums: BlockStatistics) -> Floats:
+    """Return the orthogonal solution of each machine at its own λ."""
+    turns, regularization = fitted.own["turns"], fitted.own["machine_regularization"]
+    return Machines(cast("Integers", turns), cast("Floats", regularization)).coefficients(sums)
 
 
 def _fit_ls_svm(asked: Asked) -> Fitted:
@@ -227,11 +246,16 @@ def _shard_merge_select_sizes(asked: Sized, n_rows: int) -> Sizes:
     return Sizes(min(n_rows, options["shards"] * options["shard_basis"]))
 
 
+def _orols_sizes(asked: Sized, n_rows: int) -> Sizes:
+    return Sizes(min(asked.max_basis or n_rows, n_rows) + OrolsSettings().pool + 1)
+
+
 METHODS: dict[str, Method] = {
     "shard-merge-select": Method(_fit_shard_merge_select, solve_normal_equations, _shard_merge_select_sizes),
     "ols": Method(_fit_ols, solve_normal_equations, _look_ahead_sizes("ols")),
     "efvs": Method(_fit_efvs, solve_normal_equations, _look_ahead_sizes("efvs")),
     "fvs": Method(_fit_efvs, solve_normal_equations, _look_ahead_sizes("fvs")),
+    "orols": Method(_fit_orols, _solve_orols, _orols_sizes),
     "isls-svm": Method(_fit_isls_svm, solve_normal_equations, _start_sizes("isls_svm")),
     "subset-of-regressors": Method(
         _fit_subset_of_regressors, solve_normal_equations, _start_sizes("subset_of_regressors")

@@ -7,6 +7,9 @@ from ridgestream.pipeline.errors import MemoryRefused
 _BASE_BYTES = 400 * 2**20
 """The interpreter, its libraries and their buffers."""
 
+_WORK_BYTES = 128 * 2**20
+"""The part of it that is what ingesting, decoding and evaluating hold, not what importing took."""
+
 _LEARNER_MATRICES = 12
 """P, K, P⁻¹ and K⁻¹, and what a refresh and a commit hold beside them, in (max_basis × max_basis) float64 matrices."""
 
@@ -133,12 +136,12 @@ class BatchPlan:
     @property
     def total_bytes(self) -> int:
         """Everything that one process holds that does all of it."""
-        return _BASE_BYTES + self.own_bytes
+        return _BASE_BYTES - _WORK_BYTES + self.own_bytes
 
     @property
     def own_bytes(self) -> int:
-        """What the method holds, beside the interpreter and its libraries."""
-        return self.sums_bytes + self._rows_bytes + 8 * _DENSE_MATRICES * self.dense_rows**2
+        """What a run of the method holds, beside the interpreter and its libraries."""
+        return _WORK_BYTES + self.sums_bytes + self._rows_bytes + 8 * _DENSE_MATRICES * self.dense_rows**2
 
     @property
     def _rows_bytes(self) -> int:

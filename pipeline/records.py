@@ -24,6 +24,7 @@ ONLINE = "online"
 
 _REFIT = {"products": "refit_products", "rhs": "refit_rhs", "target_square": "refit_target_square"}
 _REFIT_COUNTERS = {"weight": "refit_weight", "rows": "refit_rows"}
+_OWN = "own_"
 _PATH = ("n_basis", "regularization", "value", "width")
 _COUNTERS = ("rows_seen", "weight_seen", "penalty", "swaps")
 _NO_ARRAYS = (*_COUNTERS, "parameters", "numerics")
@@ -99,6 +100,7 @@ def with_fitted(record: ModelRecord, fitted: Fitted) -> ModelRecord:
     }
     if fitted.path is not None:
         arrays |= {f"path_{name}": getattr(fitted.path, name) for name in _PATH}
+    arrays |= {f"{_OWN}{name}": array for name, array in fitted.own.items()}
     counters: dict[str, Any] = {key: getattr(sums, name) for name, key in _REFIT_COUNTERS.items()}
     chosen = {
         "kernel": {"name": fitted.basis.kernel.name, **fitted.basis.kernel.parameters()},
@@ -129,6 +131,7 @@ def fitted_of(record: ModelRecord) -> Fitted:
         FoldedStatistics((sums,)),
         path,
         {name: record.counters[name] for name in record.counters.keys() - {"rows_seen", *_REFIT_COUNTERS.values()}},
+        {name.removeprefix(_OWN): array for name, array in record.arrays.items() if name.startswith(_OWN)},
     )
 
 

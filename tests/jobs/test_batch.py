@@ -34,6 +34,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "ols": {},
     "efvs": {},
     "fvs": {},
+    "orols": {"model.regularization": None},
     "isls-svm": {"model.regularization": GRID, "model.isls_svm.start_basis": 100},
     "subset-of-regressors": {
         "model.max_basis": None,
@@ -122,9 +123,21 @@ def fits_to_rows(work: Workplace, record: ModelRecord) -> tuple[Any, Any]:
     numeric = np.column_stack([table[f"x{i}"].to_numpy() for i in range(4)])
     features = model.feature_map.features(numeric, np.empty((len(numeric), 0), dtype=np.int32), [])
     values, y = model.basis.values(features), np.where(table["label"].to_numpy() == 2, 1.0, -1.0)
-    penalty = fitted_of(record).regularization * len(y) * model.basis.penalty()
+    penalty = fitted_of(record).regularization * len(y) * penalty_of(record, values)
     dense = np.linalg.solve(values.T @ values + penalty, values.T @ y)
     return (values @ model.coefficients)[:, 0], values @ dense
+
+
+def penalty_of(record: ModelRecord, values: Any) -> Any:
+    """What λn is times: K, or for OROLS UᵀU, where the columns in the order of choice are QU with orthogonal Q."""
+    if record.parameters["method"] != "orols":
+        return model_of(record).basis.penalty()
+    order = np.r_[values.shape[1] - 1, np.argsort(record.arrays["own_turns"][:, 0])]
+    R = np.linalg.qr(values[:, order], mode="r")
+    U = R / np.diagonal(R)[:, np.newaxis]
+    penalty = np.empty_like(R)
+    penalty[np.ix_(order, order)] = U.T @ U
+    return penalty
 
 
 @pytest.mark.parametrize("method", SETTINGS)

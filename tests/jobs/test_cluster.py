@@ -1,26 +1,22 @@
 """Where tasks run changes no bit of the model; a cluster that fails says so, and nothing is lost."""
 
-import json
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from distributed import Client
+from support.clusters import Cluster, real_cluster
 from support.jobs import (
     FOREST,
     PATIENCE,
     Workplace,
     assert_same_model,
-    clean_environment,
     count_blas_threads,
     forest_job,
     open_store,
@@ -75,40 +71,6 @@ def assert_same_as(alone: Workplace, work: Workplace) -> None:
     mine, theirs = (read_ledger(open_store(w.store).root()).entries for w in (work, alone))
     assert [(e.name, e.rows, e.content_sha256) for e in mine] == [(e.name, e.rows, e.content_sha256) for e in theirs]
     assert work.model().history[-1].test_error == alone.model().history[-1].test_error
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """A scheduler and workers, each a process of its own."""
-
-    address: str
-    scheduler: subprocess.Popen[bytes]
-    workers: tuple[subprocess.Popen[bytes], ...]
-
-
-@contextmanager
-def real_cluster(folder: Path, workers: int) -> Iterator[Cluster]:
-    with ExitStack() as stack:
-
-        def start(*arguments: str) -> subprocess.Popen[bytes]:
-            command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard"]
-            with (folder / "cluster.log").open("ab") as log:
-                environment = clean_environment(PYTHONPATH=str(Path(__file__).parents[1]))
-                process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-            stack.callback(process.wait, PATIENCE)
-            stack.callback(process.kill)
-            return process
-
-        note = folder / "scheduler.json"
-        scheduler = start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(note))
-        wait_until(note.is_file, scheduler)
-        wait_until(lambda: note.read_text().endswith("}"), scheduler)
-        address = json.loads(note.read_text())["address"]
-        names = [("worker", address, "--nthreads", "1", "--no-nanny", "--name", str(n)) for n in range(workers)]
-        started = tuple(start(*arguments, "--local-directory", str(folder)) for arguments in names)
-        with Client(address, timeout=PATIENCE) as client:
-            wait_until(lambda: len(client.nthreads()) == workers)
-        yield Cluster(address, scheduler, started)
 
 
 @pytest.fixture(scope="module")
