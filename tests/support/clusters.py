@@ -23,7 +23,7 @@ class Cluster:
 
 @contextmanager
 def real_cluster(folder: Path, workers: int, *options: str) -> Iterator[Cluster]:
-    """Start a scheduler and workers by Dask's own commands, with further options of the workers; kill all in the end."""
+    """Start a scheduler and workers by Dask's commands, with further options of the workers; kill them at the end."""
     with ExitStack() as stack:
 
         def start(*arguments: str) -> subprocess.Popen[bytes]:
