@@ -8,12 +8,19 @@ import numpy as np
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.learners.compiling import compiled, compiled_part, zero
 from ridgestream.pipeline.learners.elimination import END, GROW, UNSAFE, eliminate, scan_rows
-from ridgestream.pipeline.learners.exchange import exchange_coefficients, exchange_inverse, exchange_rows
+from ridgestream.pipeline.learners.exchange import (
+    Exchange,
+    entries_of,
+    exchange_diagonal,
+    exchange_inverse,
+    exchange_rows,
+    exchange_swept,
+    make_exchange,
+)
 from ridgestream.pipeline.learners.lapack_calls import (
     Lapack,
     add_products,
     cross_products,
-    take_away,
     times_symmetric,
     times_vector,
 )
@@ -198,42 +205,40 @@ def clear_column(rows: Floats, index: int, stop: int) -> None:
 
 @compiled_part
 def swap(
-    lapack: Lapack,
-    rows: Rows,
-    begun: int,
-    j: int,
-    limit: int,
-    index: int,
-    values: Floats,
-    carried: Carried,
-    tracking: Tracking,
-    new: Candidate,
-) -> None:
-    """Put row j in the place of basis vector `index`, for the inverses, β, and the rows after j; O(m²)."""
-    novelty, schur = new.scalars[0], new.scalars[1]
-    m = len(new.a)
-    removed, gram_removed = np.empty(m), np.empty(m)
+    rows: Rows, j: int, limit: int, index: int, values: Floats, carried: Carried, tracking: Tracking, new: Candidate
+) -> int:
+    """Put row j in the place of basis vector `index`, for the inverses, β, and the rows after j; O(m²).
+
+    `values`: the kernel values of the rows after j with row j. Returns up to where the block's rows are still good.
+    """
+    m, n_targets, whole = len(new.a), len(new.kappa), len(tracking.tracked) < len(new.a)
+    column, gram_column = np.empty(m), np.empty(m)
     for i in range(m):
-        removed[i] = carried.normal[min(i, index), max(i, index)] + new.w_b[i] * (new.w_b[index] / schur)
-        gram_removed[i] = carried.gram[min(i, index), max(i, index)] + new.a[i] * (new.a[index] / novelty)
+        column[i] = carried.normal[min(i, index), max(i, index)]
+        gram_column[i] = carried.gram[min(i, index), max(i, index)]
     for r in range(j + 1):
-        add_multiple(removed, -rows.swept[r, index], rows.swept[r])
-    if j + 1 < limit:
-        take_away(lapack, rows.factor, j + 1 - begun, rows.swept[begun : j + 1], rows.products[j + 1 : limit])
-        swap_later_rows(rows, begun, j, limit, index, values, carried.gram[index], tracking, new, removed, gram_removed)
-    exchange_coefficients(carried.beta, carried.diagonal, index, new.w_b, schur, new.kappa, removed)
-    clear_column(rows.swept, index, j + 1)
-    exchange_inverse(carried.gram, index, new.a, novelty, gram_removed, len(tracking.tracked) < m)
-    exchange_inverse(carried.normal, index, new.w_b, schur, removed, False)
+        add_multiple(column, -rows.swept[r, index], rows.swept[r])
+    gram = make_exchange(index, new.a, new.scalars[0], gram_column)
+    normal = make_exchange(index, new.w_b, new.scalars[1], column)
+    g, o = exchange_kernel_rows(rows, j, limit, index, values, gram_column, tracking, new, gram, normal)
+    up, down = np.empty(n_targets), np.empty(n_targets)
+    for c in range(n_targets):
+        up[c] = new.kappa[c] * math.sqrt(new.scalars[1])
+        down[c] = (carried.beta[c, index] + up[c] * normal.tilt) / normal.root
+    exchange_rows(carried.beta, np.arange(m), index, up, down, normal)
+    exchange_diagonal(carried.diagonal, index, normal)
+    exchange_inverse(carried.gram, index, gram, whole)
+    exchange_inverse(carried.normal, index, normal, False)
     tracking.gram_diagonal[index] = rows.self_kernel[j]
-    if len(tracking.tracked) < m:
+    if whole:
         measure_reach(carried.gram, tracking)
+    clear_column(rows.swept, index, limit)
+    return exchange_swept(rows.factor, rows.swept, rows.steps, j + 1, limit, g, o, normal, -up, -down)
 
 
 @compiled_part
-def swap_later_rows(
+def exchange_kernel_rows(
     rows: Rows,
-    begun: int,
     j: int,
     limit: int,
     index: int,
@@ -241,32 +246,32 @@ def swap_later_rows(
     gram_column: Floats,
     tracking: Tracking,
     new: Candidate,
-    removed: Floats,
-    gram_removed: Floats,
-) -> None:
-    """Carry Kb, Kb P⁻¹ and A of the rows after j over to the dictionary with row j in the place of `index`.
+    gram: Exchange,
+    normal: Exchange,
+) -> tuple[Floats, Floats]:
+    """Carry Kb and A of the rows after j over to the dictionary with row j in the place of `index`.
 
-    `values` are their kernel values with row j; removed and gram_removed: column `index` of the grown P⁻¹ and K⁻¹.
+    Returns g and o: what is to be added to and taken away from their I + C.
     """
-    novelty, schur = new.scalars[0], new.scalars[1]
-    n_later, start = limit - j - 1, j + 1
-    r, g, out, product_out = np.empty(n_later), np.empty(n_later), np.empty(n_later), np.empty(n_later)
-    place = -1
+    n_later, start, place = limit - j - 1, j + 1, -1
     for n in range(len(tracking.tracked)):
         if tracking.tracked[n] == index:
             place = n
+    first, second, g = np.empty(n_later), np.empty(n_later), np.empty(n_later)
+    o = entries_of(rows.factor, rows.swept, start, limit, index)
+    novelty, schur = new.scalars[0], new.scalars[1]
     drop = novelty * math.sqrt(rows.weights[j] / rows.pivots[j])
     for n in range(n_later):
         i = start + n
-        r[n] = values[n] - dot(rows.kernel[i], new.a)
-        g[n] = rows.roots[i] * r[n] - drop * rows.factor[j - begun, i - begun]
+        common = values[n] - dot(rows.kernel[i], new.a)
         before = rows.A[i, place] if place >= 0 else dot(rows.kernel[i], gram_column)
-        out[n] = before - r[n] * (new.a[index] / novelty)
-        product_out[n] = rows.products[i, index] - g[n] * (new.w_b[index] / schur)
+        first[n] = common / math.sqrt(novelty)
+        second[n] = (before + first[n] * gram.tilt) / gram.root
+        g[n] = (rows.roots[i] * common - drop * rows.factor[j, i]) / math.sqrt(schur)
+        o[n] = (o[n] + g[n] * normal.tilt) / normal.root
     set_column(rows.kernel[start:limit], rows.scaled[start:limit], rows.roots[start:limit], index, values)
-    exchange_rows(rows.A[start:limit], tracking.tracked, index, new.a, novelty, gram_removed, r, out)
-    everything = np.arange(len(new.a))
-    exchange_rows(rows.products[start:limit], everything, index, new.w_b, schur, removed, g, product_out)
+    exchange_rows(rows.A[start:limit], tracking.tracked, index, first, second, gram)
+    return g, o
 
 
 @compiled_part
@@ -296,13 +301,14 @@ def multiply(
             copy(carried.gram[tracking.tracked[n]], columns[n])
         cross_products(lapack, rows.kernel, columns, rows.A)
     for _ in range(REFINEMENTS if careful else 0):
+        correction = np.empty_like(rows.swept)
         times_symmetric(lapack, dictionary.gram, rows.A, rows.swept)
         for r in range(len(rows.kernel)):
             add_two(rows.swept[r], -2.0, rows.swept[r], -1.0, rows.kernel[r])
-        times_symmetric(lapack, carried.gram, rows.swept, rows.products)
+        times_symmetric(lapack, carried.gram, rows.swept, correction)
         for r in range(len(rows.kernel)):
-            add_multiple(rows.A[r], 1.0, rows.products[r])
-    times_symmetric(lapack, carried.normal, rows.scaled, rows.products)
+            add_multiple(rows.A[r], 1.0, correction[r])
+    times_symmetric(lapack, carried.normal, rows.scaled, rows.swept)
 
 
 @compiled_part
@@ -328,7 +334,6 @@ def cut_block(rows: Rows, first: int, stop: int) -> Rows:
         rows.spans[block],
         rows.kernel[block],
         rows.scaled[block],
-        rows.products[:n],
         rows.swept[:n],
         rows.steps[:n],
         rows.pivots[:n],
@@ -367,14 +372,11 @@ def run_rows(
     """
     n_rows, first, swaps, what = len(strip.X), zero(), zero(), END
     while first < n_rows and what == END:
-        stop = min(first + len(strip.products), n_rows)
+        stop = min(first + len(strip.swept), n_rows)
         rows, rest_kernel, rest_scaled = cut_block(strip, first, stop), strip.kernel[stop:], strip.scaled[stop:]
         multiply(lapack, rows, dictionary, carried, tracking, careful)
-        row, begun, limit, changed = zero(), zero(), zero(), True
+        row, limit = zero(), eliminate(lapack, rows, carried.beta)
         while True:
-            if changed:
-                begun, changed = row, False
-                limit = eliminate(lapack, rows, carried.beta, begun)
             what, row, index = scan_rows(
                 lapack,
                 row,
@@ -404,11 +406,10 @@ def run_rows(
             else:
                 swaps += 1
             values = kernel_column(kernel_kind, kernel_numbers, strip.X[first + row :], rows.X[j])
-            swap(lapack, rows, begun, j, limit, index, values, carried, tracking, new)
+            limit = swap(rows, j, limit, index, values, carried, tracking, new)
             replace(dictionary, index, rows, j, new)
             set_column(rest_kernel, rest_scaled, strip.roots[stop:], index, values[stop - first - row :])
             clear_column(rows.scaled, index, row)
-            changed = True
             if careful or n_basis >= closes_at or trace(carried.gram, n_basis) > blurred:
                 what = UNSAFE
                 break

@@ -25,30 +25,26 @@ SCANNED, SUSPECTED = 0, 1
 
 
 @compiled_part
-def eliminate(lapack: Lapack, rows: Rows, beta: Floats, start: int) -> int:
-    """Absorb the rows from `start` on as if none changed the dictionary: pivots, swept and steps; O(n²m) for n rows.
+def eliminate(lapack: Lapack, rows: Rows, beta: Floats) -> int:
+    """Absorb the rows of a block as if none changed the dictionary: factor, swept and steps; O(n²m) for n rows.
 
     By Cholesky's factor of I + √w C √w. Returns where that breaks down, the number of rows if nowhere.
     """
     n_rows, n_targets = rows.targets.shape
-    limit = n_rows
-    while start < limit:
-        cross_products(lapack, rows.products[start:limit], rows.scaled[start:limit], rows.factor)
-        for r in range(limit - start):
+    limit, broken = n_rows, True
+    while broken and limit > 0:
+        cross_products(lapack, rows.swept[:limit], rows.scaled[:limit], rows.factor)
+        for r in range(limit):
             rows.factor[r, r] += 1.0
-        info = factorize(lapack, limit - start, rows.factor)
-        if info == 0:
-            break
-        limit = start + info - 1
-    for r in range(start, limit):
-        rows.pivots[r] = rows.factor[r - start, r - start] ** 2
+        info = factorize(lapack, limit, rows.factor)
+        broken = info != 0
+        limit = info - 1 if broken else limit
+    for r in range(limit):
         for c in range(n_targets):
             rows.steps[r, c] = rows.targets[r, c] - dot(rows.scaled[r], beta[c])
-    if start < limit:
-        for r in range(start, limit):
-            copy(rows.products[r], rows.swept[r])
-        sweep(lapack, rows.factor, rows.swept[start:limit])
-        sweep(lapack, rows.factor, rows.steps[start:limit])
+    if limit > 0:
+        sweep(lapack, rows.factor, rows.swept[:limit])
+        sweep(lapack, rows.factor, rows.steps[:limit])
     return int(limit)
 
 
@@ -119,6 +115,7 @@ def scan_rows(  # noqa: C901
     n_targets, everything = len(beta), len(tracking.tracked) == len(q)
     kappa, room = np.empty(n_targets), make_room(len(q))
     for j in range(start, stop):
+        rows.pivots[j] = rows.factor[j, j] ** 2
         w, pivot, k = rows.weights[j], rows.pivots[j], rows.kernel[j]
         if not (pivot > 1.0 - 1e-6 and absorb(rows.swept[j], rows.steps[j], beta, q)):
             return UNSAFE, j, -1

@@ -1,70 +1,131 @@
 """A basis vector gives way to another, compiled: what that does to two inverses and to the rows still to come.
 
 Growing adds an outer product to an inverse, deleting takes one away: equations (12), (15) and (17), and (18) with its
-minus sign. Both are done in one pass, and the new vector gets the place of the old.
+minus sign. Both are done in one pass, and the new vector gets the place of the old. The rows to come keep L of
+LLᵀ = I + C, and what is solved against it: there, too, an outer product is added and one is taken away, row after row
+by a rotation and a hyperbolic one.
 """
+
+import math
+from typing import NamedTuple
 
 import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.learners.compiling import compiled_part
-from ridgestream.pipeline.learners.vectors import add_two
+from ridgestream.pipeline.learners.vectors import add_multiple, add_two
+
+
+class Exchange(NamedTuple):
+    """What an inverse S becomes: S + ttᵀ − uuᵀ, once row and column `index` of S are cleared."""
+
+    t: Floats
+    """The new vector's column over the square root of its pivot, (m,)."""
+    u: Floats
+    """Column `index` after growing over the square root of its diagonal entry, (m,)."""
+    tilt: float
+    """What t was at `index` before the new vector took that place."""
+    root: float
+    """The square root of the diagonal entry at `index` after growing."""
 
 
 @compiled_part
-def exchange_inverse(inverse: Floats, index: int, grown: Floats, scale: float, removed: Floats, both: bool) -> None:
-    """S += ggᵀ/scale − uuᵀ/u* with row and column `index` for the new vector, in place; O(m²).
-
-    S is whole, if `both`, or only its upper triangle is kept. grown: the new vector's column without
-    its −1; removed: column `index` after growing, without its last entry, which is −g_index/scale.
-    """
+def make_exchange(index: int, grown: Floats, pivot: float, column: Floats) -> Exchange:
+    """Return it for a new vector whose column is `grown`, but for its −1; `column`: S's at `index`; both (m,)."""
     m = len(grown)
-    g, u = np.empty(m), np.empty(m)
+    t, u = np.empty(m), np.empty(m)
+    up = 1.0 / math.sqrt(pivot)
+    tilt = -up * grown[index]
+    root = math.sqrt(column[index] + tilt * tilt)
     for i in range(m):
-        g[i], u[i] = -grown[i], removed[i]
-    g[index], u[index] = 1.0, -grown[index] / scale
-    corner = removed[index]
-    for i in range(m):
+        t[i] = -up * grown[i]
+        u[i] = (column[i] + tilt * t[i]) / root
+    t[index], u[index] = up, tilt * up / root
+    return Exchange(t, u, tilt, root)
+
+
+@compiled_part
+def exchange_inverse(inverse: Floats, index: int, exchange: Exchange, both: bool) -> None:
+    """S += ttᵀ − uuᵀ with row and column `index` for the new vector, in place; O(m²).
+
+    S is whole, if `both`, or only its upper triangle is kept.
+    """
+    t, u = exchange.t, exchange.u
+    for i in range(len(t)):
         inverse[i, index] = 0.0
         inverse[index, i] = 0.0
-    for c in range(m):
+    for c in range(len(t)):
         start = 0 if both else c
-        add_two(inverse[c, start:], g[c] / scale, g[start:], u[c] / corner, u[start:])
+        add_two(inverse[c, start:], t[c], t[start:], u[c], u[start:])
 
 
 @compiled_part
-def exchange_rows(
-    rows: Floats, columns: Integers, index: int, grown: Floats, scale: float, removed: Floats, last: Floats, out: Floats
-) -> None:
-    """Rows of kernel values times an inverse, in place, for the inverse's `columns`; O(rows · columns).
-
-    last: what each row has in common with the new vector; out: each row's entry for the leaving one, after growing.
-    """
-    corner, end = removed[index], -grown[index] / scale
-    g, u, place = np.empty(len(columns)), np.empty(len(columns)), -1
+def exchange_rows(rows: Floats, columns: Integers, index: int, first: Floats, second: Floats, exchange: Exchange) -> None:
+    """Rows += first tᵀ − second uᵀ, rows of something times S in its `columns`, in place; O(rows · columns)."""
+    t, u, place = np.empty(len(columns)), np.empty(len(columns)), -1
     for n in range(len(columns)):
-        g[n], u[n] = grown[columns[n]], removed[columns[n]]
+        t[n], u[n] = exchange.t[columns[n]], exchange.u[columns[n]]
         if columns[n] == index:
             place = n
     for j in range(len(rows)):
-        first, second = last[j] / scale, out[j] / corner
-        add_two(rows[j], -first, g, second, u)
         if place >= 0:
-            rows[j, place] = first - second * end
+            rows[j, place] = 0.0
+        add_two(rows[j], first[j], t, second[j], u)
 
 
 @compiled_part
-def exchange_coefficients(
-    beta: Floats, q: Floats, index: int, w_b: Floats, schur: float, kappa: Floats, removed: Floats
-) -> None:
-    """β (c, m) and the diagonal q of P⁻¹ after growing by κ and deleting `index`, in place; O(m)."""
-    n_targets, m = beta.shape
-    corner, end = removed[index], -w_b[index] / schur
-    for c in range(n_targets):
-        leaving = (beta[c, index] - w_b[index] * kappa[c]) / corner
-        for i in range(m):
-            beta[c, i] -= w_b[i] * kappa[c] + removed[i] * leaving
-        beta[c, index] = kappa[c] - end * leaving
-    for i in range(m):
-        q[i] += w_b[i] * w_b[i] / schur - removed[i] * removed[i] / corner
-    q[index] = 1.0 / schur - end * end / corner
+def exchange_diagonal(diagonal: Floats, index: int, exchange: Exchange) -> None:
+    """Do to the diagonal of S what happens to S, in place; O(m)."""
+    diagonal[index] = 0.0
+    for i in range(len(diagonal)):
+        diagonal[i] += exchange.t[i] * exchange.t[i] - exchange.u[i] * exchange.u[i]
+
+
+@compiled_part
+def rotate(x: Floats, t: Floats, u: Floats, cosine: float, sine: float, slope: float) -> None:
+    """Turn x and t by an angle, then x and u by a hyperbolic one, of tangent `slope`, in place."""
+    root = math.sqrt(1.0 - slope * slope)
+    scale = 1.0 / root
+    for i in range(len(x)):
+        turned = cosine * x[i] + sine * t[i]
+        t[i] = cosine * t[i] - sine * x[i]
+        x[i] = (turned - slope * u[i]) * scale
+        u[i] = root * u[i] - slope * x[i]
+
+
+@compiled_part
+def exchange_swept(
+    factor: Floats,
+    swept: Floats,
+    steps: Floats,
+    start: int,
+    limit: int,
+    g: Floats,
+    o: Floats,
+    exchange: Exchange,
+    up: Floats,
+    down: Floats,
+) -> int:
+    """LLᵀ += ggᵀ − ooᵀ, LW̃ += gtᵀ − ouᵀ and Lϱ̃ += g·up − o·down for the rows from `start` to `limit`; O(rows · m).
+
+    Spoils g, o, t, u, up and down. Returns where LLᵀ would not stay positive definite, `limit` if nowhere.
+    """
+    for n in range(limit - start):
+        r = start + n
+        length = math.hypot(factor[r, r], g[n])
+        cosine, sine, slope = factor[r, r] / length, g[n] / length, o[n] / length
+        if not slope * slope < 1.0:
+            return r
+        rotate(factor[r, r:limit], g[n:], o[n:], cosine, sine, slope)
+        rotate(swept[r], exchange.t, exchange.u, cosine, sine, slope)
+        rotate(steps[r], up, down, cosine, sine, slope)
+    return limit
+
+
+@compiled_part
+def entries_of(factor: Floats, swept: Floats, start: int, limit: int, index: int) -> Floats:
+    """Return entry `index` of √w Kb P⁻¹ = LW̃ for the rows from `start` to `limit`."""
+    entries = np.zeros(limit - start)
+    for n in range(limit - start):
+        add_multiple(entries[n:], swept[start + n, index], factor[start + n, start + n : limit])
+    return entries

@@ -102,19 +102,6 @@ def cross_products(lapack: Lapack, left: Floats, right: Floats, out: Floats) -> 
 
 
 @compiled_part
-def take_away(lapack: Lapack, factor: Floats, first: int, done: Floats, rows: Floats) -> None:
-    """Rows −= L₂₁ done: L₂₁ lies below the first `first` columns of L, as `factorize` left it."""
-    letter, size, real = lapack.letters.ctypes.data, lapack.integers.ctypes.data, lapack.reals.ctypes.data
-    n, m = rows.shape
-    lapack.integers[0], lapack.integers[1], lapack.integers[2] = m, n, first
-    lapack.integers[3] = factor.shape[1]
-    lapack.reals[0], lapack.reals[1] = -1.0, 1.0
-    a, b, c = done.ctypes.data, factor.ctypes.data + 8 * first, rows.ctypes.data
-    no, t = letter + 1, letter + 3
-    _call(lapack.addresses[2], (no, t, size, size + 4, size + 8, real, a, size, b, size + 12, real + 8, c, size))
-
-
-@compiled_part
 def factorize(lapack: Lapack, n: int, C: Floats) -> int:
     """Cholesky's Lᵀ in the upper triangle of the leading n × n of C, in place; LAPACK's info."""
     letter, size = lapack.letters.ctypes.data, lapack.integers.ctypes.data

@@ -96,7 +96,6 @@ class Strip:
             spans=spans,
             kernel=kernel_rows,
             scaled=scaled,
-            products=room.array("products", block_rows, n_basis),
             swept=room.array("swept", block_rows, n_basis),
             steps=np.empty((block_rows, n_targets)),
             pivots=np.empty(block_rows),

@@ -26,20 +26,18 @@ class Rows(NamedTuple):
     """Kb, (n, m)."""
     scaled: Floats
     """√w Kb, (n, m)."""
-    products: Floats
-    """√w Kb P⁻¹ with P as the last change of the dictionary left it, (n, m)."""
     swept: Floats
-    """W̃ = (w/Δ)^½ Kb P⁻¹ with P before each row, (n, m)."""
+    """W̃ = (w/Δ)^½ Kb P⁻¹ with P before each row, if no row changes the dictionary from here on, (n, m)."""
     steps: Floats
     """ϱ̃ = (w/Δ)^½ ϱ, (n, c)."""
     pivots: Floats
-    """Δ, (n,)."""
+    """Δ, (n,), as far as rows were scanned."""
     innovations: Floats
     """ϱ, (n, c), as far as rows were scanned."""
     A: Floats
     """The tracked columns of Kb K⁻¹, (n, tracked)."""
     factor: Floats
-    """Room for Cholesky's factor, (n, n)."""
+    """L of LLᵀ = I + √w Kb P⁻¹Kbᵀ √w, its columns as rows, with W̃ = L⁻¹ √w Kb P⁻¹; (n, n)."""
 
 
 class Carried(NamedTuple):
