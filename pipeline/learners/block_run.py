@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
-from ridgestream.pipeline.learners.compiling import compiled, compiled_part, zero
+from ridgestream.pipeline.learners.compiling import compiled, compiled_inline, compiled_part, zero
 from ridgestream.pipeline.learners.elimination import END, GROW, UNSAFE, eliminate, scan_rows
 from ridgestream.pipeline.learners.exchange import (
     Exchange,
@@ -188,7 +188,7 @@ def kernel_column(kind: int, numbers: Floats, X: Floats, x: Floats) -> Floats:
     return values
 
 
-@compiled_part
+@compiled_inline
 def set_column(kernel: Floats, scaled: Floats, roots: Floats, index: int, values: Floats) -> None:
     """Put kernel values with a new basis vector in the place of those with the one that it replaces."""
     for i in range(len(kernel)):
@@ -196,7 +196,7 @@ def set_column(kernel: Floats, scaled: Floats, roots: Floats, index: int, values
         scaled[i, index] = roots[i] * values[i]
 
 
-@compiled_part
+@compiled_inline
 def clear_column(rows: Floats, index: int, stop: int) -> None:
     """Leave column `index` of the first `stop` rows out of products yet to be added."""
     for i in range(stop):

@@ -28,6 +28,11 @@ def compiled_part(function: Compiled) -> Compiled:
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
+def compiled_inline(function: Compiled) -> Compiled:
+    """Compile a part into each of its callers: a call costs as much as a loop over a hundred numbers."""
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+
+
 def _compile(function: Compiled, **options: bool) -> Compiled:
     return cast("Compiled", cast("Any", njit)(**options, **_OPTIONS)(function))
 

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
-from ridgestream.pipeline.learners.compiling import compiled_part
+from ridgestream.pipeline.learners.compiling import compiled_inline, compiled_part
 from ridgestream.pipeline.learners.lapack_calls import Lapack, cross_products, factorize, sweep, times_vector
 from ridgestream.pipeline.learners.screening import Facing, count_weaker, is_ruled_out, make_room, weigh
 from ridgestream.pipeline.learners.strip_rows import Carried, Rows, Tracking
@@ -48,7 +48,7 @@ def eliminate(lapack: Lapack, rows: Rows, beta: Floats) -> int:
     return int(limit)
 
 
-@compiled_part
+@compiled_inline
 def absorb(swept: Floats, step: Floats, beta: Floats, q: Floats) -> bool:
     """β += ϱ̃ W̃, q −= W̃² for one row; tell whether every q is still above zero."""
     n_targets, n_basis = beta.shape

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
-from ridgestream.pipeline.learners.compiling import compiled_part
+from ridgestream.pipeline.learners.compiling import compiled_inline, compiled_part
 from ridgestream.pipeline.learners.vectors import add_multiple, add_two
 
 
@@ -81,7 +81,7 @@ def exchange_diagonal(diagonal: Floats, index: int, exchange: Exchange) -> None:
         diagonal[i] += exchange.t[i] * exchange.t[i] - exchange.u[i] * exchange.u[i]
 
 
-@compiled_part
+@compiled_inline
 def rotate(x: Floats, t: Floats, u: Floats, cosine: float, sine: float, slope: float) -> None:
     """Turn x and t by an angle, then x and u by a hyperbolic one, of tangent `slope`, in place."""
     root = math.sqrt(1.0 - slope * slope)

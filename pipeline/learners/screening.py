@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
-from ridgestream.pipeline.learners.compiling import compiled, compiled_part
+from ridgestream.pipeline.learners.compiling import compiled, compiled_inline, compiled_part
 from ridgestream.pipeline.learners.strip_rows import Carried, Rows, Tracking
 
 NEIGHBOURS = 16
@@ -85,7 +85,7 @@ def make_room(n_basis: int) -> Room:
     return Room(which, np.zeros(near), np.zeros(near), np.zeros((near, near)), np.empty(n_basis), np.empty(n_basis))
 
 
-@compiled_part
+@compiled_inline
 def nearest(kernel: Floats, diagonal: Floats, which: Integers, shares: Floats) -> int:
     """Fill `which` with the vectors nearest to a row, by k_n²/k_nn in `shares`, nearest first; return how many."""
     size, found, least = len(which), 0, 0.0
@@ -151,7 +151,7 @@ def project(
     return max(novelty, 0.0) + _ROUNDING * self_kernel
 
 
-@compiled_part
+@compiled_inline
 def weigh(beta: Floats, innovation: Floats, room: Room) -> None:
     """Find ϱ·β_i and ‖β_i‖² of every basis vector."""
     cross, norms, first, rho = room.cross, room.norms, beta[0], innovation[0]
@@ -164,7 +164,7 @@ def weigh(beta: Floats, innovation: Floats, room: Room) -> None:
             norms[i] += (1.0 - _ROUNDING) * beta[c, i] * beta[c, i]
 
 
-@compiled_part
+@compiled_inline
 def count_hits(row: Facing, high: float, far: float, reach: Floats) -> int:
     """Count the basis vectors for which the bound, with |a_i| ≤ reach_i·far, does not rule a swap out."""
     swept, cross, norms, q = row.swept, row.cross, row.norms, row.q
@@ -176,7 +176,7 @@ def count_hits(row: Facing, high: float, far: float, reach: Floats) -> int:
     return hits
 
 
-@compiled_part
+@compiled_inline
 def may_leave(row: Facing, i: int, a_i: float, high: float) -> bool:
     """Tell whether basis vector i may give way, with (ϱ·β_i)a_i at most `a_i`."""
     slope = row.lead * row.q[i] + row.tilt * row.cross[i] * row.swept[i] - row.weight * row.norms[i]
