@@ -11,6 +11,7 @@ from ridgestream.pipeline.learners.elimination import END, GROW, UNSAFE, elimina
 from ridgestream.pipeline.learners.exchange import (
     Exchange,
     entries_of,
+    exchange_columns,
     exchange_diagonal,
     exchange_inverse,
     exchange_rows,
@@ -24,7 +25,7 @@ from ridgestream.pipeline.learners.lapack_calls import (
     times_symmetric,
     times_vector,
 )
-from ridgestream.pipeline.learners.screening import measure_reach
+from ridgestream.pipeline.learners.screening import gather_columns, measure_reach
 from ridgestream.pipeline.learners.strip_rows import Carried, Rows, Tracking
 from ridgestream.pipeline.learners.vectors import add_multiple, add_squares, add_two, copy, dot, squared_distance
 
@@ -39,6 +40,9 @@ DRIFT_LIMIT = 1e-6
 
 REFINEMENTS = 4
 """Corrections of K⁻¹k at most; they end sooner where the residual no longer halves."""
+
+LAST_RESIDUAL = 1e-8
+"""A residual of K⁻¹k up to this share of k needs but one correction more: each takes away as many digits again."""
 
 
 class Dictionary(NamedTuple):
@@ -117,14 +121,16 @@ def refine(lapack: Lapack, gram: Floats, gram_inverse: Floats, k: Floats, a: Flo
     residual, correction, size = np.empty(len(k)), np.empty(len(k)), np.inf
     for _ in range(REFINEMENTS):
         times_vector(lapack, gram, a, residual)
-        before, size = size, 0.0
+        before, size, largest = size, 0.0, 0.0
         for i in range(len(k)):
             residual[i] = k[i] - residual[i]
-            size = max(size, abs(residual[i]))
+            size, largest = max(size, abs(residual[i])), max(largest, abs(k[i]))
         if size >= before / 2:
             break
         times_vector(lapack, gram_inverse, residual, correction)
         add_multiple(a, 1.0, correction)
+        if size <= LAST_RESIDUAL * largest:
+            break
 
 
 @compiled_part
@@ -211,7 +217,7 @@ def swap(
 
     `values`: the kernel values of the rows after j with row j. Returns up to where the block's rows are still good.
     """
-    m, n_targets, whole = len(new.a), len(new.kappa), len(tracking.tracked) < len(new.a)
+    m, n_targets = len(new.a), len(new.kappa)
     column, gram_column = np.empty(m), np.empty(m)
     for i in range(m):
         column[i] = carried.normal[min(i, index), max(i, index)]
@@ -227,11 +233,12 @@ def swap(
         down[c] = (carried.beta[c, index] + up[c] * normal.tilt) / normal.root
     exchange_rows(carried.beta, np.arange(m), index, up, down, normal)
     exchange_diagonal(carried.diagonal, index, normal)
-    exchange_inverse(carried.gram, index, gram, whole)
-    exchange_inverse(carried.normal, index, normal, False)
-    tracking.gram_diagonal[index] = rows.self_kernel[j]
-    if whole:
-        measure_reach(carried.gram, tracking)
+    exchange_diagonal(carried.gram_diagonal, index, gram)
+    exchange_inverse(carried.gram, index, gram)
+    exchange_inverse(carried.normal, index, normal)
+    exchange_columns(tracking.columns, tracking.tracked, index, gram)
+    tracking.self_kernel[index] = rows.self_kernel[j]
+    measure_reach(carried.gram_diagonal, tracking)
     clear_column(rows.swept, index, limit)
     return exchange_swept(rows.factor, rows.swept, rows.steps, j + 1, limit, g, o, normal, -up, -down)
 
@@ -292,14 +299,10 @@ def multiply(
     lapack: Lapack, rows: Rows, dictionary: Dictionary, carried: Carried, tracking: Tracking, careful: bool
 ) -> None:
     """Form √w Kb P⁻¹ and the tracked columns of Kb K⁻¹ of a block by matrix products; refine these where `careful`."""
-    n_tracked, m = len(tracking.tracked), len(carried.gram)
-    if n_tracked == m:
-        times_symmetric(lapack, carried.gram, rows.kernel, rows.A)
+    if len(tracking.columns) > 0:
+        cross_products(lapack, rows.kernel, tracking.columns, rows.A)
     else:
-        columns = np.empty((n_tracked, m))
-        for n in range(n_tracked):
-            copy(carried.gram[tracking.tracked[n]], columns[n])
-        cross_products(lapack, rows.kernel, columns, rows.A)
+        times_symmetric(lapack, carried.gram, rows.kernel, rows.A)
     for _ in range(REFINEMENTS if careful else 0):
         correction = np.empty_like(rows.swept)
         times_symmetric(lapack, dictionary.gram, rows.A, rows.swept)
@@ -309,15 +312,6 @@ def multiply(
         for r in range(len(rows.kernel)):
             add_multiple(rows.A[r], 1.0, correction[r])
     times_symmetric(lapack, carried.normal, rows.scaled, rows.swept)
-
-
-@compiled_part
-def trace(matrix: Floats, n: int) -> float:
-    """Return the sum of the first n diagonal entries."""
-    total = 0.0
-    for i in range(n):
-        total += matrix[i, i]
-    return total
 
 
 @compiled_part
@@ -371,6 +365,8 @@ def run_rows(
     vectors, on which nothing more is decided.
     """
     n_rows, first, swaps, what = len(strip.X), zero(), zero(), END
+    gather_columns(carried.gram, tracking)
+    measure_reach(carried.gram_diagonal, tracking)
     while first < n_rows and what == END:
         stop = min(first + len(strip.swept), n_rows)
         rows, rest_kernel, rest_scaled = cut_block(strip, first, stop), strip.kernel[stop:], strip.scaled[stop:]
@@ -410,7 +406,7 @@ def run_rows(
             replace(dictionary, index, rows, j, new)
             set_column(rest_kernel, rest_scaled, strip.roots[stop:], index, values[stop - first - row :])
             clear_column(rows.scaled, index, row)
-            if careful or n_basis >= closes_at or trace(carried.gram, n_basis) > blurred:
+            if careful or n_basis >= closes_at or carried.gram_diagonal[:n_basis].sum() > blurred:
                 what = UNSAFE
                 break
         sum_rows(lapack, rows, dictionary, row)

@@ -45,18 +45,25 @@ def make_exchange(index: int, grown: Floats, pivot: float, column: Floats) -> Ex
 
 
 @compiled_part
-def exchange_inverse(inverse: Floats, index: int, exchange: Exchange, both: bool) -> None:
-    """S += ttᵀ − uuᵀ with row and column `index` for the new vector, in place; O(m²).
-
-    S is whole, if `both`, or only its upper triangle is kept.
-    """
+def exchange_inverse(inverse: Floats, index: int, exchange: Exchange) -> None:
+    """S += ttᵀ − uuᵀ with row and column `index` for the new vector, upper triangle, in place; O(m²)."""
     t, u = exchange.t, exchange.u
     for i in range(len(t)):
-        inverse[i, index] = 0.0
-        inverse[index, i] = 0.0
+        inverse[min(i, index), max(i, index)] = 0.0
     for c in range(len(t)):
-        start = 0 if both else c
-        add_two(inverse[c, start:], t[c], t[start:], u[c], u[start:])
+        add_two(inverse[c, c:], t[c], t[c:], u[c], u[c:])
+
+
+@compiled_part
+def exchange_columns(columns: Floats, tracked: Integers, index: int, exchange: Exchange) -> None:
+    """Do to some columns of S, kept as rows, what happens to S, in place; O(columns · m)."""
+    t, u = exchange.t, exchange.u
+    for n in range(len(columns)):
+        i = tracked[n]
+        columns[n, index] = 0.0
+        if i == index:
+            columns[n] = 0.0
+        add_two(columns[n], t[i], t, u[i], u)
 
 
 @compiled_part

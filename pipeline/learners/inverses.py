@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgestream.pipeline.arrays import Floats
-from ridgestream.pipeline.factorization import cholesky, symmetric
+from ridgestream.pipeline.factorization import cholesky
 from ridgestream.pipeline.learners.information import Information, padded, padded_symmetric
 
 
@@ -22,7 +22,7 @@ class Condition:
 
 
 class Inverses:
-    """K⁻¹ and P⁻¹ (lower triangles, Fortran order), P⁻¹'s diagonal q, and β (n_targets, n_basis).
+    """K⁻¹ and P⁻¹ (lower triangles, Fortran order), their diagonals, P⁻¹'s being q, and β (n_targets, n_basis).
 
     They have the information's room, and its empty basis vectors.
     """
@@ -33,20 +33,15 @@ class Inverses:
         self.n_basis = information.n_basis
         self.normal: Floats = normal.inverse()
         self.gram: Floats = gram.inverse()
-        self.is_whole = False
         self.beta: Floats = np.ascontiguousarray(normal.solve(information.normal_rhs).T)
         self.diagonal: Floats = np.diagonal(self.normal).copy()
+        self.gram_diagonal: Floats = np.diagonal(self.gram).copy()
         self.condition = Condition(normal.condition, gram.condition, max(normal.jitter, gram.jitter))
 
     @property
     def coefficients(self) -> Floats:
         """β as predictions take it, shape (n_basis, n_targets)."""
         return self.beta[:, : self.n_basis].T
-
-    def complete(self) -> None:
-        """Fill in the upper triangle of K⁻¹, for swaps to keep up with; O(n_basis²) unless it is there."""
-        if not self.is_whole:
-            self.gram, self.is_whole = symmetric(self.gram).T, True
 
     def reserve(self, capacity: int) -> None:
         """Make room for just so many basis vectors; O(capacity²) if it is not there already."""
@@ -55,4 +50,4 @@ class Inverses:
             self.normal = padded_symmetric(self.normal[:n, :n], capacity)
             self.gram = padded_symmetric(self.gram[:n, :n], capacity)
             self.beta = np.ascontiguousarray(padded(self.beta[:, :n].T, capacity).T)
-            self.diagonal, self.is_whole = np.diagonal(self.normal).copy(), False
+            self.diagonal, self.gram_diagonal = np.diagonal(self.normal).copy(), np.diagonal(self.gram).copy()

@@ -16,21 +16,37 @@ from typing import NamedTuple
 import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
-from ridgestream.pipeline.learners.compiling import compiled, compiled_inline, compiled_part
+from ridgestream.pipeline.learners.compiling import compiled_inline, compiled_part
 from ridgestream.pipeline.learners.strip_rows import Carried, Rows, Tracking
+from ridgestream.pipeline.learners.vectors import copy
 
-NEIGHBOURS = 16
+NEIGHBOURS = 8
 """Basis vectors that a row is projected on before K⁻¹k is computed."""
+
+_STRETCH = 32
+"""Basis vectors that are looked at together for the nearest."""
 
 _ROUNDING = 1e-7
 """The share by which bounds are widened, more than rounding takes from them; a novelty, by this share of k*."""
 
 
-@compiled
-def measure_reach(gram_inverse: Floats, tracking: Tracking) -> None:
-    """Fill in `tracking.reach` anew."""
+@compiled_part
+def gather_columns(gram_inverse: Floats, tracking: Tracking) -> None:
+    """Fill in `tracking.columns` from the upper triangle of K⁻¹."""
+    tracked, columns = tracking.tracked, tracking.columns
+    for i in range(len(gram_inverse)):
+        for n in range(len(columns)):
+            if i < tracked[n]:
+                columns[n, i] = gram_inverse[i, tracked[n]]
+    for n in range(len(columns)):
+        copy(gram_inverse[tracked[n], tracked[n] :], columns[n, tracked[n] :])
+
+
+@compiled_part
+def measure_reach(gram_diagonal: Floats, tracking: Tracking) -> None:
+    """Fill in `tracking.reach` anew, from (K⁻¹)_ii."""
     for i in range(len(tracking.reach)):
-        tracking.reach[i] = (1.0 + _ROUNDING) * math.sqrt(gram_inverse[i, i])
+        tracking.reach[i] = (1.0 + _ROUNDING) * math.sqrt(gram_diagonal[i])
     for n in range(len(tracking.tracked)):
         tracking.reach[tracking.tracked[n]] = 0.0
 
@@ -85,22 +101,29 @@ def make_room(n_basis: int) -> Room:
     return Room(which, np.zeros(near), np.zeros(near), np.zeros((near, near)), np.empty(n_basis), np.empty(n_basis))
 
 
-@compiled_inline
-def nearest(kernel: Floats, diagonal: Floats, which: Integers, shares: Floats) -> int:
-    """Fill `which` with the vectors nearest to a row, by k_n²/k_nn in `shares`, nearest first; return how many."""
-    size, found, least = len(which), 0, 0.0
+@compiled_part
+def nearest(kernel: Floats, diagonal: Floats, size: int, which: Integers, shares: Floats) -> int:
+    """Fill in the `size` vectors nearest to a row, by k_n²/k_nn in `shares`, nearest first; return how many there are.
+
+    Most stretches of the vectors hold none that is nearer than those found before, which is told without a branch.
+    """
+    found, least = 0, 0.0
     for n in range(size):
         shares[n] = 0.0
-    for i in range(len(kernel)):
-        share = kernel[i] * kernel[i] / diagonal[i]
-        if share > least:
-            place = min(found, size - 1)
-            while place > 0 and shares[place - 1] < share:
-                shares[place], which[place] = shares[place - 1], which[place - 1]
-                place -= 1
-            shares[place], which[place] = share, i
-            found = min(found + 1, size)
-            least = shares[size - 1] if found == size else 0.0
+    for start in range(0, len(kernel), _STRETCH):
+        stop, nearer = min(start + _STRETCH, len(kernel)), 0
+        for i in range(start, stop):
+            nearer += 1 if kernel[i] * kernel[i] > least * diagonal[i] else 0
+        for i in range(start, stop if nearer > 0 else start):
+            share = kernel[i] * kernel[i] / diagonal[i]
+            if share > least:
+                place = min(found, size - 1)
+                while place > 0 and shares[place - 1] < share:
+                    shares[place], which[place] = shares[place - 1], which[place - 1]
+                    place -= 1
+                shares[place], which[place] = share, i
+                found = min(found + 1, size)
+                least = shares[size - 1] if found == size else 0.0
     return found
 
 
@@ -223,7 +246,7 @@ def is_ruled_out(
 ) -> bool:
     """Tell whether bounds show that row j, whose φ² is `phi`, changes nothing; O(n_basis)."""
     w, pivot, k, self_kernel = rows.weights[j], rows.pivots[j], rows.kernel[j], rows.self_kernel[j]
-    found = nearest(k, tracking.gram_diagonal, room.which, room.shares)
+    found = nearest(k, tracking.self_kernel, min(2, len(room.which)), room.which, room.shares)
     low, high, ridge = rows.spans[j], self_kernel - room.shares[0], penalty * pivot
     if not high > low:
         return True
@@ -235,5 +258,6 @@ def is_ruled_out(
     room.apart[0] = self_kernel - room.shares[1] if len(room.shares) > 1 else self_kernel
     if not may_swap(row, high, min(found, 1), room, tracking.tracked, tracking.reach):
         return True
+    found = nearest(k, tracking.self_kernel, len(room.which), room.which, room.shares)
     high = project(k, self_kernel, gram, room.which, found, room.apart, room.L)
     return not (high > low and may_swap(row, high, found, room, tracking.tracked, tracking.reach))

@@ -10,7 +10,6 @@ from ridgestream.pipeline.learners.block_run import Candidate, Dictionary, run_r
 from ridgestream.pipeline.learners.information import Information
 from ridgestream.pipeline.learners.inverses import Inverses
 from ridgestream.pipeline.learners.lapack_calls import make_lapack
-from ridgestream.pipeline.learners.screening import measure_reach
 from ridgestream.pipeline.learners.selection import SelectionRule
 from ridgestream.pipeline.learners.strip_rows import Carried, Rows, Tracking
 
@@ -80,7 +79,7 @@ class Strip:
         self_kernel = kernel.diagonal(X)
         spans = np.maximum(novelty_threshold, SPAN_TOLERANCE * self_kernel)
         self.blurred = _plan_blur(self_kernel, spans)
-        self.careful = bool(np.trace(inverses.gram[: information.n_basis, : information.n_basis]) > self.blurred)
+        self.careful = bool(inverses.gram_diagonal[: information.n_basis].sum() > self.blurred)
         self.tracking = _track(inverses, information, screened=screened and not self.careful)
         roots, scaled = np.sqrt(weights), kernel_rows
         if not (weights == 1.0).all():
@@ -122,7 +121,7 @@ class Strip:
                 information.normal_room.T,
                 information.rhs_room,
             ),
-            Carried(inverses.gram.T, inverses.normal.T, inverses.beta, inverses.diagonal),
+            Carried(inverses.gram.T, inverses.normal.T, inverses.beta, inverses.diagonal, inverses.gram_diagonal),
             self.tracking,
             self.candidate,
             self.kernel.kind,
@@ -152,13 +151,10 @@ def _plan_blur(self_kernel: Floats, spans: Floats) -> float:
 
 def _track(inverses: Inverses, information: Information, *, screened: bool) -> Tracking:
     """Choose whose entries of K⁻¹k are computed for every row: where √(K⁻¹)_ii/‖β_i‖ is largest, or all."""
-    order, n_tracked = np.arange(information.capacity), information.capacity
-    if not screened:
-        inverses.is_whole = False
-    else:
-        inverses.complete()
-        n_tracked = max(1, information.capacity // TRACKED_SHARE)
-        order = np.argpartition(np.sum(inverses.beta**2, axis=0) / np.diagonal(inverses.gram), n_tracked - 1)
-    tracking = Tracking(order[:n_tracked], np.empty(information.capacity), np.diagonal(information.gram_room).copy())
-    measure_reach(inverses.gram.T, tracking)
-    return tracking
+    m = information.capacity
+    tracked = np.arange(m)
+    if screened:
+        n_tracked = max(1, m // TRACKED_SHARE)
+        tracked = np.argpartition(np.sum(inverses.beta**2, axis=0) / inverses.gram_diagonal, n_tracked - 1)[:n_tracked]
+    columns = np.empty((len(tracked) if screened else 0, m))
+    return Tracking(tracked, columns, np.empty(m), np.diagonal(information.gram_room).copy())

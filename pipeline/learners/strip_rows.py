@@ -41,16 +41,18 @@ class Rows(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """K⁻¹ and P⁻¹, (m, m), in their upper triangles, with β and q as the last scanned row left them."""
+    """K⁻¹ and P⁻¹, (m, m), in their upper triangles, with β and both diagonals as the last scanned row left them."""
 
     gram: Floats
-    """K⁻¹; whole, where not every vector is tracked."""
+    """K⁻¹."""
     normal: Floats
     """P⁻¹ as it was before the block."""
     beta: Floats
     """β, (c, m)."""
     diagonal: Floats
     """q_i = (P⁻¹)_ii, (m,)."""
+    gram_diagonal: Floats
+    """(K⁻¹)_ii, (m,)."""
 
 
 class Tracking(NamedTuple):
@@ -58,7 +60,9 @@ class Tracking(NamedTuple):
 
     tracked: Integers
     """Those."""
+    columns: Floats
+    """Their columns of K⁻¹, as rows, (tracked, m); none where every vector is tracked."""
     reach: Floats
     """√(K⁻¹)_ii of the others, and what rounding may add; zero for the tracked, (m,)."""
-    gram_diagonal: Floats
+    self_kernel: Floats
     """K_ii, (m,)."""
