@@ -25,7 +25,7 @@ from ridgestream.pipeline.learners.lapack_calls import (
     times_symmetric,
     times_vector,
 )
-from ridgestream.pipeline.learners.screening import gather_columns, measure_reach
+from ridgestream.pipeline.learners.screening import gather_columns, make_room, measure_reach
 from ridgestream.pipeline.learners.strip_rows import Carried, Rows, Tracking
 from ridgestream.pipeline.learners.vectors import add_multiple, add_squares, add_two, copy, dot, squared_distance
 
@@ -81,11 +81,12 @@ class Candidate(NamedTuple):
 def sum_rows(lapack: Lapack, rows: Rows, dictionary: Dictionary, stop: int) -> None:
     """P += Σ w kkᵀ, z += Σ w kyᵀ over the first `stop` rows: equation (11)."""
     add_products(lapack, 1.0, rows.scaled[:stop], dictionary.normal)
-    m, n_targets = dictionary.rhs.shape
-    for r in range(stop):
-        for i in range(m):
-            for c in range(n_targets):
-                dictionary.rhs[i, c] += rows.targets[r, c] * rows.scaled[r, i]
+    total = np.empty(len(dictionary.rhs))
+    for c in range(dictionary.rhs.shape[1]):
+        copy(dictionary.rhs[:, c], total)
+        for r in range(stop):
+            add_multiple(total, rows.targets[r, c], rows.scaled[r])
+        copy(total, dictionary.rhs[:, c])
 
 
 @compiled_part
@@ -300,7 +301,7 @@ def multiply(
 ) -> None:
     """Form √w Kb P⁻¹ and the tracked columns of Kb K⁻¹ of a block by matrix products; refine these where `careful`."""
     if len(tracking.columns) > 0:
-        cross_products(lapack, rows.kernel, tracking.columns, rows.A)
+        cross_products(lapack, rows.kernel, tracking.columns, rows.A, 0)
     else:
         times_symmetric(lapack, carried.gram, rows.kernel, rows.A)
     for _ in range(REFINEMENTS if careful else 0):
@@ -365,6 +366,7 @@ def run_rows(
     vectors, on which nothing more is decided.
     """
     n_rows, first, swaps, what = len(strip.X), zero(), zero(), END
+    room = make_room(len(new.a))
     gather_columns(carried.gram, tracking)
     measure_reach(carried.gram_diagonal, tracking)
     while first < n_rows and what == END:
@@ -385,6 +387,7 @@ def run_rows(
                 penalty,
                 usefulness_threshold,
                 n_basis >= max_basis,
+                room,
                 counts,
             )
             if what == END and limit < stop - first:

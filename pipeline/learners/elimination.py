@@ -13,12 +13,15 @@ import numpy as np
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.learners.compiling import compiled_inline, compiled_part
 from ridgestream.pipeline.learners.lapack_calls import Lapack, cross_products, factorize, sweep, times_vector
-from ridgestream.pipeline.learners.screening import Facing, count_weaker, is_ruled_out, make_room, weigh
+from ridgestream.pipeline.learners.screening import Facing, Room, count_weaker, is_ruled_out, weigh
 from ridgestream.pipeline.learners.strip_rows import Carried, Rows, Tracking
 from ridgestream.pipeline.learners.vectors import copy, dot
 
 END, GROW, SWAP, UNSAFE = 0, 1, 2, 3
 """What stopped the scan: the block's end, a row to add, a row to swap in, a pivot that is not safely positive."""
+
+HALF_ROWS = 24
+"""Rows of C that are formed at a time, from their diagonal on."""
 
 SCANNED, SUSPECTED = 0, 1
 """Counters: rows scanned at the cap, and those of them that no bound ruled out."""
@@ -33,7 +36,9 @@ def eliminate(lapack: Lapack, rows: Rows, beta: Floats) -> int:
     n_rows, n_targets = rows.targets.shape
     limit, broken = n_rows, True
     while broken and limit > 0:
-        cross_products(lapack, rows.swept[:limit], rows.scaled[:limit], rows.factor)
+        for r in range(0, limit, HALF_ROWS):
+            part = slice(r, min(r + HALF_ROWS, limit))
+            cross_products(lapack, rows.swept[part], rows.scaled[r:limit], rows.factor[part], r)
         for r in range(limit):
             rows.factor[r, r] += 1.0
         info = factorize(lapack, limit, rows.factor)
@@ -104,6 +109,7 @@ def scan_rows(  # noqa: C901
     penalty: float,
     usefulness_threshold: float,
     full: bool,
+    room: Room,
     counts: Integers,
 ) -> tuple[int, int, int]:
     """Absorb rows from `start` on until one changes the dictionary: (what, row, index swapped out or −1).
@@ -113,7 +119,7 @@ def scan_rows(  # noqa: C901
     """
     beta, q = carried.beta, carried.diagonal
     n_targets, everything = len(beta), len(tracking.tracked) == len(q)
-    kappa, room = np.empty(n_targets), make_room(len(q))
+    kappa = np.empty(n_targets)
     for j in range(start, stop):
         rows.pivots[j] = rows.factor[j, j] ** 2
         w, pivot, k = rows.weights[j], rows.pivots[j], rows.kernel[j]

@@ -119,7 +119,7 @@ def exchange_swept(
     """
     for n in range(limit - start):
         r = start + n
-        length = math.hypot(factor[r, r], g[n])
+        length = math.sqrt(factor[r, r] * factor[r, r] + g[n] * g[n])
         cosine, sine, slope = factor[r, r] / length, g[n] / length, o[n] / length
         if not slope * slope < 1.0:
             return r

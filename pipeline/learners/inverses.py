@@ -22,7 +22,7 @@ class Condition:
 
 
 class Inverses:
-    """K⁻¹ and P⁻¹ (lower triangles, Fortran order), their diagonals, P⁻¹'s being q, and β (n_targets, n_basis).
+    """K⁻¹ and P⁻¹ (lower triangles, Fortran order), their diagonals (P⁻¹'s is q) and K's, and β (n_targets, n_basis).
 
     They have the information's room, and its empty basis vectors.
     """
@@ -36,6 +36,7 @@ class Inverses:
         self.beta: Floats = np.ascontiguousarray(normal.solve(information.normal_rhs).T)
         self.diagonal: Floats = np.diagonal(self.normal).copy()
         self.gram_diagonal: Floats = np.diagonal(self.gram).copy()
+        self.self_kernel: Floats = np.diagonal(information.gram).copy()
         self.condition = Condition(normal.condition, gram.condition, max(normal.jitter, gram.jitter))
 
     @property
@@ -51,3 +52,4 @@ class Inverses:
             self.gram = padded_symmetric(self.gram[:n, :n], capacity)
             self.beta = np.ascontiguousarray(padded(self.beta[:, :n].T, capacity).T)
             self.diagonal, self.gram_diagonal = np.diagonal(self.normal).copy(), np.diagonal(self.gram).copy()
+            self.self_kernel = np.append(self.self_kernel[:n], np.ones(capacity - n))

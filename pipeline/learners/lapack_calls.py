@@ -90,13 +90,13 @@ def add_products(lapack: Lapack, factor: float, rows: Floats, S: Floats) -> None
 
 
 @compiled_part
-def cross_products(lapack: Lapack, left: Floats, right: Floats, out: Floats) -> None:
-    """Out[:p, :q] = left rightᵀ for rows (p, m) and (q, m), as Fortran sees the transpose of a larger array `out`."""
+def cross_products(lapack: Lapack, left: Floats, right: Floats, out: Floats, first: int) -> None:
+    """Out[:p, first:first + q] = left rightᵀ for rows (p, m) and (q, m) in a larger array."""
     letter, size, real = lapack.letters.ctypes.data, lapack.integers.ctypes.data, lapack.reals.ctypes.data
     lapack.integers[0], lapack.integers[1], lapack.integers[2] = len(right), len(left), left.shape[1]
     lapack.integers[3] = out.shape[1]
     lapack.reals[0], lapack.reals[1] = 1.0, 0.0
-    a, b, c = right.ctypes.data, left.ctypes.data, out.ctypes.data
+    a, b, c = right.ctypes.data, left.ctypes.data, out.ctypes.data + 8 * first
     t, n = letter + 3, letter + 1
     _call(lapack.addresses[2], (t, n, size, size + 4, size + 8, real, a, size + 8, b, size + 8, real + 8, c, size + 12))
 

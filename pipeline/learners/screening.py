@@ -97,8 +97,8 @@ class Room(NamedTuple):
 def make_room(n_basis: int) -> Room:
     """Return room for rows that face `n_basis` vectors."""
     near = min(NEIGHBOURS, n_basis)
-    which = np.zeros(near, dtype=np.int64)
-    return Room(which, np.zeros(near), np.zeros(near), np.zeros((near, near)), np.empty(n_basis), np.empty(n_basis))
+    which, shares = np.zeros(max(near, 2), dtype=np.int64), np.zeros(max(near, 2))
+    return Room(which, shares, np.zeros(near), np.zeros((near, near)), np.empty(n_basis), np.empty(n_basis))
 
 
 @compiled_part
@@ -246,7 +246,7 @@ def is_ruled_out(
 ) -> bool:
     """Tell whether bounds show that row j, whose φ² is `phi`, changes nothing; O(n_basis)."""
     w, pivot, k, self_kernel = rows.weights[j], rows.pivots[j], rows.kernel[j], rows.self_kernel[j]
-    found = nearest(k, tracking.self_kernel, min(2, len(room.which)), room.which, room.shares)
+    found = nearest(k, tracking.self_kernel, 2, room.which, room.shares)
     low, high, ridge = rows.spans[j], self_kernel - room.shares[0], penalty * pivot
     if not high > low:
         return True
@@ -255,9 +255,9 @@ def is_ruled_out(
     weigh(carried.beta, rows.innovations[j], room)
     tilt, q = 2.0 * w * math.sqrt(w / pivot), carried.diagonal
     row = Facing(low, phi / pivot, tilt, w, ridge, rows.swept[j], rows.A[j], room.cross, room.norms, q)
-    room.apart[0] = self_kernel - room.shares[1] if len(room.shares) > 1 else self_kernel
+    room.apart[0] = self_kernel - room.shares[1]
     if not may_swap(row, high, min(found, 1), room, tracking.tracked, tracking.reach):
         return True
-    found = nearest(k, tracking.self_kernel, len(room.which), room.which, room.shares)
+    found = nearest(k, tracking.self_kernel, len(room.apart), room.which, room.shares)
     high = project(k, self_kernel, gram, room.which, found, room.apart, room.L)
     return not (high > low and may_swap(row, high, found, room, tracking.tracked, tracking.reach))

@@ -19,7 +19,7 @@ SPAN_TOLERANCE = 1e-10
 BLUR_LIMIT = 1e-6
 """The share of the novelty threshold that rounding may reach before K⁻¹k is refined for every row."""
 
-TRACKED_SHARE = 8
+TRACKED_SHARE = 12
 """In a screened strip one basis vector in so many, the weakest, has its entry of K⁻¹k computed for every row."""
 
 
@@ -157,4 +157,4 @@ def _track(inverses: Inverses, information: Information, *, screened: bool) -> T
         n_tracked = max(1, m // TRACKED_SHARE)
         tracked = np.argpartition(np.sum(inverses.beta**2, axis=0) / inverses.gram_diagonal, n_tracked - 1)[:n_tracked]
     columns = np.empty((len(tracked) if screened else 0, m))
-    return Tracking(tracked, columns, np.empty(m), np.diagonal(information.gram_room).copy())
+    return Tracking(tracked, columns, np.empty(m), inverses.self_kernel)
