@@ -28,6 +28,15 @@ SCANNED, SUSPECTED = 0, 1
 
 
 @compiled_part
+def cross_triangle(lapack: Lapack, left: Floats, right: Floats, out: Floats) -> None:
+    """Out = left rightᵀ, known to be symmetric, in the upper triangle of the leading (n, n) of a larger array."""
+    n = len(left)
+    for r in range(0, n, HALF_ROWS):
+        part = slice(r, min(r + HALF_ROWS, n))
+        cross_products(lapack, left[part], right[r:], out[part], r)
+
+
+@compiled_part
 def eliminate(lapack: Lapack, rows: Rows, beta: Floats) -> int:
     """Absorb the rows of a block as if none changed the dictionary: factor, swept and steps; O(n²m) for n rows.
 
@@ -36,9 +45,7 @@ def eliminate(lapack: Lapack, rows: Rows, beta: Floats) -> int:
     n_rows, n_targets = rows.targets.shape
     limit, broken = n_rows, True
     while broken and limit > 0:
-        for r in range(0, limit, HALF_ROWS):
-            part = slice(r, min(r + HALF_ROWS, limit))
-            cross_products(lapack, rows.swept[part], rows.scaled[r:limit], rows.factor[part], r)
+        cross_triangle(lapack, rows.swept[:limit], rows.scaled[:limit], rows.factor)
         for r in range(limit):
             rows.factor[r, r] += 1.0
         info = factorize(lapack, limit, rows.factor)

@@ -67,7 +67,9 @@ def exchange_columns(columns: Floats, tracked: Integers, index: int, exchange: E
 
 
 @compiled_part
-def exchange_rows(rows: Floats, columns: Integers, index: int, first: Floats, second: Floats, exchange: Exchange) -> None:
+def exchange_rows(
+    rows: Floats, columns: Integers, index: int, first: Floats, second: Floats, exchange: Exchange
+) -> None:
     """Rows += first tᵀ − second uᵀ, rows of something times S in its `columns`, in place; O(rows · columns)."""
     t, u, place = np.empty(len(columns)), np.empty(len(columns)), -1
     for n in range(len(columns)):

@@ -41,7 +41,7 @@ from ridgestream.pipeline.threads import one_blas_thread
 REFRESH_ROWS = 8192
 """Rows of a partition between two refreshes; a multiple of every block size."""
 
-SCREEN_BASIS, SCREEN_ROWS = 256, 100
+SCREEN_BASIS, SCREEN_ROWS = 256, 200
 """Bounds on swaps pay from so many basis vectors on, and after so many rows for each of them."""
 
 GRID_ROWS = 256

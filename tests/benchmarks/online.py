@@ -12,6 +12,9 @@ On the bundled forest rows, standardized and in memory, in one process on one BL
   prunes for every useful row instead of comparing the scores first;
 - the learner, and Nystroem + Ridge, each in a process of its own: seconds, test error, peak of memory.
 
+--parts adds what each matrix product of the learner, and its swaps, cost alone, in microseconds a row, with `ratio` of
+their sum to the lower bound: what deciding row by row, and all else, comes on top of.
+
 --plot adds the cost of a row against the dictionary's size (100 … 2,000) and against the rows (10,000 … 5,000,000), as
 JSON and as a picture; that takes minutes. --quick takes each measurement once and small, to see that it runs.
 """
@@ -28,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`
 from benchmarks.cost_curves import FULL, QUICK, measure_curves
 from benchmarks.cost_plot import plot_curves
 from benchmarks.measuring import Took, error_percent, learn, lower_bound, new_learner, say, warm_up
+from benchmarks.parts import measure_parts
 from benchmarks.rivals import measure_in_a_process
 from benchmarks.row_by_row import measure_row_by_row
 from support.forest import Rows, standardized_forest
@@ -37,10 +41,10 @@ from ridgestream.pipeline.threads import blas_threads, one_blas_thread
 ROW_BY_ROW_ROWS = 20_000
 
 
-def measure_against_bound(rows: Rows, test: Rows, max_basis: int, repeats: int) -> dict[str, Any]:
+def measure_against_bound(rows: Rows, test: Rows, max_basis: int, *, quick: bool, parts: bool) -> dict[str, Any]:
     """Run the learner and the lower bound in turn, the latter with the learner's final dictionary."""
     runs = []
-    for _ in range(repeats):
+    for _ in range(1 if quick else 3):
         learner = new_learner(max_basis)
         took = learn(learner, rows)
         _, bound = lower_bound(rows, learner.state().basis_vectors)
@@ -52,6 +56,7 @@ def measure_against_bound(rows: Rows, test: Rows, max_basis: int, repeats: int) 
         for clock in ("seconds", "cpu_seconds")
     }
     cpu_seconds = middle["learner", "cpu_seconds"]
+    alone = {"parts": measure_parts(learner, rows, quick=quick)} if parts else {}
     return {
         "max_basis": max_basis,
         "n_basis": learner.n_basis,
@@ -64,6 +69,7 @@ def measure_against_bound(rows: Rows, test: Rows, max_basis: int, repeats: int) 
         "swaps": learner.swaps,
         "suspected_share": learner.suspected_share,
         "test_error_percent": error_percent(learner.predict(test.X)[:, 0], test.y),
+        **alone,
     }
 
 
@@ -72,9 +78,9 @@ def rounded(took: Took) -> dict[str, float]:
     return {"seconds": round(took.seconds, 4), "cpu_seconds": round(took.cpu_seconds, 4)}
 
 
-def measure(rows: Rows, test: Rows, max_basis: int, *, quick: bool) -> dict[str, Any]:
+def measure(rows: Rows, test: Rows, max_basis: int, *, quick: bool, parts: bool) -> dict[str, Any]:
     """Return all that is told of one dictionary size."""
-    found = measure_against_bound(rows, test, max_basis, repeats=1 if quick else 3)
+    found = measure_against_bound(rows, test, max_basis, quick=quick, parts=parts)
     one_by_one = measure_row_by_row(rows.first(500 if quick else ROW_BY_ROW_ROWS), max_basis)
     for name in ("", "grow_and_prune_"):
         per_row = one_by_one[f"{name}cpu_microseconds_per_row"]
@@ -104,6 +110,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--basis", type=int, nargs="+", action="extend", help="dictionary sizes (100 300 500)")
     parser.add_argument("--json", action="store_true", help="print one JSON object rather than a table")
+    parser.add_argument("--parts", action="store_true", help="measure what each part of the learner costs alone")
     parser.add_argument("--plot", type=Path, metavar="PNG", help="measure the cost curves too and draw them")
     parser.add_argument("--quick", action="store_true", help="once and small")
     return parser.parse_args()
@@ -117,7 +124,7 @@ def main() -> None:
     with one_blas_thread():
         threads = blas_threads()
     sizes = arguments.basis or [100, 300, 500]
-    found = [measure(rows, test, max_basis, quick=arguments.quick) for max_basis in sizes]
+    found = [measure(rows, test, max_basis, quick=arguments.quick, parts=arguments.parts) for max_basis in sizes]
     report: dict[str, Any] = {"rows": len(rows.X), "blas_threads": threads, "basis": found}
     if arguments.plot:
         plan = QUICK if arguments.quick else FULL

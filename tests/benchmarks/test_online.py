@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from benchmarks.measuring import GAMMA, REGULARIZATION
 from benchmarks.online import table
 from support.forest import standardized_forest
@@ -21,9 +22,17 @@ def assert_positive(*values: float) -> None:
     assert all(math.isfinite(value) and value > 0 for value in values), values
 
 
+def check_parts(parts: dict[str, float]) -> None:
+    assert_positive(*parts.values())
+    summed = ("kernel", "W", "P", "inverse_of_P", "C", "A", "sweep", "swaps")
+    assert set(parts) == {*summed, "sum", "lower_bound", "ratio", "a_swap"}
+    assert parts["sum"] == pytest.approx(sum(parts[name] for name in summed), abs=0.01)
+    assert parts["ratio"] == pytest.approx(parts["sum"] / parts["lower_bound"], rel=0.05)
+
+
 def test_it_tells_what_it_promises_and_draws_the_curves(tmp_path: Path) -> None:
     picture = tmp_path / "cost.png"
-    flags = ("--rows", "3000", "--basis", "40", "--quick", "--json", "--plot", str(picture))
+    flags = ("--rows", "3000", "--basis", "40", "--quick", "--json", "--parts", "--plot", str(picture))
     done = subprocess.run([sys.executable, BENCHMARK, *flags], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
@@ -34,6 +43,7 @@ def test_it_tells_what_it_promises_and_draws_the_curves(tmp_path: Path) -> None:
     assert_positive(
         *(found[name] for name in ("ratio", "cpu_ratio", "learner_seconds", "lower_bound_seconds", "swaps"))
     )
+    check_parts(found["parts"])
     assert found["row_by_row"]["same_dictionary"]
     speed_ups = ("speed_up", "speed_up_over_all_rows", "grow_and_prune_speed_up_over_all_rows")
     assert_positive(*(found["row_by_row"][name] for name in speed_ups))
