@@ -38,8 +38,11 @@ from ridgestream.pipeline.learners.strip import Strip, Workspace
 from ridgestream.pipeline.planning import check_growth, fits_growth
 from ridgestream.pipeline.threads import one_blas_thread
 
-REFRESH_ROWS = 8192
-"""Rows of a partition between two refreshes; a multiple of every block size."""
+REFRESH_ROWS = 32768
+"""Rows of a partition between two refreshes; a multiple of every block size.
+
+What is carried drifts by the condition of P rather than by the rows: no more over so many than over a fourth of them.
+"""
 
 SCREEN_BASIS, SCREEN_ROWS = 256, 200
 """Bounds on swaps pay from so many basis vectors on, and after so many rows for each of them."""
