@@ -55,9 +55,12 @@ def check_weights(sample_weight: npt.ArrayLike | None, n_rows: int) -> Floats:
 
 
 def check_finite(values: Floats, name: str) -> None:
-    """Raise InputError for the first entry that is NaN, infinite or beyond LARGEST_VALUE."""
-    usable = np.abs(values) <= LARGEST_VALUE
-    if not usable.all():
+    """Raise InputError for the first entry that is NaN, infinite or beyond LARGEST_VALUE.
+
+    The extremes tell without an array of the size of `values`; NaN is among them if it is anywhere.
+    """
+    if values.size and not (-LARGEST_VALUE <= values.min() and values.max() <= LARGEST_VALUE):
+        usable = np.abs(values) <= LARGEST_VALUE
         row, column = (int(i) for i in np.argwhere(~usable)[0])
         raise InputError(
             f"{name} has the value {values[row, column]} at row {row}, column {column}; "
