@@ -59,7 +59,7 @@ def check_finite(values: Floats, name: str) -> None:
 
     The extremes tell without an array of the size of `values`; NaN is among them if it is anywhere.
     """
-    if values.size and not (-LARGEST_VALUE <= values.min() and values.max() <= LARGEST_VALUE):
+    if values.size and not (values.min() >= -LARGEST_VALUE and values.max() <= LARGEST_VALUE):
         usable = np.abs(values) <= LARGEST_VALUE
         row, column = (int(i) for i in np.argwhere(~usable)[0])
         raise InputError(
