@@ -449,7 +449,7 @@ class OnlineLSSVM:
 
 
 def plan_block_rows(max_basis: int | None) -> int:
-    """Return the rows of a block: enough for matrix products to pay, few enough to be made anew after a swap."""
+    """Return the rows of a block: enough for matrix products to pay, few enough to be carried over a swap."""
     if max_basis is not None and max_basis <= 256:
         return 32
     return 64 if max_basis is None or max_basis <= 1024 else 128

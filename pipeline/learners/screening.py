@@ -6,7 +6,7 @@ Index i can be swapped out by a row only if
 
 with β and q after the row. This is linear in δ, and δ lies between the novelty threshold and δ_T, the novelty to a few
 basis vectors T alone, so both ends are looked at. a_i = (K⁻¹k)_i is at hand for the weakest vectors, the tracked ones;
-for any other |a_i|² ≤ (K⁻¹)_ii δ_T if i is not in T. T is the nearest basis vector first, then the nearest sixteen;
+for any other |a_i|² ≤ (K⁻¹)_ii δ_T if i is not in T. T is the nearest basis vector first, then the nearest eight;
 only for a row that both let pass is K⁻¹k computed.
 """
 
