@@ -72,6 +72,15 @@ def count_passes(max_basis: int, n_basis: int, candidates: int, look_ahead: int 
     return passes
 
 
+def largest_pass(max_basis: int, n_rows: int, candidates: NumberOrAll, look_ahead: int | None) -> int:
+    """Return how many vectors and candidates the largest pass has."""
+    if candidates == "all":
+        return n_rows
+    rounds = [look_ahead or plan_look_ahead(max_basis, n_basis, candidates) for n_basis in range(max_basis)]
+    drawn = [min(ahead, max_basis - n_basis) * candidates for n_basis, ahead in enumerate(rounds)]
+    return max(n_basis + min(count, n_rows) for n_basis, count in enumerate(drawn))
+
+
 def draw_round(seed: int, number: int, n_rows: int, wanted: int, stream: int = 0) -> Integers:
     """Return the rows of a round, ascending, shape (min(wanted, n_rows),); `stream` tells draws of a round apart."""
     if wanted >= n_rows:

@@ -38,6 +38,7 @@ from ridgestream.pipeline.look_ahead import (
     check_pass_memory,
     count_passes,
     cut_idle,
+    largest_pass,
     plan_look_ahead,
 )
 from ridgestream.pipeline.reconstruction import best_candidate, choose_by_reconstruction
@@ -224,14 +225,11 @@ class _Passing:
 
     def __init__(self, rows: RowSet, kernel: Kernel, settings: EFVSSettings) -> None:
         self._rows, self._kernel, self._settings = rows, kernel, settings
-        check_pass_memory(self._largest_pass(), settings.candidates, settings.memory_limit)
+        largest = largest_pass(settings.max_basis, rows.n_rows, settings.candidates, settings.look_ahead)
+        beside = settings.max_basis if settings.candidates == "all" else 0
+        check_pass_memory(largest + beside, settings.candidates, settings.memory_limit)
         self._source = candidate_source(rows, settings.seed, settings.candidates)
         self.exhaustive = self._source.exhaustive
-
-    def _largest_pass(self) -> int:
-        n_rows, settings = self._rows.n_rows, self._settings
-        drawn = self.rounds_ahead(settings.max_basis - 1) * (0 if settings.candidates == "all" else settings.candidates)
-        return settings.max_basis + (n_rows if settings.candidates == "all" else min(n_rows, drawn))
 
     def rounds_ahead(self, n_basis: int) -> int:
         settings = self._settings

@@ -15,7 +15,6 @@ replaced. Coefficients come from the sums of a last pass. The paper's γ is λn 
 """
 
 from dataclasses import dataclass
-from itertools import count
 
 import numpy as np
 
@@ -35,6 +34,7 @@ from ridgestream.pipeline.look_ahead import (
     check_pass_memory,
     count_passes,
     cut_idle,
+    largest_pass,
     plan_look_ahead,
 )
 from ridgestream.pipeline.nested_models import NestedModels, gcv_of
@@ -80,9 +80,10 @@ class OLSSettings:
 
     def rounds_of_pass(self, n_basis: int) -> int:
         """Return how many rounds the next pass serves, of a dictionary of so many vectors."""
+        left = self.max_basis - n_basis
         if self.candidates == "all":
-            return self.max_basis
-        return self.look_ahead or plan_look_ahead(self.max_basis, n_basis, self.candidates)
+            return left
+        return min(left, self.look_ahead or plan_look_ahead(self.max_basis, n_basis, self.candidates))
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,8 @@ def fit_ols(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporte
     About n/r + 1 passes, n = max_basis, of O(59·(n_basis + 59r)) a row and round. Raises InputError without a row of
     positive weight, MemoryRefused where the sums of a pass cannot fit, NumericalBreakdown if P loses its definiteness.
     """
-    check_pass_memory(_largest_pass(rows, settings), settings.candidates, settings.memory_limit)
+    largest = largest_pass(settings.max_basis, rows.n_rows, settings.candidates, settings.look_ahead)
+    check_pass_memory(largest, settings.candidates, settings.memory_limit)
     grown, tried, passes = _grow(rows, kernel, settings, report)
     if not len(grown.places):
         raise InputError(f"OLS found no row to choose among {rows.n_rows} rows: it needs one of positive weight")
@@ -133,32 +135,23 @@ def fit_ols(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporte
     )
 
 
-def _largest_pass(rows: RowSet, settings: OLSSettings) -> int:
-    """Return how many vectors and candidates the largest pass has."""
-    if settings.candidates == "all":
-        return rows.n_rows
-    ahead = settings.rounds_of_pass(settings.max_basis - 1)
-    return settings.max_basis + ahead * min(settings.candidates, rows.n_rows)
-
-
 def _grow(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporter) -> tuple[_Grown, int, int]:
     """Choose until something stops it; return that, the rounds tried and the passes taken."""
     nothing = np.empty(0, dtype=np.int64)
     sums = BlockStatistics.empty(0, rows.n_targets)
     grown = _Grown(nothing, np.empty((0, rows.n_features)), sums, np.empty(0), np.empty(0), nothing)
-    source, tried = candidate_source(rows, settings.seed, settings.candidates), 0
-    for passes in count(1):
+    source, tried, passes = candidate_source(rows, settings.seed, settings.candidates), 0, 0
+    while True:
         n_basis = len(grown.places)
         ahead = settings.rounds_of_pass(n_basis)
         candidates = source.of_rounds(tried, ahead, settings.max_basis - n_basis, grown.places)
         if len(candidates.places):
-            grown = _extend(rows, kernel, settings, grown, candidates, tried)
+            grown, passes = _extend(rows, kernel, settings, grown, candidates, tried), passes + 1
         tried += ahead
         grown, spent = _drop_idle(grown, n_basis, tried, exhaustive=source.exhaustive)
         _tell(report, grown, settings)
         if spent or len(grown.places) == settings.max_basis or _stopped(grown, settings) is not None:
             return grown, tried, passes
-    raise AssertionError
 
 
 def _extend(

@@ -14,6 +14,7 @@ from ridgestream.pipeline.look_ahead import (
     count_passes,
     cut_idle,
     draw_round,
+    largest_pass,
     plan_look_ahead,
 )
 from ridgestream.pipeline.row_sets import ArrayRows
@@ -100,6 +101,19 @@ def test_passes_are_counted() -> None:
     assert count_passes(20, 0, 59, 8) == 3
     assert count_passes(20, 20, 59, None) == 0
     assert count_passes(500, 0, 59, 1) == 500 > count_passes(500, 0, 59, None) > 50
+
+
+@pytest.mark.parametrize("look_ahead", [None, 1, 8, 1000])
+@pytest.mark.parametrize("max_basis", [1, 20, 700])
+def test_the_largest_pass_is_foreseen(max_basis: int, look_ahead: int | None) -> None:
+    n_basis, largest = 0, 0
+    while n_basis < max_basis:
+        ahead = min(look_ahead or plan_look_ahead(max_basis, n_basis), max_basis - n_basis)
+        largest = max(largest, n_basis + 59 * ahead)
+        n_basis += ahead
+    assert largest <= largest_pass(max_basis, 10**6, 59, look_ahead) <= largest + 59 + (look_ahead or 8)
+    assert largest_pass(max_basis, 300, 59, look_ahead) <= max_basis + 300
+    assert largest_pass(max_basis, 300, "all", look_ahead) == 300
 
 
 @pytest.mark.parametrize(
