@@ -72,7 +72,7 @@ def choose_by_gain(
     with one_blas_thread():
         head, solved, across = _eliminate_begun(normal, rhs, begun)
         left = _Left(normal, rhs, across, solved, max(0, n_wanted - begun), overwrite=overwrite)
-        left.choose(None if allowed is None else [columns - begun for columns in allowed])
+        left.choose(None if allowed is None else [columns[columns >= begun] - begun for columns in allowed])
     return _assemble(head, solved, across, left, begun)
 
 

@@ -77,6 +77,9 @@ def test_going_on_from_what_was_chosen_before_chooses_the_same(seed: int, begun:
     order = np.concatenate([straight.columns[:begun], np.setdiff1d(np.arange(12), straight.columns[:begun])])
     resumed = choose_by_gain(normal[np.ix_(order, order)], rhs[order], 12, begun=begun)
     assert (order[resumed.columns] == straight.columns).all()
+    rounds = [np.arange(12)] * 12  # which name those chosen before, too
+    again = choose_by_gain(normal[np.ix_(order, order)], rhs[order], 12, begun=begun, allowed=rounds)
+    assert (again.columns == resumed.columns).all()
     assert resumed.rounds.tolist() == [-1] * begun + list(range(12 - begun))
     np.testing.assert_allclose(resumed.factor, straight.factor, rtol=0, atol=1e-9 * np.abs(straight.factor).max())
     np.testing.assert_allclose(resumed.half_solution, straight.half_solution, rtol=1e-6, atol=1e-9)
