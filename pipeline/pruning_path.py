@@ -1,11 +1,14 @@
-"""Pruning paths: a dictionary shrinks by its vectors of least weight, with no row read again.
+"""Pruning paths: a dictionary shrinks by its vectors of least score, with no row read again.
 
-With the sums of block statistics, (G + λnK)β = z holds for any part of the basis when the rows and columns of that part
-are taken. So a dictionary of n vectors is fitted, those with the smallest |β| are dropped, the rest is fitted anew, and
-so on: O(n³) a path for steps of a given share, whatever the number of rows. With several targets, |β| is the norm of a
-vector's coefficients. A constant function for a bias comes last in the basis and is never dropped.
+With the sums of block statistics, Pβ = z, P = G + λnK, holds for any part of the basis when the rows and columns of
+that part are taken. So a dictionary of n vectors is fitted, those of least score are dropped, the rest is fitted anew,
+and so on: O(n³) a path for steps of a given share, whatever the number of rows. A constant function for a bias comes
+last in the basis and is never dropped.
 
-The order of the vectors by |β| hardly changes from one step to the next. So P is factorized with the smallest last, and
+A vector's score is |β|, or what the regularized cost rises by when it goes and the rest is fitted anew, β²/(P⁻¹)ᵢᵢ.
+With several targets, β² is summed over them.
+
+The order of the vectors by score hardly changes from one step to the next. So P is factorized with the least last, and
 where these go, the factor's rows before the first one to go stand as they are and only those after it are made anew,
 from themselves: with L₂₂ what is left of their rows, by the Cholesky factor of L₂₂L₂₂ᵀ. Where that is most of them, P
 is factorized afresh, in an order that is right again.
@@ -13,6 +16,7 @@ is factorized afresh, in an order that is right again.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +29,10 @@ from ridgestream.pipeline.factorization import check_info, cholesky
 
 RENEWED_SHARE = 0.5
 """Where more of the factor's rows than this share would be made anew, all of them are."""
+
+
+Score = Literal["coefficient", "cost"]
+"""What a vector is kept for: the size of its coefficients, or what the regularized cost would rise by without it."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +63,19 @@ def plan_sizes(largest: int, share: float, smallest: int = 1, through: int | Non
 
 
 def walk(
-    sums: BlockStatistics, penalty: Floats, regularization: float, sizes: Sequence[int], *, constant: bool
+    sums: BlockStatistics,
+    penalty: Floats,
+    regularization: float,
+    sizes: Sequence[int],
+    *,
+    constant: bool,
+    score: Score = "coefficient",
 ) -> Iterator[PrunedModel]:
     """Yield the model of each size, descending from that of the whole basis, pruned from the one before.
 
     `penalty` is K, bordered by zeros where the last function is `constant`; λ is per row. The first in the basis goes
-    first where coefficients tie. O(size³) each at most, O(size²) where the order of the vectors stays. Raises
-    NumericalBreakdown where a normal matrix is not finite.
+    first where scores tie. O(size³) each at most; by coefficients, O(size²) where the order of the vectors stays.
+    Raises NumericalBreakdown where a normal matrix is not finite.
     """
     normal = sums.products + (regularization * sums.weight) * penalty
     fixed = np.arange(len(normal) - constant, len(normal))
@@ -70,7 +84,8 @@ def walk(
     for place, size in enumerate(sizes):
         if place:
             vectors = factor.kept[: len(factor.kept) - constant]
-            factor.keep(np.concatenate([fixed, vectors[rank(coefficients[: len(vectors)])[:size]]]))
+            scores = squared_norms(coefficients) / (factor.inverse_diagonal() if score == "cost" else 1.0)
+            factor.keep(np.concatenate([fixed, vectors[rank(scores[: len(vectors)])[:size]]]))
             coefficients = factor.solve(sums.rhs)
         yield PrunedModel(factor.kept, coefficients, factor.jitter)
 
@@ -95,6 +110,12 @@ class _ShrinkingFactor:
         check_info("dpotrs", info)
         return np.asarray(solution[np.argsort(self._order)])
 
+    def inverse_diagonal(self) -> Floats:
+        """Return the diagonal of P⁻¹ for the functions left, ascending; O(n³/3)."""
+        inverse, info = lapack.dtrtri(self._lower, lower=1)
+        check_info("dtrtri", info)
+        return np.asarray(np.einsum("ij,ij->j", inverse, inverse)[np.argsort(self._order)])
+
     def keep(self, wanted: Integers) -> None:
         """Drop all functions but these, which are given from the one likely to stay longest to the next to go."""
         staying = np.isin(self._order, wanted)
@@ -112,7 +133,7 @@ class _ShrinkingFactor:
         self._lower, info = lapack.dpotrf(square.T, lower=1, clean=1, overwrite_a=1)
         if info:
             factorized = cholesky(self._matrix[np.ix_(order, order)], "normal matrix P")
-            self._lower, self.jitter = factorized.factor, factorized.jitter
+            self._lower, self.jitter = np.asfortranarray(np.tril(factorized.factor)), factorized.jitter
 
     def _cut(self, staying: npt.NDArray[np.bool_], first: int) -> bool:
         """Take the rows that do not stay out of L, the first of them number `first`; tell whether it could be done."""
@@ -132,6 +153,12 @@ class _ShrinkingFactor:
         return True
 
 
+def check_score(score: str) -> None:
+    """Raise InputError for a score that is not known."""
+    if score not in get_args(Score):
+        raise InputError(f"score must be one of {', '.join(get_args(Score))}, it is {score!r}")
+
+
 def check_path(share: float, smallest: int, max_basis: int | None) -> None:
     """Raise InputError unless `share` is a share below one, or zero for one by one, and the sizes leave a model."""
     if not 0 <= share < 1:
@@ -142,6 +169,11 @@ def check_path(share: float, smallest: int, max_basis: int | None) -> None:
         raise InputError(f"max_basis = {max_basis} is below smallest = {smallest}, where the path ends")
 
 
-def rank(coefficients: Floats) -> Integers:
-    """Return the positions of the rows from the largest norm to the smallest; of equal ones, the later first."""
-    return np.argsort(np.einsum("ij,ij->i", coefficients, coefficients), kind="stable")[::-1]
+def squared_norms(coefficients: Floats) -> Floats:
+    """Return that of each row."""
+    return np.asarray(np.einsum("ij,ij->i", coefficients, coefficients))
+
+
+def rank(scores: Floats) -> Integers:
+    """Return positions from the largest score to the smallest; of equal ones, the later first."""
+    return np.argsort(scores, kind="stable")[::-1]

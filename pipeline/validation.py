@@ -16,7 +16,7 @@ from ridgestream.pipeline.block_statistics import Basis, BlockStatistics, Folded
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.fitted import Fitted, Path
 from ridgestream.pipeline.kernels import Kernel, check_positive
-from ridgestream.pipeline.pruning_path import PrunedModel, walk
+from ridgestream.pipeline.pruning_path import PrunedModel, Score, walk
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.row_sets import RowSet
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
@@ -64,6 +64,8 @@ class Candidates:
     """Each λ per row."""
     dependent: int = 0
     """Vectors that were left out since the others span them."""
+    score: Score = "coefficient"
+    """What vectors are kept for."""
 
     def fold_errors(self) -> Floats:
         """Return the mean squared error on rows left out, shape (n_regularizations, n_sizes).
@@ -78,20 +80,23 @@ class Candidates:
             if training.weight <= ROUNDING * total.weight:
                 raise InputError("one fold holds every row of weight above zero: give more rows, or folds = 1")
             for place, regularization in enumerate(self.regularizations):
-                models = walk(training, penalty, regularization, self.sizes, constant=self.basis.constant)
-                errors[place] += squared_errors(fold, models)
+                errors[place] += squared_errors(fold, self._walk(training, penalty, regularization, self.sizes))
         return np.asarray(errors / (total.weight * total.rhs.shape[1]))
 
     def fit(self, regularization: float, size: int, path: Path | None = None) -> Fitted:
         """Return the model of this size on the path of this λ over all rows; O(n_basis³)."""
         total, sizes = self.sums.total(), [s for s in self.sizes if s >= size]
-        walked = walk(total, self.basis.penalty(), regularization, sizes, constant=self.basis.constant)
-        model = deque(walked, maxlen=1).pop()
+        model = deque(self._walk(total, self.basis.penalty(), regularization, sizes), maxlen=1).pop()
         vectors = model.kept[: len(model.kept) - self.basis.constant]
         basis = Basis(self.basis.kernel, self.basis.vectors[vectors], self.basis.centre, self.basis.constant)
         notes = {"passes": 1.0, "jitter": model.jitter, "dependent": float(self.dependent)}
         sums = self.sums.choose(model.kept)
         return Fitted(basis, self.places[vectors], model.coefficients, regularization, sums, path, notes)
+
+    def _walk(
+        self, sums: BlockStatistics, penalty: Floats, regularization: float, sizes: Sequence[int]
+    ) -> Iterator[PrunedModel]:
+        return walk(sums, penalty, regularization, sizes, constant=self.basis.constant, score=self.score)
 
 
 def gather_candidates(
@@ -103,6 +108,7 @@ def gather_candidates(
     *,
     constant: bool,
     label: str,
+    score: Score = "coefficient",
 ) -> list[Candidates]:
     """Sum the rows for every kernel in one pass, called `label`; `plan` gives the sizes from that of a dictionary.
 
@@ -118,7 +124,13 @@ def gather_candidates(
         raise InputError("there is no row of weight above zero to fit a model to")
     return [
         Candidates(
-            basis, s.places, sums, plan(len(s.features)), grid.regularizations, len(start.features) - len(s.features)
+            basis,
+            s.places,
+            sums,
+            plan(len(s.features)),
+            grid.regularizations,
+            len(start.features) - len(s.features),
+            score,
         )
         for basis, s, sums in zip(bases, starts, summed.parts, strict=True)
     ]

@@ -24,7 +24,7 @@ from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.fitted import Fitted, Path
 from ridgestream.pipeline.folds import deal_folds
 from ridgestream.pipeline.kernels import Kernel, gram
-from ridgestream.pipeline.pruning_path import check_path, plan_sizes, rank
+from ridgestream.pipeline.pruning_path import check_path, plan_sizes, rank, squared_norms
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.row_sets import RowSet
 from ridgestream.pipeline.threads import one_blas_thread
@@ -141,7 +141,7 @@ def _prune(data: _Data, kept: Integers, sizes: Sequence[int], settings: SLSSVMSe
     solved: tuple[Floats, Floats] | None = None
     for size in sizes:
         if solved is not None:
-            kept = kept[np.sort(rank(solved[0])[:size])]
+            kept = kept[np.sort(rank(squared_norms(solved[0]))[:size])]
         if len(kept) > 2:  # of two, each predicts the other by the bias alone, whatever λ
             choice = _select(data, kept, settings)
         solved = data.fit(choice, kept)

@@ -26,6 +26,7 @@ def test_ratios_are_of_the_seconds_told(told: dict[str, Any]) -> None:
     for ratio, above, below in [
         (passed["ratio"], passed["pass_seconds"], passed["bare_seconds"]),
         (path["ratio"], path["path_seconds"], path["single_fit_seconds"]),
+        (path["by_cost_ratio"], path["by_cost_seconds"], path["single_fit_seconds"]),
         (path["one_by_one_ratio"], path["one_by_one_seconds"], path["single_fit_seconds"]),
     ]:
         assert below > 0

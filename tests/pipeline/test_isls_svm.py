@@ -27,7 +27,7 @@ from ridgestream.pipeline.fitted import Fitted
 from ridgestream.pipeline.kernels import RBF, Linear
 from ridgestream.pipeline.learners.isls_svm import ISLSSVMSettings, fit_isls_svm
 from ridgestream.pipeline.learners.subset_of_regressors import SubsetOfRegressorsSettings, fit_subset_of_regressors
-from ridgestream.pipeline.pruning_path import PrunedModel, _ShrinkingFactor, plan_sizes, walk
+from ridgestream.pipeline.pruning_path import PrunedModel, Score, _ShrinkingFactor, plan_sizes, walk
 from ridgestream.pipeline.reporting import Silent
 from ridgestream.pipeline.row_sets import ArrayRows
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
@@ -131,6 +131,41 @@ def test_any_rows_give_the_reference_s_choices(seed: int, n_basis: int, folds: i
     assert_is_refitted(fitted, data, start, bias=True)
 
 
+@pytest.mark.parametrize("n_targets", [1, 2])
+@pytest.mark.parametrize("step", [0.0, 0.3])
+def test_by_cost_the_vector_goes_that_is_missed_least_when_the_rest_is_refitted(n_targets: int, step: float) -> None:
+    data = draw(120, seed=14, n_targets=n_targets)
+    start = start_of(data, 14)
+    settings = ISLSSVMSettings((1e-3, 1e-2), folds=3, fold_seed=1, step=step, score="cost")
+    fitted = fit_isls_svm(rows_of(data), [RBF(GAMMA)], start, settings, Silent())
+    path = fitted.path
+    assert path is not None
+    sizes = plan_sizes(14, step)
+    for regularization in (1e-3, 1e-2):
+        mine = path.regularization == regularization
+        errors, margin = isls_reference.fold_errors(
+            data, start.features, GAMMA, regularization, sizes, 3, 1, bias=True, score="cost"
+        )
+        assert margin > 1e-6
+        np.testing.assert_allclose(path.value[mine], errors, rtol=1e-7)
+    left = [size for size in sizes if size >= path.n_basis[path.chosen]]
+    whole = isls_reference.prune(data, start.features, GAMMA, fitted.regularization, left, score="cost")[-1]
+    np.testing.assert_array_equal(fitted.places, start.places[whole.chosen])
+    np.testing.assert_allclose(fitted.coefficients, np.vstack([whole.beta, whole.b]), rtol=1e-7)
+
+
+def test_by_cost_a_smaller_dictionary_is_better() -> None:
+    """Where vectors are close to each other, |β| tells little of what they are worth."""
+    data = draw(1500, seed=15)
+    start, errors = start_of(data, 150), {}
+    for score in ("coefficient", "cost"):
+        settings = ISLSSVMSettings((1e-5,), folds=3, max_basis=25, score=score)
+        path = fit_isls_svm(rows_of(data), [RBF(GAMMA)], start, settings, Silent()).path
+        assert path is not None
+        errors[score] = float(path.value[path.n_basis == 25][0])
+    assert errors["cost"] < 0.9 * errors["coefficient"]
+
+
 def test_several_widths_share_one_read_of_the_rows_and_the_best_wins() -> None:
     data = draw(200, seed=3)
     start, told = start_of(data, 15), Told()
@@ -208,8 +243,11 @@ def test_vectors_go_by_the_norm_over_targets() -> None:
     assert kept == [[0, 1, 2], [1, 2], [1]]
 
 
+@pytest.mark.parametrize("score", ["coefficient", "cost"])
 @pytest.mark.parametrize("step", [0.0, 0.05])
-def test_a_factor_that_is_cut_solves_as_a_fresh_one_does(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_factor_that_is_cut_solves_as_a_fresh_one_does(
+    step: float, score: Score, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At every size of a long path: the solution, and that the smallest went; mostly without factorizing afresh."""
     fresh: list[int] = []
     data = draw(400, seed=13, n_targets=2)
@@ -222,13 +260,15 @@ def test_a_factor_that_is_cut_solves_as_a_fresh_one_does(step: float, monkeypatc
         plain(factor, order)
 
     monkeypatch.setattr(_ShrinkingFactor, "_factorize", counted)
-    models = list(walk(sums, basis.penalty(), 1e-4, plan_sizes(80, step), constant=True))
+    models = list(walk(sums, basis.penalty(), 1e-4, plan_sizes(80, step), constant=True, score=score))
     P = sums.products + 1e-4 * sums.weight * basis.penalty()
     for before, after in pairwise(models):
         part = P[np.ix_(after.kept, after.kept)]
         expected, within = np.linalg.solve(part, sums.rhs[after.kept]), 10 * np.finfo(float).eps * np.linalg.cond(part)
         np.testing.assert_allclose(after.coefficients, expected, rtol=0, atol=within * np.abs(expected).max())
-        norms = np.linalg.norm(before.coefficients[:-1], axis=1)
+        norms = (before.coefficients[:-1] ** 2).sum(axis=1)
+        if score == "cost":
+            norms /= np.diagonal(np.linalg.inv(P[np.ix_(before.kept, before.kept)]))[:-1]
         went = ~np.isin(before.kept[:-1], after.kept)
         assert norms[went].max() < norms[~went].min()
         assert after.kept[-1] == 80
@@ -311,6 +351,8 @@ def test_settings_that_leave_nothing_to_choose_by_are_refused() -> None:
         ISLSSVMSettings(GRID, folds=0)
     with pytest.raises(InputError, match="step must be the share"):
         ISLSSVMSettings(GRID, step=1.0)
+    with pytest.raises(InputError, match="score must be one of coefficient, cost, it is 'size'"):
+        ISLSSVMSettings(GRID, score="size")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="smallest must be at least 1"):
         ISLSSVMSettings(GRID, smallest=0)
     with pytest.raises(InputError, match="max_basis = 3 is below smallest = 5"):

@@ -59,15 +59,34 @@ def solve_bordered(data: Data, S: Array, gamma: float, regularization: float, *,
     return solution[:-1], solution[-1]
 
 
+def cost(data: Data, S: Array, gamma: float, regularization: float, *, bias: bool) -> float:
+    """Σ w(y − f)² + λn βᵀKβ at its least, over all targets."""
+    beta, b = solve_bordered(data, S, gamma, regularization, bias=bias)
+    residuals = data.y - rbf(data.X, S, gamma) @ beta - b
+    roughness = float(np.trace(beta.T @ rbf(S, S, gamma) @ beta))
+    return float((data.w[:, np.newaxis] * residuals**2).sum()) + regularization * float(data.w.sum()) * roughness
+
+
 def prune(
-    data: Data, S: Array, gamma: float, regularization: float, sizes: Sequence[int], *, bias: bool = True
+    data: Data,
+    S: Array,
+    gamma: float,
+    regularization: float,
+    sizes: Sequence[int],
+    *,
+    bias: bool = True,
+    score: str = "coefficient",
 ) -> list[Expansion]:
-    """The model of each size, each pruned from the one before."""
+    """The model of each size, each pruned from the one before: by |β|, or by the cost of refitting without a vector."""
     chosen, margin = list(range(len(S))), np.inf
     path: list[Expansion] = []
     for size in sizes:
         if size < len(chosen):
             norms = np.sqrt((path[-1].beta ** 2).sum(axis=1))
+            if score == "cost":
+                without = [[c for c in chosen if c != vector] for vector in chosen]
+                norms = np.array([cost(data, S[left], gamma, regularization, bias=bias) for left in without])
+                norms -= cost(data, S[chosen], gamma, regularization, bias=bias)
             ranked = sorted(range(len(chosen)), key=lambda i: norms[i])
             dropped = ranked[: len(chosen) - size]
             first_stays = norms[ranked[len(dropped)]]
@@ -92,12 +111,13 @@ def fold_errors(
     seed: int,
     *,
     bias: bool,
+    score: str = "coefficient",
 ) -> tuple[Array, float]:
     """Mean squared error by refitting on the rows of the other folds, of each size; and the least margin."""
     dealt, total, margin = deal_folds(0, len(data.X), folds, seed), np.zeros(len(sizes)), np.inf
     for fold in range(folds):
         held = data.part(dealt == fold)
-        path = prune(data.part(dealt != fold), S, gamma, regularization, sizes, bias=bias)
+        path = prune(data.part(dealt != fold), S, gamma, regularization, sizes, bias=bias, score=score)
         margin = min(margin, path[-1].margin)
         for i, model in enumerate(path):
             residual = held.y - predict(model, S, held.X, gamma)
