@@ -64,7 +64,7 @@ def measure_pass(rows: Rows, dictionary: Array, repeats: int) -> dict[str, Any]:
     ours, bare = least_seconds(
         repeats, lambda: row_set.statistics((summing,), ""), lambda: lower_bound(rows, dictionary)
     )
-    found = {"ratio": round(ours / bare, 3), "pass_seconds": round(ours, 5), "bare_seconds": round(bare, 5)}
+    found = {"ratio": round(ours / bare, 3), "pass_seconds": round(ours, 9), "bare_seconds": round(bare, 9)}
     say(f"pass: {found}")
     return found
 
@@ -81,10 +81,10 @@ def measure_path(rows: Rows, start: StartingDictionary, repeats: int) -> dict[st
         "one_by_one_ratio": round(one_by_one / single, 3),
         "by_cost_ratio": round(by_cost / single, 3),
         "repeated_fits_ratio": round(repeated / single, 1),
-        "path_seconds": round(whole, 5),
-        "single_fit_seconds": round(single, 5),
-        "one_by_one_seconds": round(one_by_one, 5),
-        "by_cost_seconds": round(by_cost, 5),
+        "path_seconds": round(whole, 9),
+        "single_fit_seconds": round(single, 9),
+        "one_by_one_seconds": round(one_by_one, 9),
+        "by_cost_seconds": round(by_cost, 9),
         "repeated_fits_seconds": round(repeated, 1),
         "fits": fits,
         "models": 0 if fitted.path is None else len(fitted.path.value),
