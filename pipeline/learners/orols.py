@@ -17,11 +17,13 @@ Departures, each with its reason:
 - Neither pseudoinverse nor Q is kept: G = KᵀK, a row and a column a step, gives U, qᵀq and qᵀy (`orols_columns`), and
   residuals are y − Kβ. Memory is O(n_basis²) in every process, whatever the rows; tasks are pure.
 - No ε on the diagonal: it would make of equal rows columns that differ by noise alone. A row whose column is spanned,
-  or would take Q beyond `condition_limit`, is passed over; after REFUSALS such rows in a row the machine stops.
+  or would take Q beyond `condition_limit`, is passed over; the machine stops after REFUSALS such rows one after the
+  other, those that equal a row met before not counted.
 - A pass confirms several steps (`orols_machine`): steps are expected among rows whose columns are known, all their
   models are looked through at once, and those hold whose row has the largest residual of all. The same choices result,
   from fewer passes; `foreseen` and `pool` change nothing else.
 - Rows may carry weights; M is their sum. A row of weight two is two rows.
+- λ has an upper bound, for targets of which nothing can be learned: see LARGEST_SHARE.
 - The model has one dictionary, the machines' vectors in the order in which machines take turns, one vector each, up to
   `max_basis` different ones, and zeros where a vector is not of a machine.
 
@@ -56,9 +58,9 @@ class OrolsSettings:
 
     max_basis: int = 500
     """Vectors of the dictionary at most, those of all machines together."""
-    tolerance: float = 1e-2
+    tolerance: float = 3e-3
     """λ stands still if a step changes it by no more than this share."""
-    patience: int = 3
+    patience: int = 5
     """Steps in a row in which λ must have stood still."""
     initial_regularization: float = 0.0
     """λ per row before the first vector."""

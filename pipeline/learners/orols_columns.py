@@ -9,8 +9,9 @@ from scipy.linalg import solve_triangular
 
 from ridgestream.pipeline.arrays import Floats
 
-LARGEST_LAMBDA = 1e12
-"""Of λ, per row: far beyond it a model is zero all the same."""
+LARGEST_SHARE = 1e6
+"""Of λ over the longest squared length of a column: a model is zero by then, and where there is nothing but noise, the
+estimates would grow without end."""
 
 
 def estimate_lambda(
@@ -19,12 +20,13 @@ def estimate_lambda(
     """Return λ by equation (30) from the λ before, `penalty`, and the GCV (27) of the model with the new one; O(m).
 
     `lengths` are s (m,), `along` the entries qᵀy/√s (m,), `square` is yᵀy, `weight` M; the trace of P̃ must be above
-    zero, for which m < M is enough. Where y is zero in all that Q spans, λ is zero.
+    zero, for which m < M is enough. Where y is zero in all that Q spans, λ is zero; it is at most LARGEST_SHARE
+    of the longest squared length.
     """
     slope = float(np.sum(lengths / (penalty + lengths) ** 2))
     bend = float(np.sum(lengths * along**2 / (penalty + lengths) ** 3))
     error, trace = _error_and_trace(lengths, along, square, weight, penalty)
-    estimate = min(slope * error / (trace * bend), LARGEST_LAMBDA * weight) if bend > 0 else 0.0
+    estimate = min(slope * error / (trace * bend), LARGEST_SHARE * float(lengths.max())) if bend > 0 else 0.0
     error, trace = _error_and_trace(lengths, along, square, weight, estimate)
     return estimate, weight * error / trace**2
 

@@ -22,7 +22,7 @@ TIE = 1e-10
 """Residuals that differ by less than this share of the target's root mean square are equal within rounding."""
 
 REFUSALS = 10
-"""So many rows of largest residual, one after the other, without a usable column: nothing is left to find."""
+"""So many rows of largest residual, one after the other, without a usable column, show that nothing is left to find."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Machine:
     def __init__(self, target: int, columns: OrthogonalColumns, penalty: float, rule: StopRule) -> None:
         self.target, self._columns, self._rule, self._penalty = target, columns, rule, penalty
         self._steps: list[Step] = []
-        self._refused: set[int] = set()
+        self._refused: dict[int, Floats] = {}
         self._refused_now = 0
         self._rankings: dict[int, Ranking] = {}
         self._margin = TIE * float(np.sqrt(columns.square / columns.weight))
@@ -174,13 +174,24 @@ class Machine:
                 self._cut(self.settled)
                 self._push(library, place)
                 return self._settle(ranking)
-            self._refused.add(place)
-            self._refused_now += 1
-            if self._refused_now == REFUSALS:
-                self.stop("Q would be ill-conditioned")
+            self._refuse(library, place)
+            if self.finished:
                 return False
-        self.stop("no rows are left")
+        if ranking.places[-1] == NOBODY:
+            self.stop("no rows are left")
+        else:
+            del self._rankings[self.settled]
         return False
+
+    def _refuse(self, library: Library, place: int) -> None:
+        """Pass a row over; one that equals a row met before says nothing of what is left to find."""
+        own = library.rows.features[library.find(np.array([place]))]
+        met = [library.rows.features[library.find(self.places())], *self._refused.values()]
+        self._refused[place] = own
+        if not (np.concatenate(met) == own).all(axis=1).any():
+            self._refused_now += 1
+        if self._refused_now == REFUSALS:
+            self.stop("Q would be ill-conditioned")
 
     def _settle(self, ranking: Ranking) -> bool:
         self.settled += 1

@@ -51,7 +51,9 @@ class DenseMachine:
             lengths = [other @ other for other in [*self.q, q]]
             if lengths[-1] <= 1e-10 * square or np.sqrt(max(lengths) / min(lengths)) > self.condition_limit:
                 self.refused.append(i)
-                tries += 1
+                tries += not any(
+                    (self.K[i] == other).all() for other in [*self.columns[1:], *self.K[self.refused[:-1]]]
+                )
                 continue
             tries = 0
             largest = e[i]
@@ -92,5 +94,6 @@ class DenseMachine:
         slope = np.sum(s / (old + s) ** 2)
         bend = alpha @ (alpha / (s + old))
         new = slope * np.sum((projection(old) @ y) ** 2) / (trace(old) * bend) if bend > 0 else 0.0
-        self.penalties.append(float(new))
+        new = min(float(new), 1e6 * float(s.max()))
+        self.penalties.append(new)
         self.gcv.append(float(np.sum((projection(new) @ y) ** 2) / n / (trace(new) / n) ** 2))

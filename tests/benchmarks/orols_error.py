@@ -1,0 +1,151 @@
+"""Test error of OROLS: pendigits and optdigits from a folder of Parquet files, and forest from the bundled rows.
+
+    python tests/benchmarks/orols_error.py DATA_FOLDER --sets pendigits optdigits --choose
+    python tests/benchmarks/orols_error.py --sets forest --rows 50000 --basis 100 300 500
+
+Prints one JSON object: for each set the error in per cent, the vectors of the dictionary and of a machine as a share of
+the rows, passes, and the seconds of fitting in one process. DATA_FOLDER holds pendigits.parquet and optdigits.parquet,
+training rows first, then test rows, the label last as `target`. Their features have their means taken away and are
+divided by one number, the mean of their standard deviations, since they are of one unit. With --choose, gamma is taken
+from the grid by five-fold cross-validation on the training rows, with dictionaries of at most --choose-basis vectors;
+without it, it is GAMMAS'. The paper's figures are printed beside.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # `support`, as pytest finds it
+
+from support.forest import standardized_forest
+
+from ridgestream.pipeline.classes import scores_of, winners_of
+from ridgestream.pipeline.folds import deal_folds
+from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.learners.orols import OrolsFitted, OrolsSettings, fit_orols
+from ridgestream.pipeline.reporting import Silent
+from ridgestream.pipeline.row_sets import ArrayRows
+
+TRAINING_ROWS = {"pendigits": 7494, "optdigits": 3823}
+PAPER = {"pendigits": "1.66 with 1.9 % a machine", "optdigits": "1.11 with 10.2 % a machine"}
+GAMMAS = {"pendigits": 0.25, "optdigits": 0.015, "forest": 1 / 54}
+GRID = {"pendigits": (0.1, 0.15, 0.25, 0.4, 0.6), "optdigits": (0.006, 0.01, 0.015, 0.022, 0.033)}
+FOLDS = 5
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Training and test rows with a target of ±1 for each class, or one for two classes."""
+
+    X: Array
+    Y: Array
+    X_test: Array
+    Y_test: Array
+
+    def fold(self, fold: int) -> "Task":
+        """Return the training rows with those of a fold as test rows."""
+        out = deal_folds(0, len(self.X), FOLDS, 0) == fold
+        return Task(self.X[~out], self.Y[~out], self.X[out], self.Y[out])
+
+
+def read_digits(folder: Path, name: str) -> Task:
+    """Return the rows of one of the sets of digits."""
+    table = pq.read_table(folder / f"{name}.parquet")
+    labels = table["target"].to_numpy()
+    X = np.column_stack([table[c].to_numpy() for c in table.column_names if c != "target"]).astype(float)
+    Y = np.where(labels[:, np.newaxis] == np.unique(labels), 1.0, -1.0)
+    n = TRAINING_ROWS[name]
+    X = (X - X[:n].mean(axis=0)) / X[:n].std(axis=0).mean()
+    return Task(X[:n], Y[:n], X[n:], Y[n:])
+
+
+def read_forest_rows(rows: int) -> Task:
+    """Return the first training rows of forest and its test rows."""
+    train, test = standardized_forest(rows)
+    return Task(train.X, train.y[:, np.newaxis], test.X, test.y[:, np.newaxis])
+
+
+def error_percent(fitted: OrolsFitted, task: Task) -> float:
+    """Return how many of the test rows get a wrong class."""
+    wrong = 0
+    for start in range(0, len(task.X_test), 4096):
+        part = slice(start, start + 4096)
+        outputs, wanted = fitted.basis.values(task.X_test[part]) @ fitted.coefficients, task.Y_test[part]
+        n_classes = max(2, wanted.shape[1])
+        wrong += int(np.sum(winners_of(scores_of(outputs, n_classes)) != winners_of(scores_of(wanted, n_classes))))
+    return round(100 * wrong / len(task.X_test), 3)
+
+
+def fit(task: Task, gamma: float, settings: OrolsSettings) -> OrolsFitted:
+    """Fit the training rows."""
+    return fit_orols(ArrayRows(task.X, task.Y), RBF(gamma), settings, Silent())
+
+
+def choose_gamma(task: Task, grid: tuple[float, ...], max_basis: int) -> tuple[float, dict[str, float]]:
+    """Return the gamma of the smallest five-fold error, and all their errors."""
+    settings = OrolsSettings(max_basis=max_basis)
+    errors = {}
+    for gamma in grid:
+        folds = [task.fold(fold) for fold in range(FOLDS)]
+        errors[gamma] = float(np.mean([error_percent(fit(part, gamma, settings), part) for part in folds]))
+    return min(errors, key=errors.__getitem__), {str(gamma): round(error, 3) for gamma, error in errors.items()}
+
+
+def measure(task: Task, gamma: float, settings: OrolsSettings) -> dict[str, Any]:
+    """Return what one fit gives."""
+    began = perf_counter()
+    fitted = fit(task, gamma, settings)
+    seconds = perf_counter() - began
+    sizes = np.count_nonzero(fitted.machines.turns >= 0, axis=0)
+    return {
+        "error_percent": error_percent(fitted, task),
+        "gamma": gamma,
+        "n_basis": len(fitted.places),
+        "machine_percent": round(100 * float(sizes.mean()) / len(task.X), 2),
+        "machines": [int(size) for size in sizes],
+        "passes": fitted.notes["passes"],
+        "condition": round(fitted.notes["condition"], 1),
+        "regularization": fitted.regularization,
+        "seconds": round(seconds, 1),
+    }
+
+
+def main() -> None:
+    """Parse the arguments, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--sets", nargs="+", choices=list(GAMMAS), default=["pendigits", "optdigits"])
+    parser.add_argument("--rows", type=int, default=50_000, help="of forest")
+    parser.add_argument("--basis", type=int, nargs="+", default=[500], help="of forest")
+    parser.add_argument("--choose", action="store_true")
+    parser.add_argument("--choose-basis", type=int, default=1500)
+    arguments = parser.parse_args()
+    if arguments.folder is None and set(arguments.sets) != {"forest"}:
+        parser.error("DATA_FOLDER is needed for pendigits and optdigits")
+    found: dict[str, Any] = {}
+    for name in arguments.sets:
+        if name == "forest":
+            task = read_forest_rows(arguments.rows)
+            sizes = {n: OrolsSettings(max_basis=n, patience=n) for n in arguments.basis}
+            found[name] = {n: measure(task, GAMMAS[name], settings) for n, settings in sizes.items()}
+            continue
+        task, gamma, errors = read_digits(arguments.folder, name), GAMMAS[name], {}
+        if arguments.choose:
+            gamma, errors = choose_gamma(task, GRID[name], arguments.choose_basis)
+        run = measure(task, gamma, OrolsSettings(max_basis=len(task.X)))
+        found[name] = {"paper": PAPER[name], "fold_error_percent": errors} | run
+    print(json.dumps(found, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()
