@@ -139,7 +139,8 @@ def main() -> None:
             sizes = {n: OrolsSettings(max_basis=n, patience=n) for n in arguments.basis}
             found[name] = {n: measure(task, GAMMAS[name], settings) for n, settings in sizes.items()}
             continue
-        task, gamma, errors = read_digits(arguments.folder, name), GAMMAS[name], {}
+        task, gamma = read_digits(arguments.folder, name), GAMMAS[name]
+        errors: dict[str, float] = {}
         if arguments.choose:
             gamma, errors = choose_gamma(task, GRID[name], arguments.choose_basis)
         run = measure(task, gamma, OrolsSettings(max_basis=len(task.X)))

@@ -1,6 +1,6 @@
 """OROLS against explicit columns and matrices; what must not change its choices; and what it makes of odd data."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -18,7 +18,7 @@ from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram
 from ridgestream.pipeline.learners.orols import OrolsFitted, OrolsSettings, fit_orols
 from ridgestream.pipeline.learners.orols_columns import LARGEST_SHARE, estimate_lambda
 from ridgestream.pipeline.reporting import Fact, Silent
-from ridgestream.pipeline.row_sets import Argument, ArrayRows, Summed
+from ridgestream.pipeline.row_sets import Argument, ArrayRows, RowSet, Summed
 
 Array = npt.NDArray[np.float64]
 KERNEL = RBF(0.4)
@@ -53,7 +53,7 @@ def dense(rows: ArrayRows, kernel: Kernel, wanted: OrolsSettings, target: int = 
     ).run()
 
 
-def fit(rows: "ArrayRows | CutRows", kernel: Kernel = KERNEL, wanted: OrolsSettings = SETTINGS) -> OrolsFitted:
+def fit(rows: RowSet, kernel: Kernel = KERNEL, wanted: OrolsSettings = SETTINGS) -> OrolsFitted:
     return fit_orols(rows, kernel, wanted, Silent())
 
 
@@ -104,7 +104,7 @@ class CutRows:
         ends = [0, *sorted(self.cuts), self.n_rows]
         return reduce(lambda a, b: a.merge(b), (function(argument, [self._part(*ends)]) for ends in pairwise(ends)))
 
-    def statistics(self, summings: tuple[Summing, ...], label: str) -> SeveralStatistics:
+    def statistics(self, summings: Sequence[Summing], label: str) -> SeveralStatistics:
         return self.reduce(sum_together, summings, label)
 
     def _part(self, start: int, stop: int) -> RowBlock:
@@ -318,7 +318,8 @@ def test_equation_30_is_where_gcv_is_stationary() -> None:
 
 def test_lambda_stays_finite_where_nothing_is_explained() -> None:
     penalty, gcv = estimate_lambda(np.array([10.0, 2.0]), np.array([1e-160, 0.0]), 5.0, 10.0, 0.0)
-    assert (penalty, gcv) == (LARGEST_SHARE * 10, pytest.approx(0.5))
+    assert penalty == LARGEST_SHARE * 10
+    assert gcv == pytest.approx(0.5)
     assert estimate_lambda(np.array([10.0]), np.array([0.0]), 0.0, 10.0, 0.0) == (0.0, 0.0)
 
 
@@ -368,4 +369,4 @@ def test_rows_that_the_kernel_cannot_tell_are_refused() -> None:
 )
 def test_settings_that_cannot_be_are_refused(name: str, value: float, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        replace(SETTINGS, **{name: value})
+        OrolsSettings(**{name: value})  # type: ignore[arg-type]

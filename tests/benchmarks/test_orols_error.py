@@ -1,0 +1,24 @@
+"""OROLS on the paper's digits, from a folder that is not bundled: RIDGESTREAM_DATA names it."""
+
+import os
+from pathlib import Path
+
+import pytest
+from benchmarks.orols_error import GAMMAS, error_percent, fit, read_digits
+
+from ridgestream.pipeline.learners.orols import OrolsSettings
+
+FOLDER = os.environ.get("RIDGESTREAM_DATA")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    FOLDER is None,
+    reason="RIDGESTREAM_DATA is not set to a folder with pendigits.parquet and optdigits.parquet, which are not bundled",
+)
+@pytest.mark.parametrize(("name", "paper"), [("pendigits", 1.66), ("optdigits", 1.11)])
+def test_the_error_is_no_larger_than_the_papers(name: str, paper: float) -> None:
+    assert FOLDER is not None
+    task = read_digits(Path(FOLDER), name)
+    fitted = fit(task, GAMMAS[name], OrolsSettings(max_basis=len(task.X)))
+    assert error_percent(fitted, task) <= paper
