@@ -14,7 +14,7 @@ FOLDER = os.environ.get("RIDGESTREAM_DATA")
 @pytest.mark.slow
 @pytest.mark.skipif(
     FOLDER is None,
-    reason="RIDGESTREAM_DATA is not set to a folder with pendigits.parquet and optdigits.parquet, which are not bundled",
+    reason="set RIDGESTREAM_DATA to a folder with pendigits.parquet and optdigits.parquet, which are not bundled",
 )
 @pytest.mark.parametrize(("name", "paper"), [("pendigits", 1.66), ("optdigits", 1.11)])
 def test_the_error_is_no_larger_than_the_papers(name: str, paper: float) -> None:

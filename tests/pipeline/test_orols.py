@@ -1,5 +1,6 @@
 """OROLS against explicit columns and matrices; what must not change its choices; and what it makes of odd data."""
 
+import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -101,6 +102,7 @@ class CutRows:
         self, function: Callable[[Argument, Iterable[RowBlock]], Summed], argument: Argument, label: str
     ) -> Summed:
         assert label
+        function, argument = pickle.loads(pickle.dumps((function, argument)))  # noqa: S301  (as they travel)
         ends = [0, *sorted(self.cuts), self.n_rows]
         return reduce(lambda a, b: a.merge(b), (function(argument, [self._part(*ends)]) for ends in pairwise(ends)))
 
