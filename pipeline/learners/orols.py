@@ -66,10 +66,10 @@ class OrolsSettings:
     """λ per row before the first vector."""
     condition_limit: float = 1e5
     """The largest condition number of Q, the longest of its columns over the shortest."""
-    foreseen: int = 8
+    foreseen: int = 10
     """Steps that are expected before a pass, to be confirmed by it; the choices do not depend on it."""
-    pool: int = 64
-    """Rows of large residual whose columns are made known, for each machine; the choices do not depend on it."""
+    pool: int = 256
+    """Rows of large residual whose columns are made known, shared by the machines; the choices do not depend on it."""
     folds: int = 1
     """Folds of the sums that are handed over with the model."""
     seed: int = 0
@@ -178,9 +178,10 @@ class _Selection:
         screened = self._pass(new, working)
         self._learn(working, screened)
         self._absorb(new, screened)
+        share = self._share()
         with one_blas_thread():
             for machine in self._machines:
-                machine.advance(self._library, self._settings.pool)
+                machine.advance(self._library, share)
         self._library = self._library.keep(self._needs())
         self._tell()
 
@@ -215,7 +216,7 @@ class _Selection:
     def _pass(self, new: RowTable, chains: tuple[Chain, ...]) -> Screened:
         self._passes += 1
         vectors = np.concatenate([self._library.rows.features, new.features])
-        depth = max(self._settings.pool, 2 * REFUSALS)
+        depth = max(self._share() if chains else 0, 2 * REFUSALS)
         screening = Screening(
             Basis(self._kernel, vectors, self._centre, constant=True),
             len(self._library.rows.places),
@@ -239,6 +240,10 @@ class _Selection:
 
     def _absorb(self, new: RowTable, screened: Screened) -> None:
         self._library = self._library.absorb(self._kernel, self._centre, new, screened)
+
+    def _share(self) -> int:
+        """Return how many rows of the pool each machine at work may have, one at least."""
+        return max(1, self._settings.pool // max(1, sum(not machine.finished for machine in self._machines)))
 
     def _needs(self) -> Integers:
         """Return the places of the columns with which the machines at work go on."""
