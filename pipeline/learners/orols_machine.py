@@ -13,7 +13,7 @@ import numpy as np
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.leaders import NOBODY
 from ridgestream.pipeline.learners.orols_columns import OrthogonalColumns
-from ridgestream.pipeline.learners.orols_pass import Chain, Library
+from ridgestream.pipeline.learners.orols_pass import Chain, Library, row_keys
 
 SPAN_TOLERANCE = 1e-10
 """A column is spanned by those before it if what is left of its squared length is below this share of it."""
@@ -140,11 +140,11 @@ class Machine:
             solved = self.coefficients(int(size))
             coefficients[:size, column], coefficients[-1, column] = solved[1:], solved[0]
         taken = np.array([step.place for step in self._steps], dtype=np.int64)
-        refused = np.array(sorted(self._refused), dtype=np.int64)
-        barred = np.concatenate([refused, taken])
-        turns = np.concatenate([np.zeros(len(refused), np.int64), np.arange(1, len(taken) + 1)])
-        order = np.argsort(barred)
-        return Chain(self.target, library.find(taken), coefficients, sizes, barred[order], turns[order])
+        columns = library.find(taken)
+        met = np.concatenate([*self._refused.values(), library.rows.features[columns]])
+        barred, first = np.unique(row_keys(met), return_index=True)
+        turns = np.maximum(first - len(self._refused) + 1, 0)
+        return Chain(self.target, columns, coefficients, sizes, barred, turns)
 
     def penalty(self, size: int) -> float:
         """Return λ of the model of the first `size` vectors."""

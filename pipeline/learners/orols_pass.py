@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.block_statistics import Basis, RowBlock
@@ -16,6 +17,8 @@ from ridgestream.pipeline.factorization import symmetric
 from ridgestream.pipeline.kernels import Kernel, gram
 from ridgestream.pipeline.leaders import NOBODY, LeaderBoard, Leaders, RowTable
 from ridgestream.pipeline.threads import one_blas_thread
+
+Keys = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,8 @@ class Chain:
     """Those of each model, the bias last, shape (len(columns) + 1, n_models)."""
     sizes: Integers
     """How many of the columns each model has, shape (n_models,)."""
-    barred: Integers
-    """Places of rows that must not be chosen, ascending."""
+    barred: Keys
+    """Keys of rows that must not be chosen, nor any that equals them, ascending, each once."""
     turns: Integers
     """For each of these, from which size on."""
 
@@ -113,9 +116,9 @@ class _Screen:
         part = RowBlock(block.features[chosen], block.targets[chosen], weights, block.first)
         values = self._screening.basis.values(part.features)
         if self._screening.chains:
-            places = block.first + chosen
-            scores = [_residuals(chain, values, part.targets, places) for chain in self._screening.chains]
-            self._board.add(np.concatenate(scores), places, part)
+            keys = row_keys(part.features)
+            scores = [_residuals(chain, values, part.targets, keys) for chain in self._screening.chains]
+            self._board.add(np.concatenate(scores), block.first + chosen, part)
         self._sum(values, part.targets, weights)
 
     def _sum(self, values: Floats, targets: Floats, weights: Floats | None) -> None:
@@ -131,18 +134,30 @@ class _Screen:
         return Screened(self._products, self._rhs, self._target_square, self._board.leaders())
 
 
-def _residuals(chain: Chain, values: Floats, targets: Floats, places: Integers) -> Floats:
+def _residuals(chain: Chain, values: Floats, targets: Floats, keys: Keys) -> Floats:
     """Return |y − f| of each model, NOBODY for rows that must not be chosen: shape (n_models, rows)."""
     predicted = chain.coefficients[:-1].T @ values[:, chain.columns].T
     predicted += chain.coefficients[-1][:, np.newaxis]
     residuals = np.abs(np.subtract(targets[:, chain.target], predicted, out=predicted), out=predicted)
-    where = np.searchsorted(places, chain.barred)
-    here = where < len(places)
-    here[here] = places[where[here]] == chain.barred[here]
-    barred = residuals[:, where[here]]
-    barred[chain.sizes[:, np.newaxis] >= chain.turns[here]] = NOBODY
-    residuals[:, where[here]] = barred
+    if len(chain.barred):
+        found = np.minimum(np.searchsorted(chain.barred, keys), len(chain.barred) - 1)
+        rows = np.flatnonzero(chain.barred[found] == keys)
+        barred = residuals[:, rows]
+        barred[chain.sizes[:, np.newaxis] >= chain.turns[found[rows]]] = NOBODY
+        residuals[:, rows] = barred
     return residuals
+
+
+def row_keys(features: Floats) -> Keys:
+    """Return a number of 64 bits for each row (rows, n_features), the same for equal rows; other rows share one hardly.
+
+    Of a value v with the bits b, b·M folded onto its lower half is multiplied by an odd number of its column's own.
+    """
+    columns = np.random.default_rng(0).integers(0, 2**64, features.shape[1], dtype=np.uint64) | np.uint64(1)
+    bits = (features + 0.0).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # −0 + 0 is 0
+    bits ^= bits >> np.uint64(32)
+    bits *= columns
+    return np.asarray(bits.sum(axis=1, dtype=np.uint64))
 
 
 @dataclass(frozen=True)

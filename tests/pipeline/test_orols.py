@@ -18,6 +18,7 @@ from ridgestream.pipeline.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram
 from ridgestream.pipeline.learners.orols import OrolsFitted, OrolsSettings, fit_orols
 from ridgestream.pipeline.learners.orols_columns import LARGEST_SHARE, estimate_lambda
+from ridgestream.pipeline.learners.orols_pass import row_keys
 from ridgestream.pipeline.reporting import Fact, Silent
 from ridgestream.pipeline.row_sets import Argument, ArrayRows, RowSet, Summed
 
@@ -225,6 +226,25 @@ def test_equal_rows_of_other_targets_enter_once_and_hold_nobody_up() -> None:
     assert machine.refused
     assert_is_dense(fitted, machine, doubled)
     assert len(set(fitted.places // 2)) == len(fitted.places) > 3
+
+
+def test_many_copies_with_other_targets_cost_no_passes() -> None:
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.integers(-2, 3, (40, 3)).astype(float), 15, axis=0)
+    rows = ArrayRows(X, np.where(rng.random(600) < 0.2, -1.0, 1.0)[:, np.newaxis] * np.sign(X[:, :1] + 0.5))
+    wanted = replace(SETTINGS, tolerance=0.0, pool=20)
+    fitted = fit(rows, wanted=wanted)
+    assert len(np.unique(fitted.basis.vectors, axis=0)) == len(fitted.places) > 20
+    assert fitted.notes["passes"] < 2 * len(fitted.places)
+    assert_is_dense(fitted, dense(rows, KERNEL, wanted), rows)
+
+
+def test_keys_tell_rows_apart_and_are_the_same_for_equal_ones() -> None:
+    grid = np.stack(np.meshgrid(*[np.arange(-10.0, 11.0)] * 4), axis=-1).reshape(-1, 4)
+    keys = row_keys(grid)
+    assert len(np.unique(keys)) == len(grid)
+    np.testing.assert_array_equal(row_keys(np.negative(-grid[::-1]))[::-1], keys)
+    assert row_keys(np.array([[0.0, -0.0]])) == row_keys(np.array([[-0.0, 0.0]]))
 
 
 def test_equal_rows_of_equal_targets_the_first_is_taken() -> None:

@@ -80,12 +80,12 @@ class DenseMachine:
         return np.asarray(self.y - np.column_stack(self.columns) @ self.coefficients())
 
     def estimate(self) -> None:
-        """Re-estimate λ by (30) with projection P̃ of (23), as matrices."""
+        """Re-estimate λ by (30) with P̃y of (23), from explicit columns."""
         Q, y, n = np.column_stack(self.q), np.sqrt(self.w) * self.y, self.w.sum()
         s, old = np.sum(Q**2, axis=0), self.penalties[-1]
 
-        def projection(penalty: float) -> Array:
-            return np.eye(len(y)) - Q @ np.diag(1 / (penalty + s)) @ Q.T
+        def projected(penalty: float) -> Array:
+            return np.asarray(y - Q @ ((Q.T @ y) / (penalty + s)))
 
         def trace(penalty: float) -> float:
             return float(n - np.sum(s / (penalty + s)))
@@ -93,7 +93,7 @@ class DenseMachine:
         alpha = Q.T @ y / (old + s)
         slope = np.sum(s / (old + s) ** 2)
         bend = alpha @ (alpha / (s + old))
-        new = slope * np.sum((projection(old) @ y) ** 2) / (trace(old) * bend) if bend > 0 else 0.0
+        new = slope * np.sum(projected(old) ** 2) / (trace(old) * bend) if bend > 0 else 0.0
         new = min(float(new), 1e6 * float(s.max()))
         self.penalties.append(new)
-        self.gcv.append(float(np.sum((projection(new) @ y) ** 2) / n / (trace(new) / n) ** 2))
+        self.gcv.append(float(np.sum(projected(new) ** 2) / n / (trace(new) / n) ** 2))
