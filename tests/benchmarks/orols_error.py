@@ -37,7 +37,7 @@ from ridgestream.pipeline.row_sets import ArrayRows
 TRAINING_ROWS = {"pendigits": 7494, "optdigits": 3823}
 PAPER = {"pendigits": "1.66 with 1.9 % a machine", "optdigits": "1.11 with 10.2 % a machine"}
 GAMMAS = {"pendigits": 0.25, "optdigits": 0.015, "forest": 1 / 54}
-GRID = {"pendigits": (0.1, 0.15, 0.25, 0.4, 0.6), "optdigits": (0.006, 0.01, 0.015, 0.022, 0.033)}
+GRID = {"pendigits": (0.1, 0.15, 0.25, 0.4, 0.6), "optdigits": (0.01, 0.015, 0.022, 0.033, 0.05)}
 FOLDS = 5
 
 Array = npt.NDArray[np.float64]
