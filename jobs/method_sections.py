@@ -76,6 +76,8 @@ class ISLSSVMSection(StartSection):
     """The share of vectors dropped a step, one at least; 0 for one by one."""
     smallest: Count = 1
     """Where the path ends."""
+    score: Literal["coefficient", "cost"] = "coefficient"
+    """What vectors are kept for: |β|, as in the paper, or what the regularized cost would rise by without them."""
 
 
 class SLSSVMSection(Section):

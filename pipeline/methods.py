@@ -138,6 +138,7 @@ def _fit_isls_svm(asked: Asked) -> Fitted:
         asked.seed,
         step=options["step"],
         smallest=options["smallest"],
+        score=options["score"],
         max_basis=asked.max_basis,
     )
     return fit_isls_svm(asked.rows, asked.kernels, _start(asked, options), settings, asked.report)
@@ -153,11 +154,9 @@ def _start(asked: Asked, options: Mapping[str, Any]) -> StartingDictionary:
     """Return the dictionary that a method begins with; that of the first kernel where the choice asks for one."""
     n_basis, kernel = min(options["start_basis"], asked.rows.n_rows), asked.kernels[0]
     if options["start"] == "random":
-        drawn = draw_rows(asked.rows, kernel, n_basis, asked.seed)
-        return StartingDictionary(drawn.vectors, drawn.places)
+        return draw_rows(asked.rows, kernel, n_basis, asked.seed)
     if options["start"] == "k-means":
-        centres = kmeans_centres(asked.rows, n_basis, asked.seed, KMEANS_PASSES, asked.report)
-        return StartingDictionary(centres.vectors, centres.places)
+        return kmeans_centres(asked.rows, n_basis, asked.seed, KMEANS_PASSES, asked.report)
     if options["start"] == "efvs":
         found = select_basis(asked.rows, kernel, _efvs_settings(asked, n_basis), asked.report)
         return StartingDictionary(found.vectors, found.places)

@@ -17,7 +17,7 @@ from ridgestream.pipeline.row_sets import RowSet
 class StartingDictionary:
     """Vectors and where they are among the rows."""
 
-    features: Floats
+    vectors: Floats
     """Standardized, shape (n_basis, n_features)."""
     places: Integers
     """The row that each vector is, −1 for one that is no row, shape (n_basis,)."""
@@ -35,13 +35,13 @@ class StartingDictionary:
 
     def check(self, n_features: int) -> None:
         """Raise InputError unless there are vectors, each with a place, of so many features."""
-        if not len(self.features) or self.features.ndim != 2 or self.features.shape[1] != n_features:
+        if not len(self.vectors) or self.vectors.ndim != 2 or self.vectors.shape[1] != n_features:
             raise InputError(
-                f"a starting dictionary needs vectors of {n_features} features, its shape is {self.features.shape}"
+                f"a starting dictionary needs vectors of {n_features} features, its shape is {self.vectors.shape}"
             )
-        if self.places.shape != (len(self.features),):
+        if self.places.shape != (len(self.vectors),):
             raise InputError(
-                f"a starting dictionary of {len(self.features)} vectors needs as many places, "
+                f"a starting dictionary of {len(self.vectors)} vectors needs as many places, "
                 f"their shape is {self.places.shape}"
             )
 
@@ -50,11 +50,11 @@ class StartingDictionary:
 
         What the others would add to a model is within rounding. Raises InputError if none is left.
         """
-        kept = find_independent(kernel, self.features, None)
+        kept = find_independent(kernel, self.vectors, None)
         if not len(kept):
             raise InputError("every vector of the starting dictionary is zero to the kernel: give others")
-        return type(self)(self.features[kept], self.places[kept])
+        return type(self)(self.vectors[kept], self.places[kept])
 
     def basis(self, kernel: Kernel, *, constant: bool) -> Basis:
         """Return the basis over these vectors, with the constant function for a bias if it is asked for."""
-        return Basis(kernel, self.features, np.zeros(self.features.shape[1]), constant)
+        return Basis(kernel, self.vectors, np.zeros(self.vectors.shape[1]), constant)

@@ -127,9 +127,9 @@ def gather_candidates(
             basis,
             s.places,
             sums,
-            plan(len(s.features)),
+            plan(len(s.vectors)),
             grid.regularizations,
-            len(start.features) - len(s.features),
+            len(start.vectors) - len(s.vectors),
             score,
         )
         for basis, s, sums in zip(bases, starts, summed.parts, strict=True)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgestream.pipeline.block_statistics import Basis
+from ridgestream.pipeline.dictionary_fit import fit_coefficients
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.fitted import Fitted, Path
 from ridgestream.pipeline.kernels import Kernel, check_positive
@@ -28,7 +29,6 @@ from ridgestream.pipeline.learners.efvs_rounds import Extending, Passing, Sampli
 from ridgestream.pipeline.look_ahead import RULE_OF_59, NumberOrAll, check_candidates, cut_idle
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.row_sets import RowSet
-from ridgestream.pipeline.subset_of_regressors import fit_coefficients
 
 _LEAST_THRESHOLD = 1e-10
 

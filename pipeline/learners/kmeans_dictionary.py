@@ -17,7 +17,7 @@ from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.leaders import LeaderBoard, Leaders
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.row_sets import RowSet
-from ridgestream.pipeline.starts import Start
+from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.pipeline.threads import one_blas_thread
 
 SAMPLE = 20
@@ -61,7 +61,7 @@ class Clusters:
         return moved
 
 
-def kmeans_centres(rows: RowSet, n_basis: int, seed: int, passes: int, report: Reporter) -> Start:
+def kmeans_centres(rows: RowSet, n_basis: int, seed: int, passes: int, report: Reporter) -> StartingDictionary:
     """Return at most `n_basis` centres after so many passes, O(n_basis·n_features) a row; none is a row.
 
     There are fewer where the sample has fewer different rows. The result depends on the seed and on the rows in their
@@ -83,7 +83,7 @@ def kmeans_centres(rows: RowSet, n_basis: int, seed: int, passes: int, report: R
         )
     _, first = np.unique(centres, axis=0, return_index=True)
     centres = centres[np.sort(first)]
-    return Start(centres, np.full(len(centres), -1))
+    return StartingDictionary(centres, np.full(len(centres), -1))
 
 
 def sum_clusters(centres: Floats, blocks: Iterable[RowBlock]) -> Clusters:

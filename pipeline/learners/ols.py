@@ -21,6 +21,7 @@ import numpy as np
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.block_statistics import Basis, BlockStatistics
 from ridgestream.pipeline.candidate_sums import CandidateSumming, sum_candidates
+from ridgestream.pipeline.dictionary_fit import fit_coefficients
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.fitted import Fitted, Path
 from ridgestream.pipeline.forward_selection import Chosen, choose_by_gain
@@ -40,7 +41,6 @@ from ridgestream.pipeline.look_ahead import (
 from ridgestream.pipeline.nested_models import NestedModels, gcv_of
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.row_sets import RowSet
-from ridgestream.pipeline.subset_of_regressors import fit_coefficients
 from ridgestream.pipeline.threads import one_blas_thread
 
 

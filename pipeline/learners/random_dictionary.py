@@ -10,7 +10,7 @@ from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.learners.given_dictionary import find_independent
 from ridgestream.pipeline.row_sets import RowSet
-from ridgestream.pipeline.starts import Start
+from ridgestream.pipeline.starting_dictionary import StartingDictionary
 
 DRAWN = 4
 """Rows drawn at most, as a multiple of the rows wanted: some may weigh nothing or depend on others."""
@@ -19,7 +19,7 @@ ROUNDS = 8
 """Times that rows are taken at most; what is still missing then is taken to be missing from the data."""
 
 
-def draw_rows(rows: RowSet, kernel: Kernel, n_basis: int, seed: int) -> Start:
+def draw_rows(rows: RowSet, kernel: Kernel, n_basis: int, seed: int) -> StartingDictionary:
     """Draw `n_basis` rows of positive weight, each as likely as any other, without replacement; O(n_basis³).
 
     Where the rows have no more that are independent, there are fewer. The draw depends on the seed and on the rows in
@@ -29,7 +29,7 @@ def draw_rows(rows: RowSet, kernel: Kernel, n_basis: int, seed: int) -> Start:
         raise InputError(f"n_basis must be at least 1, it is {n_basis}")
     order = np.random.default_rng(seed).choice(rows.n_rows, min(rows.n_rows, DRAWN * n_basis), replace=False)
     centre = np.zeros(rows.n_features)
-    found = Start(np.empty((0, rows.n_features)), np.empty(0, dtype=np.int64))
+    found = StartingDictionary(np.empty((0, rows.n_features)), np.empty(0, dtype=np.int64))
     for _ in range(ROUNDS):
         missing = n_basis - len(found.places)
         wanted, order = np.split(order, [min(n_basis, max(2 * missing, 16))])
@@ -38,7 +38,7 @@ def draw_rows(rows: RowSet, kernel: Kernel, n_basis: int, seed: int) -> Start:
         drawn = take_present(rows, wanted)
         vectors = np.concatenate([found.vectors, drawn.vectors])
         kept = find_independent(kernel, vectors, centre)[:n_basis]
-        found = Start(vectors[kept], np.concatenate([found.places, drawn.places])[kept])
+        found = StartingDictionary(vectors[kept], np.concatenate([found.places, drawn.places])[kept])
     if not len(found.places):
         raise InputError(
             f"no row of {rows.n_rows} could be drawn for the dictionary: all that were drawn weigh nothing, or the "
@@ -47,8 +47,8 @@ def draw_rows(rows: RowSet, kernel: Kernel, n_basis: int, seed: int) -> Start:
     return found
 
 
-def take_present(rows: RowSet, places: Integers) -> Start:
+def take_present(rows: RowSet, places: Integers) -> StartingDictionary:
     """Return those of the rows at these places that have a positive weight, in the order given."""
     block = rows.take(places)
     present = np.arange(len(places)) if block.weights is None else np.flatnonzero(block.weights > 0)
-    return Start(block.features[present], places[present])
+    return StartingDictionary(block.features[present], places[present])

@@ -95,7 +95,7 @@ def measure_path(rows: Rows, start: StartingDictionary, repeats: int) -> dict[st
 
 def fit_once(rows: Rows, start: StartingDictionary) -> Fitted:
     """Fit the whole dictionary with one regularization."""
-    settings = ISLSSVMSettings(REGULARIZATIONS[:1], folds=1, smallest=len(start.features))
+    settings = ISLSSVMSettings(REGULARIZATIONS[:1], folds=1, smallest=len(start.vectors))
     return fit_isls_svm(rows_of(rows), [RBF(GAMMA)], start, settings, Silent())
 
 
@@ -108,10 +108,10 @@ def fit_path(rows: Rows, start: StartingDictionary, step: float, score: Score = 
 def repeated_fits_seconds(rows: Rows, start: StartingDictionary) -> tuple[float, int]:
     """Return what fitting each model of the 5 % path to the rows of its folds would take, and how many fits it is."""
     some = rows.first(min(len(rows.X), 20_000))
-    sizes = sorted({max(1, int(share * len(start.features))) for share in SIZES_OF_FITS})
-    parts = [StartingDictionary(start.features[:size], start.places[:size]) for size in sizes]
+    sizes = sorted({max(1, int(share * len(start.vectors))) for share in SIZES_OF_FITS})
+    parts = [StartingDictionary(start.vectors[:size], start.places[:size]) for size in sizes]
     seconds = [least_seconds(2, lambda part=part: fit_once(some, part))[0] for part in parts]  # type: ignore[misc]
-    path = plan_sizes(len(start.features), 0.05)
+    path = plan_sizes(len(start.vectors), 0.05)
     of_a_fold = float(np.interp(path, sizes, seconds).sum()) * len(rows.X) / len(some.X) * (FOLDS - 1) / FOLDS
     return of_a_fold * FOLDS * len(REGULARIZATIONS), len(path) * FOLDS * len(REGULARIZATIONS)
 
@@ -122,7 +122,7 @@ def measure(rows: Rows, n_basis: int, repeats: int) -> dict[str, Any]:
     return {
         "rows": len(rows.X),
         "n_basis": n_basis,
-        "pass": measure_pass(rows, start.features, repeats),
+        "pass": measure_pass(rows, start.vectors, repeats),
         "path": measure_path(rows, start, repeats),
     }
 

@@ -81,7 +81,7 @@ def assert_is_the_reference(
         for regularization in GRID:
             points = np.flatnonzero((path.width == width) & (path.regularization == regularization))
             errors, least = isls_reference.fold_errors(
-                data, start.features, gamma, regularization, path.n_basis[points].tolist(), folds, seed, bias=bias
+                data, start.vectors, gamma, regularization, path.n_basis[points].tolist(), folds, seed, bias=bias
             )
             margin = min(margin, least)
             if least > 1e-10:
@@ -97,10 +97,10 @@ def assert_is_refitted(fitted: Fitted, data: Data, start: StartingDictionary, *,
     assert fitted.regularization == regularization
     mine = (path.regularization == regularization) & (path.width == path.width[path.chosen])
     sizes = [int(size) for size in path.n_basis[mine] if size >= path.n_basis[path.chosen]]
-    model = isls_reference.prune(data, start.features, gamma, regularization, sizes, bias=bias)[-1]
+    model = isls_reference.prune(data, start.vectors, gamma, regularization, sizes, bias=bias)[-1]
     np.testing.assert_array_equal(fitted.places, start.places[model.chosen])
     np.testing.assert_array_equal(fitted.basis.vectors, data.X[fitted.places])
-    expected = isls_reference.predict(model, start.features, data.X, gamma)
+    expected = isls_reference.predict(model, start.vectors, data.X, gamma)
     found = fitted.basis.values(data.X) @ fitted.coefficients
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
     k = fitted.basis.values(data.X)
@@ -144,12 +144,12 @@ def test_by_cost_the_vector_goes_that_is_missed_least_when_the_rest_is_refitted(
     for regularization in (1e-3, 1e-2):
         mine = path.regularization == regularization
         errors, margin = isls_reference.fold_errors(
-            data, start.features, GAMMA, regularization, sizes, 3, 1, bias=True, score="cost"
+            data, start.vectors, GAMMA, regularization, sizes, 3, 1, bias=True, score="cost"
         )
         assert margin > 1e-6
         np.testing.assert_allclose(path.value[mine], errors, rtol=1e-7)
     left = [size for size in sizes if size >= path.n_basis[path.chosen]]
-    whole = isls_reference.prune(data, start.features, GAMMA, fitted.regularization, left, score="cost")[-1]
+    whole = isls_reference.prune(data, start.vectors, GAMMA, fitted.regularization, left, score="cost")[-1]
     np.testing.assert_array_equal(fitted.places, start.places[whole.chosen])
     np.testing.assert_allclose(fitted.coefficients, np.vstack([whole.beta, whole.b]), rtol=1e-7)
 
@@ -200,7 +200,7 @@ def test_without_folds_the_largest_size_allowed_is_fitted() -> None:
     settings = ISLSSVMSettings((1e-4,), folds=1, max_basis=9)
     fitted = fit_isls_svm(rows_of(data), [RBF(GAMMA)], start, settings, Silent())
     assert fitted.path is None
-    model = isls_reference.prune(data, start.features, GAMMA, 1e-4, plan_sizes(20, 0.05, 9))[-1]
+    model = isls_reference.prune(data, start.vectors, GAMMA, 1e-4, plan_sizes(20, 0.05, 9))[-1]
     np.testing.assert_array_equal(fitted.places, start.places[model.chosen])
     np.testing.assert_allclose(fitted.coefficients, np.vstack([model.beta, model.b]), rtol=1e-7)
 
@@ -296,7 +296,7 @@ def test_a_singular_matrix_takes_jitter_and_says_so() -> None:
 def test_dependent_vectors_are_left_out_and_told() -> None:
     data = draw(100, seed=9)
     first = start_of(data, 6)
-    doubled = StartingDictionary(np.vstack([first.features, first.features[:3]]), np.r_[first.places, -1, -1, -1])
+    doubled = StartingDictionary(np.vstack([first.vectors, first.vectors[:3]]), np.r_[first.places, -1, -1, -1])
     settings = ISLSSVMSettings(GRID, folds=3)
     fitted = fit_isls_svm(rows_of(data), [RBF(GAMMA)], doubled, settings, Silent())
     plain = fit_isls_svm(rows_of(data), [RBF(GAMMA)], first, settings, Silent())

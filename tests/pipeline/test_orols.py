@@ -100,9 +100,14 @@ class CutRows:
         return self.rows.take(places)
 
     def reduce(
-        self, function: Callable[[Argument, Iterable[RowBlock]], Summed], argument: Argument, label: str
+        self,
+        function: Callable[[Argument, Iterable[RowBlock]], Summed],
+        argument: Argument,
+        label: str,
+        parts: int | None = None,
     ) -> Summed:
         assert label
+        assert parts is None
         function, argument = pickle.loads(pickle.dumps((function, argument)))  # noqa: S301  (as they travel)
         ends = [0, *sorted(self.cuts), self.n_rows]
         return reduce(lambda a, b: a.merge(b), (function(argument, [self._part(*ends)]) for ends in pairwise(ends)))
