@@ -194,8 +194,7 @@ class _Night:
     def _given(self) -> StartingDictionary | None:
         if self.request.dictionary is None or self.ledger.schema is None:
             return None
-        given = read_dictionary(self.request.dictionary, self.ledger.schema, self.feature_map)
-        return StartingDictionary(given.features, given.rows)
+        return read_dictionary(self.request.dictionary, self.ledger.schema, self.feature_map)
 
     def _drifted(self, before: Fitted, new: BlockStatistics) -> bool:
         """Tell whether the error on new rows exceeds that on old ones by more than the margin, and say so."""

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgestream.pipeline.dictionary import Dictionary, draw_dictionary, read_dictionary
+from ridgestream.pipeline.dictionary import read_dictionary
 from ridgestream.pipeline.evaluate import Evaluation, compare
+from ridgestream.pipeline.executor import InProcess
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.freezing import freeze_feature_map
 from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
+from ridgestream.pipeline.learners.random_dictionary import draw_rows
 from ridgestream.pipeline.planning import TrainingPlan
 from ridgestream.pipeline.records import learner_of, with_learner
 from ridgestream.pipeline.reporting import Reporter
+from ridgestream.pipeline.starting_dictionary import StartingDictionary
+from ridgestream.pipeline.stored_rows import StoredRows
 from ridgestream.pipeline.stream import BLOCK_BYTES, stream_blocks
 from ridgestream.pipeline.trained import Trained, check_categories, find_unlearned, mean_errors
 from ridgestream.stores.errors import ModelError
@@ -85,7 +89,7 @@ def check_dictionary(ledger: Ledger, record: ModelRecord, request: ModelRequest)
     if request.dictionary is None or ledger.schema is None:
         return
     given = read_dictionary(request.dictionary, ledger.schema, FeatureMap.from_dict(record.encoding))
-    if not np.array_equal(given.features, record.arrays["basis_vectors"]):
+    if not np.array_equal(given.vectors, record.arrays["basis_vectors"]):
         raise ModelError(
             f"the model {record.name!r} was begun with another dictionary than {request.dictionary} holds now; give "
             "the model another name, or begin it anew with --new-model"
@@ -149,18 +153,20 @@ def _dictionary(
     request: ModelRequest,
     feature_map: FeatureMap,
     report: Reporter,
-) -> Dictionary | None:
+) -> StartingDictionary | None:
     """Return the dictionary of a new model that is given, or drawn; None where there is neither."""
     if request.dictionary is not None and ledger.schema is not None:
         return read_dictionary(request.dictionary, ledger.schema, feature_map)
     if request.random_seed is None or request.max_basis is None:
         return None
     kernel = make_kernel(request.kernel, request.kernel_parameters, feature_map.n_features)
-    drawn = draw_dictionary(root, ledger.entries, feature_map, kernel, request.max_basis, request.random_seed)
-    if len(drawn.features) < request.max_basis:
+    orders = [entry.order for entry in ledger.entries]
+    rows = StoredRows(root, ledger, orders, feature_map, InProcess(), report)
+    drawn = draw_rows(rows, kernel, request.max_basis, request.random_seed)
+    if len(drawn.vectors) < request.max_basis:
         report.say(
             "no more rows than these are independent of each other: the dictionary is smaller than random_basis",
-            drawn=len(drawn.features),
+            drawn=len(drawn.vectors),
             asked=request.max_basis,
         )
     return drawn
@@ -188,7 +194,7 @@ def _retuned(record: ModelRecord | None, request: ModelRequest) -> ModelRecord |
     return replace(record, parameters=record.parameters | changed | {"learner": learner})
 
 
-def new_learner(request: ModelRequest, n_features: int, dictionary: Dictionary | None = None) -> OnlineLSSVM:
+def new_learner(request: ModelRequest, n_features: int, dictionary: StartingDictionary | None = None) -> OnlineLSSVM:
     """Return the learner that the request asks for; its rows are standardized, so distances are measured from zero."""
     return OnlineLSSVM(
         make_kernel(request.kernel, request.kernel_parameters, n_features),
@@ -197,8 +203,8 @@ def new_learner(request: ModelRequest, n_features: int, dictionary: Dictionary |
         novelty_threshold=request.novelty_threshold,
         usefulness_threshold=request.usefulness_threshold,
         selection=request.selection,
-        dictionary=dictionary.features if dictionary else None,
-        dictionary_rows=dictionary.rows if dictionary else None,
+        dictionary=dictionary.vectors if dictionary else None,
+        dictionary_rows=dictionary.places if dictionary else None,
         centre=np.zeros(n_features),
     )
 
