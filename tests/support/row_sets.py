@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TypeVar
-
-import numpy as np
 
 from ridgestream.pipeline.block_statistics import RowBlock
 from ridgestream.pipeline.reporting import Fact, Silent
-from ridgestream.pipeline.row_sets import ArrayRows, Sums
+from ridgestream.pipeline.row_sets import ArrayRows, Sums, cut_evenly
 
 Argument = TypeVar("Argument")
 Summed = TypeVar("Summed", bound=Sums)
@@ -37,8 +34,8 @@ class CountedRows(ArrayRows):
         parts: int | None = None,
     ) -> Summed:
         self.labels.append(label)
-        cuts = np.linspace(0, self.n_rows, (parts or self.n_parts) + 1).astype(int).tolist()
-        found = [function(argument, [self._part(start, stop)]) for start, stop in pairwise(cuts)]
+        ranges = cut_evenly(self.n_rows, parts or self.n_parts)
+        found = [function(argument, [self._part(start, stop)]) for start, stop in ranges]
         merged = found[0]
         for other in found[1:]:
             merged = merged.merge(other)
