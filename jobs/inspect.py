@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ridgestream.jobs.confusion import confusion_table, tell_confusion
-from ridgestream.pipeline.records import is_refitted
+from ridgestream.pipeline.records import fitted_of, is_batch, is_refitted
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.locations import StoreLocation
@@ -49,6 +49,11 @@ def _tell_model(record: ModelRecord) -> dict[str, Any]:
     }
     if record.encoding.get("classes"):
         told["classes"] = record.encoding["classes"]
+    path = fitted_of(record).path if is_batch(record) else None
+    if path is not None:
+        names = ("n_basis", "regularization", "width", "value")
+        points = {name: getattr(path, name).tolist() for name in names}
+        told["path"] = {"criterion": path.criterion, "chosen": path.chosen, **points}
     if CONFUSION in record.arrays:
         told["confusion"] = tell_confusion(record.encoding["classes"], record.arrays[CONFUSION].tolist())
     return told
@@ -83,12 +88,26 @@ def _numerics_line(model: dict[str, Any]) -> str:
     """Return λ, conditions, drift and jitter in one line; nothing for a model that was kept without them."""
     c = model["counters"]
     if not c.get("normal_condition"):
-        return ""
+        return _choice_line(model)
     jitter = f"at most {c['largest_jitter']:.2g}, at {c['jitter_count']} refreshes" if c["jitter_count"] else "none"
     return (
         f"λ {model['parameters']['regularization']:.4g}, condition of P {c['normal_condition']:.2g}, "
         f"of K {c['gram_condition']:.2g}, drift {c['drift']:.2g} (largest {c['largest_drift']:.2g}), jitter {jitter}"
     )
+
+
+def _choice_line(model: dict[str, Any]) -> str:
+    """Return what a batch method chose, and from how many models; nothing for an online model."""
+    learner, path = model["parameters"].get("learner", {}), model.get("path")
+    if "bias" not in learner:
+        return ""
+    kernel = ", ".join(f"{name} {value}" for name, value in learner["kernel"].items() if name != "name")
+    name = model["parameters"]["method"]
+    said = f"method {name}, λ {learner['regularization']:.4g}, {learner['kernel']['name']} {kernel}"
+    if path is not None:
+        value = path["value"][path["chosen"]]
+        said += f"; {path['criterion']} {value:.4g}, of {len(path['value'])} models looked at"
+    return said
 
 
 def _history_table(model: dict[str, Any]) -> Any:  # noqa: ANN401

@@ -87,7 +87,13 @@ def test_a_method_runs_predicts_with_error_bars_and_is_told_of(
     assert (observed > deviation).all()
     inspected = run_inspect(StoreLocation(str(work.store)))
     show_inspection(inspected)
-    assert f"{told['n_basis']} basis vectors" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"{told['n_basis']} basis vectors" in shown
+    assert f"method {method}, λ " in shown
+    path = inspected["models"][0].get("path")
+    if path is not None:
+        assert path["n_basis"][path["chosen"]] == told["n_basis"]
+        assert f"of {len(path['value'])} models looked at" in shown
     assert inspected["models"][0]["parameters"]["method"] == method
     assert work.run_here(asked(method))["new_partitions"] == 0
 
