@@ -1,4 +1,8 @@
-"""OROLS on the paper's digits, from a folder that is not bundled: RIDGESTREAM_DATA names it."""
+"""OROLS on the paper's digits, from a folder that is not bundled: RIDGESTREAM_DATA names it.
+
+The widths are the benchmark's GAMMAS, which were taken with the test errors known: this holds the method to what it has
+reached, and says nothing of choosing a width.
+"""
 
 import os
 from pathlib import Path
