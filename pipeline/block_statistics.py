@@ -8,7 +8,7 @@ with it, the last row of G holds Σ w k and n, and that of z holds Σ w y.
 
 Sums are float64 whatever the rows were stored as. Adding is associative to rounding only: who wants the same bits again
 cuts the rows the same way and adds in the same order. Sums kept for each of several folds, to which the rows are dealt
-by their numbers, judge a model by rows that it was not fitted to.
+by their places, judge a model by rows that it was not fitted to.
 """
 
 from collections.abc import Iterable, Sequence
@@ -78,7 +78,7 @@ class RowBlock:
     weights: Floats | None
     """Shape (rows,), None where every row counts once."""
     first: int = 0
-    """The number of the first row among all rows; the others follow it."""
+    """The place of the first row among all rows of its row set; the others follow it."""
 
 
 @dataclass(frozen=True)

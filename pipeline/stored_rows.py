@@ -6,6 +6,7 @@ the rows, so they are the same bits on any number of workers, and however the pa
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -44,7 +45,7 @@ class RowRange:
     stop: int
     """One past the last row."""
     first: int
-    """The number of the first row among all rows of the store."""
+    """The place of the first row in the row set."""
 
 
 RowTask = tuple[RowRange, ...]
@@ -149,7 +150,8 @@ class StoredRows:
         return self.reduce(sum_together, summings, label)
 
     def _tasks(self) -> list[RowTask]:
-        return [task for entry in self._entries for task in plan_tasks(entry, self._firsts[entry.order])]
+        starts = accumulate((entry.rows for entry in self._entries), initial=0)
+        return [task for entry, start in zip(self._entries, starts, strict=False) for task in plan_tasks(entry, start)]
 
     def _range(self, start: int, stop: int) -> RowTask:
         """Return the rows at the places from `start` up to `stop`, segment by segment."""
@@ -157,7 +159,7 @@ class StoredRows:
         for entry in self._entries:
             low, high = max(start - begin, 0), min(stop - begin, entry.rows)
             if low < high:
-                ranges.append(RowRange(entry.order, low, high, self._firsts[entry.order] + low))
+                ranges.append(RowRange(entry.order, low, high, begin + low))
             begin += entry.rows
         return tuple(ranges)
 
@@ -189,7 +191,7 @@ class StoredRows:
 
 
 def plan_tasks(entry: LedgerEntry, first: int = 0) -> list[RowTask]:
-    """Return the tasks of a partition whose rows are numbered from `first` on; none for a partition without rows."""
+    """Return the tasks of a partition whose first row is at place `first`; none for a partition without rows."""
     starts = range(0, entry.rows, TASK_ROWS)
     return [(RowRange(entry.order, start, min(start + TASK_ROWS, entry.rows), first + start),) for start in starts]
 

@@ -91,10 +91,15 @@ def test_every_row_is_seen_once_in_order_however_the_rows_are_cut(
     assert rows_of(store).reduce(number_rows, 0, "count").parts == 2 + 2 + 1 + 2
 
 
-def test_numbers_are_those_of_the_whole_store(store: Store) -> None:
+def test_places_are_of_the_set_and_numbers_of_the_whole_store(store: Store) -> None:
     rows = rows_of(store, [2, 4])
     assert rows.n_rows == 757
-    assert rows.reduce(number_rows, 0, "count").rows == (*range(300, 800), *range(801, 1058))
+    assert rows.reduce(number_rows, 0, "count").rows == tuple(range(757))
+    assert rows.reduce(number_rows, 0, "count", parts=5).rows == tuple(range(757))
+    np.testing.assert_array_equal(rows.numbers(np.array([0, 499, 500, 756])), [300, 799, 801, 1057])
+    np.testing.assert_array_equal(
+        rows.take(np.array([499, 500])).features, rows_of(store).take(np.array([799, 801])).features
+    )
 
 
 def test_no_row_is_one_call_without_blocks(store: Store) -> None:
