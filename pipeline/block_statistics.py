@@ -21,7 +21,7 @@ from scipy.linalg import blas
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.errors import InputError
-from ridgestream.pipeline.factorization import Cholesky, cholesky, symmetric
+from ridgestream.pipeline.factorization import Cholesky, cholesky, mirror
 from ridgestream.pipeline.folds import deal_folds
 from ridgestream.pipeline.kernels import Kernel, gram
 from ridgestream.pipeline.planning import KERNEL_BYTES
@@ -273,4 +273,5 @@ class _Sums:
         self._products = blas.dsyrk(1.0, values.T, beta=1.0, c=self._products, lower=1, overwrite_c=1)
 
     def statistics(self) -> BlockStatistics:
-        return BlockStatistics(symmetric(self._products), self._rhs, self._target_square, self._weight, self.rows)
+        """Return the sums, whose memory they keep: nothing is added after this."""
+        return BlockStatistics(mirror(self._products), self._rhs, self._target_square, self._weight, self.rows)

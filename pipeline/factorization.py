@@ -11,6 +11,9 @@ from ridgestream.pipeline.errors import NumericalBreakdown
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 """Multiples of the largest diagonal entry that are tried in turn; past the last one the matrix is refused."""
 
+MIRRORED = 128
+"""Columns that are copied across the diagonal at once."""
+
 
 @dataclass(frozen=True)
 class Cholesky:
@@ -66,6 +69,15 @@ def cholesky(matrix: Floats, name: str) -> Cholesky:
 def symmetric(lower: Floats) -> Floats:
     """Return the full symmetric matrix, C order, whose lower triangle is given."""
     return np.ascontiguousarray(np.tril(lower) + np.tril(lower, -1).T)
+
+
+def mirror(lower: Floats) -> Floats:
+    """Return the full symmetric matrix, C order, whose lower triangle a Fortran-ordered one holds, in its own memory."""
+    for start in range(0, len(lower), MIRRORED):
+        stop = min(start + MIRRORED, len(lower))
+        lower[start:stop, start:stop] = symmetric(lower[start:stop, start:stop])
+        lower[start:stop, stop:] = lower[stop:, start:stop].T
+    return lower.T
 
 
 def check_info(routine: str, info: int) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ridgestream.pipeline.errors import NumericalBreakdown
-from ridgestream.pipeline.factorization import JITTERS, cholesky, symmetric
+from ridgestream.pipeline.factorization import JITTERS, cholesky, mirror, symmetric
 
 
 def spd(m: int, condition: float) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
@@ -52,3 +52,13 @@ def test_no_rows_at_all() -> None:
     found = cholesky(np.empty((0, 0)), "nothing")
     assert found.condition == 1
     assert found.inverse().shape == (0, 0)
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 129, 400])
+def test_a_lower_triangle_is_mirrored_in_its_own_memory(size: int) -> None:
+    matrix = np.random.default_rng(size).standard_normal((size, size))
+    lower = np.asfortranarray(np.tril(matrix))
+    found = mirror(lower)
+    np.testing.assert_array_equal(found, np.tril(matrix) + np.tril(matrix, -1).T)
+    assert found.flags.c_contiguous
+    assert np.shares_memory(found, lower) or not size
