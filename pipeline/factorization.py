@@ -72,7 +72,7 @@ def symmetric(lower: Floats) -> Floats:
 
 
 def mirror(lower: Floats) -> Floats:
-    """Return the full symmetric matrix, C order, whose lower triangle a Fortran-ordered one holds, in its own memory."""
+    """Return the full symmetric matrix, C order, of the lower triangle of a Fortran-ordered one, in its own memory."""
     for start in range(0, len(lower), MIRRORED):
         stop = min(start + MIRRORED, len(lower))
         lower[start:stop, start:stop] = symmetric(lower[start:stop, start:stop])

@@ -19,6 +19,9 @@ _REFIT_MATRICES = 14
 _SUMS_ALIVE = 3
 """Sums alive at once, of every fold: those of a task, those before it, and both together."""
 
+_SUMS_SENT = 5
+"""Sums alive at once in a worker: those that grow, two that wait to be fetched, and copies on their way."""
+
 _CHOICE_MATRICES = 6
 """What choosing, factorizing and judging hold beside the sums, in matrices of one fold."""
 
@@ -129,8 +132,8 @@ class BatchPlan:
 
     @property
     def worker_bytes(self) -> int:
-        """Everything that a worker holds, which sums the rows of one task and sends the sums."""
-        sums = 8 * self.n_functions**2 * (2 * self.folds + _CHOICE_MATRICES // 2)
+        """Everything that a worker holds, which sums the rows of a task while it sends the sums of others."""
+        sums = 8 * self.n_functions**2 * (_SUMS_SENT * self.folds + _CHOICE_MATRICES // 2)
         return _BASE_BYTES + sums + self._rows_bytes
 
     @property
