@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from ridgestream.pipeline.errors import MemoryRefused
@@ -19,8 +19,8 @@ LOOK_SECONDS = 1.0
 TASKS_A_WORKER = 2
 """Tasks under way for each worker: one that runs, one that waits."""
 
-SENDINGS = 3
-"""How often a task is sent before a cluster that drops it, or what it needs, is given up."""
+SENDINGS = 5
+"""How often a task is sent before a cluster that drops it, or what it needs, is given up; each time it waits longer."""
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -135,7 +135,8 @@ class OnCluster:
                 self._send_again(sent)
 
     def _send_again(self, sent: Sent) -> None:
-        """Send a task again, with what it shares where the workers that had it are gone."""
+        """Send a task again, with what it shares where the workers that had it are gone, once others have come."""
+        sleep(LOOK_SECONDS * (sent.sendings - 1))
         for part in sent.call:
             if isinstance(part, Shared) and part.future.status != "finished":
                 part.future = self._scatter(part.value)
