@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from time import monotonic, sleep
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ridgestream.pipeline.errors import MemoryRefused
 from ridgestream.pipeline.executor import Executor, InProcess
@@ -73,8 +73,8 @@ class OnCluster:
 
     def admit(self, worker_bytes: int) -> None:
         """Raise MemoryRefused, with the numbers, if a worker's limit is lower than what a task needs."""
-        workers = self._client.scheduler_info(n_workers=-1)["workers"]
-        limits = {name: worker["memory_limit"] for name, worker in workers.items() if worker["memory_limit"]}
+        workers = self._workers().items()
+        limits = {name: worker["memory_limit"] for name, worker in workers if worker["memory_limit"]}
         for name, limit in limits.items():
             if limit < worker_bytes:
                 raise MemoryRefused(
@@ -152,16 +152,32 @@ class OnCluster:
             try:
                 wait(future, timeout=LOOK_SECONDS)
             except TimeoutError as error:
-                if self._client.nthreads():
+                if self._works():
                     seen = monotonic()
                 elif monotonic() - seen > self._patience_seconds:
                     raise self._no_workers() from error
 
+    def _works(self) -> bool:
+        """Tell whether a worker takes tasks: one that is there and not paused."""
+        return any(worker["status"] == "running" for worker in self._workers().values())
+
+    def _workers(self) -> dict[str, Any]:
+        return cast("dict[str, Any]", self._client.scheduler_info(n_workers=-1)["workers"])
+
     def _no_workers(self) -> ClusterError:
+        if self._client.nthreads():
+            return _paused(self._patience_seconds)
         return ClusterError(
             f"the cluster has lost its workers, and no other came within {self._patience_seconds:g} s; start workers, "
             "then run the job again: what was committed stands"
         )
+
+
+def _paused(seconds: float) -> ClusterError:
+    return ClusterError(
+        f"all workers of the cluster have been paused for {seconds:g} s, as Dask pauses those that use most of their "
+        "memory limit; give workers more memory, then run the job again: what was committed stands"
+    )
 
 
 def _connect(cluster: str, patience_seconds: float, stack: ExitStack) -> OnCluster:
@@ -184,6 +200,8 @@ def _connect(cluster: str, patience_seconds: float, stack: ExitStack) -> OnClust
     try:
         client.wait_for_workers(1, timeout=patience_seconds)
     except TimeoutError as error:
+        if client.nthreads():
+            raise _paused(patience_seconds) from error
         raise ClusterError(
             f"no worker came to the cluster {cluster} within {patience_seconds:g} s (cluster_seconds); start workers, "
             "then run the job again"

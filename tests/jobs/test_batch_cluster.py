@@ -125,11 +125,20 @@ def get_pid(task: int) -> int:  # noqa: ARG001
 
 def test_a_worker_that_may_use_too_little_is_refused_with_the_numbers(tmp_path: Path) -> None:
     work = make_workplace(tmp_path)
-    with real_cluster(tmp_path, 1, "--memory-limit", "300MB") as cluster:
+    with real_cluster(tmp_path, 1, "--memory-limit", "500MB") as cluster:
         done = run_command("run", work.job(job_of("ols")), "--cluster", cluster.address)
     assert done.code == exit_codes.MEMORY
-    assert "ridgestream: a task needs" in done.err
-    assert "may use 300 MB: give workers more" in done.err
+    assert "ridgestream: a task needs 5" in done.err
+    assert "may use 500 MB: give workers more" in done.err
+
+
+def test_workers_that_are_paused_for_good_are_an_error_after_the_time_that_the_job_gives(tmp_path: Path) -> None:
+    """A worker of 60 MB uses more than that as it starts, and never runs a task."""
+    work = make_workplace(tmp_path)
+    with real_cluster(tmp_path, 1, "--memory-limit", "60MB") as cluster:
+        done = run_command("run", work.job({**job_of("ols"), "cluster_seconds": 2.0}), "--cluster", cluster.address)
+    assert done.code == exit_codes.CLUSTER
+    assert "all workers of the cluster have been paused for 2 s" in done.err
 
 
 def test_tasks_are_cut_by_rows_alone_and_many_of_them_change_nothing_but_rounding(
