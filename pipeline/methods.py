@@ -29,6 +29,9 @@ from ridgestream.pipeline.starting_dictionary import StartingDictionary
 KMEANS_PASSES = 3
 """Passes over all rows by which k-means centres are moved."""
 
+OROLS_LEAST = 1e-12
+"""λ per row of the error bars of OROLS at least: its own may be zero, where they would have no prior."""
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -169,7 +172,11 @@ def _fit_orols(asked: Asked) -> Fitted:
     settings = OrolsSettings(max_basis=asked.most_basis, folds=asked.folds, seed=asked.seed, **asked.options["orols"])
     fitted = fit_orols(asked.rows, asked.kernels[0], settings, asked.report)
     machines = fitted.machines
-    return replace(fitted, own={"turns": machines.turns, "machine_regularization": machines.regularization})
+    own: dict[str, Floats | Integers] = {
+        "turns": machines.turns,
+        "machine_regularization": machines.regularization,
+    }
+    return replace(fitted, regularization=max(fitted.regularization, OROLS_LEAST), own=own)
 
 
 def _solve_orols(fitted: Fitted, sums: BlockStatistics) -> Floats:

@@ -266,6 +266,20 @@ def test_a_given_dictionary_and_several_widths(work: Workplace) -> None:
     assert len(set(record.arrays["path_width"])) == 2
 
 
+@pytest.mark.parametrize("method", SETTINGS)
+def test_a_constant_target_is_predicted_with_finite_error_bars(method: str, tmp_path: Path) -> None:
+    work = Workplace(tmp_path)
+    table = draw_regression(0, 120)
+    for where in ("rows", "held-out"):
+        work.put(0, set_column(table, "price", np.full(120, 7.0)), where=where)
+    changes = {**asked(method), **REGRESSION}
+    work.run_here(changes)
+    found = work.predict_here("held-out", changes, with_std=True)
+    np.testing.assert_allclose(found["prediction"].to_numpy(), 7.0)
+    assert np.isfinite(found["std"].to_numpy()).all()
+    assert np.isfinite(found["std_observed"].to_numpy()).all()
+
+
 def test_what_cannot_fit_is_refused_before_anything_is_taken_in(work: Workplace) -> None:
     with pytest.raises(MemoryRefused, match=r"method ls-svm with sums of .* and .* rows in memory needs .*; 300 MB"):
         work.run_here({**asked("ls-svm"), "memory_limit": "300MB"})
