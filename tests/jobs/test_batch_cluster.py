@@ -5,13 +5,11 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Timer
-from time import sleep
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
-from support.clusters import real_cluster
+from support.clusters import get_pid, multiply, real_cluster
 from support.jobs import (
     PATIENCE,
     Workplace,
@@ -103,11 +101,6 @@ def test_a_command_killed_in_mid_training_leaves_nothing_and_the_same_command_en
     assert_same_model(work.model(), straight["ols"].model())
 
 
-def multiply(task: int, shared: npt.NDArray[np.float64]) -> float:
-    sleep(0.1)
-    return task * float(shared.sum())
-
-
 def test_what_all_workers_shared_is_sent_again_where_the_only_one_dies() -> None:
     with open_executor("local:1", PATIENCE) as executor:
         (worker,) = set(executor.run(get_pid, range(3)))
@@ -117,10 +110,6 @@ def test_what_all_workers_shared_is_sent_again_where_the_only_one_dies() -> None
         assert list(executor.run(multiply, range(12), shared)) == [1000.0 * task for task in range(12)]
         killer.join()
         assert worker not in set(executor.run(get_pid, range(3)))
-
-
-def get_pid(task: int) -> int:  # noqa: ARG001
-    return os.getpid()
 
 
 def test_a_worker_that_may_use_too_little_is_refused_with_the_numbers(tmp_path: Path) -> None:

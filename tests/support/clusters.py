@@ -1,13 +1,17 @@
 """Real Dask clusters for the tests: each scheduler and worker a process of its own, at an address on loopback."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import sleep
 
+import numpy as np
+import numpy.typing as npt
 from distributed import Client
 from support.jobs import PATIENCE, clean_environment, wait_until
 
@@ -45,3 +49,14 @@ def real_cluster(folder: Path, workers: int, *options: str) -> Iterator[Cluster]
         with Client(address, timeout=PATIENCE) as client:
             wait_until(lambda: len(client.nthreads()) == workers)
         yield Cluster(address, scheduler, started)
+
+
+def multiply(task: int, shared: npt.NDArray[np.float64]) -> float:
+    """A task for workers, who can import `support` but not a test's own module: slow enough to be killed."""
+    sleep(0.1)
+    return task * float(shared.sum())
+
+
+def get_pid(task: int) -> int:  # noqa: ARG001
+    """A task that tells which process runs it."""
+    return os.getpid()
