@@ -110,10 +110,17 @@ class OnCluster:
         return self._client.submit(*(part.future if isinstance(part, Shared) else part for part in call), pure=False)
 
     def _scatter(self, value: Any) -> Any:  # noqa: ANN401
-        try:
-            return self._client.scatter(value, broadcast=True, hash=False, timeout=self._patience_seconds)
-        except TimeoutError as error:
-            raise self._no_workers() from error
+        """Send a value to every worker; again where one of them dies while it is sent."""
+        for sending in range(1, SENDINGS + 1):
+            try:
+                return self._client.scatter(value, broadcast=True, hash=False, timeout=self._patience_seconds)
+            except TimeoutError as error:
+                raise self._no_workers() from error
+            except OSError as error:
+                if sending == SENDINGS or self._client.status != "running":
+                    raise _gone(error) from error
+                sleep(LOOK_SECONDS * sending)
+        raise AssertionError
 
     def _result(self, sent: Sent) -> Any:  # noqa: ANN401
         from distributed import KilledWorker
@@ -128,10 +135,7 @@ class OnCluster:
                 ) from error
             except CancelledError as error:
                 if sent.sendings == SENDINGS or self._client.status != "running":
-                    raise ClusterError(
-                        f"the scheduler has gone or has dropped a task: {error}; what was committed stands, and the "
-                        "same command goes on from there"
-                    ) from error
+                    raise _gone(error) from error
                 self._send_again(sent)
 
     def _send_again(self, sent: Sent) -> None:
@@ -171,6 +175,13 @@ class OnCluster:
             f"the cluster has lost its workers, and no other came within {self._patience_seconds:g} s; start workers, "
             "then run the job again: what was committed stands"
         )
+
+
+def _gone(error: Exception) -> ClusterError:
+    return ClusterError(
+        f"the scheduler has gone or has dropped a task: {error}; what was committed stands, and the same command goes "
+        "on from there"
+    )
 
 
 def _paused(seconds: float) -> ClusterError:

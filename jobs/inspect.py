@@ -1,5 +1,6 @@
 """The inspect job: what a store holds, its partitions, its models and what each run did."""
 
+import math
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -42,7 +43,7 @@ def _tell_model(record: ModelRecord) -> dict[str, Any]:
         "parameters_hash": record.parameters_hash,
         "data_snapshot": record.data_snapshot,
         "n_basis": len(record.arrays.get("basis_vectors", ())),
-        "counters": record.counters,
+        "counters": {name: _finite(value) for name, value in record.counters.items()},
         "partitions_consumed": len(record.learned),
         "refitted": is_refitted(record),
         "history": [asdict(night) for night in record.history],
@@ -52,11 +53,16 @@ def _tell_model(record: ModelRecord) -> dict[str, Any]:
     path = fitted_of(record).path if is_batch(record) else None
     if path is not None:
         names = ("n_basis", "regularization", "width", "value")
-        points = {name: getattr(path, name).tolist() for name in names}
+        points = {name: [_finite(v) for v in getattr(path, name).tolist()] for name in names}
         told["path"] = {"criterion": path.criterion, "chosen": path.chosen, **points}
     if CONFUSION in record.arrays:
         told["confusion"] = tell_confusion(record.encoding["classes"], record.arrays[CONFUSION].tolist())
     return told
+
+
+def _finite(value: float) -> float | None:
+    """Return the number as JSON takes it: None where it is none."""
+    return value if math.isfinite(value) else None
 
 
 def show_inspection(told: dict[str, Any]) -> None:
@@ -106,7 +112,8 @@ def _choice_line(model: dict[str, Any]) -> str:
     said = f"method {name}, λ {learner['regularization']:.4g}, {learner['kernel']['name']} {kernel}"
     if path is not None:
         value = path["value"][path["chosen"]]
-        said += f"; {path['criterion']} {value:.4g}, of {len(path['value'])} models looked at"
+        shown = "infinite" if value is None else f"{value:.4g}"
+        said += f"; {path['criterion']} {shown}, of {len(path['value'])} models looked at"
     return said
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -29,5 +29,11 @@ class Section(BaseModel):
     """A table of a job file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_back(cls, keys: object) -> object:
+        """Leave out keys without a value: `--set KEY=` takes back what the file says."""
+        return {k: v for k, v in keys.items() if v is not None} if isinstance(keys, dict) else keys
 
     _refuse_booleans = field_validator("*", mode="before")(refuse_boolean)

@@ -196,6 +196,11 @@ class ModelSection(Section):
         if self.method in ("online", "ols", "efvs", "fvs") and isinstance(self.regularization, tuple):
             raise ValueError(f"method {self.method} takes a single regularization, not a list")
         compared = len(self.regularizations) > 1 or isinstance(self.kernel.gamma, tuple)
+        if self.isls_svm and self.max_basis != "unlimited" and self.isls_svm.smallest > self.max_basis:
+            raise ValueError(f"isls_svm.smallest must be at most max_basis, {self.max_basis}")
+        starts = [s.start for s in (self.isls_svm, self.subset_of_regressors) if s]
+        if self.method != "online" and ("given" in starts) != (self.dictionary is not None):
+            raise ValueError('start = "given" and model.dictionary, a Parquet file of its rows, go together')
         if compared and self.folds < 2:
             raise ValueError("several regularizations or gammas are compared by folds: folds must be 2 or more")
         return self
@@ -411,4 +416,4 @@ def _explain(error: Any) -> str:  # noqa: ANN401
         return "there is no such key"
     if error["type"] == "missing":
         return "is missing"
-    return f"{error['msg']} (it is {error['input']!r})"
+    return str(error["msg"]) if isinstance(error["input"], dict) else f"{error['msg']} (it is {error['input']!r})"

@@ -82,7 +82,10 @@ def train_and_commit(
     unlearned = find_unlearned(ledger, record)
     learns = is_changed(record, request) or (bool(unlearned) and (record is not None or has_rows(root, ledger)))
     if not learns and not refits(job, record, learns=learns):
-        report.say("nothing new to learn", model=request.name, partitions=len(ledger.entries))
+        nothing = (
+            "nothing new to learn" if record else "no row of weight above zero to learn from: there is no model yet"
+        )
+        report.say(nothing, model=request.name, partitions=len(ledger.entries))
         return outcome(record, snapshot, None)
     if job.evaluate is not None and ledger.schema is not None:
         check_partitions(evaluation_partitions(job), ledger.schema)

@@ -16,6 +16,7 @@ import numpy as np
 from ridgestream.pipeline.arrays import Floats
 from ridgestream.pipeline.block_statistics import Basis, BlockStatistics, FoldedStatistics, RowBlock, Summing
 from ridgestream.pipeline.dictionary import read_dictionary
+from ridgestream.pipeline.errors import NumericalBreakdown
 from ridgestream.pipeline.evaluate import Evaluation, compare
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
@@ -38,6 +39,11 @@ from ridgestream.stores.segments import Segment
 
 if TYPE_CHECKING:
     import zarr
+
+_ADVICE = "lower the kernel's gamma or degree, or raise regularization"
+
+_SLACK = 1e-3
+"""By which share of Σ w y² rounding may move an error."""
 
 
 @dataclass(frozen=True)
@@ -131,9 +137,10 @@ def train_batch(
     new = night.rows([entry.order for entry in entries])
     judged = _judge(record, new, feature_map, ledger) if record is not None and new.n_rows else None
     fitted = night.fit(record, new, [*learned, *(entry.order for entry in entries)])
+    check_fitted(fitted, report, shrinks=METHODS[request.method].shrinks)
     begun = ModelRecord(request.name, request.parameters(), feature_map.as_dict())
     begun = replace(record, parameters=request.parameters()) if record else begun
-    one_class = judged.one_class if judged else _one_class(root, entries)
+    one_class = judged.one_class if judged else _one_class(root, ledger, entries)
     error, errors = mean_errors(judged, feature_map) if judged else (None, ())
     return Trained(with_fitted(begun, fitted), entries, error, errors, perf_counter() - began, one_class)
 
@@ -187,7 +194,11 @@ class _Night:
             self.memory_limit_bytes,
             self.report,
         )
-        fitted = self.method.fit(asked)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is looked at in the end
+                fitted = self.method.fit(asked)
+        except OverflowError as error:
+            raise NumericalBreakdown(f"kernel values are too large to compute with: {_ADVICE}") from error
         places = fitted.places
         return replace(fitted, places=np.where(places < 0, -1, rows.numbers(np.maximum(places, 0))))
 
@@ -210,6 +221,28 @@ class _Night:
         with one_blas_thread():
             coefficients = self.method.solve(before, sums)
         return replace(before, coefficients=coefficients, sums=FoldedStatistics((sums,)))
+
+
+def check_fitted(fitted: Fitted, report: Reporter, *, shrinks: bool) -> None:
+    """Raise NumericalBreakdown if, by their error on the rows, the coefficients are not the solution they should be.
+
+    No penalized solution has a larger error than no model at all, nor one below zero: Σ w y² is the bound, the cost
+    of β = 0. Where a method does not fit to all rows (`shrinks` is false), it is told, not refused.
+    """
+    sums, beta = fitted.sums.total(), fitted.coefficients
+    most = float(np.trace(sums.target_square))
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        error = most + float(np.sum(beta * (sums.products @ beta - 2 * sums.rhs)))
+    if not (np.isfinite(beta).all() and np.isfinite(sums.products).all() and np.isfinite(error)):
+        raise NumericalBreakdown(f"coefficients or sums are not finite: {_ADVICE}")
+    if -_SLACK * most <= error <= (1 + _SLACK) * most:
+        return
+    if shrinks:
+        raise NumericalBreakdown(
+            f"the coefficients are rounding, not a solution: their squared error over the rows comes to {error:.3g}, "
+            f"which must lie between 0 and {most:.3g}; {_ADVICE}"
+        )
+    report.say("the model fits its rows worse than a constant does", error=error, error_of_a_constant=most)
 
 
 def plan_batch(request: BatchRequest, n_rows: int, n_features: int) -> BatchPlan:
@@ -263,9 +296,12 @@ def _judge(record: ModelRecord, new: StoredRows, feature_map: FeatureMap, ledger
     return new.reduce(judge_rows, _Judging(before.basis, before.coefficients, feature_map, classes), "judge")
 
 
-def _one_class(root: "zarr.Group", entries: Iterable[LedgerEntry]) -> bool:
+def _one_class(root: "zarr.Group", ledger: Ledger, entries: Iterable[LedgerEntry]) -> bool:
     """Tell whether all rows of the partitions that count are of one class."""
     facts = [Segment.open(root, entry.order).facts() for entry in entries if entry.rows]
+    if ledger.schema is not None and ledger.schema.positive is not None:
+        signs = np.array([fact.moments[3:, -1] for fact in facts if fact.moments[0, -1] > 0])
+        return bool(signs.size) and float(signs.min()) == float(signs.max())
     return bool(facts) and len({label for fact in facts for label in fact.present_classes}) == 1
 
 

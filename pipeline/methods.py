@@ -96,6 +96,8 @@ class Method:
     """The coefficients, shape (n_functions, n_targets), of a dictionary that is kept, from sums over more rows."""
     sizes: Callable[[Sized, int], Sizes]
     """The sizes that a request comes to with so many rows."""
+    shrinks: bool = True
+    """Whether the coefficients minimize a penalized error over all rows, so that no error exceeds that of no model."""
     always_anew: bool = False
     """Whether every night is fitted anew: where the dictionary is all rows."""
 
@@ -267,7 +269,7 @@ METHODS: dict[str, Method] = {
         _fit_subset_of_regressors, solve_normal_equations, _start_sizes("subset_of_regressors")
     ),
     "ls-svm": Method(_fit_ls_svm, solve_normal_equations, _dense_sizes, always_anew=True),
-    "sls-svm": Method(_fit_sls_svm, solve_normal_equations, _dense_sizes, always_anew=True),
+    "sls-svm": Method(_fit_sls_svm, solve_normal_equations, _dense_sizes, shrinks=False, always_anew=True),
     "kernel-ridge": Method(_fit_kernel_ridge, solve_normal_equations, _dense_sizes, always_anew=True),
 }
 """Every batch method by its name in a job file."""

@@ -10,7 +10,7 @@ out had a say in which vectors there are to choose from, but none in which are c
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -144,6 +144,7 @@ def select_on_sums(
 ) -> Fitted:
     """Return the best of the nested models that forward selection on the candidates' sums gives; no row is read."""
     penalty, total = basis.penalty(), sums.total()
+    settings = replace(settings, max_basis=min(settings.max_basis, len(places)))
     errors = np.full((len(settings.regularizations), settings.max_basis), np.nan)
     if settings.folds > 1:
         report.begin("judge", None)

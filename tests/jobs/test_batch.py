@@ -13,10 +13,14 @@ from support.stores import Elsewhere, Notes
 
 from ridgestream.jobs.inspect import run_inspect, show_inspection
 from ridgestream.jobs.run import run_job
-from ridgestream.jobs.settings import JobFileError, read_job
+from ridgestream.jobs.settings import JobFileError, parse_flags, read_job
 from ridgestream.pipeline import keeping, stored_rows
-from ridgestream.pipeline.errors import MemoryRefused
+from ridgestream.pipeline.batch import check_fitted
+from ridgestream.pipeline.block_statistics import Basis, BlockStatistics, FoldedStatistics
+from ridgestream.pipeline.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.executor import InProcess
+from ridgestream.pipeline.fitted import Fitted
+from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.methods import METHODS
 from ridgestream.pipeline.records import fitted_of, model_of
 from ridgestream.pipeline.reporting import Reporter, Silent
@@ -280,6 +284,45 @@ def test_a_constant_target_is_predicted_with_finite_error_bars(method: str, tmp_
     assert np.isfinite(found["std_observed"].to_numpy()).all()
 
 
+@pytest.mark.parametrize("method", ["shard-merge-select", "isls-svm", "subset-of-regressors", "ls-svm", "kernel-ridge"])
+def test_a_kernel_beyond_all_digits_is_a_breakdown_and_no_model(method: str, work: Workplace) -> None:
+    kernel = {"model.kernel.name": "polynomial", "model.kernel.degree": 60, "model.kernel.gamma": 50.0}
+    with pytest.raises(NumericalBreakdown, match=r"lower the kernel's gamma|not finite|raise .*regularization"):
+        work.run_here({**asked(method), **kernel})
+    assert run_inspect(StoreLocation(str(work.store)))["models"] == []
+
+
+def test_coefficients_that_are_rounding_are_refused_and_a_poor_fit_of_fewer_rows_is_told() -> None:
+    rng = np.random.default_rng(0)
+    basis = Basis(RBF(1.0), rng.random((2, 2)), np.zeros(2))
+    sums = BlockStatistics(np.eye(2), np.ones((2, 1)), np.array([[4.0]]), 4.0, 4)
+    good, bad = (
+        Fitted(basis, np.arange(2), np.full((2, 1), size), 1e-5, FoldedStatistics((sums,))) for size in (1.0, 1e9)
+    )
+    notes = Notes()
+    check_fitted(good, notes, shrinks=True)
+    with pytest.raises(NumericalBreakdown, match=r"comes to 2e\+18, which must lie between 0 and 4"):
+        check_fitted(bad, notes, shrinks=True)
+    check_fitted(bad, notes, shrinks=False)
+    assert [message for message, _ in notes.said] == ["the model fits its rows worse than a constant does"]
+
+
+def test_one_class_and_no_row_at_all_are_told(work: Workplace, tmp_path: Path) -> None:
+    notes = Notes()
+    run_with(work, asked("ols", source__positive=9), report=notes)
+    assert "all rows learned in this run are of one class; is it spelled right?" in [m for m, _ in notes.said]
+    nothing = Workplace(tmp_path / "nothing")
+    nothing.put(0, draw_rows(0, 0))
+    run_with(nothing, asked("ols", evaluate__path=None), report=notes)
+    assert notes.said[-1][0] == "no row of weight above zero to learn from: there is no model yet"
+
+
+def test_a_key_is_taken_back(work: Workplace) -> None:
+    changes = {"model.max_basis": 20, "model.folds": 3, "model.method": "ols"}
+    job = read_job(work.job(changes), parse_flags(["model.max_basis=", "model.folds="]))
+    assert (job.model.max_basis, job.model.folds) == (500, 5)
+
+
 def test_what_cannot_fit_is_refused_before_anything_is_taken_in(work: Workplace) -> None:
     with pytest.raises(MemoryRefused, match=r"method ls-svm with sums of .* and .* rows in memory needs .*; 300 MB"):
         work.run_here({**asked("ls-svm"), "memory_limit": "300MB"})
@@ -300,6 +343,8 @@ def test_what_cannot_fit_is_refused_before_anything_is_taken_in(work: Workplace)
             {"model.method": "isls-svm", "model.regularization": GRID, "model.folds": 1},
             "several regularizations or gammas are compared by folds: folds must be 2 or more",
         ),
+        ({"model.method": "isls-svm", "model.isls_svm.start": "given"}, 'start = "given" and model.dictionary'),
+        ({"model.method": "isls-svm", "model.isls_svm.smallest": 50}, "smallest must be at most max_basis, 20"),
         ({"model.method": "magic"}, "Input should be 'online', 'shard-merge-select'"),
     ],
 )

@@ -139,7 +139,7 @@ def test_an_unknown_key_is_refused_wherever_it_comes_from(
         ("model.scaling_rows", "some"),
         ("model.scaling_rows", 0),
         ("model.name", "a/b"),
-        ("model.name", ""),
+        ("model.name", "''"),
         ("model.name", "a" * 65),
         ("model.method", "batch"),
         ("model.kernel.gamma", 0),
