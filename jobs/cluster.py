@@ -73,10 +73,9 @@ class OnCluster:
 
     def admit(self, worker_bytes: int) -> None:
         """Raise MemoryRefused, with the numbers, if a worker's limit is lower than what a task needs."""
-        workers = self._workers().items()
-        limits = {name: worker["memory_limit"] for name, worker in workers if worker["memory_limit"]}
-        for name, limit in limits.items():
-            if limit < worker_bytes:
+        for name, worker in self._workers().items():
+            limit = worker["memory_limit"]
+            if limit and limit < worker_bytes:
                 raise MemoryRefused(
                     f"a task needs {show_bytes(worker_bytes)} of memory, and the worker {name} may use "
                     f"{show_bytes(limit)}: give workers more, or lower the number of vectors or folds"

@@ -21,7 +21,6 @@ from ridgestream.pipeline.evaluate import Evaluation, compare
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.fitted import Fitted
-from ridgestream.pipeline.freezing import freeze_feature_map
 from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.methods import METHODS, Asked, Method
@@ -32,7 +31,7 @@ from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.pipeline.stored_rows import StoredRows
 from ridgestream.pipeline.stream import BLOCK_BYTES
 from ridgestream.pipeline.threads import one_blas_thread
-from ridgestream.pipeline.trained import Trained, check_categories, find_unlearned, mean_errors
+from ridgestream.pipeline.trained import Trained, check_categories, feature_map_of, find_unlearned, mean_errors
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord, check_parameters
 from ridgestream.stores.segments import Segment
@@ -126,7 +125,7 @@ def train_batch(
     began = perf_counter()
     if record is not None:
         check_batch_request(record, request)
-    feature_map = _feature_map(root, ledger, record, request)
+    feature_map = feature_map_of(root, ledger, record, request.scaling_rows)
     plan = plan_batch(request, ledger.rows, feature_map.n_features)
     plan.check(memory_limit_bytes)
     executor.admit(plan.worker_bytes)
@@ -138,8 +137,8 @@ def train_batch(
     judged = _judge(record, new, feature_map, ledger) if record is not None and new.n_rows else None
     fitted = night.fit(record, new, [*learned, *(entry.order for entry in entries)])
     check_fitted(fitted, report, shrinks=METHODS[request.method].shrinks)
-    begun = ModelRecord(request.name, request.parameters(), feature_map.as_dict())
-    begun = replace(record, parameters=request.parameters()) if record else begun
+    begun = record or ModelRecord(request.name, {}, feature_map.as_dict())
+    begun = replace(begun, parameters=request.parameters())
     one_class = judged.one_class if judged else _one_class(root, ledger, entries)
     error, errors = mean_errors(judged, feature_map) if judged else (None, ())
     return Trained(with_fitted(begun, fitted), entries, error, errors, perf_counter() - began, one_class)
@@ -232,7 +231,7 @@ def check_fitted(fitted: Fitted, report: Reporter, *, shrinks: bool) -> None:
     sums, beta = fitted.sums.total(), fitted.coefficients
     most = float(np.trace(sums.target_square))
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        error = most + float(np.sum(beta * (sums.products @ beta - 2 * sums.rhs)))
+        error = float(sums.residual_square(beta).sum())
     if not (np.isfinite(beta).all() and np.isfinite(sums.products).all() and np.isfinite(error)):
         raise NumericalBreakdown(f"coefficients or sums are not finite: {_ADVICE}")
     if -_SLACK * most <= error <= (1 + _SLACK) * most:
@@ -250,12 +249,6 @@ def plan_batch(request: BatchRequest, n_rows: int, n_features: int) -> BatchPlan
     sized = METHODS[request.method].sizes(request, n_rows)
     folds = len(request.kernels) * (1 if sized.dense_rows else request.folds)
     return BatchPlan(request.method, sized.n_functions, folds, n_features, BLOCK_BYTES, sized.dense_rows)
-
-
-def _feature_map(root: "zarr.Group", ledger: Ledger, record: ModelRecord | None, request: BatchRequest) -> FeatureMap:
-    if record is not None:
-        return FeatureMap.from_dict(record.encoding)
-    return freeze_feature_map(root, ledger, request.scaling_rows)
 
 
 @dataclass(frozen=True)

@@ -143,9 +143,12 @@ class BlockStatistics:
 
     def squared_error(self, coefficients: Floats) -> Floats:
         """Return Σ w (y − kᵀβ)² of each target, shape (n_targets,), at least zero; O(n_basis²) a target."""
+        return np.asarray(np.maximum(self.residual_square(coefficients), 0.0))
+
+    def residual_square(self, coefficients: Floats) -> Floats:
+        """Return the same with whatever sign rounding gives it."""
         error = np.diagonal(self.target_square) - 2 * np.sum(coefficients * self.rhs, axis=0)
-        error = error + np.sum(coefficients * (self.products @ coefficients), axis=0)
-        return np.asarray(np.maximum(error, 0.0))
+        return np.asarray(error + np.sum(coefficients * (self.products @ coefficients), axis=0))
 
 
 @dataclass(frozen=True)
@@ -194,6 +197,14 @@ class Summing:
     """What they are dealt with."""
 
 
+def drop_absent(block: RowBlock) -> RowBlock:
+    """Return the block without its rows of weight zero, if there are any."""
+    if block.weights is None or block.weights.all():
+        return block
+    present = np.flatnonzero(block.weights)
+    return RowBlock(block.features[present], block.targets[present], block.weights[present], block.first)
+
+
 def plan_kernel_rows(n_basis: int) -> int:
     """Return the rows whose kernel values are formed at once, from n_basis alone: a power of two, 256 at least."""
     fitting = max(256, KERNEL_BYTES // (8 * max(1, n_basis)))
@@ -230,10 +241,8 @@ class _FoldedSums:
         dealt = deal_folds(block.first, len(block.features), self._n_folds, self._seed)
         for fold, sums in enumerate(self._folds):
             sums.rows += int(np.count_nonzero(dealt == fold))
-        if block.weights is not None and not block.weights.all():
-            present = np.flatnonzero(block.weights)
-            dealt = dealt[present]
-            block = RowBlock(block.features[present], block.targets[present], block.weights[present])
+        if block.weights is not None:
+            dealt, block = dealt[block.weights > 0], drop_absent(block)
         step = self._basis.kernel_rows
         for start in range(0, len(dealt), step):
             self._add_part(block, start, dealt[start : start + step])

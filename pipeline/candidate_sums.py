@@ -13,8 +13,8 @@ import numpy as np
 from scipy.linalg import blas
 
 from ridgestream.pipeline.arrays import Floats
-from ridgestream.pipeline.block_statistics import BlockStatistics, RowBlock, plan_kernel_rows
-from ridgestream.pipeline.factorization import symmetric
+from ridgestream.pipeline.block_statistics import BlockStatistics, RowBlock, drop_absent, plan_kernel_rows
+from ridgestream.pipeline.factorization import mirror
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.threads import one_blas_thread
 
@@ -86,14 +86,6 @@ def sum_candidates(summing: CandidateSumming, blocks: Iterable[RowBlock]) -> Can
     return growing.sums()
 
 
-def drop_absent(block: RowBlock) -> RowBlock:
-    """Return the block without its rows of weight zero, if there are any."""
-    if block.weights is None or block.weights.all():
-        return block
-    present = np.flatnonzero(block.weights)
-    return RowBlock(block.features[present], block.targets[present], block.weights[present], block.first)
-
-
 class KernelValues:
     """Room for the kernel values of a few rows against the chosen vectors and against candidates, used again."""
 
@@ -147,5 +139,6 @@ class _Growing:
             self._across = blas.dgemm(1.0, q.T, k.T, beta=1.0, c=self._across, trans_b=1, overwrite_c=1)
 
     def sums(self) -> CandidateSums:
+        """Return the sums, whose memory they keep: nothing is added after this."""
         across = np.ascontiguousarray(self._across)
-        return CandidateSums(symmetric(self._own), across, self._rhs, self._target_square, self._weight, self._rows)
+        return CandidateSums(mirror(self._own), across, self._rhs, self._target_square, self._weight, self._rows)

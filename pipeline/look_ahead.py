@@ -78,7 +78,7 @@ def largest_pass(max_basis: int, n_rows: int, candidates: NumberOrAll, look_ahea
         return n_rows
     rounds = [look_ahead or plan_look_ahead(max_basis, n_basis, candidates) for n_basis in range(max_basis)]
     drawn = [min(ahead, max_basis - n_basis) * candidates for n_basis, ahead in enumerate(rounds)]
-    return max(n_basis + min(count, n_rows) for n_basis, count in enumerate(drawn))
+    return max((n_basis + min(count, n_rows) for n_basis, count in enumerate(drawn)), default=0)
 
 
 def draw_round(seed: int, number: int, n_rows: int, wanted: int, stream: int = 0) -> Integers:

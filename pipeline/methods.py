@@ -1,6 +1,6 @@
 """The batch methods by their names: how each is fitted, and how its coefficients follow from the sums of a night."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
@@ -21,7 +21,7 @@ from ridgestream.pipeline.learners.random_dictionary import draw_rows
 from ridgestream.pipeline.learners.shard_merge_select import ShardMergeSelectSettings, fit_shard_merge_select
 from ridgestream.pipeline.learners.sls_svm import SLSSVMSettings, fit_sls_svm
 from ridgestream.pipeline.learners.subset_of_regressors import SubsetOfRegressorsSettings, fit_subset_of_regressors
-from ridgestream.pipeline.look_ahead import plan_look_ahead
+from ridgestream.pipeline.look_ahead import largest_pass
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.row_sets import RowSet
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
@@ -187,14 +187,14 @@ def _solve_orols(fitted: Fitted, sums: BlockStatistics) -> Floats:
     return Machines(cast("Integers", turns), cast("Floats", regularization)).coefficients(sums)
 
 
-def _fit_ls_svm(asked: Asked) -> Fitted:
-    settings = DenseSettings(asked.regularizations, asked.memory_limit_bytes)
-    return fit_ls_svm(asked.rows, asked.kernels, settings, asked.report)
+def _dense(fit: Callable[[RowSet, Sequence[Kernel], DenseSettings, Reporter], Fitted]) -> Callable[[Asked], Fitted]:
+    """Return the door to a method that leaves out each row once to choose among kernels and regularizations."""
 
+    def fit_asked(asked: Asked) -> Fitted:
+        settings = DenseSettings(asked.regularizations, asked.memory_limit_bytes)
+        return fit(asked.rows, asked.kernels, settings, asked.report)
 
-def _fit_kernel_ridge(asked: Asked) -> Fitted:
-    settings = DenseSettings(asked.regularizations, asked.memory_limit_bytes)
-    return fit_kernel_ridge(asked.rows, asked.kernels, settings, asked.report)
+    return fit_asked
 
 
 def _fit_sls_svm(asked: Asked) -> Fitted:
@@ -210,14 +210,12 @@ def _fit_sls_svm(asked: Asked) -> Fitted:
 
 
 def _fit_shard_merge_select(asked: Asked) -> Fitted:
-    options = asked.options["shard_merge_select"]
-    largest = options["shards"] * options["shard_basis"]
     settings = ShardMergeSelectSettings(
         regularizations=asked.regularizations,
-        max_basis=min(asked.max_basis or largest, largest),
+        max_basis=asked.most_basis,
         folds=asked.folds,
         seed=asked.seed,
-        **options,
+        **asked.options["shard_merge_select"],
     )
     return fit_shard_merge_select(asked.rows, asked.kernels[0], settings, asked.report)
 
@@ -226,12 +224,9 @@ def _look_ahead_sizes(section: str) -> Callable[[Sized, int], Sizes]:
     """Return the sizes of a method that sums the candidates of several rounds in a pass."""
 
     def sizes(asked: Sized, n_rows: int) -> Sizes:
-        options = asked.options[section]
-        if options.get("candidates", "all") == "all":
-            return Sizes(n_rows)
-        max_basis = min(asked.max_basis or n_rows, n_rows)
-        ahead = options["look_ahead"] or plan_look_ahead(max_basis, max_basis - 1, options["candidates"])
-        return Sizes(min(n_rows, max_basis + ahead * options["candidates"]))
+        options, max_basis = asked.options[section], min(asked.max_basis or n_rows, n_rows)
+        largest = largest_pass(max_basis, n_rows, options.get("candidates", "all"), options["look_ahead"])
+        return Sizes(max(largest, max_basis))
 
     return sizes
 
@@ -268,8 +263,8 @@ METHODS: dict[str, Method] = {
     "subset-of-regressors": Method(
         _fit_subset_of_regressors, solve_normal_equations, _start_sizes("subset_of_regressors")
     ),
-    "ls-svm": Method(_fit_ls_svm, solve_normal_equations, _dense_sizes, always_anew=True),
+    "ls-svm": Method(_dense(fit_ls_svm), solve_normal_equations, _dense_sizes, always_anew=True),
     "sls-svm": Method(_fit_sls_svm, solve_normal_equations, _dense_sizes, shrinks=False, always_anew=True),
-    "kernel-ridge": Method(_fit_kernel_ridge, solve_normal_equations, _dense_sizes, always_anew=True),
+    "kernel-ridge": Method(_dense(fit_kernel_ridge), solve_normal_equations, _dense_sizes, always_anew=True),
 }
 """Every batch method by its name in a job file."""

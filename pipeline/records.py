@@ -116,10 +116,7 @@ def with_fitted(record: ModelRecord, fitted: Fitted) -> ModelRecord:
 
 def fitted_of(record: ModelRecord) -> Fitted:
     """Return what a batch method made of a model's rows; its sums are of all rows together."""
-    sums = refit_of(record)
-    if sums is None:
-        raise ModelError(f"the model {record.name!r} lacks its sums: its record is damaged")
-    path = None
+    sums, path = _sums_of(record), None
     if record.parameters["learner"]["criterion"] is not None:
         told: dict[str, Any] = {name: record.arrays[f"path_{name}"] for name in _PATH}
         path = Path(**told, **{name: record.parameters["learner"][name] for name in ("criterion", "chosen")})
@@ -133,6 +130,14 @@ def fitted_of(record: ModelRecord) -> Fitted:
         {name: record.counters[name] for name in record.counters.keys() - {"rows_seen", *_REFIT_COUNTERS.values()}},
         {name.removeprefix(_OWN): array for name, array in record.arrays.items() if name.startswith(_OWN)},
     )
+
+
+def _sums_of(record: ModelRecord) -> BlockStatistics:
+    """Return the sums that every batch method leaves."""
+    sums = refit_of(record)
+    if sums is None:
+        raise ModelError(f"the model {record.name!r} lacks its sums: its record is damaged")
+    return sums
 
 
 def is_batch(record: ModelRecord) -> bool:
@@ -158,10 +163,7 @@ def _basis_of(record: ModelRecord) -> Basis:
 
 
 def _uncertainty_of(record: ModelRecord, basis: Basis) -> Uncertainty:
-    sums = refit_of(record)
     if not is_batch(record):
-        return Uncertainty.of(state_of(record), sums)
-    if sums is None:
-        raise ModelError(f"the model {record.name!r} lacks its sums: its record is damaged")
+        return Uncertainty.of(state_of(record), refit_of(record))
     regularization = record.parameters["learner"]["regularization"]
-    return Uncertainty.from_sums(sums, basis.penalty(), len(basis.vectors), regularization)
+    return Uncertainty.from_sums(_sums_of(record), basis.penalty(), len(basis.vectors), regularization)

@@ -13,9 +13,9 @@ import numpy as np
 from scipy.linalg import blas
 
 from ridgestream.pipeline.arrays import Floats
-from ridgestream.pipeline.block_statistics import RowBlock
-from ridgestream.pipeline.candidate_sums import KernelValues, drop_absent
-from ridgestream.pipeline.factorization import symmetric
+from ridgestream.pipeline.block_statistics import RowBlock, drop_absent
+from ridgestream.pipeline.candidate_sums import KernelValues
+from ridgestream.pipeline.factorization import mirror
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.threads import one_blas_thread
 
@@ -65,7 +65,7 @@ def sum_residuals(summing: ResidualSumming, blocks: Iterable[RowBlock]) -> Resid
                 left = form_residuals(*values.of(features), projection)
                 left *= np.sqrt(weights / lengths)[:, np.newaxis]
                 own = blas.dsyrk(1.0, left.T, beta=1.0, c=own, lower=1, overwrite_c=1)
-        return ResidualSums(symmetric(own), weight)
+        return ResidualSums(mirror(own), weight)
 
 
 def form_residuals(k: Floats, q: Floats, projection: Floats) -> Floats:

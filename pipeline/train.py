@@ -12,7 +12,6 @@ from ridgestream.pipeline.dictionary import read_dictionary
 from ridgestream.pipeline.evaluate import Evaluation, compare
 from ridgestream.pipeline.executor import InProcess
 from ridgestream.pipeline.features import FeatureMap
-from ridgestream.pipeline.freezing import freeze_feature_map
 from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.learners.random_dictionary import draw_rows
@@ -22,7 +21,7 @@ from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.pipeline.stored_rows import StoredRows
 from ridgestream.pipeline.stream import BLOCK_BYTES, stream_blocks
-from ridgestream.pipeline.trained import Trained, check_categories, find_unlearned, mean_errors
+from ridgestream.pipeline.trained import Trained, check_categories, feature_map_of, find_unlearned, mean_errors
 from ridgestream.stores.errors import ModelError
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord, check_parameters
@@ -118,7 +117,7 @@ def train(
     began = perf_counter()
     if record is not None:
         check_request(record, request)
-    feature_map = _feature_map(root, ledger, record, request)
+    feature_map = feature_map_of(root, ledger, record, request.scaling_rows)
     plan = plan_training(request, record, feature_map.n_features + feature_map.n_outputs - 1)
     plan.check(memory_limit_bytes)
     entries = find_unlearned(ledger, record)
@@ -207,12 +206,6 @@ def new_learner(request: ModelRequest, n_features: int, dictionary: StartingDict
         dictionary_rows=dictionary.places if dictionary else None,
         centre=np.zeros(n_features),
     )
-
-
-def _feature_map(root: "zarr.Group", ledger: Ledger, record: ModelRecord | None, request: ModelRequest) -> FeatureMap:
-    if record is not None:
-        return FeatureMap.from_dict(record.encoding)
-    return freeze_feature_map(root, ledger, request.scaling_rows)
 
 
 def _learn(

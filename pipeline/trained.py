@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.evaluate import Evaluation
 from ridgestream.pipeline.features import FeatureMap
+from ridgestream.pipeline.freezing import freeze_feature_map
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord
 from ridgestream.stores.segments import Segment
@@ -39,6 +40,13 @@ def find_unlearned(ledger: Ledger, record: ModelRecord | None) -> tuple[LedgerEn
     """Return the partitions of the ledger that the model has not learned, in ledger order."""
     learned = set(record.learned) if record else set()
     return tuple(entry for entry in ledger.entries if entry.order not in learned)
+
+
+def feature_map_of(
+    root: "zarr.Group", ledger: Ledger, record: ModelRecord | None, scaling_rows: int | None
+) -> FeatureMap:
+    """Return the feature map of the model, frozen by what the store holds now if it is yet to begin."""
+    return FeatureMap.from_dict(record.encoding) if record else freeze_feature_map(root, ledger, scaling_rows)
 
 
 def check_categories(root: "zarr.Group", entries: Sequence[LedgerEntry], feature_map: FeatureMap) -> None:

@@ -70,11 +70,8 @@ def estimate_noise(sums: BlockStatistics, normal: Cholesky) -> Floats:
 
     Where the rows are no more than the degrees of freedom, one is left to divide by.
     """
-    beta = normal.solve(sums.rhs)
-    residual = np.diagonal(sums.target_square) - 2 * np.sum(beta * sums.rhs, axis=0)
-    residual = residual + np.sum(beta * (sums.products @ beta), axis=0)
     freedom = float(np.trace(normal.solve(sums.products)))
-    return np.asarray(np.maximum(residual, 0.0) / max(sums.weight - freedom, 1.0))
+    return np.asarray(sums.squared_error(normal.solve(sums.rhs)) / max(sums.weight - freedom, 1.0))
 
 
 def _squared_norms(factor: Cholesky, kernel_rows: Floats) -> Floats:

@@ -15,6 +15,7 @@ from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.block_statistics import RowBlock, plan_kernel_rows
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.leaders import LeaderBoard, Leaders
+from ridgestream.pipeline.look_ahead import take_present
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.row_sets import RowSet
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
@@ -121,14 +122,12 @@ def _nearest(features: Floats, centres: Floats) -> tuple[Integers, Floats]:
 def _draw_sample(rows: RowSet, n_basis: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Return rows of positive weight with their weights, in their order."""
     places = np.sort(rng.choice(rows.n_rows, min(rows.n_rows, SAMPLE * n_basis), replace=False))
-    block = rows.take(places)
-    weights = np.ones(len(places)) if block.weights is None else block.weights
-    present = weights > 0
-    if not present.any():
+    drawn = take_present(rows, places)
+    if not len(drawn.places):
         raise InputError(
             f"none of the {len(places)} rows drawn of {rows.n_rows} has a positive weight: give rows that weigh"
         )
-    return block.features[present], weights[present]
+    return drawn.features, drawn.weights
 
 
 def _spread(features: Floats, weights: Floats, n_centres: int, rng: np.random.Generator) -> Floats:

@@ -5,10 +5,10 @@ A row that depends on those drawn before is left out, since it would make K sing
 
 import numpy as np
 
-from ridgestream.pipeline.arrays import Integers
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.learners.given_dictionary import find_independent
+from ridgestream.pipeline.look_ahead import take_present
 from ridgestream.pipeline.row_sets import RowSet
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
 
@@ -36,7 +36,7 @@ def draw_rows(rows: RowSet, kernel: Kernel, n_basis: int, seed: int) -> Starting
         if not missing or not len(wanted):
             break
         drawn = take_present(rows, wanted)
-        vectors = np.concatenate([found.vectors, drawn.vectors])
+        vectors = np.concatenate([found.vectors, drawn.features])
         kept = find_independent(kernel, vectors, centre)[:n_basis]
         found = StartingDictionary(vectors[kept], np.concatenate([found.places, drawn.places])[kept])
     if not len(found.places):
@@ -45,10 +45,3 @@ def draw_rows(rows: RowSet, kernel: Kernel, n_basis: int, seed: int) -> Starting
             "kernel calls them nothing; give rows of positive weight, or another kernel"
         )
     return found
-
-
-def take_present(rows: RowSet, places: Integers) -> StartingDictionary:
-    """Return those of the rows at these places that have a positive weight, in the order given."""
-    block = rows.take(places)
-    present = np.arange(len(places)) if block.weights is None else np.flatnonzero(block.weights > 0)
-    return StartingDictionary(block.features[present], places[present])

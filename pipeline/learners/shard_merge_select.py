@@ -60,11 +60,6 @@ class ShardMergeSelectSettings:
         for regularization in (*self.regularizations, self.shard_regularization):
             check_positive("regularization", regularization)
 
-    @property
-    def n_candidates(self) -> int:
-        """The most candidates there can be."""
-        return self.shards * self.shard_basis
-
 
 @dataclass(frozen=True)
 class ShardLearning:
@@ -156,18 +151,25 @@ def select_on_sums(
     else:
         best, size = 0, settings.max_basis - 1
     regularization = settings.regularizations[best]
-    normal = total.products + regularization * total.weight * penalty
-    chosen = choose_by_gain(normal, total.rhs, size + 1, overwrite=True)
-    models = NestedModels(chosen.factor, chosen.half_solution)
+    columns, models = select(total, penalty, regularization, size + 1)
     return Fitted(
-        Basis(basis.kernel, basis.vectors[chosen.columns], basis.centre),
-        places[chosen.columns],
+        Basis(basis.kernel, basis.vectors[columns], basis.centre),
+        places[columns],
         models.coefficients(len(models)),
         regularization,
-        sums.choose(chosen.columns),
+        sums.choose(columns),
         _path(errors, settings, best, size) if settings.folds > 1 else None,
         {"candidates": len(places)},
     )
+
+
+def select(
+    sums: BlockStatistics, penalty: Floats, regularization: float, max_basis: int
+) -> tuple[Integers, NestedModels]:
+    """Return the candidates that forward selection chooses, in its order, and the nested models over them."""
+    normal = sums.products + regularization * sums.weight * penalty
+    chosen = choose_by_gain(normal, sums.rhs, max_basis, overwrite=True)
+    return chosen.columns, NestedModels(chosen.factor, chosen.half_solution)
 
 
 def fold_errors(
@@ -180,12 +182,8 @@ def fold_errors(
     """
     errors = np.zeros(max_basis)
     for fold in sums.folds:
-        rest = total.subtract(fold)
-        chosen = choose_by_gain(
-            rest.products + regularization * rest.weight * penalty, rest.rhs, max_basis, overwrite=True
-        )
-        models = NestedModels(chosen.factor, chosen.half_solution)
-        found = models.squared_errors(fold.choose(chosen.columns)).sum(axis=1)
+        columns, models = select(total.subtract(fold), penalty, regularization, max_basis)
+        found = models.squared_errors(fold.choose(columns)).sum(axis=1)
         errors += found[np.minimum(np.arange(1, max_basis + 1), len(models))]
     return errors / total.weight
 

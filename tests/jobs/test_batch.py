@@ -1,6 +1,5 @@
 """Batch methods as jobs: the same command, model file, predictions and promises as the online learner's."""
 
-from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from support.jobs import REGRESSION, Workplace, assert_same_model, draw_regression, draw_rows, set_column
-from support.stores import Elsewhere, Notes
+from support.recording import NEVER, Killed, Notes
+from support.stores import Elsewhere
 
 from ridgestream.jobs.inspect import run_inspect, show_inspection
 from ridgestream.jobs.run import run_job
@@ -197,20 +197,6 @@ def test_other_regularizations_are_compared_at_once_and_other_sizes_are_another_
         work.run_here()
 
 
-class Killed(InProcess):
-    """An executor that is killed at one of its tasks."""
-
-    def __init__(self, at: int) -> None:
-        self.at, self.done = at, 0
-
-    def run(self, function: Callable[..., Any], tasks: Iterable[Any], *shared: Any) -> Iterator[Any]:
-        for result in super().run(function, tasks, *shared):
-            self.done += 1
-            if self.done == self.at:
-                raise KeyboardInterrupt
-            yield result
-
-
 @pytest.mark.parametrize("method", SUMMED)
 def test_a_killed_training_goes_on_and_ends_in_the_same_bits(
     method: str, work: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -220,12 +206,12 @@ def test_a_killed_training_goes_on_and_ends_in_the_same_bits(
     monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
     straight = Workplace(tmp_path / "straight")
     straight.put_all(range(3))
-    counting = Killed(0)
+    counting = Killed(NEVER)
     run_with(straight, asked(method), counting)
-    for at in (5, 3, 2):  # the first three tasks are those of the ingest, in the first run
+    for after in (4, 2, 1):  # the first three tasks are those of the ingest, in the first run
         with suppress(KeyboardInterrupt):  # a method of few passes may be done by now
-            run_with(work, asked(method), Killed(at))
-    ending = Killed(0)
+            run_with(work, asked(method), Killed(after))
+    ending = Killed(NEVER)
     run_with(work, asked(method), ending)
     assert ending.done < counting.done - 3
     assert_same_model(work.model(), straight.model())

@@ -23,7 +23,7 @@ from support.jobs import (
     run_command,
     set_column,
 )
-from support.stores import Notes
+from support.recording import Notes
 
 from ridgestream.jobs.cluster import ClusterError
 from ridgestream.jobs.predict import run_predict

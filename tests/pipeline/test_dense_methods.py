@@ -12,7 +12,7 @@ from support import dense_reference
 from support.dense_reference import predict_dense, prune_dense, solve_dense
 from support.isls_reference import Data
 from support.motorcycle import motorcycle
-from support.recording import Told
+from support.recording import Notes
 
 from ridgestream.pipeline.block_statistics import RowBlock
 from ridgestream.pipeline.dense_fit import DenseSettings
@@ -59,7 +59,7 @@ def assert_has_the_sums_of_all_rows(fitted: Fitted, data: Data) -> None:
 @pytest.mark.parametrize("n_targets", [1, 3])
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_dense_models_are_the_references_and_are_chosen_by_rows_left_out(n_targets: int, bias: bool) -> None:
-    data, told = draw(70, 1, n_targets), Told()
+    data, told = draw(70, 1, n_targets), Notes()
     fit = fit_ls_svm if bias else fit_kernel_ridge
     fitted = fit(rows_of(data), [RBF(g) for g in GAMMAS], DenseSettings(GRID), told)
     path, kept = fitted.path, present(data)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.efvs_reference import DenseEFVS
-from support.row_sets import CountedRows, Heard
+from support.recording import Notes
+from support.row_sets import CountedRows
 
 from ridgestream.pipeline.errors import InputError, MemoryRefused
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial
@@ -125,7 +126,7 @@ def test_it_stops_at_the_reconstruction_error_that_is_enough(sample: NumberOrAll
 def test_the_model_has_the_coefficients_of_the_chosen_and_tells_the_error() -> None:
     rows = draw(120, weighted=True)
     asked = replace(ASKED, folds=3, look_ahead=4)
-    found, heard = fit_efvs(rows, KERNEL, asked, Silent()), Heard([])
+    found, heard = fit_efvs(rows, KERNEL, asked, Silent()), Notes()
     chosen = select_basis(rows, KERNEL, asked, heard)
     assert found.places.tolist() == chosen.places.tolist()
     K, w = KERNEL.block(rows.features, chosen.vectors), rows.weights
@@ -138,7 +139,7 @@ def test_the_model_has_the_coefficients_of_the_chosen_and_tells_the_error() -> N
     assert found.path.value.tolist() == chosen.errors.tolist()
     assert found.notes["reconstruction_error"] == chosen.errors[-1]
     assert len(found.sums.folds) == 3
-    assert [(told["vectors"], told["passes_left"]) for told in heard.said] == [(4, 3), (8, 2), (12, 1), (15, 0)]
+    assert [(told["vectors"], told["passes_left"]) for _, told in heard.said] == [(4, 3), (8, 2), (12, 1), (15, 0)]
 
 
 @pytest.mark.parametrize(("sample", "passes"), [("all", 4), (30, 0)])

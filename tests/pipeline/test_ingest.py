@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.partitions import REQUEST, column_of, mixed_columns, only_partition, write_mixed, write_partition
+from support.recording import Notes
 from support.stores import (
     Elsewhere,
-    Notes,
     ingest_folder,
     ledger_of,
     new_store,

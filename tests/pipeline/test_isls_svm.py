@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import isls_reference
 from support.isls_reference import Data
-from support.recording import Told
+from support.recording import Notes
 
 from ridgestream.pipeline.block_statistics import (
     BlockStatistics,
@@ -168,7 +168,7 @@ def test_by_cost_a_smaller_dictionary_is_better() -> None:
 
 def test_several_widths_share_one_read_of_the_rows_and_the_best_wins() -> None:
     data = draw(200, seed=3)
-    start, told = start_of(data, 15), Told()
+    start, told = start_of(data, 15), Notes()
     rows = CountingRows(data.X, data.y, data.w, passes=[])
     kernels, settings = [RBF(30.0), RBF(0.5), RBF(0.01)], ISLSSVMSettings(GRID, folds=3, step=0.2)
     fitted = fit_isls_svm(rows, kernels, start, settings, told)

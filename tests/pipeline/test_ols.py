@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.ols_reference import DenseOLS
-from support.row_sets import CountedRows, Heard
+from support.recording import Notes
+from support.row_sets import CountedRows
 
 from ridgestream.pipeline.errors import InputError, MemoryRefused
 from ridgestream.pipeline.fitted import Fitted
@@ -119,13 +120,13 @@ def test_a_look_ahead_of_r_takes_one_pass_in_r() -> None:
     rows = draw(200)
     counted = CountedRows(rows.features, rows.targets)
     asked = OLSSettings(1e-3, 20, candidates=10, look_ahead=8, folds=3)
-    heard = Heard([])
+    heard = Notes()
     found = fit_ols(counted, KERNEL, asked, heard)
     assert counted.passes == found.notes["passes"] == 4  # 8, 16, 20 and the sums of the dictionary
     straight = fit_ols(rows, KERNEL, replace(asked, look_ahead=1), Silent())
     assert straight.notes["passes"] == 21
     assert found.places.tolist() == straight.places.tolist()
-    assert [(told["vectors"], told["passes_left"]) for told in heard.said] == [(8, 2), (16, 1), (20, 0)]
+    assert [(told["vectors"], told["passes_left"]) for _, told in heard.said] == [(8, 2), (16, 1), (20, 0)]
     assert len(found.sums.folds) == 3
     assert found.sums.total().rows == 200
 

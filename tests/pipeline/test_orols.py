@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.orols_reference import DenseMachine
+from support.recording import Notes
 
 from ridgestream.pipeline.block_statistics import RowBlock, SeveralStatistics, Summing, sum_rows, sum_together
 from ridgestream.pipeline.errors import InputError, NumericalBreakdown
@@ -19,7 +20,7 @@ from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram
 from ridgestream.pipeline.learners.orols import OrolsFitted, OrolsSettings, fit_orols
 from ridgestream.pipeline.learners.orols_columns import LARGEST_SHARE, estimate_lambda
 from ridgestream.pipeline.learners.orols_pass import row_keys
-from ridgestream.pipeline.reporting import Fact, Silent
+from ridgestream.pipeline.reporting import Silent
 from ridgestream.pipeline.row_sets import Argument, ArrayRows, RowSet, Summed
 
 Array = npt.NDArray[np.float64]
@@ -350,20 +351,12 @@ def test_lambda_stays_finite_where_nothing_is_explained() -> None:
     assert estimate_lambda(np.array([10.0]), np.array([0.0]), 0.0, 10.0, 0.0) == (0.0, 0.0)
 
 
-class Told(Silent):
-    def __init__(self) -> None:
-        self.facts: list[dict[str, Fact]] = []
-
-    def say(self, message: str, **facts: Fact) -> None:  # noqa: ARG002
-        self.facts.append(facts)
-
-
 def test_it_tells_how_far_it_is() -> None:
-    told = Told()
+    told = Notes()
     fitted = fit_orols(draw_rows(), KERNEL, SETTINGS, told)
-    assert told.facts[-1]["machines_at_work"] == 0
-    assert told.facts[-1]["n_basis"] == len(fitted.places)
-    assert [fact["passes"] for fact in told.facts] == list(range(2, int(fitted.notes["passes"])))
+    assert told.said[-1][1]["machines_at_work"] == 0
+    assert told.said[-1][1]["n_basis"] == len(fitted.places)
+    assert [fact["passes"] for _, fact in told.said] == list(range(2, int(fitted.notes["passes"])))
 
 
 def test_too_few_rows_are_refused() -> None:

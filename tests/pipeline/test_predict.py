@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from support.models import feature_map_of, model_with, predictions_of
 from support.partitions import REQUEST, mixed_columns, write_mixed, write_partition
-from support.stores import Elsewhere, Notes, ingest_folder, ledger_of, new_store
+from support.recording import Notes
+from support.stores import Elsewhere, ingest_folder, ledger_of, new_store
 
 from ridgestream.pipeline.executor import Executor, InProcess
 from ridgestream.pipeline.model import Model

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from support.dense_refit import assert_solves, dense_refit
 from support.partitions import REQUEST, mixed_columns, write_partition
-from support.stores import Elsewhere, Notes, ingest_folder, ledger_of, new_store
+from support.recording import Notes
+from support.stores import Elsewhere, ingest_folder, ledger_of, new_store
 
 from ridgestream.pipeline import stored_rows
 from ridgestream.pipeline.errors import MemoryRefused

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.recording import Notes
 
 from ridgestream.pipeline.block_statistics import RowBlock
 from ridgestream.pipeline.errors import InputError
@@ -15,7 +16,7 @@ from ridgestream.pipeline.kernels import RBF, Linear, gram
 from ridgestream.pipeline.leaders import NOBODY, LeaderBoard, Leaders
 from ridgestream.pipeline.learners.kmeans_dictionary import Clusters, kmeans_centres, sum_clusters
 from ridgestream.pipeline.learners.random_dictionary import draw_rows
-from ridgestream.pipeline.reporting import Fact, Silent
+from ridgestream.pipeline.reporting import Silent
 from ridgestream.pipeline.row_sets import ArrayRows
 
 Array = npt.NDArray[np.float64]
@@ -133,22 +134,14 @@ def test_an_empty_centre_moves_to_the_farthest_row() -> None:
     np.testing.assert_array_equal(clusters.means(centres)[3:], rows.features[far[:2]])
 
 
-class Told(Silent):
-    def __init__(self) -> None:
-        self.facts: list[dict[str, Fact]] = []
-
-    def say(self, message: str, **facts: Fact) -> None:  # noqa: ARG002
-        self.facts.append(facts)
-
-
 def test_centres_find_the_clusters_and_get_no_worse() -> None:
-    rows, told = make_rows(2000), Told()
+    rows, told = make_rows(2000), Notes()
     start = kmeans_centres(rows, 3, seed=0, passes=12, report=told)
     assert sorted(np.round(start.vectors.mean(axis=1)).astype(int)) == [0, 6, 12]
     assert (start.places == -1).all()
-    inertias = [float(str(fact["mean_squared_distance"])) for fact in told.facts]
+    inertias = [float(str(fact["mean_squared_distance"])) for _, fact in told.said]
     assert all(b <= a * (1 + 1e-12) for a, b in pairwise(inertias))
-    assert [fact["passes_left"] for fact in told.facts] == list(range(11, -1, -1))
+    assert [fact["passes_left"] for _, fact in told.said] == list(range(11, -1, -1))
 
 
 def test_centres_come_close_to_those_of_another_library() -> None:

@@ -1,7 +1,7 @@
 """A store's rows as a row set: the same answers as rows in memory, wherever the tasks are done."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pytest
 from support.models import feature_map_of
 from support.partitions import REQUEST, mixed_columns, write_partition
-from support.stores import Elsewhere, Notes, ingest_folder, ledger_of, new_store
+from support.recording import Killed, Notes
+from support.stores import Elsewhere, ingest_folder, ledger_of, new_store
 
 from ridgestream.pipeline import keeping, stored_rows
 from ridgestream.pipeline.block_statistics import Basis, RowBlock, Summing
@@ -119,20 +120,6 @@ class KeptHere:
 
     def save(self, key: str, record: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         self.kept[key] = json.loads(json.dumps(record)), dict(arrays)
-
-
-class Killed(InProcess):
-    """An executor that is killed after some tasks, and counts them."""
-
-    def __init__(self, after: int) -> None:
-        self.after, self.done = after, 0
-
-    def run(self, function: Callable[..., Any], tasks: Iterable[Any], *shared: Any) -> Iterator[Any]:
-        for result in super().run(function, tasks, *shared):
-            if self.done == self.after:
-                raise KeyboardInterrupt
-            self.done += 1
-            yield result
 
 
 def test_a_pass_that_was_killed_goes_on_and_ends_in_the_same_bits(

@@ -1,11 +1,10 @@
-"""Row sets and reporters that tell what was asked of them."""
+"""Row sets that tell what was asked of them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ridgestream.pipeline.block_statistics import RowBlock
-from ridgestream.pipeline.reporting import Fact, Silent
 from ridgestream.pipeline.row_sets import ArrayRows, Sums, cut_evenly
 
 Argument = TypeVar("Argument")
@@ -44,13 +43,3 @@ class CountedRows(ArrayRows):
     def _part(self, start: int, stop: int) -> RowBlock:
         weights = None if self.weights is None else self.weights[start:stop]
         return RowBlock(self.features[start:stop], self.targets[start:stop], weights, start)
-
-
-@dataclass
-class Heard(Silent):
-    """Keeps what is said."""
-
-    said: list[dict[str, Fact]]
-
-    def say(self, message: str, **facts: Fact) -> None:
-        self.said.append({"message": message, **facts})

@@ -2,7 +2,6 @@
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +10,7 @@ import zarr
 
 from ridgestream.pipeline.executor import Executor, InProcess
 from ridgestream.pipeline.ingest import IngestReport, ingest
-from ridgestream.pipeline.reporting import Fact, Silent
+from ridgestream.pipeline.reporting import Silent
 from ridgestream.stores.ledger import Ledger, read_ledger
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.partitions import list_partitions
@@ -94,25 +93,3 @@ class Elsewhere:
     def _call(self, call: bytes) -> Any:
         function, task, shared = pickle.loads(call)  # noqa: S301
         return function(task, *shared)
-
-
-@dataclass
-class Notes:
-    """A reporter that keeps what it was told."""
-
-    begun: list[str] = field(default_factory=list)
-    rows: int = 0
-    said: list[tuple[str, dict[str, Fact]]] = field(default_factory=list)
-    ended: list[dict[str, Fact]] = field(default_factory=list)
-
-    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002
-        self.begun.append(step)
-
-    def advance(self, rows: int, **facts: Fact) -> None:  # noqa: ARG002
-        self.rows += rows
-
-    def end(self, **facts: Fact) -> None:
-        self.ended.append(facts)
-
-    def say(self, message: str, **facts: Fact) -> None:
-        self.said.append((message, facts))
