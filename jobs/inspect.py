@@ -72,10 +72,10 @@ def show_inspection(told: dict[str, Any]) -> None:
 
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     console.print(f"store {told['store']}  snapshot {told['snapshot']}  rows {told['rows']:,}", highlight=False)
-    table = Table("order", "partition", "rows", "bytes", "content", title="partitions", title_justify="left")
+    table = Table("segment", "partition", "rows", "bytes", "content", title="partitions", title_justify="left")
     for entry in told["partitions"]:
         table.add_row(
-            str(entry["order"]),
+            str(entry["segment"]),
             entry["name"],
             f"{entry['rows']:,}",
             f"{entry['size_bytes']:,}",

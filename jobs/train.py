@@ -27,7 +27,15 @@ from ridgestream.stores.checkpoints import Checkpoints
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
-from ridgestream.stores.models import CONFUSION, ModelRecord, Night, check_not_overtaken, read_model, write_model
+from ridgestream.stores.models import (
+    CONFUSION,
+    ModelRecord,
+    Night,
+    check_not_overtaken,
+    night_tag,
+    read_model,
+    write_model,
+)
 from ridgestream.stores.partitions import PartitionFile, count_rows
 from ridgestream.stores.repository import Store
 
@@ -94,8 +102,9 @@ def train_and_commit(
     checkpoints = Checkpoints(store, request.name)
     trained = learn(root, ledger, record, request, memory_limit_bytes(job), executor, report, checkpoints)
     trained, judged, failure = _refit_and_judge(job, root, ledger, trained, executor, report, checkpoints)
-    record = _with_night(trained, snapshot, judged, ledger.schema.targets if ledger.schema else ())
-    with store.write(_message(record)) as writing:
+    number = 1 + max((night.number for night in kept.history), default=0) if kept else 1
+    record = _with_night(trained, number, snapshot, judged, ledger.schema.targets if ledger.schema else ())
+    with store.write(_message(record), night_tag(record.name, record.history[-1].number)) as writing:
         check_not_overtaken(kept, read_model(writing.root, request.name), store.location.text)
         write_model(writing.root, record)
     checkpoints.drop()
@@ -199,7 +208,7 @@ def _refit(
 
 
 def _learned(trained: Trained) -> tuple[int, ...]:
-    return (*trained.record.learned, *(entry.order for entry in trained.entries))
+    return (*trained.record.learned, *(entry.segment for entry in trained.entries))
 
 
 def _message(record: ModelRecord) -> str:
@@ -213,7 +222,9 @@ def _judge(job: Job, record: ModelRecord, ledger: Ledger, executor: Executor, re
     return evaluate(model_of(record), ledger.schema, evaluation_partitions(job), executor, report)
 
 
-def _with_night(trained: Trained, snapshot: str, judged: Evaluation | None, targets: tuple[str, ...]) -> ModelRecord:
+def _with_night(
+    trained: Trained, number: int, snapshot: str, judged: Evaluation | None, targets: tuple[str, ...]
+) -> ModelRecord:
     record, entries = trained.record, trained.entries
     rows = sum(entry.rows for entry in entries)
     night = Night(
@@ -230,6 +241,7 @@ def _with_night(trained: Trained, snapshot: str, judged: Evaluation | None, targ
         progressive_mse_of=_by_target(targets, trained.progressive_mse_of),
         test_mse_of=_by_target(targets, judged.test_mse_of if judged else ()),
         regularization=record.parameters["learner"]["regularization"],
+        number=number,
     )
     arrays = record.arrays | ({CONFUSION: np.array(judged.confusion)} if judged and judged.confusion else {})
     history = (*record.history, night)

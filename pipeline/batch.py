@@ -133,9 +133,9 @@ def train_batch(
     check_categories(root, entries, feature_map)
     learned = record.learned if record else ()
     night = _Night(root, ledger, feature_map, executor, report, request, memory_limit_bytes, keeper)
-    new = night.rows([entry.order for entry in entries])
+    new = night.rows([entry.segment for entry in entries])
     judged = _judge(record, new, feature_map, ledger) if record is not None and new.n_rows else None
-    fitted = night.fit(record, new, [*learned, *(entry.order for entry in entries)])
+    fitted = night.fit(record, new, [*learned, *(entry.segment for entry in entries)])
     check_fitted(fitted, report, shrinks=METHODS[request.method].shrinks)
     begun = record or ModelRecord(request.name, {}, feature_map.as_dict())
     begun = replace(begun, parameters=request.parameters())
@@ -161,25 +161,25 @@ class _Night:
     def method(self) -> Method:
         return METHODS[self.request.method]
 
-    def rows(self, orders: Iterable[int]) -> StoredRows:
-        where = self.root, self.ledger, orders, self.feature_map
+    def rows(self, segments: Iterable[int]) -> StoredRows:
+        where = self.root, self.ledger, segments, self.feature_map
         return StoredRows(*where, self.executor, self.report, self.keeper)
 
-    def fit(self, record: ModelRecord | None, new: StoredRows, orders: list[int]) -> Fitted:
+    def fit(self, record: ModelRecord | None, new: StoredRows, segments: list[int]) -> Fitted:
         """Return the model over all rows: by adding the new ones' sums, or by choosing anew."""
         if record is None or self.method.always_anew or self.request.reselect == "always":
-            return self._choose(orders)
+            return self._choose(segments)
         if is_regrided(record, self.request):
             self.report.say("regularization changed: the dictionary is chosen anew")
-            return self._choose(orders)
+            return self._choose(segments)
         before = fitted_of(record)
         sums = new.statistics((Summing(before.basis, new.n_targets),), "add sums").parts[0].total()
         if self.request.reselect == "on drift" and self._drifted(before, sums):
-            return self._choose(orders)
+            return self._choose(segments)
         return self._add(before, sums)
 
-    def _choose(self, orders: list[int]) -> Fitted:
-        rows, request = self.rows(orders), self.request
+    def _choose(self, segments: list[int]) -> Fitted:
+        rows, request = self.rows(segments), self.request
         kernels = tuple(make_kernel(request.kernel, k, self.feature_map.n_features) for k in request.kernels)
         asked = Asked(
             rows,
@@ -291,7 +291,7 @@ def _judge(record: ModelRecord, new: StoredRows, feature_map: FeatureMap, ledger
 
 def _one_class(root: "zarr.Group", ledger: Ledger, entries: Iterable[LedgerEntry]) -> bool:
     """Tell whether all rows of the partitions that count are of one class."""
-    facts = [Segment.open(root, entry.order).facts() for entry in entries if entry.rows]
+    facts = [Segment.open(root, entry.segment).facts() for entry in entries if entry.rows]
     if ledger.schema is not None and ledger.schema.positive is not None:
         signs = np.array([fact.moments[3:, -1] for fact in facts if fact.moments[0, -1] > 0])
         return bool(signs.size) and float(signs.min()) == float(signs.max())

@@ -9,8 +9,8 @@ from typing import Self
 class BlockRange:
     """Rows of one segment; no block spans two."""
 
-    order: int
-    """The segment's number in the ledger."""
+    segment: int
+    """The segment's number."""
     start: int
     """First row."""
     stop: int
@@ -24,15 +24,15 @@ class BlockRange:
 
 
 def plan_blocks(segments: Sequence[tuple[int, int, int]], block_bytes: int, row_bytes: int) -> Iterator[BlockRange]:
-    """Yield the blocks of (order, rows, chunk_rows) in turn; an empty segment gives one empty block that ends it.
+    """Yield the blocks of (segment, rows, chunk_rows) in turn; an empty segment gives one empty block that ends it.
 
     A block is a whole number of 256 rows (which every learner's own grid divides) that keeps `row_bytes` times its rows
     within `block_bytes`, and a chunk of the store at most.
     """
-    for order, rows, chunk_rows in segments:
+    for segment, rows, chunk_rows in segments:
         fitting = max(256, block_bytes // max(1, row_bytes))
         step = min(chunk_rows, 1 << (fitting.bit_length() - 1))
         starts = range(0, rows, max(256, step)) or range(1)
         for start in starts:
             stop = min(start + max(256, step), rows)
-            yield BlockRange(order, start, stop, stop == rows)
+            yield BlockRange(segment, start, stop, stop == rows)

@@ -48,8 +48,8 @@ def open_dask_arrays(store: Store, snapshot: str | None = None) -> DaskDataset:
     ledger = read_ledger(root)
     if ledger.schema is None or not ledger.entries:
         raise StoreError(f"the store {store.location.text} holds no partition yet")
-    segments = [Segment.open(root, entry.order) for entry in ledger.entries if entry.rows] or [
-        Segment.open(root, ledger.entries[0].order)
+    segments = [Segment.open(root, entry.segment) for entry in ledger.entries if entry.rows] or [
+        Segment.open(root, ledger.entries[0].segment)
     ]
     schema = ledger.schema
 

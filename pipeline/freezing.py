@@ -57,14 +57,14 @@ def _classes(ledger: Ledger) -> tuple[Label, ...]:
 
 def has_rows(root: "zarr.Group", ledger: Ledger) -> bool:
     """Tell whether there is a row of positive weight to begin a model with."""
-    return any(_weight(Segment.open(root, entry.order).facts()) > 0 for entry in ledger.entries if entry.rows)
+    return any(_weight(Segment.open(root, entry.segment).facts()) > 0 for entry in ledger.entries if entry.rows)
 
 
 def _first_facts(root: "zarr.Group", ledger: Ledger, scaling_rows: int | None) -> list[SegmentFacts]:
     facts: list[SegmentFacts] = []
     weight = 0.0
     for entry in ledger.entries:
-        facts.append(Segment.open(root, entry.order).facts())
+        facts.append(Segment.open(root, entry.segment).facts())
         weight += _weight(facts[-1])
         if scaling_rows is not None and weight >= scaling_rows:
             break

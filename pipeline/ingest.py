@@ -55,8 +55,8 @@ class Survey:
 class IngestTask:
     """One partition to take in."""
 
-    order: int
-    """Its number in the ledger."""
+    segment: int
+    """The number that its segment is to have."""
     file: PartitionFile
     """The file."""
     schema: Schema
@@ -117,7 +117,7 @@ def ingest(
             report.say("columns to be ignored are not there; are they spelled right?", columns=", ".join(absent))
     else:
         check_request(ledger.schema, request, store.location.text)
-    known = ledger.by_name()
+    known, first_new = ledger.by_name(), ledger.next_segment
     _check_known([file for file in files if file.name in known], ledger, executor)
     fresh = [file for file in files if file.name not in known]
     report.begin("ingest", None, partitions=len(fresh))
@@ -127,7 +127,7 @@ def ingest(
     report.end(partitions=len(added), rows=sum(entry.rows for entry in added))
     names = {file.name for file in files}
     missing = tuple(n for n in known if n not in names)
-    return IngestReport(added, _unnamed_columns(files, ledger), missing, _find_twins(ledger, len(known)))
+    return IngestReport(added, _unnamed_columns(files, ledger), missing, _find_twins(ledger, first_new))
 
 
 def survey_partition(file: PartitionFile, schema: Schema) -> Survey:
@@ -156,11 +156,11 @@ def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession") -> Ingested
     survey = survey_partition(task.file, task.schema)
     root = zarr.open_group(fork.store, mode="a")
     rows = _decode(task.file, Decoder(task.schema, str(task.file.path)))
-    write_segment(root, task.order, survey.layout, rows, survey.facts)
+    write_segment(root, task.segment, survey.layout, rows, survey.facts)
     check_unchanged(task.file)
     file = task.file
     entry = LedgerEntry(
-        task.order, file.name, file.size_bytes, file.modified_ns, survey.content_sha256, survey.layout.rows
+        task.segment, file.name, file.size_bytes, file.modified_ns, survey.content_sha256, survey.layout.rows
     )
     return Ingested(entry, survey.facts.categories, survey.facts.present_classes, fork)
 
@@ -176,7 +176,7 @@ def _ingest_wave(
     schema = ledger.schema
     if schema is None:
         raise ValueError("the ledger has no schema")
-    place, first = f"the store {store.location.text}", len(ledger.entries)
+    place, first = f"the store {store.location.text}", ledger.next_segment
     tasks = [IngestTask(first + i, file, schema) for i, file in enumerate(files)]
     with store.write(f"Ingest {len(files)} partitions from {files[0].name}") as writing:
         if read_ledger(writing.root).entries != ledger.entries:
@@ -195,7 +195,6 @@ def _ingest_wave(
             [r.entry for r in results], [r.categories for r in results], [r.classes for r in results]
         )
         write_ledger(writing.root, ledger)
-        writing.require_format(schema.format_version)
     return ledger
 
 
@@ -223,7 +222,7 @@ def _find_twins(ledger: Ledger, first_new: int) -> tuple[tuple[str, str], ...]:
     twins = []
     for entry in ledger.entries:
         older = seen.setdefault(entry.content_sha256, entry.name)
-        if older != entry.name and entry.order >= first_new and entry.rows:
+        if older != entry.name and entry.segment >= first_new and entry.rows:
             twins.append((entry.name, older))
     return tuple(twins)
 

@@ -29,18 +29,18 @@ def refit(
     root: "zarr.Group",
     ledger: Ledger,
     record: ModelRecord,
-    orders: Sequence[int],
+    segments: Sequence[int],
     executor: Executor,
     report: Reporter,
     keeper: Keeper | None = None,
 ) -> ModelRecord:
-    """Return the model with coefficients fitted to all rows of the segments `orders`; O(n_basis²) a row.
+    """Return the model with coefficients fitted to all rows of the segments with these numbers; O(n_basis²) a row.
 
     Raises StoreError for rows that cannot be read, NumericalBreakdown if the normal matrix is not positive definite.
     """
     state = state_of(record)
     basis = Basis(state.parameters.kernel, state.basis_vectors, state.centre)
-    rows = StoredRows(root, ledger, orders, FeatureMap.from_dict(record.encoding), executor, report, keeper)
+    rows = StoredRows(root, ledger, segments, FeatureMap.from_dict(record.encoding), executor, report, keeper)
     sums = rows.statistics((Summing(basis, state.n_targets),), "refit").parts[0].total()
     with one_blas_thread():
         normal = sums.factorize(state.gram, state.parameters.regularization)

@@ -38,7 +38,7 @@ Summed = TypeVar("Summed", bound=Sums)
 class RowRange:
     """Rows of one segment."""
 
-    order: int
+    segment: int
     """The segment's number in the ledger."""
     start: int
     """First row."""
@@ -69,16 +69,16 @@ class StoredRows:
         self,
         root: "zarr.Group",
         ledger: Ledger,
-        orders: Iterable[int],
+        segments: Iterable[int],
         feature_map: FeatureMap,
         executor: Executor,
         report: Reporter,
         keeper: Keeper | None = None,
     ) -> None:
-        chosen = set(orders)
+        chosen = set(segments)
         ends = np.cumsum([entry.rows for entry in ledger.entries])
-        self._entries = [entry for entry in ledger.entries if entry.order in chosen]
-        self._firsts = {e.order: int(end) - e.rows for e, end in zip(ledger.entries, ends, strict=True)}
+        self._entries = [entry for entry in ledger.entries if entry.segment in chosen]
+        self._firsts = {e.segment: int(end) - e.rows for e, end in zip(ledger.entries, ends, strict=True)}
         self._source, self._executor, self._report = RowSource(root, feature_map), executor, report
         self._keeper = keeper
 
@@ -104,7 +104,7 @@ class StoredRows:
         sizes = np.array([entry.rows for entry in self._entries])
         ends = np.cumsum(sizes)
         segments = np.searchsorted(ends, places, side="right")
-        firsts = np.array([self._firsts[entry.order] for entry in self._entries])
+        firsts = np.array([self._firsts[entry.segment] for entry in self._entries])
         return np.asarray(places - (ends - sizes)[segments] + firsts[segments])
 
     def take(self, places: Integers) -> RowBlock:
@@ -113,7 +113,7 @@ class StoredRows:
         Raises StoreError where a chunk is missing or damaged.
         """
         ascending, where = np.unique(places, return_inverse=True)
-        blocks = [block for order, inside in self._split(ascending) for block in self._read_places(order, inside)]
+        blocks = [block for number, inside in self._split(ascending) for block in self._read_places(number, inside)]
         features = np.concatenate([np.empty((0, self.n_features)), *(block.features for block in blocks)])
         targets = np.concatenate([np.empty((0, self.n_targets)), *(block.targets for block in blocks)])
         weights = [block.weights for block in blocks if block.weights is not None]
@@ -159,7 +159,7 @@ class StoredRows:
         for entry in self._entries:
             low, high = max(start - begin, 0), min(stop - begin, entry.rows)
             if low < high:
-                ranges.append(RowRange(entry.order, low, high, begin + low))
+                ranges.append(RowRange(entry.segment, low, high, begin + low))
             begin += entry.rows
         return tuple(ranges)
 
@@ -177,23 +177,23 @@ class StoredRows:
         begin = 0
         for entry in self._entries:
             low, high = np.searchsorted(ascending, [begin, begin + entry.rows])
-            yield entry.order, ascending[low:high] - begin
+            yield entry.segment, ascending[low:high] - begin
             begin += entry.rows
 
-    def _read_places(self, order: int, places: Integers) -> Iterator[RowBlock]:
+    def _read_places(self, number: int, places: Integers) -> Iterator[RowBlock]:
         """Yield rows of one segment, ascending, chunk by chunk."""
         if not len(places):
             return
-        segment = Segment.open(self._source.root, order)
-        reader = BlockReader({order: segment}, self._source.feature_map)
+        segment = Segment.open(self._source.root, number)
+        reader = BlockReader({number: segment}, self._source.feature_map)
         for chunk in np.split(places, np.flatnonzero(np.diff(places // segment.chunk_rows)) + 1):
-            yield reader.pick(order, chunk)
+            yield reader.pick(number, chunk)
 
 
 def plan_tasks(entry: LedgerEntry, first: int = 0) -> list[RowTask]:
     """Return the tasks of a partition whose first row is at place `first`; none for a partition without rows."""
     starts = range(0, entry.rows, TASK_ROWS)
-    return [(RowRange(entry.order, start, min(start + TASK_ROWS, entry.rows), first + start),) for start in starts]
+    return [(RowRange(entry.segment, start, min(start + TASK_ROWS, entry.rows), first + start),) for start in starts]
 
 
 def _count(task: RowTask) -> int:
@@ -210,9 +210,9 @@ def run_task(task: RowTask, shared: tuple[RowSource, Callable[[Any, Iterable[Row
 def _read(task: RowTask, source: RowSource) -> Iterator[RowBlock]:
     """Yield the rows of a task, in blocks that the store and the number of features decide."""
     for rows in task:
-        segment = Segment.open(source.root, rows.order)
-        reader = BlockReader({rows.order: segment}, source.feature_map)
-        whole = [(rows.order, rows.stop - rows.start, segment.chunk_rows)]
+        segment = Segment.open(source.root, rows.segment)
+        reader = BlockReader({rows.segment: segment}, source.feature_map)
+        whole = [(rows.segment, rows.stop - rows.start, segment.chunk_rows)]
         for where in plan_blocks(whole, BLOCK_BYTES, 8 * source.feature_map.n_features):
             block = reader.read(where.shifted(rows.start))
             yield RowBlock(block.features, block.targets, block.weights, rows.first + where.start)

@@ -41,14 +41,14 @@ class Block:
     """Shape (rows,), None where every row counts once."""
 
 
-def stream_blocks(root: "zarr.Group", orders: Sequence[int], feature_map: FeatureMap) -> Iterator[Block]:
+def stream_blocks(root: "zarr.Group", numbers: Sequence[int], feature_map: FeatureMap) -> Iterator[Block]:
     """Yield the blocks of the segments, in their order, reading ahead; memory is AHEAD + 2 blocks.
 
     Raises StoreError where a chunk is missing or damaged, when its block is asked for.
     """
-    segments = {order: Segment.open(root, order) for order in orders}
+    segments = {number: Segment.open(root, number) for number in numbers}
     ranges = plan_blocks(
-        [(order, segment.rows, segment.chunk_rows) for order, segment in segments.items()],
+        [(number, segment.rows, segment.chunk_rows) for number, segment in segments.items()],
         BLOCK_BYTES,
         8 * (feature_map.n_features + feature_map.n_outputs - 1),  # stores of one target came first
     )
@@ -67,7 +67,7 @@ def stream_blocks(root: "zarr.Group", orders: Sequence[int], feature_map: Featur
 
 
 class BlockReader:
-    """Reads blocks of some segments, by their numbers in the ledger, and standardizes them."""
+    """Reads blocks of some segments, by their numbers, and standardizes them."""
 
     def __init__(self, segments: dict[int, Segment], feature_map: FeatureMap) -> None:
         self._segments, self._feature_map = segments, feature_map
@@ -76,24 +76,24 @@ class BlockReader:
 
     def read(self, where: BlockRange) -> Block:
         """Return the block; raise StoreError where a chunk is missing or damaged."""
-        rows = self._standardized(where.order, self._segments[where.order].read(where.start, where.stop))
+        rows = self._standardized(where.segment, self._segments[where.segment].read(where.start, where.stop))
         return Block(where, rows.features, rows.targets, rows.weights)
 
-    def pick(self, order: int, places: Integers) -> RowBlock:
+    def pick(self, number: int, places: Integers) -> RowBlock:
         """Return rows of one segment, ascending and near each other: all that lie between them are read, too."""
         start = int(places[0])
-        rows = self._segments[order].read(start, int(places[-1]) + 1)
-        return self._standardized(order, rows.at(places - start))
+        rows = self._segments[number].read(start, int(places[-1]) + 1)
+        return self._standardized(number, rows.at(places - start))
 
-    def _standardized(self, order: int, rows: Rows) -> RowBlock:
-        features = self._feature_map.features(rows.numeric, rows.codes, self._maps_of(order))
+    def _standardized(self, number: int, rows: Rows) -> RowBlock:
+        features = self._feature_map.features(rows.numeric, rows.codes, self._maps_of(number))
         kept = rows.targets if rows.targets is not None else np.empty((len(rows), 0))
-        targets = self._feature_map.targets(kept, self._classes[order])
+        targets = self._feature_map.targets(kept, self._classes[number])
         return RowBlock(features, self._feature_map.scaled_targets(targets), rows.weights)
 
-    def _maps_of(self, order: int) -> list[npt.NDArray[np.int64]]:
-        if order not in self._maps:
-            facts = self._segments[order].facts()
-            self._maps[order] = self._feature_map.code_maps(facts.categories)
-            self._classes[order] = facts.classes
-        return self._maps[order]
+    def _maps_of(self, number: int) -> list[npt.NDArray[np.int64]]:
+        if number not in self._maps:
+            facts = self._segments[number].facts()
+            self._maps[number] = self._feature_map.code_maps(facts.categories)
+            self._classes[number] = facts.classes
+        return self._maps[number]

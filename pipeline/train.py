@@ -159,8 +159,8 @@ def _dictionary(
     if request.random_seed is None or request.max_basis is None:
         return None
     kernel = make_kernel(request.kernel, request.kernel_parameters, feature_map.n_features)
-    orders = [entry.order for entry in ledger.entries]
-    rows = StoredRows(root, ledger, orders, feature_map, InProcess(), report)
+    segments = [entry.segment for entry in ledger.entries]
+    rows = StoredRows(root, ledger, segments, feature_map, InProcess(), report)
     drawn = draw_rows(rows, kernel, request.max_basis, request.random_seed)
     if len(drawn.vectors) < request.max_basis:
         report.say(
@@ -220,7 +220,7 @@ def _learn(
     """Return the errors of predictions made before their rows were learned, in the learner's units."""
     sums, jittered = Evaluation(classes=classes), learner.numerics.jitter_count
     report.begin("train", sum(entry.rows for entry in entries), partitions=len(entries))
-    for block in stream_blocks(root, [entry.order for entry in entries], feature_map):
+    for block in stream_blocks(root, [entry.segment for entry in entries], feature_map):
         if len(block.features):
             predictions = learner.predict_then_learn(block.features, block.targets, block.weights)
             part = compare(predictions, block.targets, block.weights, feature_map, classes=classes)

@@ -39,7 +39,7 @@ class Trained:
 def find_unlearned(ledger: Ledger, record: ModelRecord | None) -> tuple[LedgerEntry, ...]:
     """Return the partitions of the ledger that the model has not learned, in ledger order."""
     learned = set(record.learned) if record else set()
-    return tuple(entry for entry in ledger.entries if entry.order not in learned)
+    return tuple(entry for entry in ledger.entries if entry.segment not in learned)
 
 
 def feature_map_of(
@@ -52,7 +52,7 @@ def feature_map_of(
 def check_categories(root: "zarr.Group", entries: Sequence[LedgerEntry], feature_map: FeatureMap) -> None:
     """Raise InputError naming the first partition with a category or class that the model lacks; no row is read."""
     for entry in entries if feature_map.categorical or feature_map.classes else ():
-        facts = Segment.open(root, entry.order).facts()
+        facts = Segment.open(root, entry.segment).facts()
         try:
             feature_map.code_maps(facts.categories)
             feature_map.check_classes(facts.present_classes)

@@ -1,7 +1,7 @@
 """The ledger: which partitions the store holds, in the order in which they came, and how to know them again."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ridgestream.stores.classes import Label
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     import zarr
 
 _GROUP = "ledger"
+_FIELDS_OF_2 = ("name", "size_bytes", "modified_ns", "content_sha256", "rows")
 
 
 @dataclass(frozen=True)
 class LedgerEntry:
     """One ingested partition."""
 
-    order: int
-    """Its number, counted from zero; rows are learned in this order."""
+    segment: int
+    """The number of its segment, never used again; rows are learned in the order of the entries."""
     name: str
     """Its path relative to the source."""
     size_bytes: int
@@ -32,10 +33,32 @@ class LedgerEntry:
     """A hash of the decoded values of the store's columns: the same for another codec, another for another value."""
     rows: int
     """Its rows."""
+    dropped: int = 0
+    """Rows of the file that were left out."""
 
     def looks_like(self, file: PartitionFile) -> bool:
         """Tell whether size and time stamp are those of the ledger."""
         return (self.size_bytes, self.modified_ns) == (file.size_bytes, file.modified_ns)
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """A partition that was rejected; no model learns it as long as it is here."""
+
+    name: str
+    """Its path relative to the source."""
+    reason: str
+    """Why."""
+    size_bytes: int
+    """The file's size then; a file that has changed since is tried again, unless it was put here by hand."""
+    modified_ns: int
+    """The file's time stamp then."""
+    since: str
+    """When, ISO 8601 with the offset from UTC."""
+    by_hand: bool = False
+    """Whether a user put it here, and it stays until a user takes it back."""
+    entry: LedgerEntry | None = None
+    """Its entry, if it had been taken in before."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +68,15 @@ class Ledger:
     schema: Schema | None = None
     """Which column is what; None before the first ingest."""
     entries: tuple[LedgerEntry, ...] = ()
-    """By order."""
+    """In the order of learning."""
     categories: tuple[tuple[str, ...], ...] = ()
     """For each categorical feature, every value seen, by first appearance in the entries' order."""
     classes: tuple[Label, ...] = ()
     """Where each class is learned, every one of which a row counts, likewise."""
+    quarantined: tuple[Quarantined, ...] = ()
+    """The partitions that were rejected."""
+    next_segment: int = 0
+    """The lowest number that no segment has had."""
 
     @property
     def rows(self) -> int:
@@ -77,8 +104,13 @@ class Ledger:
             for known, values in zip(categories, partition, strict=True):
                 known.update(dict.fromkeys(values))
         labels = dict.fromkeys([*self.classes, *(label for partition in classes for label in partition)])
-        tables_now = tuple(tuple(known) for known in categories)
-        return type(self)(self.schema, (*self.entries, *added), tables_now, tuple(labels))
+        return replace(
+            self,
+            entries=(*self.entries, *added),
+            categories=tuple(tuple(known) for known in categories),
+            classes=tuple(labels),
+            next_segment=max([self.next_segment, *(entry.segment + 1 for entry in added)]),
+        )
 
     def _schema(self) -> Schema:
         if self.schema is None:
@@ -92,24 +124,45 @@ def read_ledger(root: "zarr.Group") -> Ledger:
         if _GROUP not in root:
             return Ledger()
         plain = cast("dict[str, Any]", root[_GROUP].attrs.asdict())
-        entries = tuple(LedgerEntry(order, *values) for order, values in enumerate(plain["entries"]))
+        entries = tuple(_entries(plain))
         categories = tuple(tuple(values) for values in plain["categories"])
-        return Ledger(Schema.from_dict(plain["schema"]), entries, categories, tuple(plain.get("classes", ())))
+        quarantined = tuple(_quarantined(each) for each in plain.get("quarantined", ()))
+        return Ledger(
+            Schema.from_dict(plain["schema"]),
+            entries,
+            categories,
+            tuple(plain.get("classes", ())),
+            quarantined,
+            plain.get("next_segment", len(entries)),
+        )
+
+
+def _entries(plain: dict[str, Any]) -> Iterator[LedgerEntry]:
+    """Yield the entries; up to format version 2, segments had the numbers of the entries, and fields no names."""
+    names = plain.get("fields", _FIELDS_OF_2)
+    for position, values in enumerate(plain["entries"]):
+        yield LedgerEntry(**{"segment": position, **dict(zip(names, values, strict=True))})
+
+
+def _quarantined(plain: dict[str, Any]) -> Quarantined:
+    entry = plain.get("entry")
+    return Quarantined(**{**plain, "entry": LedgerEntry(**entry) if entry else None})
 
 
 def write_ledger(root: "zarr.Group", ledger: Ledger) -> None:
     """Put the ledger in the place of the one that is there, as part of a session."""
     if ledger.schema is None:
         raise StoreError("a ledger without a schema cannot be written")
-    fields = ("name", "size_bytes", "modified_ns", "content_sha256", "rows")
-    rows = [[asdict(entry)[name] for name in fields] for entry in ledger.entries]
+    names = [item.name for item in fields(LedgerEntry)]
     plain: dict[str, Any] = {
         "schema": ledger.schema.as_dict(),
-        "entries": rows,
+        "fields": names,
+        "entries": [[getattr(entry, name) for name in names] for entry in ledger.entries],
         "categories": [list(c) for c in ledger.categories],
+        "classes": list(ledger.classes),
+        "quarantined": [asdict(each) for each in ledger.quarantined],
+        "next_segment": ledger.next_segment,
     }
-    if ledger.classes:
-        plain |= {"classes": list(ledger.classes)}
     with store_errors("the store's ledger"):
         root.create_group(_GROUP, overwrite=True, attributes=cast("Any", plain))
 

@@ -21,11 +21,11 @@ from ridgestream.stores.guarding import reading, store_errors
 if TYPE_CHECKING:
     import zarr
 
-MODEL_FORMAT_VERSION = 2
+MODEL_FORMAT_VERSION = 3
 """The version of a model's record. A model of a higher one is refused; one of a lower one is read.
 
 2 adds `refitted` and `regularization` to a night, which may be of a refit alone, to the arrays what a refit leaves, and
-numerics to the counters.
+numerics to the counters; 3 numbers the nights, and adds what was excluded, held back or taken back.
 """
 
 CONFUSION = "confusion"
@@ -70,6 +70,14 @@ class Night:
     """With several targets, the mean squared error on the test rows of each."""
     regularization: float | None = None
     """λ per row, for all rows up to then; None in records of format version 1."""
+    number: int = 0
+    """Its number among all nights of a model of this name, from one; 0 in records of format versions 1 and 2."""
+    progressive_errors: tuple[float, ...] | None = None
+    """The progressive error on each partition; zero for one without rows."""
+    event: str | None = None
+    """What it was, where it was no training: "rollback to 2"."""
+    held: bool | None = None
+    """Whether the model was held back, since it was worse on the test rows than the one that was served."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +91,17 @@ class ModelRecord:
     encoding: dict[str, Any]
     """How raw columns become features, frozen at its first training."""
     learned: tuple[int, ...] = ()
-    """The ledger's numbers of the partitions learned, in the order of learning."""
+    """The segments of the partitions learned, in the order of learning."""
     data_snapshot: str = ""
     """The snapshot of the store whose rows it was trained on last."""
     counters: dict[str, float] = field(default_factory=dict)
     """Numbers of the state that are no arrays."""
     history: tuple[Night, ...] = ()
     """What each run did."""
+    excluded: tuple[int, ...] = ()
+    """The segments that are not to be learned, since the model was rolled back to before them."""
+    serves: int = 0
+    """The night whose model is served in the place of this one; 0 for this one."""
     arrays: Arrays = field(default_factory=dict, repr=False)
     """The state, and the published coefficients."""
 
@@ -97,6 +109,11 @@ class ModelRecord:
     def parameters_hash(self) -> str:
         """A hash of the parameters."""
         return hashlib.sha256(json.dumps(self.parameters, sort_keys=True).encode()).hexdigest()
+
+
+def night_tag(model: str, number: int) -> str:
+    """Return the tag of a night's commit."""
+    return f"night.{model}.{number:04d}"
 
 
 def check_model_name(name: str) -> str:
@@ -132,11 +149,16 @@ def read_model(root: "zarr.Group", name: str) -> ModelRecord | None:
 
 def _record(plain: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> ModelRecord:
     parameters_hash = plain.pop("parameters_hash")
-    nights = tuple(Night(**{**night, "partitions": tuple(night["partitions"])}) for night in plain.pop("history"))
-    record = ModelRecord(**{**plain, "learned": tuple(plain["learned"])}, history=nights, arrays=cast("Arrays", arrays))
+    nights = tuple(Night(**_with_tuples(night)) for night in plain.pop("history"))
+    learned = tuple(plain.pop("learned"))
+    record = ModelRecord(**_with_tuples(plain), learned=learned, history=nights, arrays=cast("Arrays", arrays))
     if record.parameters_hash != parameters_hash:
         raise ValueError("its parameters are not those that their hash was made of")
     return record
+
+
+def _with_tuples(plain: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
 
 
 def require_model(root: "zarr.Group", name: str) -> ModelRecord:
@@ -169,7 +191,7 @@ def _without_absent(night: dict[str, Any]) -> dict[str, Any]:
 
 def check_not_overtaken(before: ModelRecord | None, now: ModelRecord | None, place: str) -> None:
     """Raise StoreError if a model was trained by another writer since it was read: on an object store nothing locks."""
-    if (before and (before.learned, before.history)) != (now and (now.learned, now.history)):
+    if (before and replace(before, arrays={})) != (now and replace(now, arrays={})):
         raise StoreError(f"another writer has trained this model in the store {place} meanwhile; run the job again")
 
 

@@ -24,14 +24,17 @@ if TYPE_CHECKING:
     import icechunk
     import zarr
 
-FORMAT_VERSION = 2
-"""The highest version of what is on disk. A store of a higher one is refused; one of a lower one is read.
+FORMAT_VERSION = 3
+"""The version of what is on disk. A store of a higher one is refused; one of a lower one is read, and raised to this
+one by the first change.
 
-A store begins with version 1, and has 2 once it holds several targets, or classes each learned against the rest.
+2 has several targets, or classes each learned against the rest; 3 names the segment of each partition, and what became
+of partitions that were rejected or left out.
 """
 
 BRANCH = "main"
 _MARK = "ridgestream"
+_TAG = "tag"
 _PROBE, _MAKING = ".probe-", ".making-"
 
 
@@ -51,11 +54,11 @@ class Writing:
 
         return zarr.open_group(self.session.store, mode="a")
 
-    def require_format(self, version: int) -> None:
-        """Mark the store as one that only releases which read this version can open, unless it is marked so."""
+    def raise_format(self) -> None:
+        """Mark the store as one of this release's format, unless it is marked so."""
         with store_errors("the store's mark"):
-            if cast("dict[str, Any]", self.root.attrs[_MARK])["format_version"] < version:
-                self.root.attrs[_MARK] = {"format_version": version}
+            if cast("dict[str, Any]", self.root.attrs[_MARK])["format_version"] < FORMAT_VERSION:
+                self.root.attrs[_MARK] = {"format_version": FORMAT_VERSION}
 
 
 class Store:
@@ -140,15 +143,49 @@ class Store:
         return cast("int", cast("dict[str, Any]", self._mark())["format_version"])
 
     @contextmanager
-    def write(self, message: str) -> Iterator[Writing]:
-        """Open a session; commit it with `message` on leaving, unless an exception leaves, and flush it to disk."""
+    def write(self, message: str, tag: str | None = None) -> Iterator[Writing]:
+        """Open a session; commit it with `message` on leaving, unless an exception leaves, and flush it to disk.
+
+        The commit gets the tag, at once or, after a kill in between, by `mend_tags`.
+        """
         with store_errors(f"the store {self.location.text}"):
             writing = Writing(self.repository.writable_session(BRANCH))
         yield writing  # what goes wrong in there is not the store's fault, unless a writer of its arrays says so
+        writing.raise_format()
         with store_errors(f"the store {self.location.text}"):
-            writing.snapshot = writing.session.commit(message)
+            writing.snapshot = writing.session.commit(message, {_TAG: tag} if tag else None)
+            if tag:
+                self.repository.create_tag(tag, writing.snapshot)
             if self.location.folder is not None:
                 _flush(self.location.folder)
+
+    def tags(self) -> set[str]:
+        """Return the names of all tags."""
+        with store_errors(f"the store {self.location.text}"):
+            return set(self.repository.list_tags())
+
+    def tagged(self, tag: str) -> str:
+        """Return the snapshot of a tag; raise StoreError if there is no such tag."""
+        with store_errors(f"the store {self.location.text}"):
+            if tag in self.repository.list_tags():
+                return str(self.repository.lookup_tag(tag))
+        raise StoreError(f"the store {self.location.text} has no tag {tag!r}")
+
+    def tag(self, name: str, snapshot: str) -> None:
+        """Name a snapshot for good; raise StoreError if the name is taken, or if there is no such snapshot."""
+        with store_errors(f"the store {self.location.text}"):
+            self.repository.create_tag(name, snapshot)
+
+    def mend_tags(self) -> None:
+        """Tag the commits that a kill has left without the tag that they were to have; for who holds the lock."""
+        with store_errors(f"the store {self.location.text}"):
+            known = self.repository.list_tags()
+            for commit in self.repository.ancestry(branch=BRANCH):
+                tag = commit.metadata.get(_TAG)
+                if tag in known:
+                    return  # whoever made the commits before this one has looked after theirs
+                if tag is not None:
+                    self.repository.create_tag(str(tag), commit.id)
 
     def _session(self, snapshot: str | None) -> "icechunk.Session":
         if snapshot is None:
@@ -204,7 +241,7 @@ def _make_repository(location: StoreLocation) -> None:
         version: dict[str, Any] = {} if icechunk.__version__.startswith("1.") else {"spec_version": 1}
         repository = icechunk.Repository.create(storage, **version)
     session = repository.writable_session(BRANCH)
-    root = zarr.create_group(session.store, attributes={_MARK: {"format_version": 1}})
+    root = zarr.create_group(session.store, attributes={_MARK: {"format_version": FORMAT_VERSION}})
     root.create_group(SEGMENTS)  # here, since of writers in forked sessions only one may create a group
     session.commit("Create the store")
 

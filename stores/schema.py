@@ -84,11 +84,6 @@ class Schema:
         return self.positive is not None or self.classes is not None
 
     @property
-    def format_version(self) -> int:
-        """The lowest version of the store's format that knows all that is in here."""
-        return 1 if isinstance(self.target, str) and self.classes is None else 2
-
-    @property
     def numeric(self) -> tuple[Feature, ...]:
         """The features that are kept as numbers."""
         return tuple(f for f in self.features if f.kind != CATEGORICAL)

@@ -78,18 +78,18 @@ class SegmentFacts:
         return tuple(label for label, count in zip(self.classes, self.class_counts, strict=True) if count > 0)
 
 
-def segment_path(order: int) -> str:
-    """Return the group of the partition with this number in the ledger."""
-    return f"{SEGMENTS}/{order:06d}"
+def segment_path(number: int) -> str:
+    """Return the group of the segment with this number."""
+    return f"{SEGMENTS}/{number:06d}"
 
 
 def write_segment(
-    root: "zarr.Group", order: int, layout: SegmentLayout, batches: Iterable[Rows], facts: SegmentFacts
+    root: "zarr.Group", number: int, layout: SegmentLayout, batches: Iterable[Rows], facts: SegmentFacts
 ) -> None:
     """Write a segment's rows chunk by chunk, and its facts; memory is a few chunks, whatever the rows."""
-    place = f"{segment_path(order)} of the store"
+    place = f"{segment_path(number)} of the store"
     with store_errors(place):
-        group = root.create_group(segment_path(order))
+        group = root.create_group(segment_path(number))
         arrays = _create_arrays(group, layout)
     start = 0
     for rows in regroup(batches, layout.chunk_rows):
@@ -100,7 +100,7 @@ def write_segment(
                 array[start:stop] = cast("npt.NDArray[Any]", columns[name])
         start = stop
     if start != layout.rows:
-        raise StoreError(f"segment {order} was planned with {layout.rows} rows, {start} came")
+        raise StoreError(f"segment {number} was planned with {layout.rows} rows, {start} came")
     with store_errors(place):
         _write_facts(group, facts)
 
@@ -144,10 +144,10 @@ class Segment:
     """Rows of a chunk; ranges that keep to its multiples decode no chunk twice."""
 
     @classmethod
-    def open(cls, root: "zarr.Group", order: int) -> "Segment":
-        """Open the segment with this number in the ledger; raise StoreError if it is not there whole."""
-        with reading(f"{segment_path(order)} of the store"):
-            group = cast("zarr.Group", root[segment_path(order)])
+    def open(cls, root: "zarr.Group", number: int) -> "Segment":
+        """Open the segment with this number; raise StoreError if it is not there whole."""
+        with reading(f"{segment_path(number)} of the store"):
+            group = cast("zarr.Group", root[segment_path(number)])
             targets = _array(group, "targets")
             return cls(group, targets.shape[0], targets.chunks[0])
 

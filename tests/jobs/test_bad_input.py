@@ -382,9 +382,9 @@ def test_integers_where_floats_were_are_no_error(tmp_path: Path) -> None:
 
 def test_a_store_of_a_newer_release_is_refused_with_both_versions(work: Workplace) -> None:
     with open_store(work.store).write("Pretend") as writing:
-        writing.root.attrs["ridgestream"] = {"format_version": 3}
+        writing.root.attrs["ridgestream"] = {"format_version": 4}
     for command in ("run", "inspect"):
-        assert_refused(run_command(command, work.job()), exit_codes.STORE, "format version 3", "reads up to 2")
+        assert_refused(run_command(command, work.job()), exit_codes.STORE, "format version 4", "reads up to 3")
 
 
 def test_a_model_that_has_lost_an_array_is_refused_by_name(work: Workplace) -> None:

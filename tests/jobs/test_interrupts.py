@@ -81,7 +81,7 @@ def assert_readable(work: Workplace) -> tuple[int, int]:
     """The store's last commit can be read; return its partitions and models."""
     root = open_store(work.store).root()
     entries = read_ledger(root).entries
-    assert [entry.order for entry in entries] == list(range(len(entries)))
+    assert [entry.segment for entry in entries] == list(range(len(entries)))
     assert len(list(root["segments"].group_keys()) if "segments" in root else []) == len(entries)  # type: ignore[union-attr]
     return len(entries), len(list_models(root))
 

@@ -9,6 +9,7 @@ from support.jobs import REGRESSION, Workplace, draw_regression, draw_rows, open
 
 from ridgestream.jobs.inspect import run_inspect
 from ridgestream.stores.locations import StoreLocation
+from ridgestream.stores.repository import FORMAT_VERSION
 
 STORES = Path(__file__).parents[1] / "data" / "stores"
 
@@ -38,4 +39,4 @@ def test_a_store_of_release_0_1_0_is_gone_on_with(tmp_path: Path, kind: str) -> 
     work.put(2, (draw_rows if kind == "binary" else draw_regression)(2, 40))
     assert work.run_here(changes)["partitions_consumed"] == 3
     assert work.model().history[0] == night
-    assert open_store(work.store).format_version == 1
+    assert open_store(work.store).format_version == FORMAT_VERSION

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from support.extended_precision import GaussianKernel
-from support.jobs import ROWS, Settings, Workplace, assert_same_model, open_store, run_command, set_column
+from support.jobs import ROWS, Settings, Workplace, assert_same_model, run_command, set_column
 from support.online_reference import RowByRow
 
 from ridgestream.jobs import exit_codes
@@ -145,12 +145,7 @@ def test_a_list_of_one_target_is_that_target(tmp_path: Path) -> None:
         changes = {**JOB, "source.target": target, "source.ignore": ["rent"]}
         work.run_here(changes)
         assert work.predict_here("held-out", changes).column_names == ["prediction"]
-        assert open_store(work.store).format_version == 1
     assert_same_model(*(Workplace(tmp_path / name).model() for name in ("one", "list")))
-
-
-def test_an_older_release_does_not_take_such_a_store_for_its_own(straight: Workplace) -> None:
-    assert open_store(straight.store).format_version == 2
 
 
 BAD: dict[str, tuple[Any, str]] = {

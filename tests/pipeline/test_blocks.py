@@ -31,9 +31,9 @@ budgets = st.integers(1, 2**26)
 def test_blocks_cover_every_row_once_in_order(plan: tuple[SegmentSizes, int], block_bytes: int) -> None:
     sizes, row_bytes = plan
     blocks = list(plan_blocks(sizes, block_bytes, row_bytes))
-    assert [order for order, _ in groupby(block.order for block in blocks)] == [order for order, _, _ in sizes]
+    assert [order for order, _ in groupby(block.segment for block in blocks)] == [order for order, _, _ in sizes]
     for order, rows, _ in sizes:
-        own = [block for block in blocks if block.order == order]
+        own = [block for block in blocks if block.segment == order]
         assert own[0].start == 0
         assert own[-1].stop == rows
         assert all(left.stop == right.start for left, right in pairwise(own))
@@ -59,7 +59,7 @@ def test_no_block_needs_two_chunks(plan: tuple[SegmentSizes, int], block_bytes: 
     chunk = {order: chunk_rows for order, _, chunk_rows in sizes}
     for block in plan_blocks(sizes, block_bytes, row_bytes):
         if block.stop > block.start:
-            assert block.start // chunk[block.order] == (block.stop - 1) // chunk[block.order]
+            assert block.start // chunk[block.segment] == (block.stop - 1) // chunk[block.segment]
 
 
 @given(plan=segments(), block_bytes=budgets, data=st.data())

@@ -71,7 +71,7 @@ def test_partitions_come_in_natural_order(tmp_path: Path, store: Store) -> None:
     for number in (10, 2, 1):
         write_partition(tmp_path / "source" / f"part-{number}.parquet", mixed_columns(3, seed=number))
     ingest_folder(store, tmp_path / "source", REQUEST)
-    assert [(e.order, e.name) for e in ledger_of(store).entries] == [
+    assert [(e.segment, e.name) for e in ledger_of(store).entries] == [
         (0, "part-1.parquet"),
         (1, "part-2.parquet"),
         (2, "part-10.parquet"),
@@ -83,7 +83,7 @@ def test_a_partition_that_comes_late_is_added_at_the_end(source: Path, store: St
     before = stored_rows(store)
     write_partition(source / "part--early.parquet", mixed_columns(7, seed=9))
     report = ingest_folder(store, source, REQUEST)
-    assert [(e.order, e.name) for e in report.added] == [(3, "part--early.parquet")]
+    assert [(e.segment, e.name) for e in report.added] == [(3, "part--early.parquet")]
     assert same_rows(stored_rows(store).part(0, len(before)), before)
 
 
@@ -394,7 +394,7 @@ def test_where_tasks_run_and_how_often_leaves_no_trace(tmp_path: Path) -> None:
     ingest_folder(here, source, REQUEST)
     ingest_folder(elsewhere, source, REQUEST, Elsewhere())
     assert ledger_of(here) == ledger_of(elsewhere)
-    assert [entry.order for entry in ledger_of(here).entries] == [0, 1, 2, 3, 4]
+    assert [entry.segment for entry in ledger_of(here).entries] == [0, 1, 2, 3, 4]
     for order in range(5):
         assert same_rows(segment_rows(here.root(), order), segment_rows(elsewhere.root(), order))
         facts = Segment.open(here.root(), order).facts(), Segment.open(elsewhere.root(), order).facts()
@@ -468,7 +468,7 @@ def test_two_ingests_at_once_lose_nothing_even_where_nothing_is_locked(tmp_path:
     ):
         ingest(store, list_partitions(late), REQUEST, InProcess(), report)
     assert len(ledger_of(store).entries) == 3
-    assert [entry.order for entry in ingest_folder(store, late, REQUEST).added] == [3]
+    assert [entry.segment for entry in ingest_folder(store, late, REQUEST).added] == [3]
 
 
 def width_of(tmp_path: Path, store: Store, x: Any, w: Any = None) -> np.dtype[Any]:

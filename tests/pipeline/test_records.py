@@ -27,7 +27,7 @@ def night(store: Store, request: ModelRequest = MODEL) -> ModelRecord:
     known = "models" in root
     record = require_model(root, request.name) if known else None
     done = train(root, ledger, record, request, MEMORY, Silent())
-    learned = (*done.record.learned, *(entry.order for entry in done.entries))
+    learned = (*done.record.learned, *(entry.segment for entry in done.entries))
     with store.write("a night") as writing:
         write_model(writing.root, replace(done.record, learned=learned))
     return require_model(store.root(), request.name)

@@ -36,7 +36,7 @@ def trained(tmp_path: Path, sizes: list[int] = SIZES, *, weighted: bool = False)
     store = new_store(tmp_path / "store")
     ingest_folder(store, tmp_path / "source", replace(REQUEST, weight="w" if weighted else None))
     done = train(store.root(), ledger_of(store), None, MODEL, 2**40, Silent())
-    return store, replace(done.record, learned=tuple(entry.order for entry in done.entries))
+    return store, replace(done.record, learned=tuple(entry.segment for entry in done.entries))
 
 
 def refit_here(store: Store, record: ModelRecord, executor: Executor | None = None) -> ModelRecord:
@@ -159,7 +159,7 @@ def test_a_partition_is_cut_by_its_rows_alone(rows: int, tasks: int) -> None:
     assert len(planned) == tasks
     covered = [(rows.start, rows.stop) for task in planned for rows in task]
     assert covered == [(s, min(s + 65_536, rows)) for s in range(0, rows, 65_536)]
-    assert {rows.order for task in planned for rows in task} <= {3}
+    assert {rows.segment for task in planned for rows in task} <= {3}
 
 
 def test_memory_is_refused_with_the_numbers_and_a_way_out() -> None:

@@ -58,13 +58,13 @@ def test_blocks_hold_every_row_once_in_order(store: Store) -> None:
     np.testing.assert_array_equal(
         features[:, :4], (rows.numeric - np.array(feature_map.centre[:4])) / np.array(feature_map.scale[:4])
     )
-    assert [len(block.features) for block in blocks if block.where.order == 0] == [256, 256, 188]
+    assert [len(block.features) for block in blocks if block.where.segment == 0] == [256, 256, 188]
 
 
 def test_no_block_spans_two_segments_and_each_segment_is_ended(store: Store) -> None:
     blocks = [block.where for block in blocks_of(store)]
-    assert [block.order for block in blocks if block.ends_segment] == list(ORDERS)
-    assert [sum(b.stop - b.start for b in blocks if b.order == order) for order in ORDERS] == SIZES
+    assert [block.segment for block in blocks if block.ends_segment] == list(ORDERS)
+    assert [sum(b.stop - b.start for b in blocks if b.segment == order) for order in ORDERS] == SIZES
 
 
 def test_categories_become_the_indicators_of_the_model_whatever_the_segments_codes(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_categories_become_the_indicators_of_the_model_whatever_the_segments_cod
 
 
 def test_orders_are_taken_as_given(store: Store) -> None:
-    assert [block.where.order for block in blocks_of(store, [4, 2])] == [4, 2]
+    assert [block.where.segment for block in blocks_of(store, [4, 2])] == [4, 2]
     assert list(blocks_of(store, [])) == []
 
 
@@ -135,7 +135,7 @@ def test_damage_is_an_error_when_its_block_is_asked_for_and_not_before(store: St
     seen = []
     with pytest.raises(StoreError, match=r"segments/000003/\w+ of the store"):
         gather(stream_blocks(root, ORDERS, feature_map), seen)
-    assert {block.where.order for block in seen} >= {0, 1, 2}
+    assert {block.where.segment for block in seen} >= {0, 1, 2}
 
 
 def gather(blocks: Iterator[Block], seen: list[Block]) -> None:
@@ -173,7 +173,7 @@ def test_an_error_of_the_learner_leaves_no_thread(store: Store) -> None:
 
 def learn_badly(store: Store) -> None:
     for block in blocks_of(store):
-        block.where.order // 0
+        block.where.segment // 0
 
 
 def test_a_stream_that_ends_leaves_no_thread(store: Store) -> None:

@@ -41,7 +41,9 @@ def record_of(name: str = "forest", **more: Any) -> ModelRecord:
         "centre": rng.standard_normal(2),
     }
     encoding = {"categories": [["a", "b"]], "scale": [1 / 3, 1e-300]}
-    record = ModelRecord(name, PARAMETERS, encoding, (0, 2, 1), "SNAPSHOT", {"penalty": 0.1}, (NIGHT, NIGHT), arrays)
+    record = ModelRecord(
+        name, PARAMETERS, encoding, (0, 2, 1), "SNAPSHOT", {"penalty": 0.1}, (NIGHT, NIGHT), arrays=arrays
+    )
     return replace(record, **more)
 
 

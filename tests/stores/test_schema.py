@@ -175,7 +175,7 @@ def test_json_keeps_classes(classes: Classes) -> None:
     again = Schema.from_dict(json.loads(json.dumps(schema.as_dict())))
     assert again == schema
     assert (again.classes, again.class_kind) == (classes, "integer")
-    assert (again.classifies, again.format_version) == (True, 2)
+    assert again.classifies
 
 
 def test_json_keeps_several_targets() -> None:
@@ -184,7 +184,7 @@ def test_json_keeps_several_targets() -> None:
     assert again == schema
     assert again.targets == ("y", "count")
     assert again.columns(with_target=True)[-2:] == ["y", "count"]
-    assert (again.classifies, again.format_version) == (False, 2)
+    assert not again.classifies
 
 
 @pytest.mark.parametrize("positive", [None, 2])
@@ -192,7 +192,7 @@ def test_json_of_one_target_is_that_of_the_first_release(positive: Label | None)
     schema = infer(positive=positive)
     assert list(schema.as_dict()) == ["target", "positive", "features", "ignore", "weight"]
     assert schema.as_dict()["target"] == "y"
-    assert (schema.classifies, schema.format_version) == (positive is not None, 1)
+    assert schema.classifies == (positive is not None)
 
 
 STORED = infer(weight="w", categorical=("code",), ignore=("flag",), positive=2)

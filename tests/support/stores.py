@@ -51,14 +51,14 @@ def segment_rows(root: zarr.Group, order: int) -> Rows:
 def stored_rows(store: Store) -> Rows:
     """Return all rows of a store, in ledger order; codes are those of each segment."""
     root = store.root()
-    return join_rows([segment_rows(root, entry.order) for entry in read_ledger(root).entries])
+    return join_rows([segment_rows(root, entry.segment) for entry in read_ledger(root).entries])
 
 
 def stored_values(store: Store, column: int) -> list[str]:
     """Return the values of a categorical feature, row by row, in ledger order."""
     root, values = store.root(), []
     for entry in read_ledger(root).entries:
-        segment = Segment.open(root, entry.order)
+        segment = Segment.open(root, entry.segment)
         table = segment.facts().categories[column]
         values += [table[code] for code in segment.read(0, segment.rows).codes[:, column]]
     return values
