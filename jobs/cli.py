@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ridgestream.jobs.settings import Job
     from ridgestream.pipeline.executor import Executor
     from ridgestream.pipeline.reporting import Reporter
+    from ridgestream.stores.locations import StoreLocation
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,7 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Stream Parquet partitions through chunked Zarr storage into sparse kernel least-squares models.",
     epilog="Exit codes: 0 done, 1 unexpected, 2 usage or job file, 3 input data, 4 store, 5 store in use, 6 numerics, "
-    "7 memory, 8 cluster, 9 model, 10 fetch, 130 interrupted, 143 terminated.",
+    "7 memory, 8 cluster, 9 model, 10 fetch, 11 held back by the guard, 130 interrupted, 143 terminated.",
 )
 fetch_app = typer.Typer(no_args_is_help=True, help="Fetch a reference data set from its publisher.")
 app.add_typer(fetch_app, name="fetch")
@@ -45,6 +46,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 Refit = Annotated[
     bool | None,
     typer.Option("--refit/--no-refit", help="Fit the coefficients to all learned rows by one more pass, or do not."),
+]
+Snapshot = Annotated[
+    str | None,
+    typer.Option(
+        "--snapshot", metavar="NIGHT|TAG|ID", help="The store as it was: a night's number, a tag, a snapshot."
+    ),
 ]
 NewModel = Annotated[bool, typer.Option("--new-model", help="Begin the model anew, also with other parameters.")]
 
@@ -118,12 +125,13 @@ def evaluate(
     settings: Settings = None,
     store: StorePath = None,
     cluster: Cluster = None,
+    snapshot: Snapshot = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge the model on the job's held-out partitions."""
     from ridgestream.jobs.evaluate import run_evaluate
 
-    _run(job, settings, store, cluster, run_evaluate, as_json=as_json)
+    _run(job, settings, store, cluster, lambda j, e, r: run_evaluate(j, e, r, snapshot=snapshot), as_json=as_json)
 
 
 @app.command()
@@ -133,6 +141,7 @@ def predict(
     output: Annotated[Path | None, typer.Argument(metavar="[OUTPUT]", help="Folder for the predictions.")] = None,
     with_std: Annotated[bool, typer.Option("--std", help="Add standard deviations.")] = False,
     with_scores: Annotated[bool, typer.Option("--scores", help="Add each class's score.")] = False,
+    snapshot: Snapshot = None,
     settings: Settings = None,
     store: StorePath = None,
     cluster: Cluster = None,
@@ -146,7 +155,9 @@ def predict(
         settings,
         store,
         cluster,
-        lambda j, e, r: run_predict(j, source, output, e, r, with_std=with_std, with_scores=with_scores),
+        lambda j, e, r: run_predict(
+            j, source, output, e, r, with_std=with_std, with_scores=with_scores, snapshot=snapshot
+        ),
         as_json=as_json,
     )
 
@@ -160,18 +171,87 @@ def inspect(
     """Show what a store holds: partitions, models, and what each run did."""
     with _exit_codes():
         from ridgestream.jobs.inspect import run_inspect, show_inspection
-        from ridgestream.jobs.opening import is_job_file, store_location
-        from ridgestream.stores.locations import StoreLocation
 
-        if is_job_file(place):
-            location = store_location(_read_job(Path(place), settings, None, None))
-        else:
-            location = StoreLocation.parse(place, Path.cwd())
-        told = run_inspect(location)
+        told = run_inspect(_place(place, settings)[0])
         if as_json:
             typer.echo(json.dumps(told))
         else:
             show_inspection(told)
+
+
+@app.command()
+def history(
+    place: Annotated[str, typer.Argument(metavar="JOB.toml|STORE", help="A job file, or a store.")],
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the nights of a job's model, or of all models of a store, with the names that they can be asked for by."""
+    with _exit_codes():
+        from ridgestream.jobs.history import run_history, show_history
+
+        location, read = _place(place, settings)
+        told = run_history(location, read.model.name if read else None)
+        if as_json:
+            typer.echo(json.dumps(told))
+        else:
+            show_history(told)
+
+
+@app.command()
+def tag(
+    job: JobFile,
+    name: Annotated[str, typer.Argument(help="The tag: for good.")],
+    night: Annotated[
+        str | None, typer.Option("--snapshot", metavar="NIGHT|ID", help="What it names; now if not given.")
+    ] = None,
+    settings: Settings = None,
+    store: StorePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Name what the store holds now, or held after a night: for predict --snapshot."""
+    with _exit_codes():
+        from ridgestream.jobs.history import run_tag
+
+        _tell(run_tag(_read_job(job, settings, store, None), name, night), as_json=as_json)
+
+
+@app.command()
+def rollback(
+    job: JobFile,
+    night: Annotated[int, typer.Argument(metavar="NIGHT", min=1, help="The night's number; see history.")],
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Learn again what was learned since, and all excluded.")
+    ] = False,
+    settings: Settings = None,
+    store: StorePath = None,
+    wait: Wait = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Take the model back to a night; what it has learned since is excluded from now on."""
+    with _exit_codes():
+        from ridgestream.jobs.history import run_rollback
+
+        told = run_rollback(_read_job(job, settings, store, None), night, wait, replay=replay)
+        _tell(told, as_json=as_json)
+
+
+@app.command()
+def quarantine(
+    job: JobFile,
+    partition: Annotated[str, typer.Argument(help="The partition's name, relative to the source.")],
+    reason: Annotated[str, typer.Option(help="Why.")] = "rejected by hand",
+    release: Annotated[bool, typer.Option("--release", help="Take it out of quarantine.")] = False,
+    settings: Settings = None,
+    store: StorePath = None,
+    wait: Wait = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Reject a partition: no model learns it until it is released."""
+    with _exit_codes():
+        from ridgestream.jobs.quarantine import run_quarantine
+
+        told = run_quarantine(_read_job(job, settings, store, None), partition, reason, wait, release=release)
+        _tell(told, as_json=as_json)
 
 
 @fetch_app.command("forest")
@@ -238,12 +318,25 @@ def _run(
 ) -> None:
     with _exit_codes():
         from ridgestream.jobs.cluster import open_executor
+        from ridgestream.jobs.exit_codes import HELD
         from ridgestream.jobs.progress import open_reporter
 
         read = _read_job(job, settings, store, cluster)
         with open_executor(read.cluster, read.cluster_seconds) as executor, open_reporter() as report:
-            told = step(read, executor, report)
+            told, held = _step(lambda: step(read, executor, report))
         _tell(told, as_json=as_json)
+        if held:
+            _leave(held, HELD)
+
+
+def _step(step: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], str]:
+    """Return what a step tells, and what is to be said of a model that the guard holds back."""
+    from ridgestream.jobs.train import Held
+
+    try:
+        return step(), ""
+    except Held as held:
+        return held.told, str(held)
 
 
 def _with_refit(settings: list[str] | None, *, refit: bool | None) -> list[str] | None:
@@ -260,6 +353,17 @@ def _read_job(path: Path, settings: list[str] | None, store: str | None, cluster
     if cluster is not None:
         flags["cluster"] = cluster
     return read_job(path, flags)
+
+
+def _place(place: str, settings: list[str] | None) -> "tuple[StoreLocation, Job | None]":
+    """Return where a store is, and the job, if the place is a job file."""
+    from ridgestream.jobs.opening import is_job_file, store_location
+    from ridgestream.stores.locations import StoreLocation
+
+    if not is_job_file(place):
+        return StoreLocation.parse(place, Path.cwd()), None
+    job = _read_job(Path(place), settings, None, None)
+    return store_location(job), job
 
 
 def _tell(told: dict[str, Any], *, as_json: bool) -> None:

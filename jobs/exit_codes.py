@@ -6,7 +6,19 @@ from ridgestream.jobs.settings import JobFileError
 from ridgestream.pipeline.errors import InputError, MemoryRefused, NumericalBreakdown
 from ridgestream.stores.errors import ModelError, NewerFormat, PartitionError, StoreError, StoreLocked
 
-UNEXPECTED, USAGE, DATA, STORE, LOCKED, NUMERICS, MEMORY, CLUSTER, MODEL, FETCH = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+UNEXPECTED, USAGE, DATA, STORE, LOCKED, NUMERICS, MEMORY, CLUSTER, MODEL, FETCH, HELD = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    10,
+    11,
+)
 INTERRUPTED, TERMINATED = 130, 143
 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (

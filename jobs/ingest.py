@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ridgestream.jobs.opening import open_or_create_store, schema_request, source_partitions
+from ridgestream.jobs.opening import open_or_create_store, policies, schema_request, source_partitions
 from ridgestream.jobs.process_memory import peak_rss_bytes
 from ridgestream.jobs.settings import Job
 from ridgestream.pipeline.executor import Executor
@@ -17,7 +17,7 @@ def run_ingest(job: Job, executor: Executor, report: Reporter, wait_seconds: flo
     files = source_partitions(job)
     store = open_or_create_store(job, wait_seconds)
     with naming(store.location.text), store.lock(wait_seconds):
-        done = ingest(store, files, schema_request(job), executor, report)
+        done = ingest(store, files, schema_request(job), executor, report, policies=policies(job))
     tell_of_ingest(done, report)
     ledger = read_ledger(store.root())
     return {
@@ -25,6 +25,7 @@ def run_ingest(job: Job, executor: Executor, report: Reporter, wait_seconds: flo
         "new_rows": sum(entry.rows for entry in done.added),
         "partitions": len(ledger.entries),
         "rows": ledger.rows,
+        "quarantined": len(ledger.quarantined),
         "peak_rss_bytes": peak_rss_bytes(),
         "snapshot": store.snapshot(),
     }
@@ -43,4 +44,20 @@ def tell_of_ingest(done: IngestReport, report: Reporter) -> None:
     for name, older in done.twins:
         report.say(
             "a partition has exactly the rows of an older one: they now count twice", partition=name, older=older
+        )
+    for old, new in done.renamed:
+        report.say("a partition has another name now; it is not learned again", partition=new, was=old)
+    for name in done.changed:
+        report.say("a partition has changed since it was taken in; its rows stay as they were", partition=name)
+    for name in done.rebuilt:
+        report.say(
+            "a partition had changed and was taken in anew; models that had learned it begin anew", partition=name
+        )
+    for each in done.rejected:
+        report.say("a partition cannot be used and is in quarantine now", partition=each.name, reason=each.reason)
+    if done.quarantined:
+        report.say(
+            "partitions are in quarantine and are not learned",
+            partitions=len(done.quarantined),
+            first=done.quarantined[0].name,
         )

@@ -32,6 +32,7 @@ def run_inspect(location: StoreLocation) -> dict[str, Any]:
         "rows": ledger.rows,
         "schema": ledger.schema.as_dict() if ledger.schema else None,
         "partitions": [asdict(entry) for entry in ledger.entries],
+        "quarantined": [asdict(each) for each in ledger.quarantined],
         "models": models,
     }
 
@@ -46,6 +47,8 @@ def _tell_model(record: ModelRecord) -> dict[str, Any]:
         "counters": {name: _finite(value) for name, value in record.counters.items()},
         "partitions_consumed": len(record.learned),
         "refitted": is_refitted(record),
+        "serves": record.serves,
+        "excluded": list(record.excluded),
         "history": [asdict(night) for night in record.history],
     }
     if record.encoding.get("classes"):
@@ -82,6 +85,8 @@ def show_inspection(told: dict[str, Any]) -> None:
             entry["content_sha256"][:12],
         )
     console.print(table)
+    for each in told["quarantined"]:
+        console.print(f"quarantine: {each['name']}, since {each['since']}: {each['reason']}", highlight=False)
     for model in told["models"]:
         console.print(_history_table(model))
         console.print(_numerics_line(model), highlight=False)

@@ -6,6 +6,7 @@ from pathlib import Path
 from ridgestream.jobs.method_sections import METHOD_SECTIONS
 from ridgestream.jobs.process_memory import available_bytes
 from ridgestream.jobs.settings import Job, JobFileError
+from ridgestream.pipeline.arrivals import Policies
 from ridgestream.pipeline.batch import BatchRequest
 from ridgestream.pipeline.records import ONLINE
 from ridgestream.pipeline.train import ModelRequest
@@ -14,6 +15,7 @@ from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.models import ModelRecord, require_model
+from ridgestream.stores.nights import find_snapshot, served_record
 from ridgestream.stores.partitions import PartitionFile, count_rows, list_partitions
 from ridgestream.stores.repository import Store
 from ridgestream.stores.schema import Schema, SchemaRequest
@@ -41,13 +43,19 @@ class Served:
     """The commit."""
 
 
-def open_served(job: Job) -> Served:
-    """Return the job's model; raise StoreError or ModelError if there is no such store, partition or model."""
+def open_served(job: Job, name: str | None = None) -> Served:
+    """Return the job's model as it is served, or as a night (its number), a tag or a snapshot has it.
+
+    Raises StoreError or ModelError if there is no such store, partition, model or night. Of a night's number, its own
+    model is returned, even if it was held back.
+    """
     store = Store.open(store_location(job))
-    snapshot = store.snapshot()
-    root = store.root(snapshot)
     with naming(store.location.text):
+        snapshot = find_snapshot(store, job.model.name, name) if name else store.snapshot()
+        root = store.root(snapshot)
         record, schema = require_model(root, job.model.name), read_ledger(root).schema
+        if not (name and name.isdecimal()):
+            record = served_record(store, record)
     if schema is None:
         raise StoreError(f"the store {store.location.text} holds no partition yet")
     return Served(record, schema, snapshot)
@@ -70,6 +78,11 @@ def schema_request(job: Job) -> SchemaRequest:
     s = job.source
     target = s.targets[0] if len(s.targets) == 1 else s.targets
     return SchemaRequest(target, s.positive, s.features, s.ignore, s.categorical, s.weight, s.classes)
+
+
+def policies(job: Job) -> Policies:
+    """Return what the job says of partitions that are not as they should be."""
+    return Policies(job.source.on_changed, job.source.on_bad)
 
 
 def model_request(job: Job) -> ModelRequest | BatchRequest:

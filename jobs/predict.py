@@ -22,6 +22,7 @@ def run_predict(
     *,
     with_std: bool = False,
     with_scores: bool = False,
+    snapshot: str | None = None,
 ) -> dict[str, Any]:
     """Predict the rows of `source` into `output` (the job's own if None) and return what is to be told of it."""
     section = job.predict or PredictSection()
@@ -29,7 +30,7 @@ def run_predict(
     output = output or (job.path(section.output) if section.output else None)
     if source is None or output is None:
         raise JobFileError("give INPUT and OUTPUT, or a [predict] section with path and output in the job file")
-    served = open_served(job)
+    served = open_served(job, snapshot)
     if with_scores and not served.schema.classifies:
         raise JobFileError("--scores is for classes; the job regresses on a number")
     files = list_partitions(source)

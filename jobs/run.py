@@ -4,7 +4,7 @@ from time import perf_counter
 from typing import Any
 
 from ridgestream.jobs.ingest import tell_of_ingest
-from ridgestream.jobs.opening import open_or_create_store, schema_request, source_partitions
+from ridgestream.jobs.opening import open_or_create_store, policies, schema_request, source_partitions
 from ridgestream.jobs.settings import Job
 from ridgestream.jobs.train import check_training, train_and_commit
 from ridgestream.pipeline.executor import Executor
@@ -20,7 +20,7 @@ def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float,
     store = open_or_create_store(job, wait_seconds)
     with naming(store.location.text), store.lock(wait_seconds):
         feature_map = check_training(job, store, files, new_model=new_model)
-        done = ingest(store, files, schema_request(job), executor, report, feature_map)
+        done = ingest(store, files, schema_request(job), executor, report, feature_map, policies(job))
         tell_of_ingest(done, report)
         told = train_and_commit(job, store, executor, report, new_model=new_model)
     return told | {"seconds": round(perf_counter() - began, 3)}

@@ -67,6 +67,10 @@ class SourceSection(Section):
     """Features whose numbers are names; text is always taken so."""
     weight: str | None = None
     """The column of row weights."""
+    on_changed: Literal["error", "ignore", "rebuild"] = "error"
+    """What becomes of a partition that holds other values than it was taken in with."""
+    on_bad: Literal["error", "quarantine"] = "error"
+    """What becomes of a new partition that cannot be used."""
 
     @field_validator("classes")
     @classmethod
@@ -154,6 +158,8 @@ class ModelSection(Section):
     """The first partitions with so many rows fix the standardization; "all": those there at the first training."""
     refit: bool = False
     """Whether to fit the coefficients to all learned rows by one more pass; may change from one night to the next."""
+    guard: NotNegative | None = None
+    """By how much the error on the held-out rows may rise before the model of an earlier night is served instead."""
     folds: Count = 5
     """Batch methods: how many folds judge what is compared; 1 compares nothing."""
     reselect: Literal["never", "always", "on drift"] = "never"
@@ -189,7 +195,7 @@ class ModelSection(Section):
 
     @model_validator(mode="after")
     def _check_method(self) -> Self:
-        check_method(self.method, self.model_fields_set - {"name", "method", "kernel", "scaling_rows"})
+        check_method(self.method, self.model_fields_set - {"name", "method", "kernel", "scaling_rows", "guard"})
         single = self.method in ("online", "ols", "orols", "efvs", "fvs", "shard-merge-select")
         if single and isinstance(self.kernel.gamma, tuple):
             raise ValueError(f"method {self.method} takes a single kernel.gamma, not a list")
@@ -319,6 +325,12 @@ class Job(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Put flags first, then the environment, then the file."""
         return init_settings, _Environment(settings_cls), TomlConfigSettingsSource(settings_cls)
+
+    @model_validator(mode="after")
+    def _check_guard(self) -> Self:
+        if self.model.guard is not None and self.evaluate is None:
+            raise ValueError("model.guard compares errors on held-out rows: it needs evaluate.path")
+        return self
 
     def path(self, text: str) -> Path:
         """Return a local path of the job file as it is meant: relative to the folder of the file."""

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgestream.jobs.cluster import ClusterError
+from ridgestream.jobs.guard import Verdict, hold_back, judge_against_served, night_served
 from ridgestream.jobs.opening import evaluation_partitions, memory_limit_bytes, model_request, store_location
 from ridgestream.jobs.process_memory import peak_rss_bytes
 from ridgestream.jobs.settings import Job
+from ridgestream.pipeline.arrivals import count_usable_rows, sort_arrivals
 from ridgestream.pipeline.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.evaluate import Evaluation, check_partitions, evaluate
 from ridgestream.pipeline.executor import Executor
@@ -20,8 +22,8 @@ from ridgestream.pipeline.freezing import has_rows
 from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.records import is_refitted, model_of
 from ridgestream.pipeline.refit import check_refit_memory, refit
-from ridgestream.pipeline.reporting import Reporter
-from ridgestream.pipeline.trained import Trained, find_unlearned
+from ridgestream.pipeline.reporting import Reporter, Silent
+from ridgestream.pipeline.trained import Trained, find_unlearned, what_to_learn
 from ridgestream.pipeline.training import Request, check_asked, check_memory, is_changed, learn
 from ridgestream.stores.checkpoints import Checkpoints
 from ridgestream.stores.errors import PartitionError
@@ -31,16 +33,21 @@ from ridgestream.stores.models import (
     CONFUSION,
     ModelRecord,
     Night,
+    begin_anew,
     check_not_overtaken,
+    next_number,
     night_tag,
     read_model,
     write_model,
 )
-from ridgestream.stores.partitions import PartitionFile, count_rows
+from ridgestream.stores.partitions import PartitionFile
 from ridgestream.stores.repository import Store
 
 if TYPE_CHECKING:
     import zarr
+
+Trouble = PartitionError | ClusterError | MemoryRefused | NumericalBreakdown
+"""What may go wrong after the model has learned; what it has learned is kept."""
 
 
 def run_train(
@@ -59,15 +66,14 @@ def check_training(job: Job, store: Store, files: Sequence[PartitionFile], *, ne
 
     Memory is looked at only if there is something new; a model that is yet to begin has no map.
     """
-    root = store.root()
-    ledger, request = read_ledger(root), model_request(job)
-    record = None if new_model else read_model(root, request.name)
+    root, request = store.root(), model_request(job)
+    ledger, record = what_to_learn(root, request.name, new_model=new_model)
     if record is not None:
         check_asked(ledger, record, request)
-    new = [file for file in files if file.name not in ledger.by_name()]
+    new = sort_arrivals(read_ledger(root), files).fresh
     learns = bool(new or find_unlearned(ledger, record))
     if learns:
-        check_memory(ledger, sum(map(count_rows, new)), record, request, memory_limit_bytes(job))
+        check_memory(ledger, count_usable_rows(new), record, request, memory_limit_bytes(job))
     learns = learns or is_changed(record, request)
     if refits(job, record, learns=learns):
         check_refit_memory(ledger, _most_basis(request, record), memory_limit_bytes(job))
@@ -80,11 +86,12 @@ def train_and_commit(
     job: Job, store: Store, executor: Executor, report: Reporter, *, new_model: bool
 ) -> dict[str, Any]:
     """Train and refit under the writer's lock; the state, its position and what is served change by one commit."""
+    store.mend_tags()
     snapshot = store.snapshot()
     root = store.root(snapshot)
-    ledger, request = read_ledger(root), model_request(job)
+    request = model_request(job)
+    ledger, record = what_to_learn(root, request.name, new_model=new_model)
     kept = read_model(root, request.name)
-    record = None if new_model else kept
     if record is not None:
         check_asked(ledger, record, request)
     unlearned = find_unlearned(ledger, record)
@@ -102,8 +109,15 @@ def train_and_commit(
     checkpoints = Checkpoints(store, request.name)
     trained = learn(root, ledger, record, request, memory_limit_bytes(job), executor, report, checkpoints)
     trained, judged, failure = _refit_and_judge(job, root, ledger, trained, executor, report, checkpoints)
-    number = 1 + max((night.number for night in kept.history), default=0) if kept else 1
-    record = _with_night(trained, number, snapshot, judged, ledger.schema.targets if ledger.schema else ())
+    verdict: Verdict | None = None
+    guarded = kept if job.model.guard is not None and kept and night_served(kept) else None
+    if guarded and judged and failure is None:
+        verdict, failure = _guard(job, store, ledger, guarded, judged, executor)
+    if kept and record is None and not new_model:
+        trained = replace(trained, record=begin_anew(trained.record, kept))
+    record = _with_night(trained, next_number(kept), snapshot, judged, ledger.schema.targets if ledger.schema else ())
+    if guarded and (failure or (verdict and verdict.served)):
+        record = hold_back(record, night_served(guarded))
     with store.write(_message(record), night_tag(record.name, record.history[-1].number)) as writing:
         check_not_overtaken(kept, read_model(writing.root, request.name), store.location.text)
         write_model(writing.root, record)
@@ -112,7 +126,38 @@ def train_and_commit(
         lacks = "a test error" if is_refitted(record) or not job.model.refit else "its refit and a test error"
         raise type(failure)(f"{failure}; the model has learned and is kept, without {lacks}") from failure
     tell_of_oddities(ledger, record, trained, judged, report)
-    return outcome(record, writing.snapshot or "", trained.entries)
+    told = outcome(record, writing.snapshot or "", trained.entries)
+    if verdict and verdict.served:
+        report.say(
+            "the model is worse than the guard allows and is not served; it has learned",
+            error=verdict.error_now,
+            served_night=verdict.served,
+            its_error=verdict.error_before,
+        )
+        raise Held(told)
+    return told
+
+
+class Held(Exception):
+    """The model has learned and is kept, but is held back by the guard; `told` is what a run would have returned."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        super().__init__(f"the model of night {told['serves']} goes on being served")
+        self.told = told
+
+
+def _guard(
+    job: Job, store: Store, ledger: Ledger, kept: ModelRecord, judged: Evaluation, executor: Executor
+) -> tuple[Verdict | None, Trouble | None]:
+    """Return what the guard says, or what went wrong on the way."""
+
+    def evaluated(record: ModelRecord) -> Evaluation:
+        return _judge(job, record, ledger, executor, Silent()) or judged
+
+    try:
+        return judge_against_served(store, kept, judged, job.model.guard or 0.0, evaluated), None
+    except (PartitionError, ClusterError, MemoryRefused, NumericalBreakdown) as error:
+        return None, error
 
 
 def refits(job: Job, record: ModelRecord | None, *, learns: bool) -> bool:
@@ -162,6 +207,7 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
         "train_seconds": night.seconds if night and entries is not None else 0.0,
         "peak_rss_bytes": peak_rss_bytes(),
         "snapshot": snapshot,
+        "serves": night_served(record) if record else 0,
     }
     if night and night.test_mse is not None:
         told["test_mse"] = night.test_mse
@@ -184,7 +230,7 @@ def _refit_and_judge(
     executor: Executor,
     report: Reporter,
     keeper: Keeper,
-) -> tuple[Trained, Evaluation | None, PartitionError | ClusterError | MemoryRefused | NumericalBreakdown | None]:
+) -> tuple[Trained, Evaluation | None, Trouble | None]:
     """Return what came of it, and what went wrong on the way; what was learned before that is to be kept."""
     judged = None
     try:
@@ -245,7 +291,7 @@ def _with_night(
     )
     arrays = record.arrays | ({CONFUSION: np.array(judged.confusion)} if judged and judged.confusion else {})
     history = (*record.history, night)
-    return replace(record, learned=_learned(trained), data_snapshot=snapshot, history=history, arrays=arrays)
+    return replace(record, learned=_learned(trained), data_snapshot=snapshot, history=history, arrays=arrays, serves=0)
 
 
 def _by_target(targets: tuple[str, ...], errors: tuple[float, ...]) -> dict[str, float] | None:

@@ -7,11 +7,25 @@ nothing is written of a partition that cannot be used; then to write it, chunk b
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from ridgestream.pipeline.arrivals import (
+    ERROR,
+    IGNORE,
+    REBUILD,
+    Policies,
+    count_usable_rows,
+    find_changed,
+    find_renamed,
+    look_again,
+    rename,
+    retouch,
+    sort_arrivals,
+)
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
@@ -22,15 +36,23 @@ from ridgestream.stores.classes import Label
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError, StoreError
 from ridgestream.stores.guarding import store_errors
-from ridgestream.stores.ledger import Ledger, LedgerEntry, check_same_content, read_ledger, write_ledger
-from ridgestream.stores.partitions import PartitionFile, check_unchanged, count_rows, read_arrow_schema, read_batches
-from ridgestream.stores.repository import Store
+from ridgestream.stores.ledger import Ledger, LedgerEntry, Quarantined, read_ledger, write_ledger
+from ridgestream.stores.partitions import (
+    PartitionFile,
+    check_unchanged,
+    count_rows,
+    natural_key,
+    read_arrow_schema,
+    read_batches,
+)
+from ridgestream.stores.repository import Store, Writing
 from ridgestream.stores.rows import Rows
 from ridgestream.stores.schema import Schema, SchemaRequest, check_request, infer_schema
-from ridgestream.stores.segments import SegmentFacts, SegmentLayout, write_segment
+from ridgestream.stores.segments import Segment, SegmentFacts, SegmentLayout, drop_segment, write_segment
 
 if TYPE_CHECKING:
     import icechunk
+    import zarr
 
 PARTITIONS_A_COMMIT = 16
 """Partitions that become visible together; a killed ingest repeats at most these."""
@@ -69,6 +91,8 @@ class Ingested:
 
     entry: LedgerEntry
     """Its line in the ledger."""
+    file: PartitionFile
+    """The file."""
     categories: tuple[tuple[str, ...], ...]
     """Its category tables."""
     classes: tuple[Label, ...]
@@ -78,17 +102,37 @@ class Ingested:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """A partition that is not taken in."""
+
+    file: PartitionFile
+    """The file."""
+    reason: str
+    """Why."""
+
+
+@dataclass(frozen=True)
 class IngestReport:
     """What an ingest did."""
 
     added: tuple[LedgerEntry, ...]
-    """The partitions that are new in the store."""
+    """The partitions that are new in the store, or taken in anew."""
     ignored_columns: tuple[str, ...]
     """Columns of the newest partition that the schema does not name; they are not read."""
     missing: tuple[str, ...]
     """Partitions of the ledger that the source no longer holds; their rows stay in the store."""
     twins: tuple[tuple[str, str], ...]
-    """New partitions with exactly the values of an older one, each with its name: a file renamed, or copied."""
+    """New partitions with exactly the values of an older one, each with its name: a file copied."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Partitions that have another name now, each with its old name before."""
+    changed: tuple[str, ...] = ()
+    """Partitions that hold other values than they were taken in with, which is ignored."""
+    rebuilt: tuple[str, ...] = ()
+    """Partitions that held other values and were taken in anew."""
+    rejected: tuple[Quarantined, ...] = ()
+    """What was put into quarantine now."""
+    quarantined: tuple[Quarantined, ...] = ()
+    """What was in quarantine before and stays there."""
 
 
 def ingest(
@@ -98,36 +142,84 @@ def ingest(
     executor: Executor,
     report: Reporter,
     feature_map: FeatureMap | None = None,
+    policies: Policies | None = None,
 ) -> IngestReport:
     """Take in the files that the ledger lacks, in their order; rows and ledger change by the same commits.
 
     `feature_map` is that of a model that is to learn them: a category or class that it lacks is refused before the
-    commit.
+    commit. `policies` (by default all errors) say what becomes of files that have changed, or cannot be used.
 
     Raises PartitionError for a file that cannot be used, or has other values than when it was taken in, StoreError if
     the request contradicts the store's schema. What was committed before stands.
     """
-    ledger = read_ledger(store.root())
-    if ledger.schema is None:
-        first = next((file for file in files if count_rows(file)), files[0])  # without rows, types may be missing
-        arrow = read_arrow_schema(first)
-        ledger = replace(ledger, schema=infer_schema(request, arrow, str(first.path)))
-        absent = [name for name in request.ignore if name not in arrow.names]
-        if absent:
-            report.say("columns to be ignored are not there; are they spelled right?", columns=", ".join(absent))
-    else:
-        check_request(ledger.schema, request, store.location.text)
-    known, first_new = ledger.by_name(), ledger.next_segment
-    _check_known([file for file in files if file.name in known], ledger, executor)
-    fresh = [file for file in files if file.name not in known]
+    policies = policies or Policies()
+    kept = read_ledger(store.root())
+    ledger, schema = _with_schema(kept, files, request, policies, store, report)
+    arrivals = sort_arrivals(ledger, files)
+    looks = list(executor.run(look_again, arrivals.touched, schema, content_of))
+    changed = find_changed(looks, ledger, policies.on_changed)
+    renamed = find_renamed(arrivals, schema, executor, content_of)
+    ledger = rename(retouch(ledger, looks), renamed)
+    if renamed:
+        kept = _commit_names(store, kept, ledger)
+    rebuilt = tuple(file.name for file in changed) if policies.on_changed == REBUILD else ()
+    new_names = {file.name for file in renamed.values()}
+    fresh = [f for f in files if f.name in rebuilt or (f in arrivals.fresh and f.name not in new_names)]
+    first_new = ledger.next_segment
+    wave = _Wave(store, schema, executor, report, feature_map, policies, frozenset(rebuilt))
     report.begin("ingest", None, partitions=len(fresh))
     for start in range(0, len(fresh), PARTITIONS_A_COMMIT):
-        ledger = _ingest_wave(store, ledger, fresh[start : start + PARTITIONS_A_COMMIT], executor, report, feature_map)
-    added = ledger.entries[len(known) :]
+        kept = ledger = wave.take_in(kept, ledger, fresh[start : start + PARTITIONS_A_COMMIT])
+    added = tuple(entry for entry in ledger.entries if entry.segment >= first_new)
     report.end(partitions=len(added), rows=sum(entry.rows for entry in added))
-    names = {file.name for file in files}
-    missing = tuple(n for n in known if n not in names)
-    return IngestReport(added, _unnamed_columns(files, ledger), missing, _find_twins(ledger, first_new))
+    rejected = {each.name for each in arrivals.rejected}
+    return IngestReport(
+        added,
+        _unnamed_columns(files, ledger),
+        tuple(entry.name for entry in arrivals.gone if entry.name not in renamed),
+        _find_twins(ledger, first_new),
+        tuple((old, file.name) for old, file in renamed.items()),
+        tuple(file.name for file in changed) if policies.on_changed == IGNORE else (),
+        rebuilt,
+        tuple(each for each in ledger.quarantined if each.name not in rejected and not each.by_hand),
+        arrivals.rejected,
+    )
+
+
+def _with_schema(
+    ledger: Ledger,
+    files: tuple[PartitionFile, ...],
+    request: SchemaRequest,
+    policies: Policies,
+    store: Store,
+    report: Reporter,
+) -> tuple[Ledger, Schema]:
+    """Return the ledger with its schema, inferred from the first file with rows if nothing was taken in before."""
+    if ledger.schema is not None:
+        check_request(ledger.schema, request, store.location.text)
+        return ledger, ledger.schema
+    rows_of = count_rows if policies.on_bad == ERROR else lambda file: count_usable_rows([file])
+    first = next((file for file in files if rows_of(file)), files[0])  # without rows, types may be missing
+    arrow = read_arrow_schema(first)
+    schema = infer_schema(request, arrow, str(first.path))
+    absent = [name for name in request.ignore if name not in arrow.names]
+    if absent:
+        report.say("columns to be ignored are not there; are they spelled right?", columns=", ".join(absent))
+    return replace(ledger, schema=schema), schema
+
+
+def _commit_names(store: Store, kept: Ledger, ledger: Ledger) -> Ledger:
+    with store.write("Follow renamed partitions") as writing:
+        _check_not_overtaken(writing, kept, store)
+        write_ledger(writing.root, ledger)
+    return ledger
+
+
+def _check_not_overtaken(writing: Writing, kept: Ledger, store: Store) -> None:
+    if read_ledger(writing.root).entries != kept.entries:
+        raise StoreError(
+            f"another writer has committed to the store {store.location.text} meanwhile; run the job again"
+        )
 
 
 def survey_partition(file: PartitionFile, schema: Schema) -> Survey:
@@ -149,11 +241,24 @@ def survey_partition(file: PartitionFile, schema: Schema) -> Survey:
     return Survey(layout, gathered.facts(decoder), digest.hexdigest(decoder))
 
 
-def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession") -> Ingested:
-    """Write one partition as a segment into a fork of the session; the same task gives the same segment again."""
+def content_of(file: PartitionFile, schema: Schema) -> str:
+    """Return the hash of a partition's decoded values; raise PartitionError if it cannot be used."""
+    return survey_partition(file, schema).content_sha256
+
+
+def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession", on_bad: str) -> Ingested | Refused:
+    """Write one partition as a segment into a fork of the session; the same task gives the same segment again.
+
+    With the policy `quarantine`, one that cannot be used is returned as refused; else PartitionError is raised.
+    """
     import zarr
 
-    survey = survey_partition(task.file, task.schema)
+    try:
+        survey = survey_partition(task.file, task.schema)
+    except PartitionError as error:
+        if on_bad == ERROR:
+            raise
+        return Refused(task.file, str(error))
     root = zarr.open_group(fork.store, mode="a")
     rows = _decode(task.file, Decoder(task.schema, str(task.file.path)))
     write_segment(root, task.segment, survey.layout, rows, survey.facts)
@@ -162,40 +267,90 @@ def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession") -> Ingested
     entry = LedgerEntry(
         task.segment, file.name, file.size_bytes, file.modified_ns, survey.content_sha256, survey.layout.rows
     )
-    return Ingested(entry, survey.facts.categories, survey.facts.present_classes, fork)
+    return Ingested(entry, file, survey.facts.categories, survey.facts.present_classes, fork)
 
 
-def _ingest_wave(
-    store: Store,
-    ledger: Ledger,
-    files: list[PartitionFile],
-    executor: Executor,
-    report: Reporter,
-    feature_map: FeatureMap | None,
-) -> Ledger:
-    schema = ledger.schema
-    if schema is None:
-        raise ValueError("the ledger has no schema")
-    place, first = f"the store {store.location.text}", ledger.next_segment
-    tasks = [IngestTask(first + i, file, schema) for i, file in enumerate(files)]
-    with store.write(f"Ingest {len(files)} partitions from {files[0].name}") as writing:
-        if read_ledger(writing.root).entries != ledger.entries:
-            raise StoreError(f"another writer has committed to {place} meanwhile; run the job again")
-        with store_errors(place):
-            shared = writing.session.fork()
-        results = []
-        for result in executor.run(ingest_partition, tasks, shared):
-            _check_categories(result, feature_map)
-            results.append(result)
-            report.advance(result.entry.rows, partition=result.entry.name)
-        forks = {id(result.fork): result.fork for result in results}
-        with store_errors(place):
-            writing.session.merge(*forks.values())
-        ledger = ledger.with_entries(
-            [r.entry for r in results], [r.categories for r in results], [r.classes for r in results]
+@dataclass(frozen=True)
+class _Wave:
+    """What the waves of an ingest have in common: some partitions each, and one commit."""
+
+    store: Store
+    schema: Schema
+    executor: Executor
+    report: Reporter
+    feature_map: FeatureMap | None
+    policies: Policies
+    rebuilt: frozenset[str]
+
+    def take_in(self, kept: Ledger, ledger: Ledger, files: list[PartitionFile]) -> Ledger:
+        """Commit the files' segments and a ledger that has them; `kept` is the ledger of the last commit."""
+        place, first = f"the store {self.store.location.text}", ledger.next_segment
+        tasks = [IngestTask(first + i, file, self.schema) for i, file in enumerate(files)]
+        with self.store.write(f"Ingest {len(files)} partitions from {files[0].name}") as writing:
+            _check_not_overtaken(writing, kept, self.store)
+            with store_errors(place):
+                shared = writing.session.fork()
+            ran = self.executor.run(ingest_partition, tasks, shared, self.policies.on_bad)
+            results = [self._admitted(result) for result in ran]
+            forks = {id(r.fork): r.fork for r in results if r.fork is not None}
+            with store_errors(place):
+                writing.session.merge(*forks.values())
+            ledger = self._with_results(writing.root, ledger, results)
+            write_ledger(writing.root, ledger)
+        return ledger
+
+    def _admitted(self, result: Ingested | Refused) -> "_Result":
+        """Return what came of a partition; one whose categories or classes the model lacks is refused."""
+        if isinstance(result, Refused):
+            return _Result(None, result, None)
+        try:
+            _check_categories(result, self.feature_map)
+        except PartitionError as error:
+            if self.policies.on_bad == ERROR:
+                raise
+            return _Result(result, Refused(result.file, str(error)), result.fork)
+        self.report.advance(result.entry.rows, partition=result.entry.name)
+        return _Result(result, None, result.fork)
+
+    def _with_results(self, root: "zarr.Group", ledger: Ledger, results: "list[_Result]") -> Ledger:
+        """Return the ledger after the wave; segments that no entry names any more leave the session."""
+        for result in results:
+            if result.refused and result.taken:
+                drop_segment(root, result.taken.entry.segment)
+        taken = [result.taken for result in results if result.taken and not result.refused]
+        refused = [_rejection(result.refused) for result in results if result.refused]
+        replaced = {r.entry.name for r in taken} & self.rebuilt
+        for entry in ledger.entries:
+            if entry.name in replaced:
+                drop_segment(root, entry.segment)
+        ledger = ledger.without(replaced).with_entries(
+            [r.entry for r in taken], [r.categories for r in taken], [r.classes for r in taken]
         )
-        write_ledger(writing.root, ledger)
-    return ledger
+        ledger = ledger.with_quarantined(refused, released=[r.entry.name for r in taken])
+        return _in_order_of_names(root, ledger) if self.rebuilt else ledger
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What came of a partition: it was taken in, refused unread, or refused after its segment was written."""
+
+    taken: Ingested | None
+    refused: Refused | None
+    fork: "icechunk.ForkSession | None"
+
+
+def _rejection(refused: Refused) -> Quarantined:
+    file = refused.file
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return Quarantined(file.name, refused.reason, file.size_bytes, file.modified_ns, since)
+
+
+def _in_order_of_names(root: "zarr.Group", ledger: Ledger) -> Ledger:
+    """Return the ledger as one ingest of all its partitions would have made it."""
+    entries = sorted(ledger.entries, key=lambda entry: natural_key(entry.name))
+    facts = [Segment.open(root, entry.segment).facts() for entry in entries]
+    anew = replace(ledger, entries=(), categories=(), classes=())
+    return anew.with_entries(entries, [f.categories for f in facts], [f.present_classes for f in facts])
 
 
 def _check_categories(result: Ingested, feature_map: FeatureMap | None) -> None:
@@ -206,14 +361,6 @@ def _check_categories(result: Ingested, feature_map: FeatureMap | None) -> None:
         feature_map.check_classes(result.classes)
     except InputError as error:
         raise PartitionError(f"{result.entry.name} is not taken in: {error}") from error
-
-
-def _check_known(files: list[PartitionFile], ledger: Ledger, executor: Executor) -> None:
-    """Read again the files whose size or time stamp is new, and compare their content with the ledger's."""
-    known = ledger.by_name()
-    touched = [file for file in files if not known[file.name].looks_like(file)]
-    for file, survey in zip(touched, executor.run(survey_partition, touched, ledger.schema), strict=True):
-        check_same_content(known[file.name], file, survey.content_sha256)
 
 
 def _find_twins(ledger: Ledger, first_new: int) -> tuple[tuple[str, str], ...]:

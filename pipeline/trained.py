@@ -8,8 +8,8 @@ from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.evaluate import Evaluation
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.freezing import freeze_feature_map
-from ridgestream.stores.ledger import Ledger, LedgerEntry
-from ridgestream.stores.models import ModelRecord
+from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
+from ridgestream.stores.models import ModelRecord, read_model
 from ridgestream.stores.segments import Segment
 
 if TYPE_CHECKING:
@@ -34,6 +34,21 @@ class Trained:
     """How long it took."""
     one_class: bool = False
     """Whether all rows that were learned are of one class."""
+
+
+def what_to_learn(root: "zarr.Group", name: str, *, new_model: bool) -> tuple[Ledger, ModelRecord | None]:
+    """Return the partitions that a model is to know, in the order of learning, and its record; None if it is to begin.
+
+    It begins where there is none of that name, where a new one is asked for, and where a partition that it has learned
+    was taken in anew since. What was excluded by a rollback stays so, but for a new model.
+    """
+    ledger, record = read_ledger(root), None if new_model else read_model(root, name)
+    if record is None:
+        return ledger, None
+    known = {entry.segment for entry in ledger.entries}
+    known |= {each.entry.segment for each in ledger.quarantined if each.entry}
+    ledger = ledger.without({entry.name for entry in ledger.entries if entry.segment in record.excluded})
+    return ledger, record if known.issuperset(record.learned) else None
 
 
 def find_unlearned(ledger: Ledger, record: ModelRecord | None) -> tuple[LedgerEntry, ...]:

@@ -1,11 +1,11 @@
 """The ledger: which partitions the store holds, in the order in which they came, and how to know them again."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ridgestream.stores.classes import Label
-from ridgestream.stores.errors import PartitionError, StoreError
+from ridgestream.stores.errors import StoreError
 from ridgestream.stores.guarding import reading, store_errors
 from ridgestream.stores.partitions import PartitionFile
 from ridgestream.stores.schema import Schema
@@ -112,6 +112,16 @@ class Ledger:
             next_segment=max([self.next_segment, *(entry.segment + 1 for entry in added)]),
         )
 
+    def without(self, names: Collection[str]) -> Self:
+        """Return the ledger without the entries of these names."""
+        return replace(self, entries=tuple(entry for entry in self.entries if entry.name not in names))
+
+    def with_quarantined(self, rejected: Sequence[Quarantined], released: Collection[str] = ()) -> Self:
+        """Return the ledger with these partitions in quarantine, and those of these names out of it."""
+        leaving = {*released, *(each.name for each in rejected)}
+        staying = tuple(each for each in self.quarantined if each.name not in leaving)
+        return replace(self, quarantined=(*staying, *rejected))
+
     def _schema(self) -> Schema:
         if self.schema is None:
             raise StoreError("the ledger has no schema yet")
@@ -165,13 +175,3 @@ def write_ledger(root: "zarr.Group", ledger: Ledger) -> None:
     }
     with store_errors("the store's ledger"):
         root.create_group(_GROUP, overwrite=True, attributes=cast("Any", plain))
-
-
-def check_same_content(entry: LedgerEntry, file: PartitionFile, content_sha256: str) -> None:
-    """Raise PartitionError if a partition that was ingested has other values now."""
-    if content_sha256 != entry.content_sha256:
-        raise PartitionError(
-            f"{file.path} was ingested with other values (content hash {entry.content_sha256[:12]}, now "
-            f"{content_sha256[:12]}); its rows stay as they were learned: put the file back, or give the new one "
-            "another name"
-        )

@@ -189,6 +189,16 @@ def _without_absent(night: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in night.items() if value is not None or name not in optional}
 
 
+def next_number(record: ModelRecord | None) -> int:
+    """Return the number of a model's next night; numbers go on where a model begins anew."""
+    return 1 + max((night.number for night in record.history), default=0) if record else 1
+
+
+def begin_anew(begun: ModelRecord, before: ModelRecord) -> ModelRecord:
+    """Return a model that was begun anew with the history, and the exclusions, of the one before it."""
+    return replace(begun, history=before.history, excluded=before.excluded)
+
+
 def check_not_overtaken(before: ModelRecord | None, now: ModelRecord | None, place: str) -> None:
     """Raise StoreError if a model was trained by another writer since it was read: on an object store nothing locks."""
     if (before and replace(before, arrays={})) != (now and replace(now, arrays={})):

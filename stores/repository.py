@@ -173,8 +173,20 @@ class Store:
 
     def tag(self, name: str, snapshot: str) -> None:
         """Name a snapshot for good; raise StoreError if the name is taken, or if there is no such snapshot."""
+        if name in self.tags():
+            raise StoreError(f"the store {self.location.text} has a tag {name!r} already; a tag stays where it is")
         with store_errors(f"the store {self.location.text}"):
             self.repository.create_tag(name, snapshot)
+
+    def has_snapshot(self, name: str) -> bool:
+        """Tell whether there is a snapshot of that name."""
+        import icechunk
+
+        try:
+            self.repository.lookup_snapshot(name)
+        except (icechunk.IcechunkError, ValueError):
+            return False
+        return True
 
     def mend_tags(self) -> None:
         """Tag the commits that a kill has left without the tag that they were to have; for who holds the lock."""

@@ -105,6 +105,12 @@ def write_segment(
         _write_facts(group, facts)
 
 
+def drop_segment(root: "zarr.Group", number: int) -> None:
+    """Take a segment out of a session; snapshots that have it keep it."""
+    with store_errors(f"{segment_path(number)} of the store"):
+        del root[segment_path(number)]
+
+
 def _create_arrays(group: "zarr.Group", layout: SegmentLayout) -> dict[str, "zarr.Array[Any]"]:
     shapes: dict[str, tuple[tuple[int, ...], str]] = {
         "numeric": ((layout.rows, layout.n_numeric), "float32" if layout.single else "float64"),

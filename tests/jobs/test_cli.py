@@ -134,6 +134,7 @@ def test_the_steps_alone_tell_what_they_did(work: Workplace) -> None:
         "new_rows": 400,
         "partitions": 2,
         "rows": 400,
+        "quarantined": 0,
         "peak_rss_bytes": 0,
         "snapshot": work.snapshot(),
     }

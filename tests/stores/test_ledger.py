@@ -11,8 +11,8 @@ from support.partitions import mixed_columns, only_partition, write_partition
 from support.stores import ledger_of, location_of, new_store
 
 from ridgestream.stores.classes import Label
-from ridgestream.stores.errors import PartitionError, StoreError
-from ridgestream.stores.ledger import Ledger, LedgerEntry, Quarantined, check_same_content, write_ledger
+from ridgestream.stores.errors import StoreError
+from ridgestream.stores.ledger import Ledger, LedgerEntry, Quarantined, write_ledger
 from ridgestream.stores.repository import Store
 from ridgestream.stores.schema import Feature, Schema
 
@@ -118,16 +118,6 @@ def test_size_and_time_stamp_are_the_first_look(tmp_path: Path) -> None:
     assert known.looks_like(file)
     assert not known.looks_like(replace(file, size_bytes=file.size_bytes + 1))
     assert not known.looks_like(replace(file, modified_ns=file.modified_ns + 1))
-
-
-def test_other_content_is_named_with_both_hashes(tmp_path: Path) -> None:
-    file = only_partition(write_partition(tmp_path / "part-0.parquet", mixed_columns(5)))
-    check_same_content(entry(0), file, "ab" * 32)
-    message = (
-        r"/part-0\.parquet was ingested with other values \(content hash abababababab, now cdcdcdcdcdcd\); .*put the"
-    )
-    with pytest.raises(PartitionError, match=message):
-        check_same_content(entry(0), file, "cd" * 32)
 
 
 def test_a_ledger_of_format_2_is_read(tmp_path: Path) -> None:

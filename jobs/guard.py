@@ -1,0 +1,56 @@
+"""The guard: a model that got worse on the held-out rows learns on, but is not served."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ridgestream.pipeline.evaluate import Evaluation
+from ridgestream.stores.models import ModelRecord
+from ridgestream.stores.nights import served_record
+from ridgestream.stores.repository import Store
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the guard says of tonight's model."""
+
+    served: int
+    """The night whose model goes on being served; 0 if tonight's is served."""
+    error_before: float
+    """The error on tonight's held-out rows of the model that was served so far."""
+    error_now: float
+    """That of tonight's model."""
+
+
+def judge_against_served(
+    store: Store,
+    kept: ModelRecord,
+    judged: Evaluation,
+    margin: float,
+    evaluate: Callable[[ModelRecord], Evaluation],
+) -> Verdict | None:
+    """Compare tonight's errors with those of the model served so far on the same rows.
+
+    It is worse if it misclassifies more by `margin`, a fraction of the rows, or, in regression, if its mean squared
+    error is larger by that share. None without held-out rows.
+    """
+    before = evaluate(served_record(store, kept))
+    if judged.test_error is not None and before.test_error is not None:
+        worse = judged.test_error > before.test_error + margin
+        errors = before.test_error, judged.test_error
+    elif judged.test_mse is not None and before.test_mse is not None:
+        worse = judged.test_mse > before.test_mse * (1 + margin)
+        errors = before.test_mse, judged.test_mse
+    else:
+        return None
+    return Verdict(night_served(kept) if worse else 0, *errors)
+
+
+def hold_back(record: ModelRecord, served: int) -> ModelRecord:
+    """Return the record, in the place of whose model that of an earlier night is served."""
+    *earlier, tonight = record.history
+    return replace(record, serves=served, history=(*earlier, replace(tonight, held=True)))
+
+
+def night_served(record: ModelRecord) -> int:
+    """Return the night whose model is served; 0 where an older release made it."""
+    return record.serves or record.history[-1].number
