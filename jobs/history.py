@@ -7,7 +7,7 @@ from typing import Any
 from ridgestream.jobs.guard import night_served
 from ridgestream.jobs.opening import store_location
 from ridgestream.jobs.settings import Job
-from ridgestream.pipeline.trained import what_to_learn
+from ridgestream.pipeline.trained import find_unlearned, standing_of
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import Ledger, read_ledger
 from ridgestream.stores.locations import StoreLocation
@@ -75,15 +75,15 @@ def run_rollback(job: Job, night: int, wait_seconds: float, *, replay: bool) -> 
         record = replace(then, history=(*now.history, _rollback_night(now, then, night)), excluded=excluded, serves=0)
         with store.write(f"Take {name} back to night {night}", night_tag(name, next_number(now))) as writing:
             write_model(writing.root, record)
-        ledger, kept = what_to_learn(store.root(), name, new_model=False)
+        standing = standing_of(store.root(), name, new_model=False)
     names = {entry.segment: entry.name for entry in read_ledger(root).entries}
     return {
         "model": name,
         "night": night,
         "rows_seen": int(record.counters["rows_seen"]),
         "excluded": [names[segment] for segment in excluded if segment in names],
-        "begins_anew": kept is None,
-        "to_learn": len([entry for entry in ledger.entries if kept is None or entry.segment not in kept.learned]),
+        "begins_anew": standing.record is None,
+        "to_learn": len(find_unlearned(standing.ledger, standing.record)),
         "snapshot": writing.snapshot,
     }
 

@@ -23,7 +23,7 @@ from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.records import is_refitted, model_of
 from ridgestream.pipeline.refit import check_refit_memory, refit
 from ridgestream.pipeline.reporting import Reporter, Silent
-from ridgestream.pipeline.trained import Trained, find_unlearned, what_to_learn
+from ridgestream.pipeline.trained import Trained, find_unlearned, standing_of
 from ridgestream.pipeline.training import Request, check_asked, check_memory, is_changed, learn
 from ridgestream.stores.checkpoints import Checkpoints
 from ridgestream.stores.errors import PartitionError
@@ -67,7 +67,8 @@ def check_training(job: Job, store: Store, files: Sequence[PartitionFile], *, ne
     Memory is looked at only if there is something new; a model that is yet to begin has no map.
     """
     root, request = store.root(), model_request(job)
-    ledger, record = what_to_learn(root, request.name, new_model=new_model)
+    standing = standing_of(root, request.name, new_model=new_model)
+    ledger, record = standing.ledger, standing.record
     if record is not None:
         check_asked(ledger, record, request)
     new = sort_arrivals(read_ledger(root), files).fresh
@@ -90,8 +91,8 @@ def train_and_commit(
     snapshot = store.snapshot()
     root = store.root(snapshot)
     request = model_request(job)
-    ledger, record = what_to_learn(root, request.name, new_model=new_model)
-    kept = read_model(root, request.name)
+    standing = standing_of(root, request.name, new_model=new_model)
+    ledger, record, kept = standing.ledger, standing.record, standing.kept
     if record is not None:
         check_asked(ledger, record, request)
     unlearned = find_unlearned(ledger, record)
@@ -119,7 +120,7 @@ def train_and_commit(
     if guarded and (failure or (verdict and verdict.served)):
         record = hold_back(record, night_served(guarded))
     with store.write(_message(record), night_tag(record.name, record.history[-1].number)) as writing:
-        check_not_overtaken(kept, read_model(writing.root, request.name), store.location.text)
+        check_not_overtaken(kept, read_model(writing.root, request.name, with_arrays=False), store.location.text)
         write_model(writing.root, record)
     checkpoints.drop()
     if failure is not None:

@@ -36,19 +36,31 @@ class Trained:
     """Whether all rows that were learned are of one class."""
 
 
-def what_to_learn(root: "zarr.Group", name: str, *, new_model: bool) -> tuple[Ledger, ModelRecord | None]:
-    """Return the partitions that a model is to know, in the order of learning, and its record; None if it is to begin.
+@dataclass(frozen=True)
+class Standing:
+    """Where a model stands in its store."""
+
+    ledger: Ledger
+    """The partitions that it is to know, in the order of learning."""
+    record: ModelRecord | None
+    """The model to go on from; None if it is to begin."""
+    kept: ModelRecord | None
+    """What the store holds under its name."""
+
+
+def standing_of(root: "zarr.Group", name: str, *, new_model: bool) -> Standing:
+    """Return where the model stands.
 
     It begins where there is none of that name, where a new one is asked for, and where a partition that it has learned
     was taken in anew since. What was excluded by a rollback stays so, but for a new model.
     """
-    ledger, record = read_ledger(root), None if new_model else read_model(root, name)
-    if record is None:
-        return ledger, None
+    ledger, kept = read_ledger(root), read_model(root, name)
+    if kept is None or new_model:
+        return Standing(ledger, None, kept)
     known = {entry.segment for entry in ledger.entries}
     known |= {each.entry.segment for each in ledger.quarantined if each.entry}
-    ledger = ledger.without({entry.name for entry in ledger.entries if entry.segment in record.excluded})
-    return ledger, record if known.issuperset(record.learned) else None
+    ledger = ledger.without({entry.name for entry in ledger.entries if entry.segment in kept.excluded})
+    return Standing(ledger, kept if known.issuperset(kept.learned) else None, kept)
 
 
 def find_unlearned(ledger: Ledger, record: ModelRecord | None) -> tuple[LedgerEntry, ...]:

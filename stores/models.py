@@ -130,7 +130,7 @@ def list_models(root: "zarr.Group") -> tuple[str, ...]:
     return tuple(sorted(cast("zarr.Group", root[_GROUP]).group_keys()))
 
 
-def read_model(root: "zarr.Group", name: str) -> ModelRecord | None:
+def read_model(root: "zarr.Group", name: str, *, with_arrays: bool = True) -> ModelRecord | None:
     """Return the model of that name, None if there is none; raise NewerFormat if a newer release wrote it."""
     path = f"{_GROUP}/{check_model_name(name)}"
     with reading(f"the model {name!r}"):
@@ -144,7 +144,7 @@ def read_model(root: "zarr.Group", name: str) -> ModelRecord | None:
                 f"the model {name!r} has format version {version}; this release reads up to {MODEL_FORMAT_VERSION}: "
                 "install a newer ridgestream"
             )
-        return _record(plain, {key: read_array(array) for key, array in group.arrays()})
+        return _record(plain, {key: read_array(array) for key, array in group.arrays()} if with_arrays else {})
 
 
 def _record(plain: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> ModelRecord:
