@@ -47,7 +47,7 @@ def _tell_nights(store: Store, ledger: Ledger, record: ModelRecord) -> dict[str,
         nights.append(asdict(night) | {"snapshot": snapshot, "tags": of_users.get(snapshot or "", [])})
     names = {entry.segment: entry.name for entry in ledger.entries}
     excluded = [names[segment] for segment in record.excluded if segment in names]
-    return {"name": record.name, "serves": night_served(record), "excluded": excluded, "nights": nights}
+    return {"name": record.name, "served_night": night_served(record), "excluded": excluded, "nights": nights}
 
 
 def run_tag(job: Job, name: str, night: str | None) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def show_history(told: dict[str, Any]) -> None:
 
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     for model in told["models"]:
-        served = f"night {model['serves']} is served" if model["serves"] else "the last night is served"
+        served = f"night {model['served_night']} is served" if model["served_night"] else "the last night is served"
         table = Table(
             title=f"model {model['name']}: {served}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
         )

@@ -143,7 +143,7 @@ class Held(Exception):
     """The model has learned and is kept, but is held back by the guard; `told` is what a run would have returned."""
 
     def __init__(self, told: dict[str, Any]) -> None:
-        super().__init__(f"the model of night {told['serves']} goes on being served")
+        super().__init__(f"the model of night {told['served_night']} goes on being served")
         self.told = told
 
 
@@ -208,7 +208,7 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
         "train_seconds": night.seconds if night and entries is not None else 0.0,
         "peak_rss_bytes": peak_rss_bytes(),
         "snapshot": snapshot,
-        "serves": night_served(record) if record else 0,
+        "served_night": night_served(record) if record else 0,
     }
     if night and night.test_mse is not None:
         told["test_mse"] = night.test_mse

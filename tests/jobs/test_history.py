@@ -211,7 +211,7 @@ def test_a_model_that_got_worse_learns_on_and_is_not_served(tmp_path: Path, work
         work.put(number, flipped(number))
     told, notes, held = guarded(work, GUARD)
     assert held
-    assert (told["rows_seen"], told["serves"]) == (9 * ROWS, 3)
+    assert (told["rows_seen"], told["served_night"]) == (9 * ROWS, 3)
     (facts,) = [facts for said, facts in notes.said if "worse than the guard allows" in said]
     assert facts["served_night"] == 3
     assert facts["error"] == told["test_error"] > facts["its_error"] + 0.02  # type: ignore[operator]
@@ -222,7 +222,7 @@ def test_a_model_that_got_worse_learns_on_and_is_not_served(tmp_path: Path, work
     assert (same["new_partitions"], held) == (0, False)
     work.put(9, flipped(9))
     told, _, held = guarded(work, GUARD)
-    assert (held, told["serves"]) == (True, 3)
+    assert (held, told["served_night"]) == (True, 3)
     assert predict_at(work, None).equals(served)
     unguarded = Workplace(tmp_path / "unguarded")
     unguarded.put(0, draw_rows(1000), where="held-out")
@@ -235,7 +235,7 @@ def test_a_model_that_got_worse_learns_on_and_is_not_served(tmp_path: Path, work
     rollback(work, 3)
     work.put(10)
     told, _, held = guarded(work, GUARD)
-    assert (held, told["serves"]) == (False, 6 + 1)
+    assert (held, told["served_night"]) == (False, 6 + 1)
     assert [night["held"] for night in nights_of(work)] == [None, None, None, True, True, None, None]
 
 
@@ -246,7 +246,7 @@ def test_a_model_that_recovers_is_served_again(work: Workplace) -> None:
     for number in range(8, 20):
         work.put(number)
     told, _, held = guarded(work, {"model.guard": 0.1})
-    assert (held, told["serves"]) == (False, 5)
+    assert (held, told["served_night"]) == (False, 5)
     assert work.evaluate_here()["test_error"] == told["test_error"]
 
 
@@ -260,7 +260,7 @@ def test_in_regression_the_guard_is_a_share_of_the_error(tmp_path: Path) -> None
     table = draw_regression(3)
     work.put(3, set_column(table, "price", [0.0] * ROWS))
     told, _, held = guarded(work, changes)
-    assert (held, told["serves"]) == (True, 1)
+    assert (held, told["served_night"]) == (True, 1)
 
 
 def test_a_model_that_cannot_be_judged_is_not_served(work: Workplace) -> None:
@@ -290,7 +290,7 @@ def test_the_commands_tell_the_same(work: Workplace) -> None:
     for number in (6, 7):
         work.put(number, flipped(number))
     held = run_command("run", job, "--json")
-    assert (held.code, json.loads(held.out)["serves"]) == (exit_codes.HELD, 3)
+    assert (held.code, json.loads(held.out)["served_night"]) == (exit_codes.HELD, 3)
     assert "the model of night 3 goes on being served" in held.err
     back = run_command("rollback", job, "3", "--json")
     assert back.told["excluded"] == ["part-06.parquet", "part-07.parquet"]
