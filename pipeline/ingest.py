@@ -30,6 +30,7 @@ from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.moments import Moments
+from ridgestream.pipeline.quantiles import Sample
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.threads import one_blas_thread
 from ridgestream.stores.classes import Label
@@ -68,7 +69,7 @@ class Survey:
     layout: SegmentLayout
     """What must be known to write it."""
     facts: SegmentFacts
-    """Its moments and category tables."""
+    """Its moments, category tables and sketch."""
     content_sha256: str
     """The hash of its decoded values."""
 
@@ -224,7 +225,7 @@ def _check_not_overtaken(writing: Writing, kept: Ledger, store: Store) -> None:
 
 def survey_partition(file: PartitionFile, schema: Schema) -> Survey:
     """Read a partition through; raise PartitionError for the first thing about it that cannot be used."""
-    digest, gathered = _Digest(), _Gathered(schema)
+    digest, gathered = _Digest(), _Gathered(schema, count_rows(file))
     decoder = Decoder(schema, str(file.path))
     with one_blas_thread():
         for batch in _decode(file, decoder):
@@ -408,11 +409,11 @@ class _Digest:
 
 
 class _Gathered:
-    """A partition's moments, category weights and exactness in float32, gathered batch by batch."""
+    """A partition's moments, sketch, category weights and exactness in float32, gathered batch by batch."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, n_rows: int) -> None:
         self._n_targets = len(schema.targets)
-        self._moments = Moments.empty(len(schema.numeric) + self._n_targets)
+        self._moments, self._sample = Moments.empty(len(schema.numeric) + self._n_targets), Sample(n_rows)
         self._counts: list[dict[int, float]] = [{} for _ in schema.categorical]
         self._class_counts: dict[int, float] = {}
         self._classes = schema.classes is not None
@@ -421,7 +422,9 @@ class _Gathered:
 
     def add(self, rows: Rows) -> None:
         targets = np.empty((len(rows), self._n_targets)) if rows.targets is None else rows.targets
-        self._moments = self._moments.merge(Moments.of(np.hstack([rows.numeric, targets]), rows.weights))
+        values = np.hstack([rows.numeric, targets])
+        self._moments = self._moments.merge(Moments.of(values, rows.weights))
+        self._sample.add(values, rows.weights)
         for position, counts in enumerate(self._counts):
             _count(counts, rows.codes[:, position], rows.weights)
         if self._classes:
@@ -438,7 +441,8 @@ class _Gathered:
             for table, counts in zip(tables, self._counts, strict=True)
         )
         class_counts = tuple(self._class_counts.get(code, 0.0) for code in range(len(decoder.classes)))
-        return SegmentFacts(self._moments.as_array(), tables, counts, tuple(decoder.classes), class_counts)
+        sketch = self._sample.sketch(len(self._moments.count)).as_array()
+        return SegmentFacts(self._moments.as_array(), tables, counts, tuple(decoder.classes), class_counts, sketch)
 
     def single_is_enough(self) -> bool:
         """Tell whether rounding to float32 moves no value of a column, or by little against its deviation.

@@ -1,8 +1,9 @@
 """Segments: one ingested partition each, as immutable Zarr arrays in a group of its own.
 
 numeric (rows, n_numeric) float32 or float64, codes (rows, n_categorical) int32, targets (rows, n_targets) float64,
-weights (rows,) float64 and moments (5, n_numeric + n_targets) float64. Codes refer to the segment's own category
-tables, kept in its attributes with the weight of each value: the store's table grows without a segment being rewritten.
+weights (rows,) float64 and moments (5, n_numeric + n_targets) float64; the moments' array goes on with the rows of a
+sketch in segments that have one. Codes refer to the segment's own category tables, kept in its attributes with the
+weight of each value: the store's table grows without a segment being rewritten.
 Where each class of a target is learned, that target holds codes, too, of a table of the segment's own.
 """
 
@@ -71,6 +72,9 @@ class SegmentFacts:
     """The segment's classes, by code."""
     class_counts: tuple[float, ...] = ()
     """The weight of the rows of each class."""
+    sketch: npt.NDArray[np.float64] | None = None
+    """How the values of each column of the moments are distributed, shape (n, n_numeric + n_targets); None in segments
+    of older stores."""
 
     @property
     def present_classes(self) -> tuple[Label, ...]:
@@ -127,7 +131,8 @@ def _create_arrays(group: "zarr.Group", layout: SegmentLayout) -> dict[str, "zar
 
 
 def _write_facts(group: "zarr.Group", facts: SegmentFacts) -> None:
-    create_array(group, "moments", facts.moments.shape, "float64", len(facts.moments))[:] = facts.moments
+    kept = facts.moments if facts.sketch is None else np.vstack([facts.moments, facts.sketch])
+    create_array(group, "moments", kept.shape, "float64", len(kept))[:] = kept
     tables = [
         {"values": list(values), "counts": list(counts)}
         for values, counts in zip(facts.categories, facts.category_counts, strict=True)
@@ -167,16 +172,18 @@ class Segment:
         return Rows(numeric, codes, targets, columns.get("weights"))
 
     def facts(self) -> SegmentFacts:
-        """Return its moments and category tables."""
+        """Return its moments, category tables and sketch."""
         with reading(f"{self.group.path} of the store"):
-            moments = read_array(_array(self.group, "moments"))
+            kept = read_array(_array(self.group, "moments"))
+            moments, sketch = kept[: len(MOMENT_NAMES)], kept[len(MOMENT_NAMES) :]
             attributes = cast("dict[str, Any]", self.group.attrs.asdict())
             tables = attributes.get("categories", [])
             values = tuple(tuple(str(v) for v in table["values"]) for table in tables)
             counts = tuple(tuple(float(n) for n in table["counts"]) for table in tables)
             classes = attributes.get("classes", {"values": [], "counts": []})
             weights = tuple(float(n) for n in classes["counts"])
-            return SegmentFacts(moments, values, counts, tuple(classes["values"]), weights)
+            known = sketch if len(sketch) else None
+            return SegmentFacts(moments, values, counts, tuple(classes["values"]), weights, known)
 
 
 def _array(group: "zarr.Group", name: str) -> "zarr.Array[Any]":

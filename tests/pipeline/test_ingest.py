@@ -28,11 +28,13 @@ from ridgestream.pipeline import ingest as ingest_module
 from ridgestream.pipeline.executor import InProcess
 from ridgestream.pipeline.ingest import PARTITIONS_A_COMMIT, ingest, survey_partition
 from ridgestream.pipeline.moments import Moments
+from ridgestream.pipeline.quantiles import SAMPLE_ROWS, Sketch, sample_places
+from ridgestream.stores import partitions
 from ridgestream.stores.errors import PartitionError, StoreError
 from ridgestream.stores.partitions import list_partitions, read_arrow_schema
 from ridgestream.stores.repository import Store
 from ridgestream.stores.schema import SchemaRequest, infer_schema
-from ridgestream.stores.segments import Segment
+from ridgestream.stores.segments import Segment, SegmentFacts
 
 
 def content_hash(path: Path, request: SchemaRequest = REQUEST, like: Path | None = None) -> str:
@@ -401,6 +403,7 @@ def test_where_tasks_run_and_how_often_leaves_no_trace(tmp_path: Path) -> None:
         assert same_rows(segment_rows(here.root(), order), segment_rows(elsewhere.root(), order))
         facts = Segment.open(here.root(), order).facts(), Segment.open(elsewhere.root(), order).facts()
         assert facts[0].moments.tobytes() == facts[1].moments.tobytes()
+        assert same_sketch(*facts)
         assert facts[0].categories == facts[1].categories
 
 
@@ -412,6 +415,10 @@ def test_categories_are_in_the_order_of_the_ledger_and_a_segment_keeps_its_own(t
     assert ledger_of(store).categories == (("b", "a", "c", "d"),)
     assert Segment.open(store.root(), 1).facts().categories == (("c", "b"),)
     assert stored_values(store, 0) == ["b", "a", "c", "b", "a", "d"]
+
+
+def same_sketch(one: SegmentFacts, other: SegmentFacts) -> bool:
+    return one.sketch is not None and other.sketch is not None and one.sketch.tobytes() == other.sketch.tobytes()
 
 
 class Breaks:
@@ -551,6 +558,22 @@ def test_a_segment_has_the_moments_of_its_rows_and_the_weights_of_its_categories
     np.testing.assert_allclose(facts.moments, expected.as_array(), rtol=1e-6)
     counts = [rows.weights[rows.codes[:, 0] == code].sum() for code in range(len(facts.categories[0]))]
     assert facts.category_counts == (tuple(counts),)
+
+
+@pytest.mark.parametrize("batch_rows", [700, partitions.BATCH_ROWS])
+def test_a_segment_has_the_sketch_of_some_of_its_rows_whatever_the_batches(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, batch_rows: int
+) -> None:
+    monkeypatch.setattr(partitions, "BATCH_ROWS", batch_rows)
+    rng, n = np.random.default_rng(0), 40_000
+    x, y, w = rng.standard_normal(n), rng.standard_normal(n), rng.integers(0, 3, n)
+    write_partition(tmp_path / "source" / "part.parquet", {"x": x, "y": y, "w": w})
+    ingest_folder(store, tmp_path / "source", replace(REQUEST, weight="w"))
+    kept, places = Segment.open(store.root(), 0).facts().sketch, sample_places(n)
+    assert kept is not None
+    expected = Sketch.of(np.column_stack([x, y])[places], w[places].astype(np.float64))
+    np.testing.assert_array_equal(kept, expected.as_array())
+    assert len(places) == SAMPLE_ROWS
 
 
 def test_the_classes_may_come_one_after_another(tmp_path: Path, store: Store) -> None:

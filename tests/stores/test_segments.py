@@ -75,6 +75,24 @@ def test_moments_and_categories_come_back_as_they_were_written() -> None:
     assert facts.category_counts == facts_of(rows).category_counts
 
 
+def test_a_sketch_comes_back_beside_the_moments_in_the_same_array() -> None:
+    root, rows = in_memory(), draw_rows(10)
+    sketch = np.random.default_rng(0).standard_normal((7, 4))
+    write_segment(root, 0, layout_of(rows), [rows], replace(facts_of(rows), sketch=sketch))
+    segment = Segment.open(root, 0)
+    facts = segment.facts()
+    assert facts.sketch is not None
+    np.testing.assert_array_equal(facts.sketch, sketch)
+    np.testing.assert_array_equal(facts.moments, facts_of(rows).moments)
+    assert sorted(name for name, _ in segment.group.members()) == ["codes", "moments", "numeric", "targets", "weights"]
+
+
+def test_a_segment_without_a_sketch_has_none() -> None:
+    root, rows = in_memory(), draw_rows(10)
+    write(root, rows)
+    assert Segment.open(root, 0).facts().sketch is None
+
+
 @pytest.mark.parametrize("classes", [(3, 1), ("ü", "a"), (True, False), (0.5, -1.0)], ids=str)
 def test_classes_come_back_as_they_were_written_and_present_are_those_that_count(classes: tuple[Label, ...]) -> None:
     root, rows = in_memory(), draw_rows(10)
