@@ -289,6 +289,7 @@ def _with_night(
         test_mse_of=_by_target(targets, judged.test_mse_of if judged else ()),
         regularization=record.parameters["learner"]["regularization"],
         number=number,
+        progressive_errors=trained.progressive_errors if rows else None,
     )
     arrays = record.arrays | ({CONFUSION: np.array(judged.confusion)} if judged and judged.confusion else {})
     history = (*record.history, night)

@@ -5,8 +5,10 @@ dictionary that there is and solves again; whether it chooses a dictionary anew 
 job are the same, so are the bits, on any number of workers.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -25,13 +27,14 @@ from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.methods import METHODS, Asked, Method
 from ridgestream.pipeline.planning import BatchPlan
+from ridgestream.pipeline.progressive import Progressive, mean_errors
 from ridgestream.pipeline.records import fitted_of, with_fitted
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.pipeline.stored_rows import StoredRows
 from ridgestream.pipeline.stream import BLOCK_BYTES
 from ridgestream.pipeline.threads import one_blas_thread
-from ridgestream.pipeline.trained import Trained, check_categories, feature_map_of, find_unlearned, mean_errors
+from ridgestream.pipeline.trained import Trained, check_categories, feature_map_of, find_unlearned
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord, check_parameters
 from ridgestream.stores.segments import Segment
@@ -134,14 +137,17 @@ def train_batch(
     learned = record.learned if record else ()
     night = _Night(root, ledger, feature_map, executor, report, request, memory_limit_bytes, keeper)
     new = night.rows([entry.segment for entry in entries])
-    judged = _judge(record, new, feature_map, ledger) if record is not None and new.n_rows else None
+    judged = _judge(record, new, feature_map, ledger, entries) if record is not None and new.n_rows else None
     fitted = night.fit(record, new, [*learned, *(entry.segment for entry in entries)])
     check_fitted(fitted, report, shrinks=METHODS[request.method].shrinks)
     begun = record or ModelRecord(request.name, {}, feature_map.as_dict())
     begun = replace(begun, parameters=request.parameters())
-    one_class = judged.one_class if judged else _one_class(root, ledger, entries)
-    error, errors = mean_errors(judged, feature_map) if judged else (None, ())
-    return Trained(with_fitted(begun, fitted), entries, error, errors, perf_counter() - began, one_class)
+    one_class = judged.total.one_class if judged else _one_class(root, ledger, entries)
+    error, errors = mean_errors(judged.total, feature_map) if judged else (None, ())
+    found = judged.errors() if judged else {}
+    by_partition = tuple(found.get(entry.segment) for entry in entries) if judged else None
+    seconds = perf_counter() - began
+    return Trained(with_fitted(begun, fitted), entries, error, errors, seconds, one_class, by_partition)
 
 
 @dataclass(frozen=True)
@@ -263,11 +269,19 @@ class _Judging:
     """Which classes there are, if any."""
     classes: bool
     """Whether the target is a class."""
+    segments: tuple[int, ...]
+    """The segments whose rows are judged."""
+    firsts: tuple[int, ...]
+    """The place of each one's first row."""
+
+    def segment_of(self, place: int) -> int:
+        """Return the segment of the row at a place; segments without rows have none."""
+        return self.segments[bisect_right(self.firsts, place) - 1]
 
 
-def judge_rows(judging: _Judging, blocks: Iterable[RowBlock]) -> Evaluation:
-    """Return the errors on the rows of all blocks, in the learner's units."""
-    total = Evaluation(classes=judging.classes)
+def judge_rows(judging: _Judging, blocks: Iterable[RowBlock]) -> Progressive:
+    """Return the errors on the rows of all blocks, by segment."""
+    total = Progressive(Evaluation(classes=judging.classes))
     step = judging.basis.kernel_rows
     for block in blocks:
         with one_blas_thread():
@@ -278,15 +292,20 @@ def judge_rows(judging: _Judging, blocks: Iterable[RowBlock]) -> Evaluation:
         if outputs:
             part = np.concatenate(outputs)
             found = compare(part, block.targets, block.weights, judging.feature_map, classes=judging.classes)
-            total = total.merge(found)
+            total = total.merge(Progressive.of(judging.segment_of(block.first), found, judging.feature_map))
     return total
 
 
-def _judge(record: ModelRecord, new: StoredRows, feature_map: FeatureMap, ledger: Ledger) -> Evaluation:
+def _judge(
+    record: ModelRecord, new: StoredRows, feature_map: FeatureMap, ledger: Ledger, entries: tuple[LedgerEntry, ...]
+) -> Progressive:
     """Return the errors of the model as it is on rows that it has not learned."""
     before = fitted_of(record)
     classes = ledger.schema is not None and ledger.schema.classifies
-    return new.reduce(judge_rows, _Judging(before.basis, before.coefficients, feature_map, classes), "judge")
+    firsts = tuple(accumulate((entry.rows for entry in entries[:-1]), initial=0))
+    where = tuple(entry.segment for entry in entries), firsts
+    judging = _Judging(before.basis, before.coefficients, feature_map, classes, *where)
+    return new.reduce(judge_rows, judging, "judge")
 
 
 def _one_class(root: "zarr.Group", ledger: Ledger, entries: Iterable[LedgerEntry]) -> bool:

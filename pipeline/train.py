@@ -16,12 +16,13 @@ from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.learners.random_dictionary import draw_rows
 from ridgestream.pipeline.planning import TrainingPlan
+from ridgestream.pipeline.progressive import Progressive, mean_errors
 from ridgestream.pipeline.records import learner_of, with_learner
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.pipeline.stored_rows import StoredRows
 from ridgestream.pipeline.stream import BLOCK_BYTES, stream_blocks
-from ridgestream.pipeline.trained import Trained, check_categories, feature_map_of, find_unlearned, mean_errors
+from ridgestream.pipeline.trained import Trained, check_categories, feature_map_of, find_unlearned
 from ridgestream.stores.errors import ModelError
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord, check_parameters
@@ -135,9 +136,11 @@ def train(
         {**request.parameters(), "learner": learner.parameters.as_dict()},
         feature_map.as_dict(),
     )
-    error, errors = mean_errors(progressive, feature_map)
-    seconds = perf_counter() - began
-    return Trained(with_learner(begun, learner), entries, error, errors, seconds, progressive.one_class)
+    error, errors = mean_errors(progressive.total, feature_map)
+    seconds, found = perf_counter() - began, progressive.errors()
+    by_partition = tuple(found.get(entry.segment) for entry in entries)
+    one_class = progressive.total.one_class
+    return Trained(with_learner(begun, learner), entries, error, errors, seconds, one_class, by_partition)
 
 
 def plan_training(request: ModelRequest, record: ModelRecord | None, n_features: int) -> TrainingPlan:
@@ -216,18 +219,18 @@ def _learn(
     report: Reporter,
     *,
     classes: bool,
-) -> Evaluation:
-    """Return the errors of predictions made before their rows were learned, in the learner's units."""
-    sums, jittered = Evaluation(classes=classes), learner.numerics.jitter_count
+) -> Progressive:
+    """Return the errors of predictions made before their rows were learned."""
+    sums, jittered = Progressive(Evaluation(classes=classes)), learner.numerics.jitter_count
     report.begin("train", sum(entry.rows for entry in entries), partitions=len(entries))
     for block in stream_blocks(root, [entry.segment for entry in entries], feature_map):
         if len(block.features):
             predictions = learner.predict_then_learn(block.features, block.targets, block.weights)
             part = compare(predictions, block.targets, block.weights, feature_map, classes=classes)
-            sums = sums.merge(part)
+            sums = sums.merge(Progressive.of(block.where.segment, part, feature_map))
         if block.where.ends_segment and learner.rows_seen:
             learner.refresh()
-        running = mean_errors(sums, feature_map)[0] if sums.weight else None
+        running = mean_errors(sums.total, feature_map)[0] if sums.total.weight else None
         report.advance(len(block.features), n_basis=learner.n_basis, swaps=learner.swaps, running_error=running)
     report.end(rows_seen=learner.rows_seen, n_basis=learner.n_basis, swaps=learner.swaps)
     _tell_jitter(learner, jittered, report)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ridgestream.pipeline.errors import InputError
-from ridgestream.pipeline.evaluate import Evaluation
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.freezing import freeze_feature_map
 from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
@@ -34,6 +33,10 @@ class Trained:
     """How long it took."""
     one_class: bool = False
     """Whether all rows that were learned are of one class."""
+    progressive_errors: tuple[float | None, ...] | None = None
+    """The progressive error on each partition, the mean over the targets, None for one without a row that counts; None
+    where rows were not predicted before they were learned.
+    """
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,3 @@ def check_categories(root: "zarr.Group", entries: Sequence[LedgerEntry], feature
             feature_map.check_classes(facts.present_classes)
         except InputError as error:
             raise InputError(f"partition {entry.name}: {error}") from error
-
-
-def mean_errors(sums: Evaluation, feature_map: FeatureMap) -> tuple[float, tuple[float, ...]]:
-    """Return the fraction misclassified, or the mean squared error over the targets, and that of each target.
-
-    Squared errors are in squared target units, and there are none for classes; zero without rows.
-    """
-    errors = tuple(mse * s**2 for mse, s in zip(sums.test_mse_of, feature_map.target_scale, strict=False))
-    return sum(errors) / len(errors) if errors else sums.test_error or 0.0, errors

@@ -72,8 +72,8 @@ class Night:
     """λ per row, for all rows up to then; None in records of format version 1."""
     number: int = 0
     """Its number among all nights of a model of this name, from one; 0 in records of format versions 1 and 2."""
-    progressive_errors: tuple[float, ...] | None = None
-    """The progressive error on each partition; zero for one without rows."""
+    progressive_errors: tuple[float | None, ...] | None = None
+    """The progressive error on each partition, None for one without a row that counts; None if no partition has one."""
     event: str | None = None
     """What it was, where it was no training: "rollback to 2"."""
     held: bool | None = None
