@@ -382,6 +382,8 @@ def _tell(told: dict[str, Any], *, as_json: bool) -> None:
 def _show(value: Any) -> str:  # noqa: ANN401
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -98,6 +98,7 @@ def _rollback_night(now: ModelRecord, then: ModelRecord, number: int) -> Night:
         progressive_error=None,
         progressive_mse_of=None,
         progressive_errors=None,
+        segments=(),
         seconds=0.0,
         number=next_number(now),
         event=f"rollback to {number}",

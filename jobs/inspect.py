@@ -6,6 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ridgestream.jobs.confusion import confusion_table, tell_confusion
+from ridgestream.jobs.drift import drift_table, tell_drifts
+from ridgestream.pipeline.drift import Segments, compare_partitions
 from ridgestream.pipeline.records import fitted_of, is_batch, is_refitted
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import read_ledger
@@ -24,7 +26,11 @@ def run_inspect(location: StoreLocation) -> dict[str, Any]:
     root = store.root(snapshot)
     with naming(location.text):
         ledger = read_ledger(root)
-        models = [_tell_model(require_model(root, name)) for name in list_models(root)]
+        segments, records = Segments(root), [require_model(root, name) for name in list_models(root)]
+        models = [
+            _tell_model(record) | {"drift": tell_drifts(compare_partitions(segments, ledger, record, ledger.entries))}
+            for record in records
+        ]
     return {
         "store": location.text,
         "format_version": store.format_version,
@@ -88,6 +94,7 @@ def show_inspection(told: dict[str, Any]) -> None:
     for each in told["quarantined"]:
         console.print(f"quarantine: {each['name']}, since {each['since']}: {each['reason']}", highlight=False)
     for model in told["models"]:
+        console.print(drift_table(model))
         console.print(_history_table(model))
         console.print(_numerics_line(model), highlight=False)
         if "confusion" in model:

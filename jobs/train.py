@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgestream.jobs.cluster import ClusterError
+from ridgestream.jobs.drift import tell_of_drift
 from ridgestream.jobs.guard import Verdict, hold_back, judge_against_served, night_served
 from ridgestream.jobs.opening import evaluation_partitions, memory_limit_bytes, model_request, store_location
 from ridgestream.jobs.process_memory import peak_rss_bytes
@@ -109,6 +110,7 @@ def train_and_commit(
         check_refit_memory(ledger, _most_basis(request, record), memory_limit_bytes(job))
     checkpoints = Checkpoints(store, request.name)
     trained = learn(root, ledger, record, request, memory_limit_bytes(job), executor, report, checkpoints)
+    suspects = tell_of_drift(root, ledger, trained, report)
     trained, judged, failure = _refit_and_judge(job, root, ledger, trained, executor, report, checkpoints)
     verdict: Verdict | None = None
     guarded = kept if job.model.guard is not None and kept and night_served(kept) else None
@@ -127,7 +129,7 @@ def train_and_commit(
         lacks = "a test error" if is_refitted(record) or not job.model.refit else "its refit and a test error"
         raise type(failure)(f"{failure}; the model has learned and is kept, without {lacks}") from failure
     tell_of_oddities(ledger, record, trained, judged, report)
-    told = outcome(record, writing.snapshot or "", trained.entries)
+    told = outcome(record, writing.snapshot or "", trained.entries) | {"suspects": list(suspects)}
     if verdict and verdict.served:
         report.say(
             "the model is worse than the guard allows and is not served; it has learned",
@@ -209,6 +211,7 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
         "peak_rss_bytes": peak_rss_bytes(),
         "snapshot": snapshot,
         "served_night": night_served(record) if record else 0,
+        "suspects": [],
     }
     if night and night.test_mse is not None:
         told["test_mse"] = night.test_mse
@@ -290,6 +293,7 @@ def _with_night(
         regularization=record.parameters["learner"]["regularization"],
         number=number,
         progressive_errors=trained.progressive_errors if rows else None,
+        segments=tuple(entry.segment for entry in entries),
     )
     arrays = record.arrays | ({CONFUSION: np.array(judged.confusion)} if judged and judged.confusion else {})
     history = (*record.history, night)

@@ -34,7 +34,7 @@ from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.pipeline.stored_rows import StoredRows
 from ridgestream.pipeline.stream import BLOCK_BYTES
 from ridgestream.pipeline.threads import one_blas_thread
-from ridgestream.pipeline.trained import Trained, check_categories, feature_map_of, find_unlearned
+from ridgestream.pipeline.trained import Trained, begin_record, check_categories, feature_map_of, find_unlearned
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord, check_parameters
 from ridgestream.stores.segments import Segment
@@ -140,7 +140,7 @@ def train_batch(
     judged = _judge(record, new, feature_map, ledger, entries) if record is not None and new.n_rows else None
     fitted = night.fit(record, new, [*learned, *(entry.segment for entry in entries)])
     check_fitted(fitted, report, shrinks=METHODS[request.method].shrinks)
-    begun = record or ModelRecord(request.name, {}, feature_map.as_dict())
+    begun = record or begin_record(root, ledger, request.name, request.parameters(), feature_map)
     begun = replace(begun, parameters=request.parameters())
     one_class = judged.total.one_class if judged else _one_class(root, ledger, entries)
     error, errors = mean_errors(judged.total, feature_map) if judged else (None, ())

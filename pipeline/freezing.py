@@ -1,5 +1,6 @@
 """Freezing the feature map of a new model: the first rows of the store decide how every later row is read."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ridgestream.pipeline.errors import InputError
@@ -22,7 +23,7 @@ def freeze_feature_map(root: "zarr.Group", ledger: Ledger, scaling_rows: int | N
     if ledger.schema is None or ledger.rows == 0:
         raise InputError("there is no row to standardize by: ingest a partition that has rows first")
     schema = ledger.schema
-    facts = _first_facts(root, ledger, scaling_rows)
+    facts = find_scaling(root, [entry.segment for entry in ledger.entries], scaling_rows).values()
     n_numeric = len(schema.numeric)
     moments = merge_moments([Moments.from_array(f.moments) for f in facts], n_numeric + len(schema.targets))
     weights: list[dict[str, float]] = [{} for _ in schema.categorical]
@@ -60,12 +61,13 @@ def has_rows(root: "zarr.Group", ledger: Ledger) -> bool:
     return any(_weight(Segment.open(root, entry.segment).facts()) > 0 for entry in ledger.entries if entry.rows)
 
 
-def _first_facts(root: "zarr.Group", ledger: Ledger, scaling_rows: int | None) -> list[SegmentFacts]:
-    facts: list[SegmentFacts] = []
+def find_scaling(root: "zarr.Group", segments: Iterable[int], scaling_rows: int | None) -> dict[int, SegmentFacts]:
+    """Return the first of the segments that make up `scaling_rows` rows, or all if it is None, with their facts."""
+    facts: dict[int, SegmentFacts] = {}
     weight = 0.0
-    for entry in ledger.entries:
-        facts.append(Segment.open(root, entry.segment).facts())
-        weight += _weight(facts[-1])
+    for number in segments:
+        facts[number] = Segment.open(root, number).facts()
+        weight += _weight(facts[number])
         if scaling_rows is not None and weight >= scaling_rows:
             break
     return facts

@@ -22,7 +22,7 @@ from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.pipeline.stored_rows import StoredRows
 from ridgestream.pipeline.stream import BLOCK_BYTES, stream_blocks
-from ridgestream.pipeline.trained import Trained, check_categories, feature_map_of, find_unlearned
+from ridgestream.pipeline.trained import Trained, begin_record, check_categories, feature_map_of, find_unlearned
 from ridgestream.stores.errors import ModelError
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord, check_parameters
@@ -131,11 +131,8 @@ def train(
     learner.memory_limit_bytes = plan.learner_room_bytes(memory_limit_bytes)
     classes = ledger.schema is not None and ledger.schema.classifies
     progressive = _learn(root, entries, feature_map, learner, report, classes=classes)
-    begun = _retuned(record, request) or ModelRecord(
-        request.name,
-        {**request.parameters(), "learner": learner.parameters.as_dict()},
-        feature_map.as_dict(),
-    )
+    parameters = {**request.parameters(), "learner": learner.parameters.as_dict()}
+    begun = _retuned(record, request) or begin_record(root, ledger, request.name, parameters, feature_map)
     error, errors = mean_errors(progressive.total, feature_map)
     seconds, found = perf_counter() - began, progressive.errors()
     by_partition = tuple(found.get(entry.segment) for entry in entries)

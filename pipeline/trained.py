@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.features import FeatureMap
-from ridgestream.pipeline.freezing import freeze_feature_map
+from ridgestream.pipeline.freezing import find_scaling, freeze_feature_map
 from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
 from ridgestream.stores.models import ModelRecord, read_model
 from ridgestream.stores.segments import Segment
@@ -77,6 +77,14 @@ def feature_map_of(
 ) -> FeatureMap:
     """Return the feature map of the model, frozen by what the store holds now if it is yet to begin."""
     return FeatureMap.from_dict(record.encoding) if record else freeze_feature_map(root, ledger, scaling_rows)
+
+
+def begin_record(
+    root: "zarr.Group", ledger: Ledger, name: str, parameters: dict[str, Any], feature_map: FeatureMap
+) -> ModelRecord:
+    """Return the record of a model that begins with what the ledger holds now."""
+    scaling = find_scaling(root, [entry.segment for entry in ledger.entries], parameters["scaling_rows"])
+    return ModelRecord(name, parameters, feature_map.as_dict(), scaled_by=tuple(scaling))
 
 
 def check_categories(root: "zarr.Group", entries: Sequence[LedgerEntry], feature_map: FeatureMap) -> None:

@@ -76,6 +76,8 @@ class Night:
     """The progressive error on each partition, None for one without a row that counts; None if no partition has one."""
     event: str | None = None
     """What it was, where it was no training: "rollback to 2"."""
+    segments: tuple[int, ...] | None = None
+    """The segments of the partitions; None in records of format versions 1 and 2."""
     held: bool | None = None
     """Whether the model was held back, since it was worse on the test rows than the one that was served."""
 
@@ -100,6 +102,8 @@ class ModelRecord:
     """What each run did."""
     excluded: tuple[int, ...] = ()
     """The segments that are not to be learned, since the model was rolled back to before them."""
+    scaled_by: tuple[int, ...] = ()
+    """The segments that fixed the standardization; none in records of format versions 1 and 2."""
     serves: int = 0
     """The night whose model is served in the place of this one; 0 for this one."""
     arrays: Arrays = field(default_factory=dict, repr=False)

@@ -36,6 +36,10 @@ def test_a_store_of_release_0_1_0_is_gone_on_with(tmp_path: Path, kind: str) -> 
     assert judged[name] == pytest.approx(getattr(night, name), rel=1e-9)
     prediction = work.predict_here("held-out", changes)["prediction"].to_numpy()
     assert set(np.unique(prediction)) == {-1, 1} if kind == "binary" else (prediction > 1000).all()
+    drift = told["models"][0]["drift"]
+    assert [part["progressive_error"] for part in drift] == [None, None]
+    assert {column["compared"] for part in drift for column in part["columns"].values()} == {"moments"}
+    assert not any(part["suspect"] for part in drift)
     work.put(2, (draw_rows if kind == "binary" else draw_regression)(2, 40))
     assert work.run_here(changes)["partitions_consumed"] == 3
     assert work.model().history[0] == night
