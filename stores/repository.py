@@ -18,6 +18,7 @@ from ridgestream.stores.errors import NewerFormat, StoreError
 from ridgestream.stores.guarding import reading, store_errors
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.lock import writer_lock
+from ridgestream.stores.readers import READERS, registered
 from ridgestream.stores.segments import SEGMENTS
 
 if TYPE_CHECKING:
@@ -123,8 +124,12 @@ class Store:
         """Return the root group of the last commit, or of a snapshot by its name, read-only."""
         import zarr
 
-        with reading(f"the store {self.location.text}"):
-            return zarr.open_group(self._session(snapshot).store, mode="r")
+        with reading(f"the store {self.location.text}"), registered(self.location.folder) as registration:
+            session = self._session(snapshot)
+            group = zarr.open_group(session.store, mode="r")
+            if registration is not None:
+                registration.reads(session.snapshot_id, group.store)
+            return group
 
     def snapshot(self) -> str:
         """Return the name of the last commit's snapshot."""
@@ -156,8 +161,12 @@ class Store:
             writing.snapshot = writing.session.commit(message, {_TAG: tag} if tag else None)
             if tag:
                 self.repository.create_tag(tag, writing.snapshot)
-            if self.location.folder is not None:
-                _flush(self.location.folder)
+            self.flush()
+
+    def flush(self) -> None:
+        """Flush a local store to disk, so that what it holds outlives a power cut from here on."""
+        if self.location.folder is not None:
+            _flush(self.location.folder)
 
     def tags(self) -> set[str]:
         """Return the names of all tags."""
@@ -283,7 +292,7 @@ def _is_repository_folder(folder: Path) -> bool:
 
 
 def _is_writers(name: str) -> bool:
-    return name in ("writer.lock", "writer.json") or name.startswith((_PROBE, _MAKING))
+    return name in ("writer.lock", "writer.json", READERS) or name.startswith((_PROBE, _MAKING))
 
 
 def _check_writable(folder: Path, *, create: bool) -> None:
@@ -298,7 +307,7 @@ def _check_writable(folder: Path, *, create: bool) -> None:
 
 
 def _flush(folder: Path) -> None:
-    """Flush the file system that holds the folder, so that a commit outlives a power cut from here on."""
+    """Flush the file system that holds the folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
