@@ -1,77 +1,160 @@
-"""Checkpoints of a training under way: named values on a branch of the model's own, which no reader of the store sees.
+"""Checkpoints of a training under way: named values on branches of their own, which no reader of the store sees.
 
-The branch begins at the store's last commit and is deleted when the training has committed what it was for. Losing a
-checkpoint, or finding one damaged, costs the time that it would have saved and nothing else.
+Each key of a model has a branch with its last checkpoint alone, upon the empty snapshot that every repository begins
+with; the branch moves to the next one at once. All are deleted when the training has committed what they were for.
+Losing a checkpoint, or finding one damaged, costs the time that it would have saved and nothing else.
 """
 
+import hashlib
 import json
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ridgestream.stores.arrays import create_array, read_array
+from ridgestream.stores.collecting import collect
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.guarding import reading, store_errors
 from ridgestream.stores.models import check_model_name
-from ridgestream.stores.repository import BRANCH, Store
+from ridgestream.stores.repository import Store
 
 if TYPE_CHECKING:
     import zarr
 
+COLLECT_BYTES = 2**30
+"""How many bytes of superseded checkpoints may lie about before they are collected."""
+
 _GROUP = "checkpoints"
+_WRITING = "writing"
+_FIRST = "1CECHNKREP0F1RSTCMT0"
 _ROWS_A_CHUNK = 1024
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class Checkpoints:
-    """The checkpoints of one model, by keys that say what each is of."""
+    """The checkpoints of one model, by keys that say what each is of; for who holds the writer's lock."""
 
     def __init__(self, store: Store, model: str) -> None:
-        self._store, self._branch = store, f"{_GROUP}.{check_model_name(model)}"
+        self._store, self._model = store, check_model_name(model)
+        self._superseded, self._saved = 0, False
 
     def load(self, key: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | None:
         """Return the record and the arrays that were kept under the key; None where there are none that are sound."""
         import zarr
 
-        path = f"{_GROUP}/{key}"
-        try:
-            with reading(f"the checkpoint {key}"):
-                if self._branch not in self._store.repository.list_branches():
-                    return None
-                root = zarr.open_group(self._store.repository.readonly_session(self._branch).store, mode="r")
-                if path not in root:
-                    return None
-                group = cast("zarr.Group", root[path])
-                record = cast("dict[str, Any]", group.attrs.asdict())["record"]
-                return record, {name: read_array(array) for name, array in group.arrays()}
-        except StoreError:
-            return None
+        branch = self._branch(key)
+        with suppress(StoreError), reading(f"the checkpoint {key}"):
+            if branch in self._store.repository.list_branches():
+                root = zarr.open_group(self._store.repository.readonly_session(branch).store, mode="r")
+                group = cast("zarr.Group", root[_GROUP])
+                plain = cast("dict[str, Any]", group.attrs.asdict())
+                if plain["sha256"] == _hash_of(plain["record"]):
+                    return plain["record"], {name: read_array(array) for name, array in group.arrays()}
+        return None
 
     def save(self, key: str, record: dict[str, Any], arrays: Arrays) -> None:
         """Keep a record, as JSON takes it, and arrays of numbers under the key, in the place of what was there.
 
-        Raises StoreError where the store cannot be written, or where another writer saves at the same time.
+        It is there whole or not at all. Raises StoreError where the store cannot be written.
         """
-        import zarr
-
+        branch, plain = self._branch(key), json.loads(json.dumps(record))
         with store_errors(f"the store {self._store.location.text}"):
-            repository = self._store.repository
-            if self._branch not in repository.list_branches():
-                repository.create_branch(self._branch, repository.lookup_branch(BRANCH))
-            session = repository.writable_session(self._branch)
-            root = zarr.open_group(session.store, mode="a")
-            group = root.create_group(f"{_GROUP}/{key}", overwrite=True)
-            group.attrs["record"] = cast("Any", json.loads(json.dumps(record)))
-            for name, array in arrays.items():
-                values = np.ascontiguousarray(array)
-                create_array(group, name, values.shape, str(values.dtype), _ROWS_A_CHUNK)[...] = values
-            session.commit(f"Keep a checkpoint {key}")
+            known = branch in self._store.repository.list_branches()
+            snapshot = self._write(plain, arrays)
+            self._store.flush()
+            self._move(branch, snapshot, known=known)
+        self._saved = True
+        self._superseded += sum(array.nbytes for array in arrays.values()) if known else 0
+        if self._superseded > COLLECT_BYTES:
+            self._collect()
 
     def drop(self) -> None:
-        """Forget all checkpoints of the model."""
+        """Forget all checkpoints of the model, and collect what they took if any was kept since this was made."""
         with store_errors(f"the store {self._store.location.text}"):
-            if self._branch in self._store.repository.list_branches():
-                self._store.repository.delete_branch(self._branch)
+            for branch in self._store.repository.list_branches():
+                if model_of(branch) == self._model:
+                    forget(self._store, branch)
+                    self._saved = True
+        if self._saved:
+            self._collect()
+        self._saved = False
+
+    def _write(self, record: dict[str, Any], arrays: Arrays) -> str:
+        """Return a snapshot that holds the record and the arrays and nothing else."""
+        import zarr
+
+        repository, writing = self._store.repository, self._branch(_WRITING)
+        if writing in repository.list_branches():
+            forget(self._store, writing)
+        repository.create_branch(writing, _first_snapshot(self._store))
+        session = repository.writable_session(writing)
+        group = zarr.open_group(session.store, mode="a").create_group(_GROUP, overwrite=True)
+        group.attrs.update({"record": cast("Any", record), "sha256": _hash_of(record)})
+        for name, array in arrays.items():
+            values = np.ascontiguousarray(array)
+            create_array(group, name, values.shape, str(values.dtype), _ROWS_A_CHUNK)[...] = values
+        return str(session.commit("Keep a checkpoint"))
+
+    def _move(self, branch: str, snapshot: str, *, known: bool) -> None:
+        """Point the branch at the snapshot; a branch that is damaged is made anew."""
+        import icechunk
+
+        repository = self._store.repository
+        try:
+            if known:
+                repository.reset_branch(branch, snapshot)
+        except icechunk.IcechunkError:
+            forget(self._store, branch)
+            known = False
+        if not known:
+            repository.create_branch(branch, snapshot)
+        repository.delete_branch(self._branch(_WRITING))
+
+    def _collect(self) -> None:
+        """Collect what is superseded; what cannot be collected costs space alone, until the next time."""
+        self._superseded = 0
+        with suppress(StoreError):
+            collect(self._store)
+
+    def _branch(self, key: str) -> str:
+        return f"{_GROUP}.{key}.{self._model}"
+
+
+def forget(store: Store, branch: str) -> None:
+    """Delete the branch of a checkpoint, also one that is damaged, which Icechunk does not do."""
+    import icechunk
+
+    try:
+        store.repository.delete_branch(branch)
+    except icechunk.IcechunkError:
+        if store.location.folder is None:
+            raise
+        shutil.rmtree(store.location.folder / "refs" / f"branch.{branch}")
+
+
+def _first_snapshot(store: Store) -> str:
+    """Return the empty snapshot; where Icechunk should call it by another name, the last one, which serves as well."""
+    import icechunk
+
+    try:
+        return store.repository.lookup_snapshot(_FIRST).id
+    except icechunk.IcechunkError:
+        return store.snapshot()
+
+
+def model_of(branch: str) -> str | None:
+    """Return the model whose checkpoint a branch holds; None for a branch that holds none.
+
+    A key has no dot; a model's name may.
+    """
+    group, _, rest = branch.partition(".")
+    return rest.partition(".")[2] if group == _GROUP else None
+
+
+def _hash_of(record: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
