@@ -52,9 +52,13 @@ def state_of(record: ModelRecord) -> OnlineState:
 
 def with_learner(record: ModelRecord, learner: OnlineLSSVM) -> ModelRecord:
     """Return the record with the learner's state and its published coefficients."""
-    state = learner.state()
+    record = with_state(record, learner.state())
+    return replace(record, arrays=record.arrays | {PUBLISHED: np.ascontiguousarray(learner.coefficients())})
+
+
+def with_state(record: ModelRecord, state: OnlineState) -> ModelRecord:
+    """Return the record with a learner's state and nothing else: what is needed to go on, not to predict."""
     arrays = {f.name: getattr(state, f.name) for f in fields(state) if f.name not in _NO_ARRAYS}
-    arrays[PUBLISHED] = np.ascontiguousarray(learner.coefficients())
     counters = {name: getattr(state, name) for name in _COUNTERS} | asdict(state.numerics)
     return replace(record, arrays=cast("Arrays", arrays), counters=counters)
 

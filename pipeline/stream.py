@@ -41,29 +41,37 @@ class Block:
     """Shape (rows,), None where every row counts once."""
 
 
-def stream_blocks(root: "zarr.Group", numbers: Sequence[int], feature_map: FeatureMap) -> Iterator[Block]:
-    """Yield the blocks of the segments, in their order, reading ahead; memory is AHEAD + 2 blocks.
+class Stream:
+    """The rows of some segments, cut into blocks by the store alone."""
 
-    Raises StoreError where a chunk is missing or damaged, when its block is asked for.
-    """
-    segments = {number: Segment.open(root, number) for number in numbers}
-    ranges = plan_blocks(
-        [(number, segment.rows, segment.chunk_rows) for number, segment in segments.items()],
-        BLOCK_BYTES,
-        8 * (feature_map.n_features + feature_map.n_outputs - 1),  # stores of one target came first
-    )
-    reader = BlockReader(segments, feature_map)
-    with ThreadPoolExecutor(1, thread_name_prefix="decode") as pool:
-        waiting: deque[Future[Block]] = deque()
-        try:
-            for where in ranges:
-                waiting.append(pool.submit(reader.read, where))
-                if len(waiting) > AHEAD:
+    def __init__(self, root: "zarr.Group", numbers: Sequence[int], feature_map: FeatureMap) -> None:
+        """Open the segments; raise StoreError for one that is not there whole. No row is read."""
+        segments = {number: Segment.open(root, number) for number in numbers}
+        self.ranges: tuple[BlockRange, ...] = tuple(
+            plan_blocks(
+                [(number, segment.rows, segment.chunk_rows) for number, segment in segments.items()],
+                BLOCK_BYTES,
+                8 * (feature_map.n_features + feature_map.n_outputs - 1),  # stores of one target came first
+            )
+        )
+        self._reader = BlockReader(segments, feature_map)
+
+    def blocks(self, begin: int = 0) -> Iterator[Block]:
+        """Yield the blocks in their order from number `begin` on, reading ahead; memory is AHEAD + 2 blocks.
+
+        Raises StoreError where a chunk is missing or damaged, when its block is asked for.
+        """
+        with ThreadPoolExecutor(1, thread_name_prefix="decode") as pool:
+            waiting: deque[Future[Block]] = deque()
+            try:
+                for where in self.ranges[begin:]:
+                    waiting.append(pool.submit(self._reader.read, where))
+                    if len(waiting) > AHEAD:
+                        yield waiting.popleft().result()
+                while waiting:
                     yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
 
 
 class BlockReader:

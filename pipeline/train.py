@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,16 +11,18 @@ from ridgestream.pipeline.dictionary import read_dictionary
 from ridgestream.pipeline.evaluate import Evaluation, compare
 from ridgestream.pipeline.executor import InProcess
 from ridgestream.pipeline.features import FeatureMap
+from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.learners.random_dictionary import draw_rows
+from ridgestream.pipeline.online_checkpoints import OnlineCheckpoints, Progress, key_of
 from ridgestream.pipeline.planning import TrainingPlan
 from ridgestream.pipeline.progressive import Progressive, mean_errors
 from ridgestream.pipeline.records import learner_of, with_learner
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.pipeline.stored_rows import StoredRows
-from ridgestream.pipeline.stream import BLOCK_BYTES, stream_blocks
+from ridgestream.pipeline.stream import BLOCK_BYTES, Block, Stream
 from ridgestream.pipeline.trained import Trained, begin_record, check_categories, feature_map_of, find_unlearned
 from ridgestream.stores.errors import ModelError
 from ridgestream.stores.ledger import Ledger, LedgerEntry
@@ -108,14 +109,15 @@ def train(
     request: ModelRequest,
     memory_limit_bytes: int,
     report: Reporter,
+    keeper: Keeper | None = None,
 ) -> Trained:
     """Teach the model, new if `record` is None, the partitions that it lacks; O(max_basis²) a row.
 
-    Another regularization than the record's is applied before the first row. Raises ModelError if the request has other
-    parameters than the record, MemoryRefused before anything is read, or before a dictionary without a cap grows beyond
-    the limit, InputError for a category or class that the model does not know, and what learner and store raise.
+    A long training keeps checkpoints in `keeper`, and goes on from one of its own that it finds there, to the same
+    bits. Another regularization than the record's is applied before the first row. Raises ModelError if the request has
+    other parameters than the record, MemoryRefused before anything is read, or before a dictionary without a cap grows
+    beyond the limit, InputError for a category or class that the model does not know, and what learner and store raise.
     """
-    began = perf_counter()
     if record is not None:
         check_request(record, request)
     feature_map = feature_map_of(root, ledger, record, request.scaling_rows)
@@ -123,21 +125,20 @@ def train(
     plan.check(memory_limit_bytes)
     entries = find_unlearned(ledger, record)
     check_categories(root, entries, feature_map)
-    if record is None:
-        dictionary = _dictionary(root, ledger, request, feature_map, report)
-        learner = new_learner(request, feature_map.n_features, dictionary)
-    else:
-        learner = _resumed(record, request, report)
+    given = _given_dictionary(ledger, record, request, feature_map)
+    stream = Stream(root, [entry.segment for entry in entries], feature_map)
+    key = key_of(request.parameters(), feature_map, record, given or _drawn_from(ledger, record, request))
+    checkpoints = OnlineCheckpoints(keeper, key, stream, entries, report)
+    learner, progress = checkpoints.load() or _begin(root, ledger, record, request, feature_map, given, report)
     learner.memory_limit_bytes = plan.learner_room_bytes(memory_limit_bytes)
-    classes = ledger.schema is not None and ledger.schema.classifies
-    progressive = _learn(root, entries, feature_map, learner, report, classes=classes)
+    progress = _learn(stream, entries, feature_map, learner, progress, checkpoints, report)
     parameters = {**request.parameters(), "learner": learner.parameters.as_dict()}
     begun = _retuned(record, request) or begin_record(root, ledger, request.name, parameters, feature_map)
-    error, errors = mean_errors(progressive.total, feature_map)
-    seconds, found = perf_counter() - began, progressive.errors()
+    total, found = progress.sums.total, progress.sums.errors()
+    error, errors = mean_errors(total, feature_map)
     by_partition = tuple(found.get(entry.segment) for entry in entries)
-    one_class = progressive.total.one_class
-    return Trained(with_learner(begun, learner), entries, error, errors, seconds, one_class, by_partition)
+    taught, seconds = with_learner(begun, learner), checkpoints.timed(progress).seconds
+    return Trained(taught, entries, error, errors, seconds, total.one_class, by_partition)
 
 
 def plan_training(request: ModelRequest, record: ModelRecord | None, n_features: int) -> TrainingPlan:
@@ -146,16 +147,49 @@ def plan_training(request: ModelRequest, record: ModelRecord | None, n_features:
     return TrainingPlan(max(n_basis, 1) if request.max_basis is None else request.max_basis, n_features, BLOCK_BYTES)
 
 
-def _dictionary(
+def _begin(
+    root: "zarr.Group",
+    ledger: Ledger,
+    record: ModelRecord | None,
+    request: ModelRequest,
+    feature_map: FeatureMap,
+    given: StartingDictionary | None,
+    report: Reporter,
+) -> tuple[OnlineLSSVM, Progress]:
+    """Return the learner before its first row of this training, and a progress of none."""
+    if record is None:
+        dictionary = given or _drawn_dictionary(root, ledger, request, feature_map, report)
+        learner = new_learner(request, feature_map.n_features, dictionary)
+    else:
+        learner = _resumed(record, request, report)
+    classes = ledger.schema is not None and ledger.schema.classifies
+    return learner, Progress(Progressive(Evaluation(classes=classes)), learner.numerics.jitter_count)
+
+
+def _given_dictionary(
+    ledger: Ledger, record: ModelRecord | None, request: ModelRequest, feature_map: FeatureMap
+) -> StartingDictionary | None:
+    """Return the dictionary of a new model that is given; None where there is none."""
+    if record is not None or request.dictionary is None or ledger.schema is None:
+        return None
+    return read_dictionary(request.dictionary, ledger.schema, feature_map)
+
+
+def _drawn_from(ledger: Ledger, record: ModelRecord | None, request: ModelRequest) -> list[tuple[str, int]] | None:
+    """Return all partitions that the dictionary of a new model is drawn from; None where none is drawn."""
+    if record is not None or request.random_seed is None:
+        return None
+    return [(entry.content_sha256, entry.rows) for entry in ledger.entries]
+
+
+def _drawn_dictionary(
     root: "zarr.Group",
     ledger: Ledger,
     request: ModelRequest,
     feature_map: FeatureMap,
     report: Reporter,
 ) -> StartingDictionary | None:
-    """Return the dictionary of a new model that is given, or drawn; None where there is neither."""
-    if request.dictionary is not None and ledger.schema is not None:
-        return read_dictionary(request.dictionary, ledger.schema, feature_map)
+    """Return the dictionary of a new model that is drawn; None where none is."""
     if request.random_seed is None or request.max_basis is None:
         return None
     kernel = make_kernel(request.kernel, request.kernel_parameters, feature_map.n_features)
@@ -209,29 +243,37 @@ def new_learner(request: ModelRequest, n_features: int, dictionary: StartingDict
 
 
 def _learn(
-    root: "zarr.Group",
+    stream: Stream,
     entries: Sequence[LedgerEntry],
     feature_map: FeatureMap,
     learner: OnlineLSSVM,
+    progress: Progress,
+    checkpoints: OnlineCheckpoints,
     report: Reporter,
-    *,
-    classes: bool,
-) -> Progressive:
-    """Return the errors of predictions made before their rows were learned."""
-    sums, jittered = Progressive(Evaluation(classes=classes)), learner.numerics.jitter_count
+) -> Progress:
+    """Learn what comes after `progress`; return that with the errors of predictions made before rows were learned."""
     report.begin("train", sum(entry.rows for entry in entries), partitions=len(entries))
-    for block in stream_blocks(root, [entry.segment for entry in entries], feature_map):
-        if len(block.features):
-            predictions = learner.predict_then_learn(block.features, block.targets, block.weights)
-            part = compare(predictions, block.targets, block.weights, feature_map, classes=classes)
-            sums = sums.merge(Progressive.of(block.where.segment, part, feature_map))
+    report.advance(progress.rows)
+    for block in stream.blocks(progress.blocks):
+        part = _errors_before(learner, block, feature_map, classes=progress.sums.total.classes)
         if block.where.ends_segment and learner.rows_seen:
             learner.refresh()
-        running = mean_errors(sums.total, feature_map)[0] if sums.total.weight else None
+        progress = progress.after(len(block.features), part)
+        checkpoints.offer(learner, progress)
+        running = mean_errors(progress.sums.total, feature_map)[0] if progress.sums.total.weight else None
         report.advance(len(block.features), n_basis=learner.n_basis, swaps=learner.swaps, running_error=running)
     report.end(rows_seen=learner.rows_seen, n_basis=learner.n_basis, swaps=learner.swaps)
-    _tell_jitter(learner, jittered, report)
-    return sums
+    _tell_jitter(learner, progress.jittered, report)
+    return progress
+
+
+def _errors_before(learner: OnlineLSSVM, block: Block, feature_map: FeatureMap, *, classes: bool) -> Progressive:
+    """Learn a block; return the errors of predictions made before its rows were learned."""
+    if not len(block.features):
+        return Progressive(Evaluation(classes=classes))
+    predictions = learner.predict_then_learn(block.features, block.targets, block.weights)
+    part = compare(predictions, block.targets, block.weights, feature_map, classes=classes)
+    return Progressive.of(block.where.segment, part, feature_map)
 
 
 def _tell_jitter(learner: OnlineLSSVM, before: int, report: Reporter) -> None:

@@ -114,6 +114,11 @@ class OnlineLSSVM:
         return self._information.n_basis if self._information else 0
 
     @property
+    def is_refreshed(self) -> bool:
+        """Whether there is a state and a scheduled refresh has just come: a state taken now goes on bit for bit."""
+        return self._information is not None and self._position % REFRESH_ROWS == 0
+
+    @property
     def condition(self) -> Condition | None:
         """How the last refresh went; None before the first basis vector."""
         return self._inverses.condition if self._inverses else None
@@ -213,7 +218,7 @@ class OnlineLSSVM:
         return float(np.trace(information.target_square)) - fitted
 
     def state(self) -> OnlineState:
-        """Return a copy of the whole state; taken right after `refresh`, it goes on bit for bit."""
+        """Return a copy of the whole state; taken where `is_refreshed`, it goes on bit for bit."""
         information = self._begun()
         gram, normal_matrix = information.symmetric_matrices()
         return OnlineState(

@@ -17,7 +17,7 @@ from support.stores import ingest_folder, new_store, segment_rows, stored_rows
 
 from ridgestream.pipeline import stream
 from ridgestream.pipeline.errors import InputError
-from ridgestream.pipeline.stream import AHEAD, Block, stream_blocks
+from ridgestream.pipeline.stream import AHEAD, Block, Stream
 from ridgestream.stores import segments
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.repository import Store
@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def blocks_of(store: Store, orders: Any = ORDERS) -> Iterator[Block]:
-    return stream_blocks(store.root(), orders, feature_map_of(store))
+    return Stream(store.root(), orders, feature_map_of(store)).blocks()
 
 
 def decoding_threads() -> list[str]:
@@ -88,6 +88,16 @@ def test_orders_are_taken_as_given(store: Store) -> None:
     assert list(blocks_of(store, [])) == []
 
 
+def test_a_stream_begins_at_any_block_of_its_plan(store: Store) -> None:
+    stream = Stream(store.root(), ORDERS, feature_map_of(store))
+    whole = list(stream.blocks())
+    assert tuple(block.where for block in whole) == stream.ranges
+    for begin in range(len(whole) + 1):
+        rest = list(stream.blocks(begin))
+        assert [block.where for block in rest] == [block.where for block in whole[begin:]]
+        assert [b.features.tobytes() for b in rest] == [b.features.tobytes() for b in whole[begin:]]
+
+
 def test_weights_go_with_their_rows(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     weights = np.arange(600.0)
@@ -130,11 +140,11 @@ def test_damage_is_an_error_when_its_block_is_asked_for_and_not_before(store: St
     damage(store, 1000)
     seen: list[Block] = []
     with pytest.raises(StoreError, match=r"segments/000003/\w+ of the store"):
-        seen.extend(stream_blocks(root, ORDERS, feature_map))
+        seen.extend(Stream(root, ORDERS, feature_map).blocks())
     assert decoding_threads() == []
     seen = []
     with pytest.raises(StoreError, match=r"segments/000003/\w+ of the store"):
-        gather(stream_blocks(root, ORDERS, feature_map), seen)
+        gather(Stream(root, ORDERS, feature_map).blocks(), seen)
     assert {block.where.segment for block in seen} >= {0, 1, 2}
 
 
@@ -152,12 +162,12 @@ def test_a_category_that_the_model_does_not_know_is_an_error_of_its_block(store:
     feature_map = feature_map_of(store)
     known = replace(feature_map, categories=(("red", "green"),), centre=(0.0,) * 6, scale=(1.0,) * 6)
     with pytest.raises(InputError, match=r"column 'colour' has the category '\w+', which the model has not seen"):
-        list(stream_blocks(store.root(), ORDERS, known))
+        list(Stream(store.root(), ORDERS, known).blocks())
     assert decoding_threads() == []
 
 
 def test_a_stream_that_is_closed_early_leaves_no_thread(store: Store) -> None:
-    blocks = stream_blocks(store.root(), ORDERS, feature_map_of(store))
+    blocks = Stream(store.root(), ORDERS, feature_map_of(store)).blocks()
     next(blocks)
     assert len(decoding_threads()) == 1
     blocks.close()  # type: ignore[attr-defined]
