@@ -254,6 +254,24 @@ def quarantine(
         _tell(told, as_json=as_json)
 
 
+@app.command()
+def clean(
+    place: Annotated[str, typer.Argument(metavar="JOB.toml|STORE", help="A job file, or a store.")],
+    older_than: Annotated[
+        float, typer.Option(metavar="HOURS", min=0, help="Keep every commit that is younger.")
+    ] = 24.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would go, and take nothing.")] = False,
+    settings: Settings = None,
+    wait: Wait = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Free what a store no longer needs; nights, their models and what is being read stay."""
+    with _exit_codes():
+        from ridgestream.jobs.clean import run_clean
+
+        _tell(run_clean(_place(place, settings)[0], older_than, wait, dry_run=dry_run), as_json=as_json)
+
+
 @fetch_app.command("forest")
 def fetch_forest(
     destination: Annotated[Path, typer.Argument(help="Folder for the partitions.")],

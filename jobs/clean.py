@@ -1,0 +1,34 @@
+"""The clean job: take away what a store no longer needs, under the writer's lock."""
+
+from datetime import timedelta
+from time import perf_counter
+from typing import Any
+
+from ridgestream.stores.cleaning import clean
+from ridgestream.stores.collecting import measure_bytes
+from ridgestream.stores.guarding import naming
+from ridgestream.stores.locations import StoreLocation
+from ridgestream.stores.repository import Store
+
+
+def run_clean(
+    location: StoreLocation, older_than_hours: float, wait_seconds: float, *, dry_run: bool = False
+) -> dict[str, Any]:
+    """Clean the store and return what is to be told of it; sizes are those of a local store."""
+    began = perf_counter()
+    store = Store.open(location)
+    with naming(location.text), store.lock(wait_seconds):
+        before = measure_bytes(store)
+        done = clean(store, timedelta(hours=older_than_hours), dry_run=dry_run)
+        after = measure_bytes(store)
+    return {
+        "store": location.text,
+        "expired_snapshots": done.expired_snapshots,
+        "dropped_checkpoints": len(done.dropped_checkpoints),
+        "freed_bytes": done.freed_bytes,
+        "bytes_before": before,
+        "bytes_after": after,
+        "readers": done.readers,
+        "dry_run": dry_run,
+        "seconds": round(perf_counter() - began, 3),
+    }
