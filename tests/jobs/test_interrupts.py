@@ -12,7 +12,6 @@ import pytest
 from support.jobs import (
     COMMAND,
     PATIENCE,
-    Settings,
     Workplace,
     assert_same_model,
     clean_environment,
@@ -20,7 +19,7 @@ from support.jobs import (
     open_store,
     put_forest,
     run_command,
-    run_program,
+    run_until,
     start_command,
     wait_until,
 )
@@ -149,28 +148,6 @@ def test_killed_in_mid_ingest(tmp_path: Path, small_undisturbed: Workplace, file
         assert assert_readable(work)[0] in (0, 16, 20)
     assert work.run_here()["partitions_consumed"] == NIGHTS
     assert_same_model(work.model(), small_undisturbed.model())
-
-
-def run_until(setup: str, work: Workplace, changes: Settings | None = None) -> None:
-    """Run the job in a process that kills itself, as Python statements `setup` arrange by `die`."""
-    code = f"""
-import os, pathlib, signal, threading
-import ridgestream.jobs.cli, ridgestream.jobs.progress, ridgestream.stores.repository
-def die(*arguments):
-    os.kill(os.getpid(), signal.SIGKILL)
-def after(calls, real, what):
-    left = [calls]
-    def counted(*arguments, **named):
-        if not left[0]:
-            what()
-        left[0] -= 1
-        return real(*arguments, **named)
-    return counted
-{setup}
-ridgestream.jobs.cli.main()
-"""
-    done = run_program([sys.executable, "-c", code, "run", work.job(changes)])
-    assert done.code == -signal.SIGKILL, done
 
 
 def test_killed_in_mid_train_again_and_again(work: Workplace, undisturbed: Workplace) -> None:

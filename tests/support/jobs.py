@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -191,6 +192,29 @@ def run_program(
         check=False,
     )
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def run_until(setup: str, work: Workplace, changes: Settings | None = None, *arguments: str) -> Outcome:
+    """Run the job in a process that kills itself, as Python statements `setup` arrange by `die`."""
+    code = f"""
+import os, pathlib, signal, threading
+import ridgestream.jobs.cli, ridgestream.jobs.progress, ridgestream.stores.repository
+def die(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+def after(calls, real, what):
+    left = [calls]
+    def counted(*arguments, **named):
+        if not left[0]:
+            what()
+        left[0] -= 1
+        return real(*arguments, **named)
+    return counted
+{setup}
+ridgestream.jobs.cli.main()
+"""
+    done = run_program([sys.executable, "-c", code, "run", work.job(changes), *arguments])
+    assert done.code == -signal.SIGKILL, done
+    return done
 
 
 def run_limited(limits: str, *arguments: str | Path, program: str = COMMAND) -> Outcome:
