@@ -27,6 +27,9 @@ from ridgestream.stores.models import Arrays, ModelRecord
 KEEP_SECONDS = 30.0
 """How much work a kill costs at most, but for the rows between two refreshes; a shorter training keeps nothing."""
 
+COST = 20.0
+"""Where keeping takes long, so many times as long is learned before the next one is kept."""
+
 _FORMAT = 1
 """Goes up when a training makes other bits of the same rows, or keeps something else."""
 
@@ -78,7 +81,8 @@ class OnlineCheckpoints:
     ) -> None:
         self._keeper, self._key, self._stream, self._report = keeper, key, stream, report
         self._contents = {entry.segment: entry.content_sha256 for entry in entries}
-        self._kept_at, self._began, self._before = monotonic(), perf_counter(), 0.0
+        self._began, self._before = perf_counter(), 0.0
+        self._due = monotonic() + KEEP_SECONDS
 
     def load(self) -> tuple[OnlineLSSVM, Progress] | None:
         """Return the learner and how far it had come; None where nothing is kept that is sound and of these rows."""
@@ -97,14 +101,15 @@ class OnlineCheckpoints:
 
         One that cannot be kept is told of: the training goes on, and is only longer if it is killed.
         """
-        due = monotonic() - self._kept_at >= KEEP_SECONDS
-        if self._keeper is None or not due or not learner.is_refreshed:
+        began = monotonic()
+        if self._keeper is None or began < self._due or not learner.is_refreshed:
             return
         try:
             self._keeper.save(self._key, *self._plain(learner, self.timed(progress)))
         except StoreError as error:
             self._report.say("no checkpoint could be kept", reason=str(error))
-        self._kept_at = monotonic()
+        now = monotonic()
+        self._due = now + max(KEEP_SECONDS, COST * (now - began))
 
     def timed(self, progress: Progress) -> Progress:
         """Return the progress with the seconds up to now, those of earlier runs included."""

@@ -27,7 +27,7 @@ from support.jobs import (
 from ridgestream.jobs import exit_codes
 
 HEAVY = ("numpy", "pyarrow", "zarr", "icechunk", "dask", "distributed", "numba", "scipy", "pydantic")
-COMMANDS = ("run", "ingest", "train", "evaluate", "predict", "inspect", "fetch")
+COMMANDS = ("run", "ingest", "train", "evaluate", "predict", "inspect", "clean", "fetch")
 RUN_KEYS = {"rows_seen", "n_basis", "test_error", "seconds", "peak_rss_bytes", "partitions_consumed", "snapshot"}
 
 

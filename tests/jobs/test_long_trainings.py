@@ -32,7 +32,7 @@ from ridgestream.stores.models import ModelRecord
 ROWS, PARTITIONS = 20_000, 10
 JOB = forest_job(ROWS, PARTITIONS, max_basis=48)
 
-EVERY = "import ridgestream.pipeline.online_checkpoints as o; o.KEEP_SECONDS = 0.0\n"
+EVERY = "import ridgestream.pipeline.online_checkpoints as o; o.KEEP_SECONDS = o.COST = 0.0\n"
 SAVE = "ridgestream.stores.checkpoints.Checkpoints.save"
 
 
@@ -220,6 +220,7 @@ def test_a_store_is_as_large_after_many_checkpoints_as_after_none(
     for calls in (3, 2):
         run_until(killed_at(SAVE, calls), work, JOB)
     monkeypatch.setattr(online_checkpoints, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(online_checkpoints, "COST", 0.0)
     work.run_here(JOB)
     for each in (work, undisturbed):
         run_command("clean", each.store, "--older-than", "0", "--json")

@@ -54,6 +54,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "CHUNK_BYTES", 1)
     monkeypatch.setattr(online_ls_svm, "REFRESH_ROWS", 1024)
     monkeypatch.setattr(online_checkpoints, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(online_checkpoints, "COST", 0.0)
 
 
 def make_store(path: Path, sizes: list[int] = SIZES, *, weighted: bool = False) -> Store:
@@ -250,6 +251,23 @@ def test_a_short_training_keeps_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     memory = Memory()
     run(make_store(tmp_path), memory)
     assert memory.kept == []
+
+
+def test_slow_keeping_is_done_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that only keeping moves, one that takes an hour is done once."""
+    now = [0.0]
+
+    class Slow(Memory):
+        def save(self, key: str, record: dict[str, Any], arrays: Any) -> None:
+            now[0] += 3600.0
+            super().save(key, record, arrays)
+
+    monkeypatch.setattr(online_checkpoints, "monotonic", lambda: now[0])
+    for cost, times in ((0.0, 8), (1.0, 1)):
+        monkeypatch.setattr(online_checkpoints, "COST", cost)
+        slow = Slow()
+        run(make_store(tmp_path / str(cost)), slow)
+        assert len(slow.kept) == times
 
 
 def test_what_went_through_the_store_is_what_was_kept(tmp_path: Path) -> None:

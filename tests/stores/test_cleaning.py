@@ -20,7 +20,7 @@ from ridgestream.stores import cleaning
 from ridgestream.stores.arrays import create_array, read_array
 from ridgestream.stores.checkpoints import Checkpoints
 from ridgestream.stores.cleaning import clean
-from ridgestream.stores.collecting import measure_bytes
+from ridgestream.stores.collecting import collect, measure_bytes
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.models import ModelRecord, Night, night_tag, require_model, write_model
 from ridgestream.stores.readers import registered
@@ -258,6 +258,24 @@ def test_unfinished_files_go(store: Store, tmp_path: Path) -> None:
     before = size_of(store)
     assert clean(store, timedelta(hours=1)).freed_bytes == 8
     assert size_of(store) == before - 8
+
+
+def test_on_an_object_store_age_alone_protects(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is young may be of a writer elsewhere, also where nothing names it; by default that is a day."""
+    names = [commit(store, seed) for seed in range(3)]
+    kept = Checkpoints(store, "m")
+    monkeypatch.setattr(type(store.location), "folder", None)
+    for seed in range(3):
+        kept.save("a", {"seed": seed}, {"x": values(seed)})
+    assert collect(store) == 0
+    root = store.root(names[0])
+    assert clean(store, timedelta(hours=1)).freed_bytes == 0
+    assert read(root).tobytes() == values(0).tobytes()
+    done = clean(store, NOW)
+    assert (done.expired_snapshots, done.readers) == (3, 0)
+    assert done.freed_bytes > 4 * 0.9 * values(0).nbytes
+    assert kept.load("a") is not None
+    assert measure_bytes(store) is None
 
 
 KILLED = """
