@@ -74,8 +74,11 @@ class Checkpoints:
             self._collect()
 
     def drop(self) -> None:
-        """Forget all checkpoints of the model, and collect what they took if any was kept since this was made."""
-        with store_errors(f"the store {self._store.location.text}"):
+        """Forget all checkpoints of the model, and collect what they took; where nothing was kept, do nothing.
+
+        What cannot be forgotten does no harm, and is left for a cleaning.
+        """
+        with suppress(StoreError), store_errors(f"the store {self._store.location.text}"):
             for branch in self._store.repository.list_branches():
                 if model_of(branch) == self._model:
                     forget(self._store, branch)

@@ -3,6 +3,7 @@
 import asyncio
 import pickle
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from support.stores import ingest_folder, new_store, stored_rows
 
 from ridgestream.pipeline.dask_arrays import DaskDataset, open_dask_arrays
 from ridgestream.stores import segments
+from ridgestream.stores.cleaning import clean
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.repository import Store
 from ridgestream.stores.schema import SchemaRequest
@@ -49,6 +51,20 @@ def test_the_arrays_hold_what_was_ingested(tmp_path: Path, store: Store, sizes: 
     (codes,) = compute(dataset.codes)
     assert codes.shape == dataset.codes.shape
     assert codes.dtype == dataset.codes.dtype
+
+
+def test_they_are_read_whole_across_a_cleaning(tmp_path: Path, store: Store) -> None:
+    """Every chunk is read after the commit that the arrays are of has been superseded, and would have gone."""
+    ingest_folder(store, write_mixed(tmp_path / "source", [300, 50]), REQUEST)
+    dataset, before = open_dask_arrays(store), stored_rows(store)
+    with store.write("Take all away") as writing:
+        del writing.root["segments/000000"], writing.root["segments/000001"]
+    assert clean(Store.open(store.location), timedelta(0)).readers >= 1
+    numeric, targets = compute(dataset.numeric, dataset.targets)
+    np.testing.assert_array_equal(numeric, before.numeric)
+    np.testing.assert_array_equal(targets, before.targets)
+    del dataset
+    assert clean(Store.open(store.location), timedelta(0)).freed_bytes > before.numeric.nbytes // 2
 
 
 def test_categories_are_those_of_the_store_not_of_the_segment(tmp_path: Path, store: Store) -> None:
