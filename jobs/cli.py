@@ -260,6 +260,9 @@ def clean(
     older_than: Annotated[
         float, typer.Option(metavar="HOURS", min=0, help="Keep every commit that is younger.")
     ] = 24.0,
+    keep_nights: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Of each model, keep the last N nights to go back to.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would go, and take nothing.")] = False,
     settings: Settings = None,
     wait: Wait = 0.0,
@@ -269,7 +272,9 @@ def clean(
     with _exit_codes():
         from ridgestream.jobs.clean import run_clean
 
-        _tell(run_clean(_place(place, settings)[0], older_than, wait, dry_run=dry_run), as_json=as_json)
+        location = _place(place, settings)[0]
+        told = run_clean(location, older_than, wait, keep_nights=keep_nights, dry_run=dry_run)
+        _tell(told, as_json=as_json)
 
 
 @fetch_app.command("forest")

@@ -12,7 +12,7 @@ from ridgestream.stores.checkpoints import forget, model_of
 from ridgestream.stores.collecting import collect
 from ridgestream.stores.guarding import store_errors
 from ridgestream.stores.ledger import read_ledger
-from ridgestream.stores.models import read_model
+from ridgestream.stores.models import list_models, night_tag, read_model, require_model
 from ridgestream.stores.readers import Reader, list_readers
 from ridgestream.stores.repository import BRANCH, Store
 
@@ -38,14 +38,17 @@ class Cleaned:
     """Bytes of what nothing named."""
     readers: int
     """Readers of a local store at that time."""
+    forgotten_nights: int = 0
+    """Nights that can no longer be gone back to."""
 
 
-def clean(store: Store, older_than: timedelta, *, dry_run: bool = False) -> Cleaned:
+def clean(store: Store, older_than: timedelta, *, keep_nights: int | None = None, dry_run: bool = False) -> Cleaned:
     """Take away what nothing names, and commits that are older and have no tag; for who holds the writer's lock.
 
-    The last commit stays, and the one that was the last at that age. With `dry_run` nothing is taken, and the bytes are
-    those that nothing names already. Killed in between, it has taken less. Raises StoreError where the store cannot be
-    read or written.
+    The last commit stays, and the one that was the last at that age. Of each model all nights stay, or the last
+    `keep_nights` and the one that is served; what they did stays in its history. With `dry_run` nothing is taken, and
+    the bytes are those that nothing names already. Killed in between, it has taken less. Raises StoreError where the
+    store cannot be read or written.
     """
     readers = list_readers(store.location.folder) if store.location.folder else []
     now = datetime.now(UTC)
@@ -53,23 +56,39 @@ def clean(store: Store, older_than: timedelta, *, dry_run: bool = False) -> Clea
         if not dry_run:
             store.mend_tags()
         unused = _unused_checkpoints(store, now, older_than)
-        expired, until = _expired(store, readers, now - older_than)
+        forgotten = [] if keep_nights is None else _old_nights(store, keep_nights)
+        expired, until = _expired(store, readers, now - older_than, forgotten)
         if not dry_run:
+            for tag in forgotten:
+                store.repository.delete_tag(tag)
             for branch in unused:
                 forget(store, branch)
             if expired:
                 store.repository.expire_snapshots(until)
         freed = collect(store, older_than, dry_run=dry_run)
-    return Cleaned(len(expired), tuple(str(model_of(branch)) for branch in unused), freed, len(readers))
+    return Cleaned(len(expired), tuple(str(model_of(branch)) for branch in unused), freed, len(readers), len(forgotten))
 
 
-def _expired(store: Store, readers: list[Reader], cut_off: datetime) -> "tuple[list[icechunk.SnapshotInfo], datetime]":
+def _old_nights(store: Store, keep_nights: int) -> list[str]:
+    """Return the tags of the nights of each model before the last ones, but that of the one that is served."""
+    root, tags, old = store.root(), store.tags(), list[str]()
+    for name in list_models(root):
+        record = require_model(root, name)
+        nights = [night.number for night in record.history]
+        staying = {*nights[len(nights) - keep_nights :], record.serves} if keep_nights else {record.serves}
+        old += [night_tag(name, number) for number in nights if number not in staying]
+    return [tag for tag in old if tag in tags]
+
+
+def _expired(
+    store: Store, readers: list[Reader], cut_off: datetime, forgotten: list[str]
+) -> "tuple[list[icechunk.SnapshotInfo], datetime]":
     """Return the commits that are to expire, and the moment that all of them, and of the untagged no others, precede.
 
     It is that of the commit which was the last at the cut-off, or when the oldest reader began.
     """
     repository = store.repository
-    kept = {repository.lookup_tag(tag) for tag in repository.list_tags()} | {store.snapshot()}
+    kept = {repository.lookup_tag(tag) for tag in store.tags().difference(forgotten)} | {store.snapshot()}
     cut_off = min([cut_off, *(_moment_of(store, reader) for reader in readers if reader.snapshot not in kept)])
     commits = list(repository.ancestry(branch=BRANCH))
     until = next((commit.written_at for commit in commits if commit.written_at <= cut_off), commits[-1].written_at)

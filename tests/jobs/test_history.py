@@ -20,6 +20,7 @@ from support.jobs import (
 from support.recording import Notes
 
 from ridgestream.jobs import exit_codes
+from ridgestream.jobs.clean import run_clean
 from ridgestream.jobs.evaluate import run_evaluate
 from ridgestream.jobs.history import run_history, run_rollback, run_tag
 from ridgestream.jobs.predict import run_predict
@@ -302,3 +303,36 @@ def test_the_commands_tell_the_same(work: Workplace) -> None:
     assert run_command("predict", job, work.folder / "held-out", work.folder / "p", "--snapshot", "monday").code == 0
     refused = run_command("rollback", job, "99")
     assert (refused.code, refused.out) == (exit_codes.MODEL, "")
+
+
+def clean(work: Workplace, keep_nights: int | None) -> dict[str, Any]:
+    return run_clean(StoreLocation(str(work.store)), 0.0, 0.0, keep_nights=keep_nights)
+
+
+def test_a_cleaning_leaves_every_night_or_the_last_ones_and_what_has_a_tag(work: Workplace) -> None:
+    run_tag(read_job(work.job(), {}), "first", "1")
+    before = predict_at(work, "1")
+    assert clean(work, None)["forgotten_nights"] == 0
+    assert predict_at(work, "1").equals(before)
+    assert clean(work, 1)["forgotten_nights"] == 2
+    assert predict_at(work, "first").equals(before)
+    for night in (1, 2):
+        with pytest.raises(ModelError, match=rf"no night {night}: there are 3"):
+            rollback(work, night)
+    nights = nights_of(work)
+    assert [night["number"] for night in nights] == [1, 2, 3]
+    assert [bool(night["snapshot"]) for night in nights] == [False, False, True]
+    work.put(6)
+    assert work.run_here()["rows_seen"] == 7 * ROWS
+    assert clean(work, 1)["forgotten_nights"] == 1
+    assert clean(work, 1)["forgotten_nights"] == 0
+
+
+def test_a_cleaning_leaves_the_night_that_is_served(work: Workplace) -> None:
+    served = predict_at(work, None)
+    for number in (6, 7, 8):
+        work.put(number, flipped(number))
+        guarded(work, GUARD)
+    clean(work, 1)
+    assert [night["number"] for night in nights_of(work) if night["snapshot"]] == [3, 6]
+    assert predict_at(work, None).equals(served)
