@@ -30,7 +30,7 @@ from support.zygote import KILLED, Zygote
 
 from ridgestream.jobs import exit_codes
 from ridgestream.stores.ledger import read_ledger
-from ridgestream.stores.models import ModelRecord
+from ridgestream.stores.models import ModelRecord, night_tag
 from ridgestream.stores.partitions import natural_key
 
 ROWS = 24
@@ -81,7 +81,7 @@ class Nights(RuleBasedStateMachine):
         self.nights: list[list[Partition]] = []
         self.predicted: list[Partition] = []
         self.segments: set[int] = set()
-        self.seed = 0
+        self.cleaned = self.seed = 0
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder)
@@ -191,6 +191,17 @@ class Nights(RuleBasedStateMachine):
             self.nights.append(then)
         else:
             assert code == KILLED
+
+    @precondition(lambda self: self.cleaned < len(self.nights))
+    @rule(call=st.none() | st.integers(0, 150))
+    def clean(self, call: int | None) -> None:
+        """A cleaning, killed or not, leaves every night."""
+        code = self.command("clean", "--older-than", "0", die_at=call)
+        assert code in (0, KILLED), self.said
+        if code == 0:
+            self.cleaned = len(self.nights)
+            numbers = range(1, len(self.nights) + 1)
+            assert open_store(self.work.store).tags() == {night_tag("model", number) for number in numbers}
 
     @precondition(lambda self: self.predicted != self.learned)
     @rule()
