@@ -5,6 +5,7 @@ from typing import Any
 from ridgestream.jobs.opening import open_or_create_store, policies, schema_request, source_partitions
 from ridgestream.jobs.process_memory import peak_rss_bytes
 from ridgestream.jobs.settings import Job
+from ridgestream.pipeline.answering import show_counts
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.ingest import IngestReport, ingest
 from ridgestream.pipeline.reporting import Reporter
@@ -23,6 +24,7 @@ def run_ingest(job: Job, executor: Executor, report: Reporter, wait_seconds: flo
     return {
         "new_partitions": len(done.added),
         "new_rows": sum(entry.rows for entry in done.added),
+        "dropped_rows": sum(entry.dropped for entry in done.added),
         "partitions": len(ledger.entries),
         "rows": ledger.rows,
         "quarantined": len(ledger.quarantined),
@@ -45,6 +47,7 @@ def tell_of_ingest(done: IngestReport, report: Reporter) -> None:
         report.say(
             "a partition has exactly the rows of an older one: they now count twice", partition=name, older=older
         )
+    _tell_of_missing_values(done, report)
     for old, new in done.renamed:
         report.say("a partition has another name now; it is not learned again", partition=new, was=old)
     for name in done.changed:
@@ -61,3 +64,11 @@ def tell_of_ingest(done: IngestReport, report: Reporter) -> None:
             partitions=len(done.quarantined),
             first=done.quarantined[0].name,
         )
+
+
+def _tell_of_missing_values(done: IngestReport, report: Reporter) -> None:
+    dropped, columns = sum(entry.dropped for entry in done.added), show_counts(done.missing_values)
+    if dropped:
+        report.say("rows that lack a value were left out", rows=dropped, lacking=columns)
+    elif columns:
+        report.say("values are missing; they are imputed where they are learned", lacking=columns)

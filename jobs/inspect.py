@@ -81,12 +81,14 @@ def show_inspection(told: dict[str, Any]) -> None:
 
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     console.print(f"store {told['store']}  snapshot {told['snapshot']}  rows {told['rows']:,}", highlight=False)
-    table = Table("segment", "partition", "rows", "bytes", "content", title="partitions", title_justify="left")
+    names = ("segment", "partition", "rows", "dropped", "bytes", "content")
+    table = Table(*names, title="partitions", title_justify="left")
     for entry in told["partitions"]:
         table.add_row(
             str(entry["segment"]),
             entry["name"],
             f"{entry['rows']:,}",
+            f"{entry['dropped']:,}",
             f"{entry['size_bytes']:,}",
             entry["content_sha256"][:12],
         )

@@ -82,7 +82,8 @@ def schema_request(job: Job) -> SchemaRequest:
 
 def policies(job: Job) -> Policies:
     """Return what the job says of partitions that are not as they should be."""
-    return Policies(job.source.on_changed, job.source.on_bad)
+    s = job.source
+    return Policies(s.on_changed, s.on_bad, s.missing, s.unseen_categories)
 
 
 def model_request(job: Job) -> ModelRequest | BatchRequest:
@@ -104,6 +105,7 @@ def _online_request(job: Job) -> ModelRequest:
         selection=m.selection,
         dictionary=job.path(m.dictionary) if m.dictionary else None,
         random_seed=m.random_seed if m.random_basis else None,
+        unseen_categories=job.source.unseen_categories,
     )
 
 
@@ -126,6 +128,7 @@ def _batch_request(job: Job) -> BatchRequest:
         m.drift_margin,
         job.path(m.dictionary) if m.dictionary else None,
         options,
+        job.source.unseen_categories,
     )
 
 

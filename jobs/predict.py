@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ridgestream.jobs.opening import open_served
+from ridgestream.jobs.opening import open_served, policies
 from ridgestream.jobs.process_memory import peak_rss_bytes
 from ridgestream.jobs.settings import Job, JobFileError, PredictSection
 from ridgestream.pipeline.executor import Executor
@@ -37,12 +37,14 @@ def run_predict(
     for rows_come_from in (source, job.path(job.source.path)):
         check_apart(rows_come_from, output)
     model = model_of(served.record, with_uncertainty=with_std)
-    rows = predict(model, served.schema, files, output, section.keep, executor, report, with_scores=with_scores)
+    where = served.schema, files, output, section.keep, executor, report
+    asked = predict(model, *where, with_scores=with_scores, policies=policies(job))
     return {
         "model": served.record.name,
-        "rows": rows,
+        "rows": asked.rows,
         "partitions": len(files),
         "output": str(output),
+        **asked.as_dict(),
         "peak_rss_bytes": peak_rss_bytes(),
         "snapshot": served.snapshot,
     }

@@ -23,4 +23,5 @@ def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float,
         done = ingest(store, files, schema_request(job), executor, report, feature_map, policies(job))
         tell_of_ingest(done, report)
         told = train_and_commit(job, store, executor, report, new_model=new_model)
+    told["dropped_rows"] = sum(entry.dropped for entry in done.added)
     return told | {"seconds": round(perf_counter() - began, 3)}

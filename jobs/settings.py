@@ -71,6 +71,10 @@ class SourceSection(Section):
     """What becomes of a partition that holds other values than it was taken in with."""
     on_bad: Literal["error", "quarantine"] = "error"
     """What becomes of a new partition that cannot be used."""
+    missing: Literal["error", "drop", "impute"] = "error"
+    """What becomes of missing values, null and NaN; may change from one run to the next."""
+    unseen_categories: Literal["error", "ignore", "extend"] = "error"
+    """What becomes of categories that the model has not seen; may change from one run to the next."""
 
     @field_validator("classes")
     @classmethod

@@ -11,7 +11,7 @@ import numpy as np
 from ridgestream.jobs.cluster import ClusterError
 from ridgestream.jobs.drift import tell_of_drift
 from ridgestream.jobs.guard import Verdict, hold_back, judge_against_served, night_served
-from ridgestream.jobs.opening import evaluation_partitions, memory_limit_bytes, model_request, store_location
+from ridgestream.jobs.opening import evaluation_partitions, memory_limit_bytes, model_request, policies, store_location
 from ridgestream.jobs.process_memory import peak_rss_bytes
 from ridgestream.jobs.settings import Job
 from ridgestream.pipeline.arrivals import count_usable_rows, sort_arrivals
@@ -269,7 +269,7 @@ def _message(record: ModelRecord) -> str:
 def _judge(job: Job, record: ModelRecord, ledger: Ledger, executor: Executor, report: Reporter) -> Evaluation | None:
     if job.evaluate is None or ledger.schema is None:
         return None
-    return evaluate(model_of(record), ledger.schema, evaluation_partitions(job), executor, report)
+    return evaluate(model_of(record), ledger.schema, evaluation_partitions(job), executor, report, policies(job))
 
 
 def _with_night(

@@ -9,7 +9,7 @@ from ridgestream.stores.ledger import Ledger, LedgerEntry, Quarantined
 from ridgestream.stores.partitions import PartitionFile, count_rows
 from ridgestream.stores.schema import Schema
 
-ERROR, IGNORE, REBUILD, QUARANTINE = "error", "ignore", "rebuild", "quarantine"
+ERROR, IGNORE, REBUILD, QUARANTINE, EXTEND = "error", "ignore", "rebuild", "quarantine", "extend"
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,14 @@ class Policies:
     """
     on_bad: str = ERROR
     """Of a new one that cannot be used: error, or quarantine (it is put aside, and the rest goes on)."""
+    missing: str = ERROR
+    """Of missing values: error, drop (a row that lacks one is left out), or impute (they are filled where rows are
+    learned or predicted).
+    """
+    unseen_categories: str = ERROR
+    """Of categories that a model has not seen: error, ignore (no indicator is one), or extend (they get one of their
+    own, zero in all rows before).
+    """
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,7 @@ def find_renamed(arrivals: Arrivals, schema: Schema, executor: Executor, content
 
     Only files of the same size and number of rows are read.
     """
-    gone = {(entry.size_bytes, entry.rows): entry for entry in reversed(arrivals.gone) if entry.rows}
+    gone = {(entry.size_bytes, entry.rows_of_file) for entry in arrivals.gone if entry.rows_of_file}
     alike = [file for file in arrivals.fresh if file.size_bytes in {size for size, _ in gone}]
     alike = [file for file in alike if (file.size_bytes, _rows_of(file)) in gone]
     contents = {entry.content_sha256: entry.name for entry in reversed(arrivals.gone)}

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.arrivals import ERROR
 from ridgestream.pipeline.block_statistics import Basis, BlockStatistics, FoldedStatistics, RowBlock, Summing
 from ridgestream.pipeline.dictionary import read_dictionary
+from ridgestream.pipeline.encodings import plan_encodings
 from ridgestream.pipeline.errors import NumericalBreakdown
 from ridgestream.pipeline.evaluate import Evaluation, compare
 from ridgestream.pipeline.executor import Executor
@@ -28,13 +30,13 @@ from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.methods import METHODS, Asked, Method
 from ridgestream.pipeline.planning import BatchPlan
 from ridgestream.pipeline.progressive import Progressive, mean_errors
-from ridgestream.pipeline.records import fitted_of, with_fitted
+from ridgestream.pipeline.records import fitted_of, widened, with_fitted
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.pipeline.stored_rows import StoredRows
 from ridgestream.pipeline.stream import BLOCK_BYTES
 from ridgestream.pipeline.threads import one_blas_thread
-from ridgestream.pipeline.trained import Trained, begin_record, check_categories, feature_map_of, find_unlearned
+from ridgestream.pipeline.trained import Trained, begin_record, find_unlearned
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord, check_parameters
 from ridgestream.stores.segments import Segment
@@ -78,6 +80,8 @@ class BatchRequest:
     """The rows of a dictionary to begin with; None where none is given."""
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What belongs to some methods alone, by the names of their sections."""
+    unseen_categories: str = ERROR
+    """What becomes of categories that the model has not seen; may change from one training to the next."""
 
     def parameters(self) -> dict[str, Any]:
         """Return what makes a model of this name another model if it changes."""
@@ -128,12 +132,14 @@ def train_batch(
     began = perf_counter()
     if record is not None:
         check_batch_request(record, request)
-    feature_map = feature_map_of(root, ledger, record, request.scaling_rows)
+    entries = find_unlearned(ledger, record)
+    policy = request.unseen_categories
+    encodings = plan_encodings(root, ledger, record, entries, request.scaling_rows, policy, report)
+    feature_map = encodings.last
     plan = plan_batch(request, ledger.rows, feature_map.n_features)
     plan.check(memory_limit_bytes)
     executor.admit(plan.worker_bytes)
-    entries = find_unlearned(ledger, record)
-    check_categories(root, entries, feature_map)
+    record = widened(record, encodings.first, feature_map) if record else None
     learned = record.learned if record else ()
     night = _Night(root, ledger, feature_map, executor, report, request, memory_limit_bytes, keeper)
     new = night.rows([entry.segment for entry in entries])
@@ -186,7 +192,7 @@ class _Night:
 
     def _choose(self, segments: list[int]) -> Fitted:
         rows, request = self.rows(segments), self.request
-        kernels = tuple(make_kernel(request.kernel, k, self.feature_map.n_features) for k in request.kernels)
+        kernels = tuple(make_kernel(request.kernel, k, self.feature_map.n_frozen) for k in request.kernels)
         asked = Asked(
             rows,
             kernels,

@@ -11,7 +11,7 @@ from ridgestream.stores.classes import Label
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.repository import Store
-from ridgestream.stores.segments import Segment
+from ridgestream.stores.segments import Segment, unmark_missing
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -23,9 +23,9 @@ class DaskDataset:
     """The rows of a snapshot, as lazy arrays whose chunks are those of the store."""
 
     numeric: "da.Array"
-    """Raw numeric features, shape (rows, n_numeric)."""
+    """Raw numeric features, shape (rows, n_numeric); NaN where a value is missing."""
     codes: "da.Array"
-    """Categorical features as positions in `categories`, shape (rows, n_categorical)."""
+    """Categorical features as positions in `categories`, shape (rows, n_categorical); −1 where a value is missing."""
     targets: "da.Array"
     """Shape (rows, n_targets); ±1 for a class against the rest, positions in `classes` where each is learned."""
     weights: "da.Array | None"
@@ -58,7 +58,7 @@ def open_dask_arrays(store: Store, snapshot: str | None = None) -> DaskDataset:
 
     codes = [_codes(segment, ledger.categories) for segment in segments]
     return DaskDataset(
-        joined("numeric"),
+        da.concatenate([_numeric(segment) for segment in segments]),
         da.concatenate(codes),
         da.concatenate([_targets(segment, ledger.classes) for segment in segments]),
         joined("weights") if schema.weight else None,
@@ -67,6 +67,14 @@ def open_dask_arrays(store: Store, snapshot: str | None = None) -> DaskDataset:
         ledger.categories,
         ledger.classes,
     )
+
+
+def _numeric(segment: Segment) -> Any:  # noqa: ANN401
+    """Return the segment's numeric features, NaN where they are missing."""
+    import dask.array as da
+
+    whole, missing = _whole(segment, "numeric"), segment.missing()
+    return da.map_blocks(unmark_missing, whole, missing, dtype=whole.dtype) if missing else whole
 
 
 def _targets(segment: Segment, classes: tuple[Label, ...]) -> Any:  # noqa: ANN401
@@ -90,7 +98,7 @@ def _codes(segment: Segment, categories: tuple[tuple[str, ...], ...]) -> Any:  #
     maps = []
     for values, table in zip(categories, segment.facts().categories, strict=True):
         known = {value: position for position, value in enumerate(values)}
-        maps.append(np.array([known[value] for value in table], dtype=np.int64))
+        maps.append(np.array([*(known[value] for value in table), -1], dtype=np.int64))
     return da.map_blocks(_translate, _whole(segment, "codes"), maps, dtype=np.int64)
 
 
@@ -111,6 +119,4 @@ def _translate_classes(codes: npt.NDArray[np.float64], table: npt.NDArray[np.flo
 
 
 def _translate(codes: npt.NDArray[np.int32], maps: list[npt.NDArray[np.int64]]) -> npt.NDArray[Any]:
-    return np.column_stack(
-        [table[codes[:, i]] if len(table) else codes[:, i].astype(np.int64) for i, table in enumerate(maps)]
-    )
+    return np.column_stack([table[codes[:, i]] for i, table in enumerate(maps)])

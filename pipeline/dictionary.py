@@ -12,6 +12,11 @@ from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.partitions import list_partitions, read_arrow_schema, read_batches
 from ridgestream.stores.schema import Schema
 
+_REMEDY = (
+    "correct the dictionary, or let the rows that fix the standardization be more, so that they have the category: "
+    "model.scaling_rows"
+)
+
 
 def read_dictionary(path: Path, schema: Schema, feature_map: FeatureMap) -> StartingDictionary:
     """Return the rows of one Parquet file, or of a folder of them, with the feature columns of the store.
@@ -33,7 +38,9 @@ def read_dictionary(path: Path, schema: Schema, feature_map: FeatureMap) -> Star
 
 
 def _code_maps(feature_map: FeatureMap, decoder: Decoder) -> list[npt.NDArray[np.int64]]:
+    tables = [list(table) for table in decoder.categories]
     try:
-        return feature_map.code_maps([list(table) for table in decoder.categories])
+        feature_map.check_categories(tables, _REMEDY)
     except InputError as error:
         raise InputError(f"the dictionary {decoder.place}: {error}") from error
+    return feature_map.code_maps(tables)

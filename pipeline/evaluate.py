@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 
+from ridgestream.pipeline.answering import Asked, Asking
 from ridgestream.pipeline.arrays import Floats, Integers
+from ridgestream.pipeline.arrivals import Policies
+from ridgestream.pipeline.booleans import knowing_booleans
 from ridgestream.pipeline.classes import winners_of
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.executor import Executor
@@ -41,6 +42,8 @@ class Evaluation:
     """Whether the target is a class, one against the rest or each."""
     confusion: Matrix = ()
     """Where each class is learned, the weight of the rows of a class (row) that were taken for a class (column)."""
+    left_out: int = 0
+    """How many rows were left out since they lack a value."""
 
     @classmethod
     def of(cls, predicted: Floats, truth: Floats, weights: Floats | None, *, classes: bool) -> "Evaluation":
@@ -118,18 +121,28 @@ def compare(
 
 
 def evaluate(
-    model: Model, schema: Schema, files: Sequence[PartitionFile], executor: Executor, report: Reporter
+    model: Model,
+    schema: Schema,
+    files: Sequence[PartitionFile],
+    executor: Executor,
+    report: Reporter,
+    policies: Policies | None = None,
 ) -> Evaluation:
-    """Return the model's errors on the partitions; raise PartitionError for one that cannot be used."""
+    """Return the model's errors on the partitions; raise PartitionError for one that cannot be used.
+
+    `policies` (by default all errors) say what becomes of missing values and of categories that the model does not
+    know; with `drop`, rows that lack a value, the target too, are left out.
+    """
+    policies = policies or Policies()
+    model = replace(model, feature_map=knowing_booleans(model.feature_map, schema))
     report.begin("evaluate", None, partitions=len(files))
-    empty = _of_no_rows(model, schema)
-    results = []
-    for part in executor.run(evaluate_partition, files, executor.broadcast(model), schema):
-        results.append(part)
+    total, asked = _of_no_rows(model, schema), Asked()
+    for part, seen in executor.run(evaluate_partition, files, executor.broadcast(model), schema, policies):
+        total, asked = total.merge(part), asked.merge(seen)
         report.advance(int(part.weight))
-    total = reduce(Evaluation.merge, results, empty)
     report.end(test_error=total.test_error, test_mse=total.test_mse)
-    return total
+    asked.tell(report, "are not judged")
+    return replace(total, left_out=asked.left_out)
 
 
 def check_partitions(files: Sequence[PartitionFile], schema: Schema) -> None:
@@ -138,20 +151,24 @@ def check_partitions(files: Sequence[PartitionFile], schema: Schema) -> None:
         Decoder(schema, str(file.path)).check(read_arrow_schema(file))
 
 
-def evaluate_partition(file: PartitionFile, model: Model, schema: Schema) -> Evaluation:
-    """Return the model's errors on one partition, batch by batch."""
-    decoder = Decoder(schema, str(file.path))
+def evaluate_partition(
+    file: PartitionFile, model: Model, schema: Schema, policies: Policies
+) -> tuple[Evaluation, Asked]:
+    """Return the model's errors on one partition, batch by batch, and what was seen of its rows."""
+    decoder = Decoder(schema, str(file.path), missing=policies.missing)
     decoder.check(read_arrow_schema(file))
-    total = _of_no_rows(model, schema)
+    total, asking = _of_no_rows(model, schema), Asking(model.feature_map, decoder, policies)
     for batch in read_batches(file, schema.columns(with_target=True)):
-        rows = decoder.decode(batch)
+        decoded = decoder.decode(batch)
+        answered, maps = asking.look(decoded)
+        rows = decoded if answered.all() else decoded.at(answered)
         if rows.targets is not None:
             targets = _targets_of(rows.targets, rows.weights, model.feature_map, decoder)
-            outputs = model.predict(rows.numeric, rows.codes, code_maps_of(model, decoder))
+            outputs = model.predict(rows.numeric, rows.codes, maps)
             part = compare(outputs, targets, rows.weights, model.feature_map, classes=schema.classifies)
             total = total.merge(part)
     check_unchanged(file)
-    return total
+    return total, asking.asked
 
 
 def _of_no_rows(model: Model, schema: Schema) -> Evaluation:
@@ -170,11 +187,3 @@ def _targets_of(kept: Floats, weights: Floats | None, feature_map: FeatureMap, d
     except InputError as error:
         raise PartitionError(f"{decoder.place}: {error}") from error
     return feature_map.targets(kept, table)
-
-
-def code_maps_of(model: Model, decoder: Decoder) -> list[npt.NDArray[np.int64]]:
-    """Return the model's maps of the categories decoded so far; raise PartitionError naming the file for a new one."""
-    try:
-        return model.feature_map.code_maps([list(table) for table in decoder.categories])
-    except InputError as error:
-        raise PartitionError(f"{decoder.place}: {error}") from error

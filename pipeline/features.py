@@ -1,10 +1,12 @@
 """From raw columns to standardized features: numbers scaled, categories turned into scaled indicators, targets scaled.
 
-A FeatureMap is frozen at a model's first training, so that no later partition can change what earlier rows meant.
+A FeatureMap is frozen at a model's first training, so that no later partition can change what earlier rows meant. It
+may be extended by indicators of new categories, which are zero in every earlier row. A missing value becomes the mean
+of the rows that the map was frozen by, or the most frequent value.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +16,12 @@ from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.classes import Label, count_outputs, scores_of, signs_of, spread_of
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.moments import Moments
+
+OTHER_CATEGORIES = (
+    "begin a new model with --new-model, correct the rows, or say what is to become of such rows: "
+    'source.unseen_categories = "ignore" or "extend"'
+)
+"""What to do about a category that a model does not know."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +44,20 @@ class FeatureMap:
     """What each target is divided by then; one for classes."""
     classes: tuple[Label, ...] = ()
     """The classes that are learned each against the rest, sorted; empty if the targets are anything else."""
+    fill: tuple[float, ...] = ()
+    """What stands for a missing value of each numeric column, in its raw units; their centres if empty."""
+    extended_by: int = 0
+    """How many indicators came after the map was frozen."""
 
     @property
     def n_features(self) -> int:
         """The number of features."""
         return len(self.centre)
+
+    @property
+    def n_frozen(self) -> int:
+        """The number of features when the map was frozen, which a kernel's own default scale is made of."""
+        return len(self.centre) - self.extended_by
 
     @property
     def n_outputs(self) -> int:
@@ -57,11 +74,13 @@ class FeatureMap:
         weights_of: Sequence[Mapping[str, float]],
         categories: Sequence[Sequence[str]],
         classes: Sequence[Label] = (),
+        booleans: Sequence[str] = (),
     ) -> Self:
         """Standardize by these moments and category weights; `targets` None leaves classes as they are.
 
         `weights_of` holds, for each categorical column, the weight of the rows with each value among the rows that the
-        moments were taken of; `categories` every value that gets an indicator.
+        moments were taken of; `categories` every value that gets an indicator; `booleans` which numeric columns are
+        zero and one. What was missing counts nowhere; a column of which there was no value has the centre 0, scale 1.
         """
         centre, scale = list(moments.mean), list(moments.deviation())
         for values, weights in zip(categories, weights_of, strict=True):
@@ -71,7 +90,7 @@ class FeatureMap:
             centre += list(shares)
             scale += list(np.where(spread > 0, spread, 1.0))
         outputs = count_outputs(len(classes))
-        return cls(
+        frozen = cls(
             tuple(numeric),
             tuple(categorical),
             tuple(tuple(values) for values in categories),
@@ -81,22 +100,73 @@ class FeatureMap:
             tuple(float(v) for v in targets.deviation()) if targets else (1.0,) * outputs,
             tuple(classes),
         )
+        return frozen.with_booleans(booleans)
+
+    def with_booleans(self, names: Sequence[str]) -> Self:
+        """Return the map that fills these columns by their more frequent value, false if both are, others by the mean.
+
+        Maps of releases that knew no missing values do not say which columns are booleans.
+        """
+        means = self.centre[: len(self.numeric)]
+        fill = tuple(float(m > 0.5) if n in names else m for n, m in zip(self.numeric, means, strict=True))
+        return replace(self, fill=() if fill == means else fill)
+
+    def unseen(self, tables: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+        """Return, for each categorical column, the values of `tables` for which this map has no indicator."""
+        return [
+            tuple(value for value in table if value not in known)
+            for known, table in zip(map(set, self.categories), tables, strict=True)
+        ]
+
+    def check_categories(self, tables: Sequence[Sequence[str]], remedy: str = OTHER_CATEGORIES) -> None:
+        """Raise InputError naming the column and the first value for which this map has no indicator."""
+        for name, values in zip(self.categorical, self.unseen(tables), strict=True):
+            if values:
+                raise InputError(
+                    f"column {name!r} has the category {values[0]!r}, which the model has not seen when it was first "
+                    f"trained; {remedy}"
+                )
+
+    def extended(self, tables: Sequence[Sequence[str]]) -> Self:
+        """Return the map with an indicator for each value of `tables` that has none, after its column's others.
+
+        It is neither centred nor scaled, so it is zero in every row that has another value.
+        """
+        unseen = self.unseen(tables)
+        if not any(unseen):
+            return self
+        places = self._ends_of_columns([len(values) for values in unseen])
+        return replace(
+            self,
+            categories=tuple((*old, *new) for old, new in zip(self.categories, unseen, strict=True)),
+            centre=tuple(np.insert(self.centre, places, 0.0).tolist()),
+            scale=tuple(np.insert(self.scale, places, 1.0).tolist()),
+            extended_by=self.extended_by + len(places),
+        )
+
+    def places_of_new(self, extended: Self) -> Integers:
+        """Return where the features of a map extended from this one are new, as places for `numpy.insert`."""
+        return self._ends_of_columns(
+            [len(new) - len(old) for old, new in zip(self.categories, extended.categories, strict=True)]
+        )
+
+    def _ends_of_columns(self, counts: Sequence[int]) -> Integers:
+        """Return the end of each categorical column's indicators, as often as `counts` says."""
+        ends = len(self.numeric) + np.cumsum([len(values) for values in self.categories], dtype=np.int64)
+        return np.repeat(ends, counts)
 
     def code_maps(self, tables: Sequence[Sequence[str]]) -> list[npt.NDArray[np.int64]]:
-        """Return, for each categorical column, the indicator of each code of `tables`.
+        """Return, for each categorical column, the indicator of each code of `tables`, −1 for one that has none.
 
-        Raises InputError naming the column and the first value for which this map has no indicator.
+        The last entry is that of a missing value, whose code is −1: the most frequent value of the rows that the map
+        was frozen by, the first of them in the order of text; −1 if there was none.
         """
-        maps = []
-        for name, values, table in zip(self.categorical, self.categories, tables, strict=True):
+        maps, first = [], len(self.numeric)
+        for values, table in zip(self.categories, tables, strict=True):
             known = {value: position for position, value in enumerate(values)}
-            unseen = [value for value in table if value not in known]
-            if unseen:
-                raise InputError(
-                    f"column {name!r} has the category {unseen[0]!r}, which the model has not seen when it was first "
-                    "trained; begin a new model with --new-model, or correct the rows"
-                )
-            maps.append(np.array([known[value] for value in table], dtype=np.int64))
+            found = [known.get(value, -1) for value in table]
+            maps.append(np.array([*found, _most_frequent(values, self.centre[first:])], dtype=np.int64))
+            first += len(values)
         return maps
 
     def features(
@@ -105,17 +175,27 @@ class FeatureMap:
         codes: npt.NDArray[np.int32],
         maps: Sequence[npt.NDArray[np.int64]],
     ) -> Floats:
-        """Return standardized features, shape (rows, n_features), float64; O(n_features) a row."""
+        """Return standardized features, shape (rows, n_features), float64; O(n_features) a row.
+
+        NaN among the numbers and the code −1 are missing values, which are filled. A category without an indicator has
+        zero in all of its column's, standardized as they are.
+        """
         features = np.zeros((len(numeric), self.n_features))
-        features[:, : numeric.shape[1]] = numeric
+        features[:, : numeric.shape[1]] = self._filled(numeric)
         first, every = numeric.shape[1], np.arange(len(numeric))
         for position, (values, positions) in enumerate(zip(self.categories, maps, strict=True)):
-            if len(numeric):
-                features[every, first + positions[codes[:, position]]] = 1.0
+            indicators = positions[codes[:, position]]
+            known = slice(None) if indicators.min(initial=0) >= 0 else indicators >= 0
+            features[every[known], first + indicators[known]] = 1.0
             first += len(values)
         features -= np.array(self.centre)
         features /= np.array(self.scale)
         return features
+
+    def _filled(self, numeric: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+        absent = np.isnan(numeric)
+        fill = np.array(self.fill or self.centre[: len(self.numeric)])
+        return np.where(absent, fill, numeric) if absent.any() else numeric
 
     def check_classes(self, present: Sequence[Label]) -> None:
         """Raise InputError for the first class that is not among this map's."""
@@ -153,12 +233,19 @@ class FeatureMap:
         return np.asarray(scaled * np.array(self.target_scale) + np.array(self.target_centre))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON takes it; without classes, as releases that have none know it."""
-        plain = asdict(self)
-        return plain if self.classes else {key: value for key, value in plain.items() if key != "classes"}
+        """Return it as JSON takes it; without what older releases have not, where there is none of it."""
+        optional = ("classes", "fill", "extended_by")
+        return {key: value for key, value in asdict(self).items() if value or key not in optional}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
         """Make it from what `as_dict` returned, or JSON made of that."""
         tables = tuple(tuple(values) for values in plain["categories"])
-        return cls(**{key: tuple(value) for key, value in plain.items()} | {"categories": tables})
+        lists = {key: tuple(value) for key, value in plain.items() if not isinstance(value, int)}
+        return cls(**{**plain, **lists, "categories": tables})
+
+
+def _most_frequent(values: Sequence[str], shares: Sequence[float]) -> int:
+    """Return the position of the value with the largest share, of several the least; −1 if none has any."""
+    best = min(range(len(values)), key=lambda i: (-shares[i], values[i]), default=-1)
+    return best if best >= 0 and shares[best] > 0 else -1

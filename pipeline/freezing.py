@@ -3,10 +3,13 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.moments import Moments, merge_moments
 from ridgestream.stores.classes import MOST_CLASSES, Label
+from ridgestream.stores.columns import BOOLEAN
 from ridgestream.stores.ledger import Ledger
 from ridgestream.stores.segments import Segment, SegmentFacts
 
@@ -14,11 +17,14 @@ if TYPE_CHECKING:
     import zarr
 
 
-def freeze_feature_map(root: "zarr.Group", ledger: Ledger, scaling_rows: int | None) -> FeatureMap:
+def freeze_feature_map(
+    root: "zarr.Group", ledger: Ledger, scaling_rows: int | None, *, whole_ledger: bool = True
+) -> FeatureMap:
     """Standardize by the first partitions that make up `scaling_rows` rows, or by all that are there if it is None.
 
     Rows count by their weights, so that a row of weight zero is absent here, too. Every category of the ledger gets an
-    indicator, and every class an output. Raises InputError if there is no row.
+    indicator, or, unless `whole_ledger`, every one of these partitions; every class gets an output. Raises InputError
+    if there is no row.
     """
     if ledger.schema is None or ledger.rows == 0:
         raise InputError("there is no row to standardize by: ingest a partition that has rows first")
@@ -38,9 +44,22 @@ def freeze_feature_map(root: "zarr.Group", ledger: Ledger, scaling_rows: int | N
         Moments.from_array(array[:, :n_numeric]),
         None if schema.classifies else Moments.from_array(array[:, n_numeric:]),
         weights,
-        ledger.categories,
+        ledger.categories if whole_ledger else [tuple(sums) for sums in weights],
         _classes(ledger),
+        [f.name for f in schema.numeric if f.kind == BOOLEAN],
     )
+
+
+def find_valueless(root: "zarr.Group", ledger: Ledger, scaling_rows: int | None) -> tuple[str, ...]:
+    """Return the features of which the rows to standardize by have no value."""
+    schema = ledger.schema
+    if schema is None:
+        return ()
+    facts = find_scaling(root, [entry.segment for entry in ledger.entries], scaling_rows).values()
+    counts = sum((f.moments[0, : len(schema.numeric)] for f in facts), np.zeros(len(schema.numeric)))
+    absent = [f.name for f, count in zip(schema.numeric, counts, strict=True) if count == 0]
+    named = [any(sum(f.category_counts[i]) > 0 for f in facts) for i in range(len(schema.categorical))]
+    return (*absent, *(f.name for f, has_value in zip(schema.categorical, named, strict=True) if not has_value))
 
 
 def _classes(ledger: Ledger) -> tuple[Label, ...]:

@@ -6,7 +6,7 @@ nothing is written of a partition that cannot be used; then to write it, chunk b
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -32,9 +32,10 @@ from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.moments import Moments
 from ridgestream.pipeline.quantiles import Sample
 from ridgestream.pipeline.reporting import Reporter
+from ridgestream.pipeline.sieve import Sieve
 from ridgestream.pipeline.threads import one_blas_thread
 from ridgestream.stores.classes import Label
-from ridgestream.stores.decoding import Decoder
+from ridgestream.stores.decoding import DROP, Decoder
 from ridgestream.stores.errors import PartitionError, StoreError
 from ridgestream.stores.guarding import store_errors
 from ridgestream.stores.ledger import Ledger, LedgerEntry, Quarantined, read_ledger, write_ledger
@@ -71,7 +72,11 @@ class Survey:
     facts: SegmentFacts
     """Its moments, category tables and sketch."""
     content_sha256: str
-    """The hash of its decoded values."""
+    """The hash of its decoded values, those of rows that are left out included."""
+    dropped: int
+    """The rows that are left out."""
+    missing: dict[str, int]
+    """How many values each column lacks, of those that lack any."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,8 @@ class Ingested:
     """Its category tables."""
     classes: tuple[Label, ...]
     """Its classes, where each is learned."""
+    missing: dict[str, int]
+    """How many values each column lacks, of those that lack any."""
     fork: "icechunk.ForkSession"
     """The session that holds its segment."""
 
@@ -134,6 +141,8 @@ class IngestReport:
     """What was put into quarantine now."""
     quarantined: tuple[Quarantined, ...] = ()
     """What was in quarantine before and stays there."""
+    missing_values: dict[str, int] = field(default_factory=dict)
+    """How many values each column of the new partitions lacks, of those that lack any."""
 
 
 def ingest(
@@ -172,7 +181,7 @@ def ingest(
     for start in range(0, len(fresh), PARTITIONS_A_COMMIT):
         kept = ledger = wave.take_in(kept, ledger, fresh[start : start + PARTITIONS_A_COMMIT])
     added = tuple(entry for entry in ledger.entries if entry.segment >= first_new)
-    report.end(partitions=len(added), rows=sum(entry.rows for entry in added))
+    report.end(partitions=len(added), rows=sum(entry.rows for entry in added), **_dropped(added))
     rejected = {each.name for each in arrivals.rejected}
     return IngestReport(
         added,
@@ -184,6 +193,7 @@ def ingest(
         rebuilt,
         tuple(each for each in ledger.quarantined if each.name not in rejected and not each.by_hand),
         arrivals.rejected,
+        wave.missing,
     )
 
 
@@ -223,31 +233,47 @@ def _check_not_overtaken(writing: Writing, kept: Ledger, store: Store) -> None:
         )
 
 
-def survey_partition(file: PartitionFile, schema: Schema) -> Survey:
-    """Read a partition through; raise PartitionError for the first thing about it that cannot be used."""
+def _dropped(entries: tuple[LedgerEntry, ...]) -> dict[str, int]:
+    """Return how many rows were left out, to be told; nothing if none was."""
+    dropped = sum(entry.dropped for entry in entries)
+    return {"dropped": dropped} if dropped else {}
+
+
+def survey_partition(file: PartitionFile, schema: Schema, missing: str = ERROR) -> Survey:
+    """Read a partition through; raise PartitionError for the first thing about it that cannot be used.
+
+    `missing` is the policy for missing values.
+    """
     digest, gathered = _Digest(), _Gathered(schema, count_rows(file))
-    decoder = Decoder(schema, str(file.path))
+    decoder = Decoder(schema, str(file.path), missing=missing)
+    sieve = Sieve(decoder)
     with one_blas_thread():
         for batch in _decode(file, decoder):
             digest.update(batch)
-            gathered.add(batch)
+            gathered.add(sieve.keep(batch))
     layout = SegmentLayout(
-        rows=decoder.rows,
+        rows=sieve.rows,
         n_numeric=len(schema.numeric),
         n_categorical=len(schema.categorical),
         n_targets=len(schema.targets),
         single=gathered.single_is_enough(),
         weighted=schema.weight is not None,
     )
-    return Survey(layout, gathered.facts(decoder), digest.hexdigest(decoder))
+    return Survey(layout, gathered.facts(sieve), digest.hexdigest(decoder), sieve.dropped, decoder.absent)
 
 
 def content_of(file: PartitionFile, schema: Schema) -> str:
-    """Return the hash of a partition's decoded values; raise PartitionError if it cannot be used."""
-    return survey_partition(file, schema).content_sha256
+    """Return the hash of a partition's decoded values, whatever is to become of missing ones.
+
+    Raises PartitionError if it cannot be used for another reason.
+    """
+    digest, decoder = _Digest(), Decoder(schema, str(file.path), missing=DROP)
+    for batch in _decode(file, decoder):
+        digest.update(batch)
+    return digest.hexdigest(decoder)
 
 
-def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession", on_bad: str) -> Ingested | Refused:
+def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession", policies: Policies) -> Ingested | Refused:
     """Write one partition as a segment into a fork of the session; the same task gives the same segment again.
 
     With the policy `quarantine`, one that cannot be used is returned as refused; else PartitionError is raised.
@@ -255,20 +281,27 @@ def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession", on_bad: str
     import zarr
 
     try:
-        survey = survey_partition(task.file, task.schema)
+        survey = survey_partition(task.file, task.schema, policies.missing)
     except PartitionError as error:
-        if on_bad == ERROR:
+        if policies.on_bad == ERROR:
             raise
         return Refused(task.file, str(error))
     root = zarr.open_group(fork.store, mode="a")
-    rows = _decode(task.file, Decoder(task.schema, str(task.file.path)))
+    decoder = Decoder(task.schema, str(task.file.path), missing=policies.missing)
+    rows = map(Sieve(decoder).keep, _decode(task.file, decoder))
     write_segment(root, task.segment, survey.layout, rows, survey.facts)
     check_unchanged(task.file)
-    file = task.file
+    file, rows_kept = task.file, survey.layout.rows
     entry = LedgerEntry(
-        task.segment, file.name, file.size_bytes, file.modified_ns, survey.content_sha256, survey.layout.rows
+        task.segment,
+        file.name,
+        file.size_bytes,
+        file.modified_ns,
+        survey.content_sha256,
+        rows_kept,
+        survey.dropped,
     )
-    return Ingested(entry, file, survey.facts.categories, survey.facts.present_classes, fork)
+    return Ingested(entry, file, survey.facts.categories, survey.facts.present_classes, survey.missing, fork)
 
 
 @dataclass(frozen=True)
@@ -282,6 +315,7 @@ class _Wave:
     feature_map: FeatureMap | None
     policies: Policies
     rebuilt: frozenset[str]
+    missing: dict[str, int] = field(default_factory=dict)
 
     def take_in(self, kept: Ledger, ledger: Ledger, files: list[PartitionFile]) -> Ledger:
         """Commit the files' segments and a ledger that has them; `kept` is the ledger of the last commit."""
@@ -291,7 +325,7 @@ class _Wave:
             _check_not_overtaken(writing, kept, self.store)
             with store_errors(place):
                 shared = writing.session.fork()
-            ran = self.executor.run(ingest_partition, tasks, shared, self.policies.on_bad)
+            ran = self.executor.run(ingest_partition, tasks, shared, self.policies)
             results = [self._admitted(result) for result in ran]
             forks = {id(r.fork): r.fork for r in results if r.fork is not None}
             with store_errors(place):
@@ -305,12 +339,14 @@ class _Wave:
         if isinstance(result, Refused):
             return _Result(None, result, None)
         try:
-            _check_categories(result, self.feature_map)
+            _check_categories(result, self.feature_map, self.policies)
         except PartitionError as error:
             if self.policies.on_bad == ERROR:
                 raise
             return _Result(result, Refused(result.file, str(error)), result.fork)
         self.report.advance(result.entry.rows, partition=result.entry.name)
+        for name, count in result.missing.items():
+            self.missing[name] = self.missing.get(name, 0) + count
         return _Result(result, None, result.fork)
 
     def _with_results(self, root: "zarr.Group", ledger: Ledger, results: "list[_Result]") -> Ledger:
@@ -354,11 +390,12 @@ def _in_order_of_names(root: "zarr.Group", ledger: Ledger) -> Ledger:
     return anew.with_entries(entries, [f.categories for f in facts], [f.present_classes for f in facts])
 
 
-def _check_categories(result: Ingested, feature_map: FeatureMap | None) -> None:
+def _check_categories(result: Ingested, feature_map: FeatureMap | None, policies: Policies) -> None:
     if feature_map is None:
         return
     try:
-        feature_map.code_maps(result.categories)
+        if policies.unseen_categories == ERROR:
+            feature_map.check_categories(result.categories)
         feature_map.check_classes(result.classes)
     except InputError as error:
         raise PartitionError(f"{result.entry.name} is not taken in: {error}") from error
@@ -370,7 +407,7 @@ def _find_twins(ledger: Ledger, first_new: int) -> tuple[tuple[str, str], ...]:
     twins = []
     for entry in ledger.entries:
         older = seen.setdefault(entry.content_sha256, entry.name)
-        if older != entry.name and entry.segment >= first_new and entry.rows:
+        if older != entry.name and entry.segment >= first_new and entry.rows_of_file:
             twins.append((entry.name, older))
     return tuple(twins)
 
@@ -388,7 +425,10 @@ def _decode(file: PartitionFile, decoder: Decoder) -> Iterator[Rows]:
 
 
 class _Digest:
-    """A hash of decoded values that does not depend on how they came in batches."""
+    """A hash of decoded values that does not depend on how they came in batches, nor on policies.
+
+    What is missing counts as one NaN, or the code −1, and differs from every value.
+    """
 
     def __init__(self) -> None:
         self._parts = {name: hashlib.sha256() for name in ("numeric", "codes", "targets", "weights")}
@@ -429,26 +469,26 @@ class _Gathered:
             _count(counts, rows.codes[:, position], rows.weights)
         if self._classes:
             _count(self._class_counts, targets[:, 0].astype(np.int64), rows.weights)
-        self._largest = np.maximum(self._largest, np.abs(rows.numeric).max(axis=0, initial=0.0))
+        self._largest = np.fmax(self._largest, np.fmax.reduce(np.abs(rows.numeric), axis=0, initial=0.0))
         present = rows.numeric if rows.weights is None else rows.numeric[rows.weights > 0]
         with np.errstate(over="ignore"):
-            self._exact &= (present == present.astype(np.float32)).all(axis=0)
+            self._exact &= ((present == present.astype(np.float32)) | np.isnan(present)).all(axis=0)
 
-    def facts(self, decoder: Decoder) -> SegmentFacts:
-        tables = tuple(tuple(table) for table in decoder.categories)
+    def facts(self, sieve: Sieve) -> SegmentFacts:
+        tables, classes = sieve.categories, sieve.classes
         counts = tuple(
             tuple(counts.get(code, 0.0) for code in range(len(table)))
             for table, counts in zip(tables, self._counts, strict=True)
         )
-        class_counts = tuple(self._class_counts.get(code, 0.0) for code in range(len(decoder.classes)))
+        class_counts = tuple(self._class_counts.get(code, 0.0) for code in range(len(classes)))
         sketch = self._sample.sketch(len(self._moments.count)).as_array()
-        return SegmentFacts(self._moments.as_array(), tables, counts, tuple(decoder.classes), class_counts, sketch)
+        return SegmentFacts(self._moments.as_array(), tables, counts, classes, class_counts, sketch, sieve.missing)
 
     def single_is_enough(self) -> bool:
         """Tell whether rounding to float32 moves no value of a column, or by little against its deviation.
 
         It moves a value by 2⁻²⁴ of its size or 2⁻¹⁵⁰, whichever is more. Rows of weight zero have no say in that, but
-        must not become infinite.
+        must not become infinite, nor the largest number, which marks what is missing.
         """
         moments = Moments.from_array(self._moments.as_array()[:, : len(self._exact)])
         counted = moments.count > 0
@@ -456,10 +496,15 @@ class _Gathered:
         variance = np.divide(moments.squares, moments.count, out=np.zeros_like(largest), where=counted)
         moved = np.maximum(largest * 2.0**-24, 2.0**-150)
         small = (moved <= SINGLE_TOLERANCE * np.sqrt(variance)) & ~moments.constant()
-        return bool(((self._exact | small) & (self._largest < float(np.finfo(np.float32).max))).all())
+        with np.errstate(over="ignore"):
+            fits = self._largest.astype(np.float32) < np.finfo(np.float32).max
+        return bool(((self._exact | small) & fits).all())
 
 
 def _count(counts: dict[int, float], codes: npt.NDArray[np.integer], weights: npt.NDArray[np.float64] | None) -> None:
-    """Add the weight of the rows with each code (rows,)."""
+    """Add the weight of the rows with each code (rows,); −1 is none."""
+    if codes.min(initial=0) < 0:
+        weights = None if weights is None else weights[codes >= 0]
+        codes = codes[codes >= 0]
     for code, weight in enumerate(np.bincount(codes, weights)):
         counts[code] = counts.get(code, 0.0) + float(weight)

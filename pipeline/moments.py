@@ -32,16 +32,32 @@ class Moments:
 
     @classmethod
     def of(cls, values: Floats, weights: Floats | None = None) -> Self:
-        """Return the moments of the rows of `values` (rows, d) in two passes; rows of weight zero are absent."""
+        """Return the moments of the rows of `values` (rows, d) in two passes.
+
+        Rows of weight zero are absent, and so is NaN, a missing value, in its column.
+        """
         if weights is not None:
             values, weights = values[weights > 0], weights[weights > 0]
         if not len(values):
             return cls.empty(values.shape[1])
         w = np.ones(len(values)) if weights is None else weights
+        if np.isnan(values).any():
+            return cls._of_present(values, w)
         total = w.sum()
         mean = w @ values / total
         squares = w @ (values - mean) ** 2
         return cls(np.full(values.shape[1], total), mean, squares, values.min(axis=0), values.max(axis=0))
+
+    @classmethod
+    def _of_present(cls, values: Floats, w: Floats) -> Self:
+        """Return the moments of what is there of `values` (rows, d), with weights (rows,)."""
+        present = ~np.isnan(values)
+        count = w @ present
+        total = w @ np.where(present, values, 0.0)
+        mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
+        squares = w @ np.where(present, values - mean, 0.0) ** 2
+        smallest = np.where(present, values, np.inf).min(axis=0)
+        return cls(count, mean, squares, smallest, np.where(present, values, -np.inf).max(axis=0))
 
     def merge(self, other: Self) -> Self:
         """Return the moments of both sets of rows; O(d)."""

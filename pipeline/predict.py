@@ -1,25 +1,29 @@
 """Prediction: Parquet in, Parquet out, row for row, one task and one output file a partition."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
+from ridgestream.pipeline.answering import Asked, Asking
 from ridgestream.pipeline.arrays import Floats, Integers
+from ridgestream.pipeline.arrivals import Policies
+from ridgestream.pipeline.booleans import knowing_booleans
 from ridgestream.pipeline.classes import winners_of
-from ridgestream.pipeline.evaluate import code_maps_of
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.model import Model
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.stores.classes import arrow_class_type, class_name
+from ridgestream.stores.columns import check_column
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
 from ridgestream.stores.predictions import whole_parquet
 from ridgestream.stores.rows import Rows
-from ridgestream.stores.schema import Schema, check_column
+from ridgestream.stores.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,54 +53,60 @@ def predict(
     report: Reporter,
     *,
     with_scores: bool = False,
-) -> int:
-    """Write a file of predictions below `output` for each partition, under its own name; return the rows predicted.
+    policies: Policies | None = None,
+) -> Asked:
+    """Write a file of predictions below `output` for each partition, under its own name; return what was seen of them.
 
     A class against the rest gives `prediction` (int8: 1 or −1) and `score` (double: f(x)); classes each against the
     rest give `prediction` (in the type of the store's classes), and with `with_scores` `score_CLASS`, the largest of
     which wins; regression gives `prediction` (double, in target units), `prediction_TARGET` if there are several. A
     model with its uncertainty adds `std` and `std_observed`, of each target or class (double, in target units): the
-    standard deviations of f(x) and of a new observation. Raises PartitionError for a partition that cannot be used,
+    standard deviations of f(x) and of a new observation. `policies` (by default all errors) say what becomes of
+    missing values and of categories that the model does not know; with `drop`, a row that lacks a value has null in all
+    of these columns. Raises PartitionError for a partition that cannot be used,
     StoreError where nothing can be written; files finished before that stay.
     """
     inside = [file for file in files if (output / file.name).resolve() == file.path.resolve()]
     if inside:
         raise PartitionError(f"the predictions of {inside[0].path} would replace it: choose another output folder")
-    keep = tuple(dict.fromkeys(keep))
+    keep, policies = tuple(dict.fromkeys(keep)), policies or Policies()
+    model = replace(model, feature_map=knowing_booleans(model.feature_map, schema))
     unnamed = [n for n in schema.unnamed(read_arrow_schema(files[0]).names) if n not in keep] if files else []
     if unnamed:
         report.say("columns that are not in the schema are not read", columns=", ".join(unnamed))
     tasks = [PredictTask(file, output / file.name, keep, with_scores) for file in files]
     report.begin("predict", None, partitions=len(tasks))
-    rows = 0
-    for done in executor.run(predict_partition, tasks, executor.broadcast(model), schema):
-        rows += done
-        report.advance(done)
-    report.end(rows=rows, partitions=len(tasks))
-    return rows
+    asked = Asked()
+    for seen in executor.run(predict_partition, tasks, executor.broadcast(model), schema, policies):
+        asked = asked.merge(seen)
+        report.advance(seen.rows)
+    report.end(rows=asked.rows, partitions=len(tasks))
+    asked.tell(report, "have no prediction")
+    return asked
 
 
-def predict_partition(task: PredictTask, model: Model, schema: Schema) -> int:
-    """Write one file of predictions, whole or not at all; return its rows."""
+def predict_partition(task: PredictTask, model: Model, schema: Schema, policies: Policies) -> Asked:
+    """Write one file of predictions, whole or not at all; return what was seen of its rows."""
     import pyarrow as pa
 
     arrow = read_arrow_schema(task.file)
-    decoder = Decoder(schema, str(task.file.path), with_target=False)
+    decoder = Decoder(schema, str(task.file.path), with_target=False, missing=policies.missing)
     decoder.check(arrow)
+    asking = Asking(model.feature_map, decoder, policies)
     new = _prediction_fields(schema, model, with_scores=task.with_scores)
     _check_distinct([field.name for field in new], decoder.place)
     kept = _kept_fields(task, arrow, {field.name for field in new})
     out_schema = pa.schema([*kept, *new])
     with whole_parquet(task.output, out_schema) as writer:
-        for batch, predicted in _predict_batches(task, model, decoder):
+        for batch, predicted in _predict_batches(task, model, decoder, asking):
             columns = [batch.column(field.name) for field in kept] + predicted
             writer.write_batch(pa.record_batch(columns, schema=out_schema))
         check_unchanged(task.file)
-    return decoder.rows
+    return asking.asked
 
 
 def _predict_batches(
-    task: PredictTask, model: Model, decoder: Decoder
+    task: PredictTask, model: Model, decoder: Decoder, asking: Asking
 ) -> "Iterator[tuple[pa.RecordBatch, list[pa.Array]]]":
     """Yield each batch with the columns of its predictions, as `_prediction_fields` names them."""
     import pyarrow as pa
@@ -104,11 +114,20 @@ def _predict_batches(
     names = list(dict.fromkeys([*decoder.schema.columns(with_target=False), *task.keep]))
     for batch in read_batches(task.file, names):
         rows = decoder.decode(batch)
-        maps = code_maps_of(model, decoder)
+        answered, maps = asking.look(rows)
         outputs = model.predict(rows.numeric, rows.codes, maps)
         pairs = zip(*_deviations(model, rows, maps), strict=True) if model.uncertainty else ()
         deviations = [pa.array(column) for pair in pairs for column in pair]
-        yield batch, [*_predictions(outputs, model, decoder.schema, with_scores=task.with_scores), *deviations]
+        columns = [*_predictions(outputs, model, decoder.schema, with_scores=task.with_scores), *deviations]
+        yield batch, columns if answered.all() else [_only(answered, column) for column in columns]
+
+
+def _only(answered: npt.NDArray[np.bool_], column: "pa.Array") -> "pa.Array":
+    """Return the column with null where there is no answer."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.if_else(pa.array(answered), column, pa.scalar(None, column.type))
 
 
 def _predictions(outputs: Floats, model: Model, schema: Schema, *, with_scores: bool) -> "list[pa.Array]":

@@ -144,6 +144,15 @@ def _sums_of(record: ModelRecord) -> BlockStatistics:
     return sums
 
 
+def widened(record: ModelRecord, before: FeatureMap, extended: FeatureMap) -> ModelRecord:
+    """Return the record with a feature map extended from its own: its basis vectors are zero in the new features."""
+    places, arrays = before.places_of_new(extended), dict(record.arrays)
+    for name, axis in (("basis_vectors", 1), ("centre", 0)):
+        if len(places) and name in arrays:
+            arrays[name] = cast("Floats", np.insert(arrays[name], places, 0.0, axis=axis))
+    return replace(record, encoding=extended.as_dict(), arrays=arrays)
+
+
 def is_batch(record: ModelRecord) -> bool:
     """Tell whether a batch method made the model."""
     return bool(record.parameters["method"] != ONLINE)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ridgestream.pipeline.block_statistics import Basis, Summing, plan_kernel_rows
+from ridgestream.pipeline.encodings import encoding_of
 from ridgestream.pipeline.executor import Executor
-from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.planning import RefitPlan
 from ridgestream.pipeline.records import state_of, with_refit
@@ -40,7 +40,7 @@ def refit(
     """
     state = state_of(record)
     basis = Basis(state.parameters.kernel, state.basis_vectors, state.centre)
-    rows = StoredRows(root, ledger, segments, FeatureMap.from_dict(record.encoding), executor, report, keeper)
+    rows = StoredRows(root, ledger, segments, encoding_of(record, ledger.schema), executor, report, keeper)
     sums = rows.statistics((Summing(basis, state.n_targets),), "refit").parts[0].total()
     with one_blas_thread():
         normal = sums.factorize(state.gram, state.parameters.regularization)

@@ -1,9 +1,9 @@
 """The stream: blocks of standardized rows in order, each decoded while the one before it is learned."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,22 +39,30 @@ class Block:
     """In the learner's units, shape (rows, n_outputs)."""
     weights: Floats | None
     """Shape (rows,), None where every row counts once."""
+    new_features: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Where features are new since the block before this one, as places for `numpy.insert`."""
 
 
 class Stream:
-    """The rows of some segments, cut into blocks by the store alone."""
+    """The rows of some segments, cut into blocks by the store and the feature maps alone."""
 
-    def __init__(self, root: "zarr.Group", numbers: Sequence[int], feature_map: FeatureMap) -> None:
-        """Open the segments; raise StoreError for one that is not there whole. No row is read."""
+    def __init__(
+        self,
+        root: "zarr.Group",
+        numbers: Sequence[int],
+        feature_map: FeatureMap,
+        maps: Sequence[FeatureMap] | None = None,
+    ) -> None:
+        """Open the segments; raise StoreError for one that is not there whole. No row is read.
+
+        Where the feature map grows, `maps` holds that of each segment, extended from `feature_map`.
+        """
         segments = {number: Segment.open(root, number) for number in numbers}
+        maps_of = dict(zip(numbers, maps or [feature_map] * len(numbers), strict=True))
         self.ranges: tuple[BlockRange, ...] = tuple(
-            plan_blocks(
-                [(number, segment.rows, segment.chunk_rows) for number, segment in segments.items()],
-                BLOCK_BYTES,
-                8 * (feature_map.n_features + feature_map.n_outputs - 1),  # stores of one target came first
-            )
+            where for number, segment in segments.items() for where in _cut(number, segment, maps_of[number])
         )
-        self._reader = BlockReader(segments, feature_map)
+        self._reader = BlockReader(segments, feature_map, maps_of)
 
     def blocks(self, begin: int = 0) -> Iterator[Block]:
         """Yield the blocks in their order from number `begin` on, reading ahead; memory is AHEAD + 2 blocks.
@@ -74,18 +82,32 @@ class Stream:
                 pool.shutdown(wait=True, cancel_futures=True)
 
 
-class BlockReader:
-    """Reads blocks of some segments, by their numbers, and standardizes them."""
+def _cut(number: int, segment: Segment, feature_map: FeatureMap) -> Iterator[BlockRange]:
+    row_bytes = 8 * (feature_map.n_features + feature_map.n_outputs - 1)  # stores of one target came first
+    return plan_blocks([(number, segment.rows, segment.chunk_rows)], BLOCK_BYTES, row_bytes)
 
-    def __init__(self, segments: dict[int, Segment], feature_map: FeatureMap) -> None:
-        self._segments, self._feature_map = segments, feature_map
+
+class BlockReader:
+    """Reads blocks of some segments, by their numbers, and standardizes them.
+
+    Where the feature map grows from segment to segment, `maps` holds that of each, extended from `feature_map`.
+    """
+
+    def __init__(
+        self, segments: dict[int, Segment], feature_map: FeatureMap, maps: Mapping[int, FeatureMap] | None = None
+    ) -> None:
+        self._segments, self._map_of = segments, {number: (maps or {}).get(number, feature_map) for number in segments}
+        befores = [feature_map, *self._map_of.values()]
+        pairs = zip(self._map_of.items(), befores, strict=False)
+        self._new = {number: before.places_of_new(now) for (number, now), before in pairs}
         self._maps: dict[int, list[npt.NDArray[np.int64]]] = {}
         self._classes: dict[int, tuple[Label, ...]] = {}
 
     def read(self, where: BlockRange) -> Block:
         """Return the block; raise StoreError where a chunk is missing or damaged."""
         rows = self._standardized(where.segment, self._segments[where.segment].read(where.start, where.stop))
-        return Block(where, rows.features, rows.targets, rows.weights)
+        block = Block(where, rows.features, rows.targets, rows.weights)
+        return replace(block, new_features=self._new[where.segment]) if where.start == 0 else block
 
     def pick(self, number: int, places: Integers) -> RowBlock:
         """Return rows of one segment, ascending and near each other: all that lie between them are read, too."""
@@ -94,14 +116,15 @@ class BlockReader:
         return self._standardized(number, rows.at(places - start))
 
     def _standardized(self, number: int, rows: Rows) -> RowBlock:
-        features = self._feature_map.features(rows.numeric, rows.codes, self._maps_of(number))
+        feature_map = self._map_of[number]
+        features = feature_map.features(rows.numeric, rows.codes, self._maps_of(number, feature_map))
         kept = rows.targets if rows.targets is not None else np.empty((len(rows), 0))
-        targets = self._feature_map.targets(kept, self._classes[number])
-        return RowBlock(features, self._feature_map.scaled_targets(targets), rows.weights)
+        targets = feature_map.targets(kept, self._classes[number])
+        return RowBlock(features, feature_map.scaled_targets(targets), rows.weights)
 
-    def _maps_of(self, number: int) -> list[npt.NDArray[np.int64]]:
+    def _maps_of(self, number: int, feature_map: FeatureMap) -> list[npt.NDArray[np.int64]]:
         if number not in self._maps:
             facts = self._segments[number].facts()
-            self._maps[number] = self._feature_map.code_maps(facts.categories)
+            self._maps[number] = feature_map.code_maps(facts.categories)
             self._classes[number] = facts.classes
         return self._maps[number]

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ridgestream.pipeline.arrivals import ERROR
 from ridgestream.pipeline.dictionary import read_dictionary
+from ridgestream.pipeline.encodings import encoding_of, plan_encodings
 from ridgestream.pipeline.evaluate import Evaluation, compare
 from ridgestream.pipeline.executor import InProcess
 from ridgestream.pipeline.features import FeatureMap
@@ -23,7 +25,7 @@ from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.pipeline.stored_rows import StoredRows
 from ridgestream.pipeline.stream import BLOCK_BYTES, Block, Stream
-from ridgestream.pipeline.trained import Trained, begin_record, check_categories, feature_map_of, find_unlearned
+from ridgestream.pipeline.trained import Trained, begin_record, find_unlearned
 from ridgestream.stores.errors import ModelError
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord, check_parameters
@@ -58,6 +60,13 @@ class ModelRequest:
     """The rows of a fixed dictionary; None where it is chosen or drawn."""
     random_seed: int | None = None
     """What the rows of a fixed dictionary are drawn with; None where it is chosen or given."""
+    unseen_categories: str = ERROR
+    """What becomes of categories that the model has not seen; may change from one training to the next."""
+
+    @property
+    def first_categories(self) -> str:
+        """What becomes of them where the map of a new model is frozen: all rows that are drawn from have indicators."""
+        return ERROR if self.random_seed is not None else self.unseen_categories
 
     def parameters(self) -> dict[str, Any]:
         """Return what makes a model of this name another model if it changes."""
@@ -89,7 +98,7 @@ def check_dictionary(ledger: Ledger, record: ModelRecord, request: ModelRequest)
     """Raise ModelError if the given dictionary's file, which is read, holds other rows than the model's first."""
     if request.dictionary is None or ledger.schema is None:
         return
-    given = read_dictionary(request.dictionary, ledger.schema, FeatureMap.from_dict(record.encoding))
+    given = read_dictionary(request.dictionary, ledger.schema, encoding_of(record, ledger.schema))
     if not np.array_equal(given.vectors, record.arrays["basis_vectors"]):
         raise ModelError(
             f"the model {record.name!r} was begun with another dictionary than {request.dictionary} holds now; give "
@@ -120,20 +129,23 @@ def train(
     """
     if record is not None:
         check_request(record, request)
-    feature_map = feature_map_of(root, ledger, record, request.scaling_rows)
-    plan = plan_training(request, record, feature_map.n_features + feature_map.n_outputs - 1)
-    plan.check(memory_limit_bytes)
     entries = find_unlearned(ledger, record)
-    check_categories(root, entries, feature_map)
+    policy = request.unseen_categories if record else request.first_categories
+    encodings = plan_encodings(root, ledger, record, entries, request.scaling_rows, policy, report)
+    feature_map = encodings.first
+    plan = plan_training(request, record, encodings.last.n_features + feature_map.n_outputs - 1)
+    plan.check(memory_limit_bytes)
     given = _given_dictionary(ledger, record, request, feature_map)
-    stream = Stream(root, [entry.segment for entry in entries], feature_map)
-    key = key_of(request.parameters(), feature_map, record, given or _drawn_from(ledger, record, request))
+    stream = Stream(root, [entry.segment for entry in entries], feature_map, encodings.maps)
+    asked = {**request.parameters(), "unseen_categories": policy}
+    key = key_of(asked, feature_map, record, given or _drawn_from(ledger, record, request))
     checkpoints = OnlineCheckpoints(keeper, key, stream, entries, report)
     learner, progress = checkpoints.load() or _begin(root, ledger, record, request, feature_map, given, report)
     learner.memory_limit_bytes = plan.learner_room_bytes(memory_limit_bytes)
     progress = _learn(stream, entries, feature_map, learner, progress, checkpoints, report)
     parameters = {**request.parameters(), "learner": learner.parameters.as_dict()}
-    begun = _retuned(record, request) or begin_record(root, ledger, request.name, parameters, feature_map)
+    begun = _retuned(record, request) or begin_record(root, ledger, request.name, parameters, encodings.last)
+    begun = replace(begun, encoding=encodings.last.as_dict())
     total, found = progress.sums.total, progress.sums.errors()
     error, errors = mean_errors(total, feature_map)
     by_partition = tuple(found.get(entry.segment) for entry in entries)
@@ -255,6 +267,7 @@ def _learn(
     report.begin("train", sum(entry.rows for entry in entries), partitions=len(entries))
     report.advance(progress.rows)
     for block in stream.blocks(progress.blocks):
+        learner.widen(block.new_features)
         part = _errors_before(learner, block, feature_map, classes=progress.sums.total.classes)
         if block.where.ends_segment and learner.rows_seen:
             learner.refresh()

@@ -1,15 +1,12 @@
 """What every training has in common: what is to be learned, what is refused, and what there is to tell of it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.features import FeatureMap
-from ridgestream.pipeline.freezing import find_scaling, freeze_feature_map
+from ridgestream.pipeline.freezing import find_scaling
 from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
 from ridgestream.stores.models import ModelRecord, read_model
-from ridgestream.stores.segments import Segment
 
 if TYPE_CHECKING:
     import zarr
@@ -72,27 +69,9 @@ def find_unlearned(ledger: Ledger, record: ModelRecord | None) -> tuple[LedgerEn
     return tuple(entry for entry in ledger.entries if entry.segment not in learned)
 
 
-def feature_map_of(
-    root: "zarr.Group", ledger: Ledger, record: ModelRecord | None, scaling_rows: int | None
-) -> FeatureMap:
-    """Return the feature map of the model, frozen by what the store holds now if it is yet to begin."""
-    return FeatureMap.from_dict(record.encoding) if record else freeze_feature_map(root, ledger, scaling_rows)
-
-
 def begin_record(
     root: "zarr.Group", ledger: Ledger, name: str, parameters: dict[str, Any], feature_map: FeatureMap
 ) -> ModelRecord:
     """Return the record of a model that begins with what the ledger holds now."""
     scaling = find_scaling(root, [entry.segment for entry in ledger.entries], parameters["scaling_rows"])
     return ModelRecord(name, parameters, feature_map.as_dict(), scaled_by=tuple(scaling))
-
-
-def check_categories(root: "zarr.Group", entries: Sequence[LedgerEntry], feature_map: FeatureMap) -> None:
-    """Raise InputError naming the first partition with a category or class that the model lacks; no row is read."""
-    for entry in entries if feature_map.categorical or feature_map.classes else ():
-        facts = Segment.open(root, entry.segment).facts()
-        try:
-            feature_map.code_maps(facts.categories)
-            feature_map.check_classes(facts.present_classes)
-        except InputError as error:
-            raise InputError(f"partition {entry.name}: {error}") from error

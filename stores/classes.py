@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ridgestream.stores.columns import is_text, shown_type, value_type
 from ridgestream.stores.errors import PartitionError
 
 if TYPE_CHECKING:
@@ -19,13 +20,13 @@ MOST_CLASSES = 1000
 TEXT, BOOLEAN, INTEGER, NUMBER = "text", "boolean", "integer", "number"
 
 
-def infer_class_kind(name: str, found: "pa.DataType", place: str) -> str:
+def infer_class_kind(field: "pa.Field", place: str) -> str:
     """Return text, boolean, integer or number; raise PartitionError naming `place` for any other type."""
     import pyarrow.types as t
 
-    value = _value_type(found)
+    value = value_type(field)
     tests = {
-        TEXT: _is_text(value),
+        TEXT: is_text(value),
         BOOLEAN: t.is_boolean(value),
         INTEGER: t.is_integer(value),
         NUMBER: t.is_floating(value) or t.is_decimal(value),
@@ -33,19 +34,21 @@ def infer_class_kind(name: str, found: "pa.DataType", place: str) -> str:
     for kind, holds in tests.items():
         if holds:
             return kind
-    raise PartitionError(f"{place}: the target {name!r} has type {found}; classes are text, numbers or booleans")
+    raise PartitionError(
+        f"{place}: the target {field.name!r} has type {shown_type(field)}; classes are text, numbers or booleans"
+    )
 
 
-def check_class_type(kind: str, name: str, found: "pa.DataType", place: str) -> None:
+def check_class_type(kind: str, field: "pa.Field", place: str) -> None:
     """Raise PartitionError if a column of that type cannot hold classes of that kind; any number may stand for one."""
     import pyarrow.types as t
 
-    value = _value_type(found)
+    value = value_type(field)
     number = t.is_integer(value) or t.is_floating(value) or t.is_decimal(value)
-    fits = {TEXT: _is_text(value), BOOLEAN: t.is_boolean(value)}.get(kind, number)
+    fits = {TEXT: is_text(value), BOOLEAN: t.is_boolean(value)}.get(kind, number)
     if not fits and not t.is_null(value):  # a column without a value; a row of it is refused
         raise PartitionError(
-            f"{place}: column {name!r} has type {found}, the store has its classes as {kind}; "
+            f"{place}: column {field.name!r} has type {shown_type(field)}, the store has its classes as {kind}; "
             "write the file again with the type of the earlier ones"
         )
 
@@ -82,15 +85,3 @@ def _is_of_kind(kind: str, label: Label) -> bool:
         return isinstance(label, str if kind == TEXT else bool)
     whole = isinstance(label, int) or (isinstance(label, float) and label.is_integer())
     return not isinstance(label, bool) and (whole if kind == INTEGER else isinstance(label, int | float))
-
-
-def _value_type(found: "pa.DataType") -> "pa.DataType":
-    import pyarrow.types as t
-
-    return found.value_type if t.is_dictionary(found) else found
-
-
-def _is_text(kind: "pa.DataType") -> bool:
-    import pyarrow.types as t
-
-    return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))

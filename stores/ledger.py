@@ -36,6 +36,11 @@ class LedgerEntry:
     dropped: int = 0
     """Rows of the file that were left out."""
 
+    @property
+    def rows_of_file(self) -> int:
+        """The rows that the file had."""
+        return self.rows + self.dropped
+
     def looks_like(self, file: PartitionFile) -> bool:
         """Tell whether size and time stamp are those of the ledger."""
         return (self.size_bytes, self.modified_ns) == (file.size_bytes, file.modified_ns)

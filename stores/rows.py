@@ -13,9 +13,11 @@ class Rows:
     """A run of rows."""
 
     numeric: npt.NDArray[np.floating]
-    """Numeric, boolean and timestamp features, raw, shape (rows, n_numeric), float32 or float64."""
+    """Numeric, boolean and timestamp features, raw, shape (rows, n_numeric), float32 or float64; NaN where a value is
+    missing."""
     codes: npt.NDArray[np.int32]
-    """Categorical features as positions in the segment's own tables, shape (rows, n_categorical)."""
+    """Categorical features as positions in the segment's own tables, shape (rows, n_categorical); −1 where a value is
+    missing."""
     targets: npt.NDArray[np.float64] | None
     """Shape (rows, n_targets); ±1 for a class against the rest, codes of the segment's own table where each
     class is learned; None where rows are read to be predicted."""
@@ -25,11 +27,20 @@ class Rows:
     def __len__(self) -> int:
         return len(self.numeric)
 
+    def lacking(self) -> npt.NDArray[np.bool_]:
+        """Tell which rows lack a value, shape (rows,)."""
+        lacking = np.isnan(self.numeric).any(axis=1) | (self.codes < 0).any(axis=1)
+        if self.targets is not None:
+            lacking |= np.isnan(self.targets).any(axis=1)
+        if self.weights is not None:
+            lacking |= np.isnan(self.weights)
+        return np.asarray(lacking)
+
     def part(self, start: int, stop: int) -> Self:
         """Return the rows from `start` up to `stop`."""
         return self.at(slice(start, stop))
 
-    def at(self, places: slice | npt.NDArray[np.int64]) -> Self:
+    def at(self, places: slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Self:
         """Return the rows at these places."""
         targets = None if self.targets is None else self.targets[places]
         weights = None if self.weights is None else self.weights[places]

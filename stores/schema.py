@@ -5,12 +5,18 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ridgestream.stores.classes import Label, infer_class_kind, order_classes
+from ridgestream.stores.columns import (
+    CATEGORICAL,
+    check_column,
+    infer_kind,
+    is_number,
+    shown_type,
+    value_type,
+)
 from ridgestream.stores.errors import PartitionError, StoreError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-NUMERIC, BOOLEAN, TIMESTAMP, CATEGORICAL = "numeric", "boolean", "timestamp", "categorical"
 
 Target = str | tuple[str, ...]
 """The column to predict, or several."""
@@ -130,7 +136,7 @@ def infer_schema(request: SchemaRequest, arrow: "pa.Schema", place: str) -> Sche
     if not names:
         raise PartitionError(f"{place} has no feature column beside {', '.join(sorted(taken))}")
     _check_parts(request, names, place)
-    features = tuple(Feature(n, _kind(n, arrow.field(n).type, request.categorical, place)) for n in names)
+    features = tuple(Feature(n, infer_kind(arrow.field(n), request.categorical, place)) for n in names)
     classes, kind = _infer_classes(request, arrow, place)
     return Schema(request.target, request.positive, features, request.ignore, request.weight, classes, kind)
 
@@ -139,14 +145,14 @@ def _infer_classes(request: SchemaRequest, arrow: "pa.Schema", place: str) -> tu
     """Return the classes and their kind; without any, raise PartitionError for a target that is no number."""
     if request.classes is not None:
         (name,) = request.targets
-        kind = infer_class_kind(name, arrow.field(name).type, place)
+        kind = infer_class_kind(arrow.field(name), place)
         listed = request.classes
         return (listed if isinstance(listed, str) else order_classes(kind, listed, name, place)), kind
     for name in request.targets if request.positive is None else ():
-        if not _is_numeric(arrow.field(name).type):
+        if not is_number(value_type(arrow.field(name))):
             raise PartitionError(
-                f"{place}: the target {name!r} has type {arrow.field(name).type}, which is no number; if it holds "
-                "classes, say which one counts as +1: source.positive, or learn each: source.classes"
+                f"{place}: the target {name!r} has type {shown_type(arrow.field(name))}, which is no number; if it "
+                "holds classes, say which one counts as +1: source.positive, or learn each: source.classes"
             )
     return None, None
 
@@ -191,57 +197,3 @@ def _comparable(value: Label | tuple[Label, ...] | None) -> tuple[bool, frozense
     """Return what is equal for the same request only: 1 is not true, and the order of a list does not matter."""
     listed = isinstance(value, tuple)
     return listed, frozenset((isinstance(v, bool), v) for v in (value if isinstance(value, tuple) else (value,)))
-
-
-def check_column(name: str, arrow: "pa.Schema", place: str) -> None:
-    """Raise PartitionError if the file has no such column, or has it twice."""
-    count = arrow.names.count(name)
-    if count == 0:
-        near = ", ".join(arrow.names[:12]) + (", …" if len(arrow.names) > 12 else "")
-        raise PartitionError(f"{place} has no column {name!r}; its columns are {near}")
-    if count > 1:
-        raise PartitionError(f"{place} has {count} columns {name!r}; names must be unique")
-
-
-def is_text(kind: "pa.DataType") -> bool:
-    """Tell whether an Arrow type is text, in any of its layouts."""
-    import pyarrow.types as t
-
-    return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))
-
-
-def is_number(kind: "pa.DataType") -> bool:
-    """Tell whether an Arrow type is a number or a boolean."""
-    import pyarrow.types as t
-
-    return bool(t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind) or t.is_boolean(kind))
-
-
-def is_time(kind: "pa.DataType") -> bool:
-    """Tell whether an Arrow type is a point in time or a day."""
-    import pyarrow.types as t
-
-    return bool(t.is_timestamp(kind) or t.is_date(kind))
-
-
-def _is_numeric(kind: "pa.DataType") -> bool:
-    import pyarrow.types as t
-
-    return is_number(kind.value_type if t.is_dictionary(kind) else kind)
-
-
-def _kind(name: str, kind: "pa.DataType", categorical: tuple[str, ...], place: str) -> str:
-    import pyarrow.types as t
-
-    value = kind.value_type if t.is_dictionary(kind) else kind
-    if is_text(value) or (name in categorical and is_number(value)):
-        return CATEGORICAL
-    if name in categorical:
-        raise PartitionError(f"{place}: column {name!r} has type {kind}; only text and numbers can be categorical")
-    if t.is_boolean(value):
-        return BOOLEAN
-    if is_time(value):
-        return TIMESTAMP
-    if is_number(value):
-        return NUMERIC
-    raise PartitionError(f"{place}: column {name!r} has type {kind}, which is no feature; list it under ignore")

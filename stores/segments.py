@@ -5,6 +5,9 @@ weights (rows,) float64 and moments (5, n_numeric + n_targets) float64; the mome
 sketch in segments that have one. Codes refer to the segment's own category tables, kept in its attributes with the
 weight of each value: the store's table grows without a segment being rewritten.
 Where each class of a target is learned, that target holds codes, too, of a table of the segment's own.
+
+NaN is what a lost chunk reads as, so a missing value is written as the largest number of its type, which no sound value
+reaches, in columns of which the facts say that they lack some; a missing category has the code −1.
 """
 
 from collections.abc import Iterable
@@ -75,6 +78,8 @@ class SegmentFacts:
     sketch: npt.NDArray[np.float64] | None = None
     """How the values of each column of the moments are distributed, shape (n, n_numeric + n_targets); None in segments
     of older stores."""
+    missing: tuple[int, ...] = ()
+    """How many values each numeric, then each categorical feature lacks; empty if none lacks any."""
 
     @property
     def present_classes(self) -> tuple[Label, ...]:
@@ -95,10 +100,11 @@ def write_segment(
     with store_errors(place):
         group = root.create_group(segment_path(number))
         arrays = _create_arrays(group, layout)
-    start = 0
+    start, width = 0, np.float32 if layout.single else np.float64
     for rows in regroup(batches, layout.chunk_rows):
         stop = start + len(rows)
-        columns = {"numeric": rows.numeric, "codes": rows.codes, "targets": rows.targets, "weights": rows.weights}
+        numeric = _mark_missing(rows.numeric.astype(width, copy=False)) if facts.missing else rows.numeric
+        columns = {"numeric": numeric, "codes": rows.codes, "targets": rows.targets, "weights": rows.weights}
         with store_errors(place):
             for name, array in arrays.items():
                 array[start:stop] = cast("npt.NDArray[Any]", columns[name])
@@ -139,6 +145,8 @@ def _write_facts(group: "zarr.Group", facts: SegmentFacts) -> None:
     ]
     if tables:
         group.attrs["categories"] = cast("Any", tables)
+    if facts.missing:
+        group.attrs["missing"] = list(facts.missing)
     if facts.classes:
         group.attrs["classes"] = {"values": list(facts.classes), "counts": list(facts.class_counts)}
 
@@ -167,9 +175,14 @@ class Segment:
         with reading(f"{self.group.path} of the store"):
             names = [name for name in ("numeric", "codes", "targets", "weights") if name in self.group]
             columns = {name: read_array(_array(self.group, name), start, stop) for name in names}
-        numeric, targets = columns["numeric"], columns["targets"]
+        numeric, targets = unmark_missing(columns["numeric"], self.missing()), columns["targets"]
         codes = columns.get("codes", np.empty((len(numeric), 0), dtype=np.int32))
         return Rows(numeric, codes, targets, columns.get("weights"))
+
+    def missing(self) -> tuple[int, ...]:
+        """Return how many values each numeric, then each categorical feature lacks; empty if none lacks any."""
+        with reading(f"{self.group.path} of the store"):
+            return tuple(int(n) for n in cast("Any", self.group.attrs.get("missing", ())))
 
     def facts(self) -> SegmentFacts:
         """Return its moments, category tables and sketch."""
@@ -183,7 +196,19 @@ class Segment:
             classes = attributes.get("classes", {"values": [], "counts": []})
             weights = tuple(float(n) for n in classes["counts"])
             known = sketch if len(sketch) else None
-            return SegmentFacts(moments, values, counts, tuple(classes["values"]), weights, known)
+            return SegmentFacts(moments, values, counts, tuple(classes["values"]), weights, known, self.missing())
+
+
+def unmark_missing(numeric: npt.NDArray[np.floating], missing: tuple[int, ...]) -> npt.NDArray[np.floating]:
+    """Return numeric features as the store keeps them (rows, n_numeric) with NaN for what is missing."""
+    if not any(missing[: numeric.shape[1]]):
+        return numeric
+    lacking = np.array(missing[: numeric.shape[1]]) > 0
+    return np.where(lacking & (numeric == np.finfo(numeric.dtype).max), np.array(np.nan, numeric.dtype), numeric)
+
+
+def _mark_missing(numeric: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    return np.where(np.isnan(numeric), np.finfo(numeric.dtype).max, numeric)
 
 
 def _array(group: "zarr.Group", name: str) -> "zarr.Array[Any]":

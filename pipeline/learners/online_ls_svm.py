@@ -170,6 +170,23 @@ class OnlineLSSVM:
             self._refresh()
         self._position = 0
 
+    def widen(self, places: Integers) -> None:
+        """Make room for further features at these places, as `numpy.insert` takes them, which no row so far had.
+
+        Called right after `refresh`, it leaves the learner as one that goes on from its widened state. O(n_basis³).
+        """
+        if not len(places):
+            return
+        if self._information is not None:
+            memory_limit_bytes = self.memory_limit_bytes
+            vars(self).update(vars(self.from_state(self.state().widened(places))))
+            self.memory_limit_bytes = memory_limit_bytes
+            return
+        if self._centre is not None:
+            self._centre = np.insert(self._centre, places, 0.0)
+        if self._given is not None:
+            self._given = np.insert(self._given, places, 0.0, axis=1)
+
     def set_regularization(self, regularization: float) -> None:
         """Go on with another λ, exactly: P += (γ′ − γ)K. A refresh, where the block grid begins; O(n_basis³).
 

@@ -99,6 +99,17 @@ class OnlineState:
         """The number of outputs that share the dictionary."""
         return len(self.target_square)
 
+    def widened(self, places: Integers) -> Self:
+        """Return the state with further features at these places, as `numpy.insert` takes them, zero in every row.
+
+        Kernel values, and so all sums, are those that they were.
+        """
+        return replace(
+            self,
+            centre=np.insert(self.centre, places, 0.0),
+            basis_vectors=np.insert(self.basis_vectors, places, 0.0, axis=1),
+        )
+
     @classmethod
     def empty(cls, parameters: OnlineParameters, n_features: int, n_targets: int) -> Self:
         """Return the state before the first row."""

@@ -132,6 +132,7 @@ def test_the_steps_alone_tell_what_they_did(work: Workplace) -> None:
     assert told | {"peak_rss_bytes": 0} == {
         "new_partitions": 2,
         "new_rows": 400,
+        "dropped_rows": 0,
         "partitions": 2,
         "rows": 400,
         "quarantined": 0,

@@ -22,9 +22,10 @@ from ridgestream.pipeline.drift import (
 )
 from ridgestream.pipeline.moments import Moments
 from ridgestream.pipeline.quantiles import Sketch
+from ridgestream.stores.columns import NUMERIC
 from ridgestream.stores.models import ModelRecord, Night
 from ridgestream.stores.repository import Store
-from ridgestream.stores.schema import NUMERIC, Feature, Schema, SchemaRequest
+from ridgestream.stores.schema import Feature, Schema, SchemaRequest
 from ridgestream.stores.segments import SegmentFacts
 
 Array = npt.NDArray[np.float64]

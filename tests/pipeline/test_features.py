@@ -150,7 +150,7 @@ def test_a_category_that_came_after_the_rows_of_the_scaling_has_an_indicator_uns
 def test_an_unseen_category_is_refused_with_column_and_value() -> None:
     feature_map = fixed(np.zeros((2, 1)), [["a", "b"], ["x", "y"]]).freeze()
     with pytest.raises(InputError, match=r"column 'c1' has the category 'Z', which the model has not seen.*--new-m"):
-        feature_map.code_maps([["b", "a"], ["y", "Z"]])
+        feature_map.check_categories([["b", "a"], ["y", "Z"]])
 
 
 def test_a_table_without_values_maps_no_codes() -> None:

@@ -285,7 +285,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a string where numbers were": (
         lambda path: write_partition(path, mixed_columns(2) | {"length": ["1", "2"]}),
-        r"column 'length' has type string, the store has it as numeric; write the file again",
+        r"column 'length' has type string, the store has it as numeric, which takes .*; write the file again",
     ),
     "no target": (
         lambda path: write_partition(path, {n: c for n, c in mixed_columns(2).items() if n != "y"}),

@@ -56,7 +56,7 @@ def predict_folder(
     keep: Sequence[str] = (),
     executor: Executor | None = None,
 ) -> int:
-    return predict(*trained, list_partitions(source), output, tuple(keep), executor or InProcess(), Silent())
+    return predict(*trained, list_partitions(source), output, tuple(keep), executor or InProcess(), Silent()).rows
 
 
 def files_below(folder: Path) -> list[str]:

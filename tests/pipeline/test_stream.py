@@ -16,7 +16,6 @@ from support.partitions import REQUEST, mixed_columns, write_mixed, write_partit
 from support.stores import ingest_folder, new_store, segment_rows, stored_rows
 
 from ridgestream.pipeline import stream
-from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.stream import AHEAD, Block, Stream
 from ridgestream.stores import segments
 from ridgestream.stores.errors import StoreError
@@ -158,11 +157,14 @@ def test_a_segment_that_is_not_there_is_an_error(store: Store) -> None:
         next(blocks_of(store, [9]))
 
 
-def test_a_category_that_the_model_does_not_know_is_an_error_of_its_block(store: Store) -> None:
-    feature_map = feature_map_of(store)
-    known = replace(feature_map, categories=(("red", "green"),), centre=(0.0,) * 6, scale=(1.0,) * 6)
-    with pytest.raises(InputError, match=r"column 'colour' has the category '\w+', which the model has not seen"):
-        list(Stream(store.root(), ORDERS, known).blocks())
+def test_a_category_that_the_model_does_not_know_is_no_indicators(store: Store) -> None:
+    """Whether it may come at all is decided before a row is read."""
+    whole = feature_map_of(store)
+    colours = whole.categories[0]
+    known = replace(whole, categories=(colours[:2],), centre=(0.0,) * 6, scale=(1.0,) * 6)
+    for block, full in zip(Stream(store.root(), ORDERS, known).blocks(), blocks_of(store), strict=True):
+        indicators = (full.features * whole.scale + whole.centre)[:, 4:]
+        np.testing.assert_allclose(block.features[:, 4:], indicators[:, :2], atol=1e-12)
     assert decoding_threads() == []
 
 

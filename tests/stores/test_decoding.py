@@ -260,7 +260,9 @@ UNFIT = [
 
 @pytest.mark.parametrize(("kind", "x"), UNFIT, ids=[f"{kind}-{x.type}" for kind, x in UNFIT])
 def test_a_type_that_cannot_stand_for_the_stores(tmp_path: Path, kind: str, x: pa.Array) -> None:
-    message = rf"part-7\.parquet: column 'x' has type .*, the store has it as {kind}; write the file again"
+    message = (
+        rf"part-7\.parquet: column 'x' has type .*, the store has it as {kind}, which takes .*; write the file again"
+    )
     with pytest.raises(PartitionError, match=message):
         decode_x(tmp_path, x, kind)
 
@@ -269,7 +271,7 @@ def test_a_type_that_cannot_stand_for_the_stores(tmp_path: Path, kind: str, x: p
 def test_a_missing_column(tmp_path: Path, name: str) -> None:
     columns = column_of("x", pa.array([1.0])) | {"other": [2.0]}
     del columns[name]
-    with pytest.raises(PartitionError, match=rf"part-7\.parquet has no column '{name}'; its columns are .*other"):
+    with pytest.raises(PartitionError, match=rf"part-7\.parquet has no column '{name}'; new here: other; write"):
         decode(tmp_path, columns, schema_with("numeric"))
 
 
