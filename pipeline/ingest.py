@@ -176,7 +176,8 @@ def ingest(
     new_names = {file.name for file in renamed.values()}
     fresh = [f for f in files if f.name in rebuilt or (f in arrivals.fresh and f.name not in new_names)]
     first_new = ledger.next_segment
-    wave = _Wave(store, schema, executor, report, feature_map, policies, frozenset(rebuilt))
+    known = None if rebuilt else feature_map  # a model that has learned what changed begins anew, by a map of its own
+    wave = _Wave(store, schema, executor, report, known, policies, frozenset(rebuilt))
     report.begin("ingest", None, partitions=len(fresh))
     for start in range(0, len(fresh), PARTITIONS_A_COMMIT):
         kept = ledger = wave.take_in(kept, ledger, fresh[start : start + PARTITIONS_A_COMMIT])

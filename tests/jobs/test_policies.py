@@ -212,6 +212,18 @@ def test_a_category_that_the_model_lacks_may_be_put_aside(work: Workplace) -> No
     ]
 
 
+def test_a_changed_partition_may_bring_a_category_to_a_model_that_begins_anew(work: Workplace) -> None:
+    for number in range(2):
+        work.put(number, set_column(draw_rows(number), "colour", ["red", "blue"] * (ROWS // 2)))
+    for number in (2, 3):
+        (work.folder / "rows" / f"part-{number:02d}.parquet").unlink()
+    run(work, {"evaluate.path": None})
+    work.put(1, set_column(draw_rows(1), "colour", ["mauve"] * ROWS))
+    run(work, {"evaluate.path": None, **REBUILD})
+    assert work.model().encoding["categories"] == [["red", "blue", "mauve"]]
+    assert work.model().counters["rows_seen"] == 2 * ROWS
+
+
 def test_without_one_good_partition_there_is_nothing_to_begin_with(work: Workplace) -> None:
     for path in (work.folder / "rows").iterdir():
         path.write_bytes(b"")
