@@ -186,7 +186,7 @@ def ingest(
     rejected = {each.name for each in arrivals.rejected}
     return IngestReport(
         added,
-        _unnamed_columns(files, ledger),
+        _unnamed_columns(files, added, schema),
         tuple(entry.name for entry in arrivals.gone if entry.name not in renamed),
         _find_twins(ledger, first_new),
         tuple((old, file.name) for old, file in renamed.items()),
@@ -413,10 +413,13 @@ def _find_twins(ledger: Ledger, first_new: int) -> tuple[tuple[str, str], ...]:
     return tuple(twins)
 
 
-def _unnamed_columns(files: tuple[PartitionFile, ...], ledger: Ledger) -> tuple[str, ...]:
-    if ledger.schema is None or not files:
-        return ()
-    return ledger.schema.unnamed(read_arrow_schema(files[-1]).names)
+def _unnamed_columns(
+    files: tuple[PartitionFile, ...], added: tuple[LedgerEntry, ...], schema: Schema
+) -> tuple[str, ...]:
+    """Return the columns of the newest partition that the schema does not name; none if none is new."""
+    names = {entry.name for entry in added}
+    new = [file for file in files if file.name in names]
+    return schema.unnamed(read_arrow_schema(new[-1]).names) if new else ()
 
 
 def _decode(file: PartitionFile, decoder: Decoder) -> Iterator[Rows]:

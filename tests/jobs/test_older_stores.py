@@ -4,10 +4,13 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from support.jobs import REGRESSION, Workplace, draw_regression, draw_rows, open_store
 
+from ridgestream.jobs.history import run_history, run_rollback
 from ridgestream.jobs.inspect import run_inspect
+from ridgestream.jobs.settings import read_job
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.repository import FORMAT_VERSION
 
@@ -44,3 +47,38 @@ def test_a_store_of_release_0_1_0_is_gone_on_with(tmp_path: Path, kind: str) -> 
     assert work.run_here(changes)["partitions_consumed"] == 3
     assert work.model().history[0] == night
     assert open_store(work.store).format_version == FORMAT_VERSION
+
+
+FORMAT_3 = {
+    "model.max_basis": 8,
+    "model.scaling_rows": 40,
+    "model.guard": 0.0,
+    "source.missing": "impute",
+    "source.unseen_categories": "extend",
+    "source.on_bad": "quarantine",
+}
+
+
+def test_a_store_of_format_3_is_gone_on_with(tmp_path: Path) -> None:
+    """Five nights: a bad partition, a new category, a model held back, a rollback, another one held back; a tag."""
+    with zipfile.ZipFile(STORES / "format-3.zip") as archive:
+        archive.extractall(tmp_path)
+    work = Workplace(tmp_path)
+    job = read_job(work.job(FORMAT_3), {})
+    (model,) = run_history(StoreLocation(str(work.store)), "model")["models"]
+    assert [night["event"] for night in model["nights"]] == [None, None, None, "rollback to 2", None]
+    assert [night["held"] for night in model["nights"]] == [None, None, True, None, True]
+    assert (model["served_night"], model["excluded"]) == (4, ["part-04.parquet"])
+    assert model["nights"][1]["tags"] == ["sample"]
+    told = run_inspect(StoreLocation(str(work.store)))
+    assert (told["format_version"], told["rows"], len(told["partitions"])) == (3, 200, 5)
+    assert [each["name"] for each in told["quarantined"]] == ["part-03.parquet"]
+    expected = pq.read_table(tmp_path / "expected.parquet")
+    predictions = work.predict_here("held-out", FORMAT_3)
+    assert predictions["prediction"].equals(expected["prediction"])
+    np.testing.assert_allclose(predictions["score"].to_numpy(), expected["score"].to_numpy(), rtol=1e-9, atol=1e-12)
+    same = work.run_here(FORMAT_3)  # what is in quarantine has a new time stamp: it is tried again, and refused again
+    assert (same["new_partitions"], same["rows_seen"]) == (0, 160)
+    assert run_rollback(job, 3, 0.0, replay=True)["to_learn"] == 1
+    work.put(6, pq.read_table(work.folder / "rows" / "part-00.parquet"))
+    assert work.run_here({**FORMAT_3, "model.guard": None})["rows_seen"] == 240

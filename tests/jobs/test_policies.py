@@ -192,6 +192,14 @@ def test_bad_partitions_are_put_aside_with_the_reason_and_tried_again_when_writt
     assert work.model().arrays["coefficients"].tobytes() == straight.model().arrays["coefficients"].tobytes()
 
 
+@pytest.mark.parametrize("number", [0, 9])
+def test_a_bad_partition_may_be_the_first_or_the_last(work: Workplace, number: int) -> None:
+    run(work)
+    (work.folder / "rows" / f"part-{number:02d}-bad.parquet").write_bytes(b"no footer")
+    run(work, QUARANTINE)
+    assert [each.name for each in ledger_of(work).quarantined] == [f"part-{number:02d}-bad.parquet"]
+
+
 def test_a_category_that_the_model_lacks_may_be_put_aside(work: Workplace) -> None:
     for number in range(4):
         work.put(number, set_column(draw_rows(number), "colour", ["red", "blue"] * (ROWS // 2)))
