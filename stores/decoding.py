@@ -195,6 +195,8 @@ class Decoder:
         plain = self._named(name, batch)
         if t.is_floating(plain.type):
             plain = plain.cast(pa.float64())
+        elif t.is_decimal(plain.type) and plain.type.bit_width < pa.decimal128(1).bit_width:
+            plain = plain.cast(pa.decimal128(plain.type.precision, plain.type.scale))  # to int64, narrow ones overflow
         encoded = plain.cast(arrow_class_type(kind)).dictionary_encode()
         labels = [label + 0.0 if kind == NUMBER else label for label in encoded.dictionary.to_pylist()]  # −0.0 is 0.0
         positions = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
