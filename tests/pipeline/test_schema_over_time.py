@@ -58,8 +58,8 @@ def schema_of(kind: str) -> Schema:
 def model_of_kind(kind: str) -> Model:
     categories = (("0", "1", "true", "false", "0.00", "1.00"),) if kind == "categorical" else ()
     n = 6 if categories else 1
-    names = ((), ("x",)) if categories else (("x",), ())
-    return model_with(FeatureMap(*names, categories, (0.0,) * n, (1.0,) * n, (0.0,), (1.0,)))
+    numeric, categorical = ((), ("x",)) if categories else (("x",), ())
+    return model_with(FeatureMap(numeric, categorical, categories, (0.0,) * n, (1.0,) * n, (0.0,), (1.0,)))
 
 
 def refusal(sample: Sample, kind: str, name: str = "x") -> str:
