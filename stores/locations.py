@@ -43,6 +43,16 @@ class StoreLocation:
         """The local folder, None for an object store."""
         return None if "://" in self.text else Path(self.text)
 
+    @property
+    def endpoint(self) -> str | None:
+        """The URL of the S3-protocol server, from the environment; None for Amazon's own."""
+        return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+
+    @property
+    def region(self) -> str | None:
+        """The region of S3, from the environment; None for whatever else says it."""
+        return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+
     def storage(self) -> "icechunk.Storage":
         """Return Icechunk's storage; credentials, region and endpoint of object stores come from the environment.
 
@@ -56,11 +66,11 @@ class StoreLocation:
         parts = urlsplit(self.text)
         prefix = parts.path.strip("/")
         if parts.scheme == "s3":
-            endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+            endpoint = self.endpoint
             return icechunk.s3_storage(
                 bucket=parts.netloc,
                 prefix=prefix,
-                region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
+                region=self.region,
                 endpoint_url=endpoint,
                 allow_http=bool(endpoint and endpoint.startswith("http://")),
                 force_path_style=bool(endpoint),

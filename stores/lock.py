@@ -1,9 +1,6 @@
 """One writer at a time on a local store: a file lock that names its owner."""
 
 import json
-import os
-import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +8,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ridgestream.stores.errors import StoreError, StoreLocked
+from ridgestream.stores.owners import Owner
 
 
 @contextmanager
@@ -37,16 +35,14 @@ def writer_lock(folder: Path, wait_seconds: float) -> Iterator[None]:
 
 
 def _name_owner(folder: Path) -> None:
-    owner = {"process": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S%z")}
     try:
-        (folder / "writer.json").write_text(json.dumps(owner))
+        (folder / "writer.json").write_text(json.dumps(Owner.of_this_process().as_dict()))
     except OSError as error:
         raise StoreError(f"the store {folder} cannot be written: {error.strerror or error}") from error
 
 
 def _owner(folder: Path) -> str:
     try:
-        owner = json.loads((folder / "writer.json").read_text())
-        return f"process {owner['process']} on {owner['host']} since {owner['since']}"
+        return str(Owner.from_dict(json.loads((folder / "writer.json").read_text())))
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"

@@ -8,14 +8,16 @@ import ctypes
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from ridgestream.stores.beginning import begin_repository
 from ridgestream.stores.errors import NewerFormat, StoreError
 from ridgestream.stores.guarding import reading, store_errors
+from ridgestream.stores.lease import Lease, writer_lease
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.lock import writer_lock
 from ridgestream.stores.readers import READERS, registered
@@ -68,6 +70,7 @@ class Store:
     def __init__(self, location: StoreLocation, repository: "icechunk.Repository") -> None:
         self.location = location
         self.repository = repository
+        self._lease: Lease | None = None
 
     @classmethod
     def open(cls, location: StoreLocation) -> Self:
@@ -113,11 +116,10 @@ class Store:
         """Open the store; if there is none, make it whole, under the writer's lock, waiting for that as `lock` does."""
         if cls.exists(location):
             return cls.open(location)
-        if location.folder is not None:
-            _check_writable(location.folder, create=True)
-        with _lock_of(location, wait_seconds), store_errors(f"the store {location.text}"):
-            if not cls.exists(location):
-                _make_repository(location) if location.folder is None else _make_in_folder(location.folder)
+        if location.folder is None:
+            _make_in_object_store(location, wait_seconds)
+        else:
+            _make_in_folder(location.folder, wait_seconds)
         return cls.open(location)
 
     def root(self, snapshot: str | None = None) -> "zarr.Group":
@@ -136,11 +138,25 @@ class Store:
         with store_errors(f"the store {self.location.text}"):
             return str(self.repository.lookup_branch(BRANCH))
 
-    def lock(self, wait_seconds: float = 0.0) -> AbstractContextManager[None]:
-        """Hold the store for writing. On an object store nothing is locked: there, a conflicting commit is refused."""
-        if self.location.folder is not None:
-            _check_writable(self.location.folder, create=False)
-        return _lock_of(self.location, wait_seconds)
+    @contextmanager
+    def lock(self, wait_seconds: float = 0.0) -> Iterator[None]:
+        """Hold the store for writing; wait up to `wait_seconds` for another writer to leave.
+
+        Raises StoreLocked naming the other writer, StoreError if the store cannot be written. A folder is locked by the
+        operating system, an object store by a lease: `write` makes no commit once that is lost.
+        """
+        folder = self.location.folder
+        if folder is not None:
+            _check_writable(folder, create=False)
+            with writer_lock(folder, wait_seconds):
+                yield
+            return
+        with writer_lease(self.repository, self.location.text, wait_seconds) as lease:
+            self._lease = lease
+            try:
+                yield
+            finally:
+                self._lease = None
 
     @property
     def format_version(self) -> int:
@@ -157,6 +173,8 @@ class Store:
             writing = Writing(self.repository.writable_session(BRANCH))
         yield writing  # what goes wrong in there is not the store's fault, unless a writer of its arrays says so
         writing.raise_format()
+        if self._lease is not None:
+            self._lease.renew()
         with store_errors(f"the store {self.location.text}"):
             writing.snapshot = writing.session.commit(message, {_TAG: tag} if tag else None)
             if tag:
@@ -225,10 +243,6 @@ class Store:
             return root.attrs.asdict().get(_MARK)
 
 
-def _lock_of(location: StoreLocation, wait_seconds: float) -> AbstractContextManager[None]:
-    return nullcontext() if location.folder is None else writer_lock(location.folder, wait_seconds)
-
-
 def _open_repository(location: StoreLocation) -> "icechunk.Repository":
     import icechunk
 
@@ -238,29 +252,35 @@ def _open_repository(location: StoreLocation) -> "icechunk.Repository":
         return icechunk.Repository.open(location.storage())
 
 
-def _make_in_folder(folder: Path) -> None:
+def _make_in_folder(folder: Path, wait_seconds: float) -> None:
     """Make a repository beside the writer's lock; it counts from the moment in which its branches appear."""
-    for cut_off in folder.glob(f"{_MAKING}*"):
-        shutil.rmtree(cut_off)
-    making = folder / f"{_MAKING}{os.getpid()}"
-    _make_repository(StoreLocation(str(making)))
-    for name in sorted((entry.name for entry in making.iterdir()), key=lambda name: name in ("refs", "repo")):
-        shutil.rmtree(folder / name, ignore_errors=True)
-        (making / name).rename(folder / name)
-    making.rmdir()
+    _check_writable(folder, create=True)
+    location = StoreLocation(str(folder))
+    with writer_lock(folder, wait_seconds), store_errors(f"the store {folder}"):
+        if Store.exists(location):
+            return
+        for cut_off in folder.glob(f"{_MAKING}*"):
+            shutil.rmtree(cut_off)
+        making = folder / f"{_MAKING}{os.getpid()}"
+        _mark_as_store(begin_repository(StoreLocation(str(making))))
+        for name in sorted((entry.name for entry in making.iterdir()), key=lambda name: name in ("refs", "repo")):
+            shutil.rmtree(folder / name, ignore_errors=True)
+            (making / name).rename(folder / name)
+        making.rmdir()
 
 
-def _make_repository(location: StoreLocation) -> None:
-    """Make a repository with the mark of a store, or mark the one whose making was cut off before that."""
-    import icechunk
+def _make_in_object_store(location: StoreLocation, wait_seconds: float) -> None:
+    """Make an empty repository, or open one whose making was cut off, and by its lease mark it as a store."""
+    with store_errors(f"the store {location.text}"):
+        repository = begin_repository(location)
+    with writer_lease(repository, location.text, wait_seconds), store_errors(f"the store {location.text}"):
+        if not _has_commit(repository):
+            _mark_as_store(repository)
+
+
+def _mark_as_store(repository: "icechunk.Repository") -> None:
     import zarr
 
-    storage = location.storage()
-    if icechunk.Repository.exists(storage):
-        repository = icechunk.Repository.open(storage)
-    else:
-        version: dict[str, Any] = {} if icechunk.__version__.startswith("1.") else {"spec_version": 1}
-        repository = icechunk.Repository.create(storage, **version)
     session = repository.writable_session(BRANCH)
     root = zarr.create_group(session.store, attributes={_MARK: {"format_version": FORMAT_VERSION}})
     root.create_group(SEGMENTS)  # here, since of writers in forked sessions only one may create a group

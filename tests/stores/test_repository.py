@@ -18,6 +18,7 @@ import zarr
 from support.stores import location_of, new_store
 
 from ridgestream.stores import repository
+from ridgestream.stores.beginning import begin_repository
 from ridgestream.stores.errors import NewerFormat, StoreError, StoreLocked
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.lock import writer_lock
@@ -166,7 +167,7 @@ def make_repository(folder: Path) -> icechunk.Repository:
 def test_an_icechunk_repository_without_a_commit_is_taken_as_a_place_for_a_store(tmp_path: Path) -> None:
     """What is left where the making of a store in a bucket was cut off; locally it is made aside."""
     make_repository(tmp_path / "bucket")
-    repository._make_repository(location_of(tmp_path / "bucket"))
+    repository._mark_as_store(begin_repository(location_of(tmp_path / "bucket")))
     put(Store.open(location_of(tmp_path / "bucket")), 1)
     assert Store.exists(location_of(tmp_path / "bucket"))
 

@@ -1,0 +1,91 @@
+"""The beginning of a repository, which several may try at once, and which a kill may cut off.
+
+Icechunk begins by a snapshot of nothing, under a name that is the same in every repository, and then by the branch that
+points to it. In an object store the one may be there without the other: another is at it just now, or was killed.
+Icechunk itself takes no prefix that holds anything.
+"""
+
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ridgestream.stores.errors import StoreError
+from ridgestream.stores.lease import FIRST_SNAPSHOT, LEASE_SECONDS, LOOK_SECONDS
+from ridgestream.stores.locations import StoreLocation
+
+if TYPE_CHECKING:
+    import icechunk
+    import pyarrow.fs
+
+_CUT_OFF = {f"snapshots/{FIRST_SNAPSHOT}", f"transactions/{FIRST_SNAPSHOT}"}
+"""All that there is in a prefix where a beginning was cut off."""
+
+
+def begin_repository(location: StoreLocation) -> "icechunk.Repository":
+    """Return the repository at the location; make an empty one if there is none. Of several at once, one makes it.
+
+    What a kill has left is cleared away once it has stood still for LEASE_SECONDS. Raises StoreError where the place is
+    taken by something else, IcechunkError where it cannot be written.
+    """
+    import icechunk
+
+    storage = location.storage()
+    give_up, cleared = monotonic() + LEASE_SECONDS, False
+    while not icechunk.Repository.exists(storage):
+        try:
+            return _create(storage)
+        except icechunk.IcechunkError:
+            names = _objects(location)
+            if cleared or not (names or icechunk.Repository.exists(storage)):
+                raise
+            if not (names <= _CUT_OFF or any(name.startswith("refs/") for name in names)):
+                raise StoreError(
+                    f"{location.text} holds other objects and is not a Ridgestream store; choose another prefix"
+                ) from None
+            if monotonic() >= give_up:
+                _clear_away(location)
+                cleared = True
+            else:
+                sleep(LOOK_SECONDS)
+    return icechunk.Repository.open(storage)
+
+
+def _create(storage: "icechunk.Storage") -> "icechunk.Repository":
+    import icechunk
+
+    version: dict[str, Any] = {} if icechunk.__version__.startswith("1.") else {"spec_version": 1}
+    return icechunk.Repository.create(storage, **version)
+
+
+def _clear_away(location: StoreLocation) -> None:
+    """Delete what a beginning has left, unless there is more by now."""
+    if _objects(location) <= _CUT_OFF:
+        _file_system(location).delete_dir(_root(location))
+
+
+def _objects(location: StoreLocation) -> set[str]:
+    """Return the names of all objects of a place in S3, from its root; of other places, nothing."""
+    from pyarrow.fs import FileSelector, FileType
+
+    if urlsplit(location.text).scheme != "s3":
+        return set()
+    root = _root(location)
+    found = _file_system(location).get_file_info(FileSelector(root, allow_not_found=True, recursive=True))
+    return {info.path.removeprefix(f"{root}/") for info in found if info.type == FileType.File}
+
+
+def _root(location: StoreLocation) -> str:
+    parts = urlsplit(location.text)
+    return f"{parts.netloc}{parts.path}".rstrip("/")
+
+
+def _file_system(location: StoreLocation) -> "pyarrow.fs.FileSystem":
+    """Return S3 as Arrow sees it, with the credentials of the usual environment, as Icechunk has them."""
+    from pyarrow.fs import S3FileSystem
+
+    endpoint = urlsplit(location.endpoint or "")
+    return S3FileSystem(
+        region=location.region,
+        scheme=endpoint.scheme or "https",
+        endpoint_override=endpoint.netloc or None,
+    )
