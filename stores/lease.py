@@ -153,11 +153,13 @@ class _Register:
             new = self._nobody if owner is None else self._write_down(owner)
             try:
                 self._repository.reset_branch(HOLDER_BRANCH, new, from_snapshot_id=snapshot)
-            except icechunk.IcechunkError:
+            except icechunk.IcechunkError as error:
                 found = self._repository.lookup_branch(HOLDER_BRANCH)
-                if found == snapshot:
+                if found == new:  # a request that is sent twice is refused the second time
+                    return new
+                if found == snapshot and "conflict" not in str(error):  # else it has moved, and moved back
                     raise
-                return new if found == new else None  # a request that is sent twice is refused the second time
+                return None
         return new
 
     def _write_down(self, owner: Owner) -> str:

@@ -286,6 +286,24 @@ def test_what_the_server_does_not_do_ends_in_an_error(place: StoreLocation, monk
         touch(store)
 
 
+def test_a_lease_that_was_taken_and_released_meanwhile_is_tried_for_again(
+    place: StoreLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The branch points to nobody when the request is refused, as it did when it was sent."""
+    store, real, calls = Store.create(place), icechunk.Repository.reset_branch, [0]
+
+    def overtaken(repository: icechunk.Repository, branch: str, snapshot: str, *, from_snapshot_id: str) -> None:
+        calls[0] += 1
+        real(
+            repository, branch, snapshot, from_snapshot_id="2CECHNKREP0F1RSTCMT0" if calls[0] == 1 else from_snapshot_id
+        )
+
+    monkeypatch.setattr(icechunk.Repository, "reset_branch", overtaken)
+    with store.lock():
+        touch(store)
+    assert calls == [4]  # refused, taken, renewed, released
+
+
 def test_a_request_that_is_sent_twice_counts_once(place: StoreLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first answer is lost on the way, and the second says that the branch has moved."""
     store = Store.create(place)
@@ -303,7 +321,7 @@ def test_a_request_that_is_sent_twice_counts_once(place: StoreLocation, monkeypa
 
 def test_a_store_made_without_the_branches_gets_them(place: StoreLocation) -> None:
     """As stores of release 0.1.0 are."""
-    repository = icechunk.Repository.create(place.storage())
+    repository = beginning._create(place.storage())
     session = repository.writable_session("main")
     zarr.create_group(session.store, attributes={"ridgestream": {"format_version": 1}}).create_group("segments")
     session.commit("Create the store")
@@ -315,7 +333,7 @@ def test_a_store_made_without_the_branches_gets_them(place: StoreLocation) -> No
 
 def leave_a_beginning(place: StoreLocation) -> None:
     """What a repository is before its branch is there."""
-    icechunk.Repository.create(place.storage())
+    beginning._create(place.storage())
     bucket, _, name = place.text.removeprefix("s3://").partition("/")
     beginning._file_system(place).delete_file(f"{bucket}/{name}/refs/branch.main/ref.json")
 
