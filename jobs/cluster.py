@@ -4,7 +4,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any, TypeVar, cast
@@ -93,7 +93,7 @@ class OnCluster:
     ) -> Iterator[Result]:
         """Yield the results in order, with a bounded number of tasks under way; raise what a task raised."""
         waiting: deque[Sent] = deque()
-        window = TASKS_A_WORKER * max(1, len(self._client.nthreads()))
+        window = TASKS_A_WORKER * max(1, self._count_workers())
         try:
             for task in tasks:
                 call = (function, task, *shared)
@@ -103,10 +103,14 @@ class OnCluster:
             while waiting:
                 yield self._result(waiting.popleft())
         finally:
-            self._client.cancel([sent.future for sent in waiting])
+            with suppress(OSError):  # a scheduler that is gone has no tasks to forget
+                self._client.cancel([sent.future for sent in waiting])
 
     def _submit(self, call: tuple[Any, ...]) -> Any:  # noqa: ANN401
-        return self._client.submit(*(part.future if isinstance(part, Shared) else part for part in call), pure=False)
+        with _answers():
+            return self._client.submit(
+                *(part.future if isinstance(part, Shared) else part for part in call), pure=False
+            )
 
     def _scatter(self, value: Any) -> Any:  # noqa: ANN401
         """Send a value to every worker; again where one of them dies while it is sent."""
@@ -165,15 +169,29 @@ class OnCluster:
         return any(worker["status"] == "running" for worker in self._workers().values())
 
     def _workers(self) -> dict[str, Any]:
-        return cast("dict[str, Any]", self._client.scheduler_info(n_workers=-1)["workers"])
+        with _answers():
+            return cast("dict[str, Any]", self._client.scheduler_info(n_workers=-1)["workers"])
+
+    def _count_workers(self) -> int:
+        with _answers():
+            return len(self._client.nthreads())
 
     def _no_workers(self) -> ClusterError:
-        if self._client.nthreads():
+        if self._count_workers():
             return _paused(self._patience_seconds)
         return ClusterError(
             f"the cluster has lost its workers, and no other came within {self._patience_seconds:g} s; start workers, "
             "then run the job again: what was committed stands"
         )
+
+
+@contextmanager
+def _answers() -> Iterator[None]:
+    """Say what is the matter where a scheduler goes while it is asked."""
+    try:
+        yield
+    except OSError as error:
+        raise _gone(error) from error
 
 
 def _gone(error: Exception) -> ClusterError:
@@ -191,19 +209,11 @@ def _paused(seconds: float) -> ClusterError:
 
 
 def _connect(cluster: str, patience_seconds: float, stack: ExitStack) -> OnCluster:
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
     name, _, count = cluster.partition(":")
     if name == "local":
-        workers = _count_workers(count)
-        local = LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=None,
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # without it, port 8787 even with no dashboard
-        )
-        stack.enter_context(local)
+        local = stack.enter_context(_start_workers(_count_workers(count)))
         client = stack.enter_context(Client(local, timeout=patience_seconds))
     else:
         client = _client_at(cluster, patience_seconds, stack)
@@ -217,6 +227,23 @@ def _connect(cluster: str, patience_seconds: float, stack: ExitStack) -> OnClust
             "then run the job again"
         ) from error
     return OnCluster(client, patience_seconds)
+
+
+def _start_workers(workers: int) -> Any:  # noqa: ANN401
+    from distributed import LocalCluster
+
+    try:
+        return LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # without it, port 8787 even with no dashboard
+        )
+    except (RuntimeError, OSError, TimeoutError) as error:
+        raise ClusterError(
+            f"the {workers} workers of this machine did not start: {error}; nothing was changed: run the job again"
+        ) from error
 
 
 def _client_at(address: str, patience_seconds: float, stack: ExitStack) -> Any:  # noqa: ANN401

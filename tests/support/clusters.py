@@ -26,8 +26,11 @@ class Cluster:
 
 
 @contextmanager
-def real_cluster(folder: Path, workers: int, *options: str) -> Iterator[Cluster]:
-    """Start a scheduler and workers by Dask's commands, with further options of the workers; kill them at the end."""
+def real_cluster(folder: Path, workers: int, *options: str, port: int = 0) -> Iterator[Cluster]:
+    """Start a scheduler and workers by Dask's commands, with further options of the workers; kill them at the end.
+
+    Port 0 is any.
+    """
     with ExitStack() as stack:
 
         def start(*arguments: str) -> subprocess.Popen[bytes]:
@@ -40,7 +43,8 @@ def real_cluster(folder: Path, workers: int, *options: str) -> Iterator[Cluster]
             return process
 
         note = folder / "scheduler.json"
-        scheduler = start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(note))
+        note.unlink(missing_ok=True)
+        scheduler = start("scheduler", "--host", "127.0.0.1", "--port", str(port), "--scheduler-file", str(note))
         wait_until(note.is_file, scheduler)
         wait_until(lambda: note.read_text().endswith("}"), scheduler)
         address = json.loads(note.read_text())["address"]

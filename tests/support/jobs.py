@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
@@ -180,7 +180,7 @@ def run_command(*arguments: str | Path, environment: dict[str, str] | None = Non
 
 
 def run_program(
-    arguments: list[str | Path], *, environment: dict[str, str] | None = None, cwd: Path | None = None
+    arguments: Sequence[str | Path], *, environment: dict[str, str] | None = None, cwd: Path | None = None
 ) -> Outcome:
     done = subprocess.run(
         [str(a) for a in arguments],

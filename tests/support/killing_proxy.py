@@ -1,60 +1,42 @@
-"""A proxy before an S3-protocol server: it counts the requests, and kills a process at one of them.
+"""A proxy before an S3-protocol server: it counts the requests, and strikes at one of them.
 
 It looks at nothing but where a request and its answer end, so that what passes is what the storage engine said.
 """
 
-import os
-import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from support.jobs import PATIENCE
 
-READS = ("GET", "HEAD")
-
 
 class KillingProxy:
-    """Requests that came, and at which of them whom to kill."""
+    """The requests that came, and what is done at one of them."""
 
     def __init__(self, port: int) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler(port))
         self._server.daemon_threads = True
         self._mutex = threading.Lock()
+        self._strike: Callable[[], None] | None = None
+        self._at, self._forward = 0, False
         self.seen: list[str] = []
-        self._at, self._forward, self._reads, self._group = 0, False, True, 0
 
     @property
     def port(self) -> int:
         return self._server.server_port
 
-    def count_from_here(self) -> None:
-        """Forget what has come, and kill nobody."""
+    def arm(self, strike: Callable[[], None] | None, at: int, *, forward: bool) -> None:
+        """Strike at the request number `at` from here, after its forwarding to the server, or in its place."""
         with self._mutex:
-            self.seen, self._at = [], 0
+            self.seen, self._strike, self._at, self._forward = [], strike, at, forward
 
-    def arm(self, at: int, *, forward: bool, reads: bool = True) -> None:
-        """Kill the target at the request number `at` from here, before its forwarding or after; reads may not count."""
+    def _comes(self, told: str) -> Callable[[], None] | None:
+        """Count a request and return what is to be done if it is the one."""
         with self._mutex:
-            self.seen, self._at, self._forward, self._reads, self._group = [], at, forward, reads, 0
-
-    def aim(self, group: int) -> None:
-        """Name the process group that is to be killed."""
-        self._group = group
-
-    def _comes(self, told: str) -> bool:
-        """Count a request and tell whether it is the one."""
-        with self._mutex:
-            if not self._reads and told.startswith(READS):
-                return False
             self.seen.append(told)
-            return len(self.seen) == self._at
-
-    def _kill(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._group, signal.SIGKILL)
+            return self._strike if len(self.seen) == self._at else None
 
     def _handler(self, port: int) -> type[BaseHTTPRequestHandler]:
         proxy = self
@@ -71,9 +53,9 @@ class KillingProxy:
 
             def _pass_on(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                it_is_this_one = proxy._comes(f"{self.command} {self.path}")
-                if it_is_this_one and not proxy._forward:
-                    proxy._kill()
+                strike = proxy._comes(f"{self.command} {self.path}")
+                if strike and not proxy._forward:
+                    strike()
                     self.close_connection = True
                     return
                 connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
@@ -81,8 +63,8 @@ class KillingProxy:
                 answer = connection.getresponse()
                 content = answer.read()
                 connection.close()
-                if it_is_this_one:
-                    proxy._kill()
+                if strike:
+                    strike()
                 self._give_back(answer, content)
 
             def _give_back(self, answer: HTTPResponse, content: bytes) -> None:
