@@ -36,11 +36,14 @@ def begin_repository(location: StoreLocation) -> "icechunk.Repository":
             return _create(storage)
         except icechunk.IcechunkError:
             names = _objects(location)
-            if cleared or not (names or icechunk.Repository.exists(storage)):
+            if icechunk.Repository.exists(storage):
+                break
+            if cleared or not names:
                 raise
-            if not (names <= _CUT_OFF or any(name.startswith("refs/") for name in names)):
+            if not names <= _CUT_OFF:
                 raise StoreError(
-                    f"{location.text} holds other objects and is not a Ridgestream store; choose another prefix"
+                    f"{location.text} holds other objects and is not a Ridgestream store; choose another prefix, or "
+                    "restore refs/branch.main/ref.json if it was one"
                 ) from None
             if monotonic() >= give_up:
                 _clear_away(location)

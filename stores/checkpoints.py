@@ -67,6 +67,7 @@ class Checkpoints:
             known = branch in self._store.repository.list_branches()
             snapshot = self._write(plain, arrays)
             self._store.flush()
+            self._store.check_held()
             self._move(branch, snapshot, known=known)
         self._saved = True
         self._superseded += sum(array.nbytes for array in arrays.values()) if known else 0

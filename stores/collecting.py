@@ -24,6 +24,7 @@ def collect(store: Store, older_than: timedelta = LONGEST_SESSION, *, dry_run: b
     """
     folder, now = store.location.folder, datetime.now(UTC)
     with store_errors(f"the store {store.location.text}"):
+        store.check_held()
         store.flush()  # what is named now is on disk before what was named until now is gone
         summary = store.repository.garbage_collect(now if folder else now - older_than, dry_run=dry_run)
         return int(summary.bytes_deleted) + (_sweep(folder, dry_run=dry_run) if folder else 0)

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 
 from ridgestream.stores.errors import ModelError, StoreError
+
+_LONGEST = 500
 
 
 @contextmanager
@@ -15,10 +18,14 @@ def store_errors(place: str) -> Iterator[None]:
         yield
     except StoreError:
         raise
-    except icechunk.ConflictError as error:
-        raise StoreError(f"another writer has committed to {place} meanwhile; run the job again") from error
-    except (icechunk.IcechunkError, OSError) as error:
+    except (icechunk.ConflictError, icechunk.IcechunkError, OSError) as error:
+        if isinstance(error, icechunk.ConflictError) or "branch update conflict" in str(error):
+            raise StoreError(f"another writer has committed to {place} meanwhile; run the job again") from error
         raise StoreError(f"{place} cannot be read or written: {_first_line(error)}") from error
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise StoreError(f"{place} cannot be read or written: {_first_line(error)}; is it damaged?") from error
 
 
 @contextmanager
@@ -42,9 +49,22 @@ def naming(place: str) -> Iterator[None]:
         if place in str(error):
             raise
         raise type(error)(f"{place}: {error}") from error
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise StoreError(f"{place} cannot be read or written: {_first_line(error)}; is it damaged?") from error
+
+
+def is_panic(error: BaseException) -> bool:
+    """Tell whether native code has broken off, which is no Exception of Python's and has no type to be imported."""
+    return type(error).__name__ == "PanicException"
 
 
 def _first_line(error: BaseException) -> str:
+    """Return the first paragraph of a message in one line, without the frame that Icechunk draws, and not too long."""
     lines = [line.strip(" │|x×`->╰─▶") for line in str(error).splitlines()]
-    telling = [line for line in lines if line and not line.startswith(("context:", "0:", "at "))]
-    return telling[0] if telling else type(error).__name__
+    while lines and not lines[0]:
+        del lines[0]
+    told = " ".join(takewhile(lambda line: line and not line.startswith(("context:", "0:", "at ")), lines))
+    told = told or type(error).__name__
+    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]} …"

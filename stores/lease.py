@@ -37,6 +37,7 @@ FIRST_SNAPSHOT = "1CECHNKREP0F1RSTCMT0"
 """The snapshot with which a repository begins."""
 
 _OWNER = "writer"
+_UNKNOWN = Owner(0, "another machine", "an unknown time", "", 0.0)
 
 
 class Lease:
@@ -124,17 +125,19 @@ class _Register:
             return str(self._repository.lookup_branch(HOLDER_BRANCH))
 
     def holder(self, snapshot: str) -> Owner | None:
-        """Return whom a snapshot names."""
+        """Return whom a snapshot names: someone unknown, who may live, where it cannot be read."""
         if snapshot == self._nobody:
             return None
-        with store_errors(f"the store {self.place}"):
+        with suppress(StoreError, KeyError, TypeError), store_errors(f"the store {self.place}"):
             return Owner.from_dict(self._repository.lookup_snapshot(snapshot).metadata[_OWNER])
+        return _UNKNOWN
 
     def seems_old(self, snapshot: str) -> bool:
         """Tell whether the clocks of the holder and of this machine make the snapshot one that was not renewed."""
-        with store_errors(f"the store {self.place}"):
+        with suppress(StoreError), store_errors(f"the store {self.place}"):
             written = self._repository.lookup_snapshot(snapshot).written_at
-        return (datetime.now(UTC) - written).total_seconds() > LEASE_SECONDS
+            return (datetime.now(UTC) - written).total_seconds() > LEASE_SECONDS
+        return True
 
     def describe_holder(self) -> str:
         """Return who writes now, in words; for messages."""

@@ -99,7 +99,11 @@ class Store:
             return False
         with store_errors(f"the store {location.text}"):
             storage = location.storage()
-            return icechunk.Repository.exists(storage) and _has_commit(icechunk.Repository.open(storage))
+            if icechunk.Repository.exists(storage):
+                return _has_commit(icechunk.Repository.open(storage))
+        if folder is not None and ((folder / "chunks").exists() or (folder / "manifests").exists()):
+            raise StoreError(f"the store {folder} has lost refs/branch.{BRANCH}/ref.json; restore it from a copy")
+        return False
 
     @classmethod
     def create(cls, location: StoreLocation) -> Self:
@@ -173,13 +177,26 @@ class Store:
             writing = Writing(self.repository.writable_session(BRANCH))
         yield writing  # what goes wrong in there is not the store's fault, unless a writer of its arrays says so
         writing.raise_format()
-        if self._lease is not None:
-            self._lease.renew()
+        self.check_held()
         with store_errors(f"the store {self.location.text}"):
-            writing.snapshot = writing.session.commit(message, {_TAG: tag} if tag else None)
+            writing.snapshot = self._commit(writing.session, message, {_TAG: tag} if tag else None)
             if tag:
                 self.repository.create_tag(tag, writing.snapshot)
             self.flush()
+
+    def check_held(self) -> None:
+        """Raise StoreLocked if another has taken an object store over from this process while that was stopped."""
+        if self._lease is not None:
+            self._lease.renew()
+
+    def _commit(self, session: "icechunk.Session", message: str, metadata: dict[str, Any] | None) -> str:
+        """Commit the session, and in a folder have it all on disk before the branch points to it."""
+        if self.location.folder is None:
+            return session.commit(message, metadata)
+        base, snapshot = session.snapshot_id, session.flush(message, metadata=metadata)
+        self.flush()
+        self.repository.reset_branch(BRANCH, snapshot, from_snapshot_id=base)
+        return snapshot
 
     def flush(self) -> None:
         """Flush a local store to disk, so that what it holds outlives a power cut from here on."""
@@ -263,6 +280,7 @@ def _make_in_folder(folder: Path, wait_seconds: float) -> None:
             shutil.rmtree(cut_off)
         making = folder / f"{_MAKING}{os.getpid()}"
         _mark_as_store(begin_repository(StoreLocation(str(making))))
+        _flush(folder)
         for name in sorted((entry.name for entry in making.iterdir()), key=lambda name: name in ("refs", "repo")):
             shutil.rmtree(folder / name, ignore_errors=True)
             (making / name).rename(folder / name)

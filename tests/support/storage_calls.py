@@ -68,6 +68,8 @@ _BY_PATH = {"rename": 1, "mkdir": 0, "rmdir": 0, "link": 1, "unlink": 0, "openat
 _BY_PATH |= {"renameat": 3, "linkat": 3, "renameat2": 3}
 """Which argument of a call names the file that it changes."""
 
+_TAKES_NO_ROOM = ("unlink", "unlinkat", "rmdir", "fsync", "fdatasync", "syncfs")
+
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 _ALLOW, _REPORT = 0x7FFF0000, 0x7FC00000
 _FLAGS_OF_OPENAT = 16 + 2 * 8
@@ -118,14 +120,22 @@ def _install() -> int:
 class CallTrap:
     """A command under the filter: its changes of files below a folder, and what is done at one of them.
 
-    Counted is what begins with `folder`, also of paths: "/data/store/chunks" counts chunks.
+    Counted is what begins with `folder`, also of paths: "/data/store/chunks" counts chunks. With `fails`, the chosen
+    call and all that would write after it are not carried out, and end with that error's number.
     """
 
     def __init__(
-        self, command: Sequence[str], folder: Path, strike: Strike, at: int, log: Path, environment: Mapping[str, str]
+        self,
+        command: Sequence[str],
+        folder: Path,
+        strike: Strike,
+        at: int,
+        log: Path,
+        environment: Mapping[str, str],
+        fails: int = 0,
     ) -> None:
         self.calls: list[str] = []
-        self._folder, self._strike, self._at = os.fsencode(folder), strike, at
+        self._folder, self._strike, self._at, self._fails = os.fsencode(folder), strike, at, fails
         self._names = {number: name for name, number in _NUMBERS.get(platform.machine(), {}).items()}
         ours, theirs = socket.socketpair()
         with ours:
@@ -152,21 +162,26 @@ class CallTrap:
             report = bytearray(80)
             try:
                 ioctl(end, _RECEIVE, report)
-                self._look(report)
-                ioctl(end, _SEND, struct.pack("=QqiI", struct.unpack_from("=Q", report)[0], 0, 0, _GO_ON))
+                error = self._look(report)
+                answer = (0, -error, 0) if error else (0, 0, _GO_ON)
+                ioctl(end, _SEND, struct.pack("=QqiI", struct.unpack_from("=Q", report)[0], *answer))
             except OSError:  # the process has been killed meanwhile
                 continue
         os.close(end)
 
-    def _look(self, report: bytearray) -> None:
+    def _look(self, report: bytearray) -> int:
+        """Count a call and strike; return the number of the error with which it is to end, 0 for none."""
         _, process, _, number = struct.unpack_from("=QIIi", report)
         arguments = struct.unpack_from("=6Q", report, 32)
         name = self._names[number]
         path = _path(process, name, arguments)
-        if path is not None and path.startswith(self._folder):
-            self.calls.append(f"{name} {os.fsdecode(path[len(self._folder) :])}")
-            if len(self.calls) == self._at:
-                self._strike(self.process.pid, process)
+        if path is None or not path.startswith(self._folder):
+            return 0
+        self.calls.append(f"{name} {os.fsdecode(path[len(self._folder) :])}")
+        if len(self.calls) == self._at:
+            self._strike(self.process.pid, process)
+        harmless = name in _TAKES_NO_ROOM or (name.startswith("mkdir") and Path(os.fsdecode(path)).exists())
+        return self._fails if 0 < self._at <= len(self.calls) and not harmless else 0
 
 
 class FolderTrap:
