@@ -25,9 +25,13 @@ NUMERIC, CATEGORICAL = ["length", "count", "flag"], ["colour"]
 def draw_lacking(
     rows: int, seed: int, *, share: float = 0.2, colours: Sequence[str] = ("red", "green", "blue"), target: bool = False
 ) -> pa.Table:
-    """Draw rows whose features, and the target if asked for, are missing in a share of the places."""
+    """Draw rows whose features, and the target if asked for, are missing in a share of the places.
+
+    Every number is one of single precision, so that a store rounds none.
+    """
     rng = np.random.default_rng(seed)
-    length, count, flag = rng.standard_normal(rows), rng.integers(0, 50, rows), rng.random(rows) < 0.6
+    length = rng.standard_normal(rows).astype(np.float32).astype(np.float64)
+    count, flag = rng.integers(0, 50, rows), rng.random(rows) < 0.6
     colour = rng.integers(0, len(colours), rows)
     y = np.sin(length) + 0.1 * count - flag + 0.5 * colour
     columns: dict[str, Any] = {"length": length, "count": count, "flag": flag}
@@ -103,10 +107,10 @@ class Pipeline:
 
     def _names(self, rows: pd.DataFrame) -> Array:
         present = self.training[CATEGORICAL].dropna()
+        if not len(present):  # which scikit-learn refuses: nothing is centred, scaled or imputed
+            same = [[value == known for known in self.categories] for value in rows["colour"]]
+            return np.array(same, dtype=np.float64).reshape(len(rows), len(self.categories))
         encoder = OneHotEncoder(categories=[list(self.categories)], handle_unknown="ignore", sparse_output=False)
-        if not len(present):
-            encoder.fit(np.array(list(self.categories) or [""], dtype=object)[:, np.newaxis][:1])
-            return np.asarray(encoder.transform(rows[CATEGORICAL].fillna("nothing of it").to_numpy(dtype=object)))
         encoder.fit(present.to_numpy(dtype=object))
         scaler = StandardScaler().fit(encoder.transform(present.to_numpy(dtype=object)))
         modes = SimpleImputer(strategy="most_frequent", missing_values=None).fit(self.training[CATEGORICAL])
