@@ -102,6 +102,30 @@ def test_from_every_checkpoint_a_training_ends_in_the_same_bits(
         assert report.rows == sum(SIZES)
 
 
+COLOURS = (("red", "grey"), ("red", "grey"), ("blue", "red"), ("black",), ("red", "green", "blue"))
+
+
+@pytest.mark.parametrize("unseen", ["ignore", "extend"])
+def test_from_every_checkpoint_before_and_after_new_categories_a_training_ends_in_the_same_bits(
+    tmp_path: Path, unseen: str
+) -> None:
+    for i, (rows, colours) in enumerate(zip(SIZES, COLOURS, strict=True)):
+        write_partition(tmp_path / "source" / f"part-{i}.parquet", mixed_columns(rows, seed=i, colours=colours))
+    store, memory = new_store(tmp_path / "store"), Memory()
+    ingest_folder(store, tmp_path / "source", REQUEST)
+    asked = replace(MODEL, unseen_categories=unseen)
+    straight = run(store, memory, asked)
+    assert straight.record.arrays["basis_vectors"].shape[1] == 4 + (5 if unseen == "extend" else 2)
+    for kept in memory.kept:
+        report = Notes()
+        assert bits(run(store, Memory(kept), asked, report=report)) == bits(straight)
+        assert "goes on from a checkpoint" in [message for message, _ in report.said]
+        other = replace(MODEL, unseen_categories="extend" if unseen == "ignore" else "ignore")
+        report = Notes()
+        run(store, Memory(kept), other, report=report)
+        assert "goes on from a checkpoint" not in [message for message, _ in report.said]
+
+
 def test_a_checkpoint_of_a_checkpoint_is_the_one_of_the_undisturbed_training(tmp_path: Path) -> None:
     """So that any number of kills in a row leaves the same bits as one."""
     store, memory = make_store(tmp_path), Memory()
