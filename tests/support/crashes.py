@@ -37,10 +37,12 @@ PARTITIONS, ROWS = 20, 100
 
 PROGRAM = """
 import ridgestream.jobs.cli
+import ridgestream.pipeline.online_checkpoints as checkpoints
+checkpoints.KEEP_SECONDS = checkpoints.COST = 0.0  # one at every partition's end
 if __name__ == "__main__":
     ridgestream.jobs.cli.main()
 """
-"""The command, where what a test sets has its place; workers that are started by it read it, too."""
+"""The command, which keeps every checkpoint that it may keep; workers that it starts read this, too."""
 
 
 @dataclass(frozen=True)
@@ -127,13 +129,13 @@ class _RequestTrap:
 class CrashBench:
     """Twenty partitions, the job over them, and the model that it makes undisturbed."""
 
-    def __init__(self, folder: Path, server: ObjectStore | None = None, setup: str = "") -> None:
+    def __init__(self, folder: Path, server: ObjectStore | None = None) -> None:
         self._work, self._server = Workplace(folder), server
         self._amounts: dict[tuple[str, str], float] = {}
         self._stores, self._port, self._cluster = 0, 0, None
         self._stack = ExitStack()
         self._program = folder / "program.py"
-        self._program.write_text(setup + PROGRAM)
+        self._program.write_text(PROGRAM)
         for number in range(PARTITIONS):
             self._work.put(number, draw_rows(number, ROWS))
         self._work.run_here(self._settings("store"))
@@ -305,9 +307,9 @@ def strike_all(bench: CrashBench, series: Sequence[Sequence[Kill]], at_once: int
 
 
 @contextmanager
-def crash_bench(folder: Path, server: ObjectStore | None = None, setup: str = "") -> Iterator[CrashBench]:
+def crash_bench(folder: Path, server: ObjectStore | None = None) -> Iterator[CrashBench]:
     """Make a bench; end its scheduler and workers at the end."""
-    bench = CrashBench(folder, server, setup)
+    bench = CrashBench(folder, server)
     try:
         yield bench
     finally:
