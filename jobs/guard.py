@@ -1,12 +1,10 @@
 """The guard: a model that got worse on the held-out rows learns on, but is not served."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ridgestream.pipeline.evaluate import Evaluation
+from ridgestream.pipeline.reporting import Reporter
 from ridgestream.stores.models import ModelRecord
-from ridgestream.stores.nights import served_record
-from ridgestream.stores.repository import Store
 
 
 @dataclass(frozen=True)
@@ -21,19 +19,12 @@ class Verdict:
     """That of tonight's model."""
 
 
-def judge_against_served(
-    store: Store,
-    kept: ModelRecord,
-    judged: Evaluation,
-    margin: float,
-    evaluate: Callable[[ModelRecord], Evaluation],
-) -> Verdict | None:
-    """Compare tonight's errors with those of the model served so far on the same rows.
+def compare_with_served(kept: ModelRecord, before: Evaluation, judged: Evaluation, margin: float) -> Verdict | None:
+    """Compare tonight's errors with those, `before`, of the model served so far on the same rows.
 
     It is worse if it misclassifies more by `margin`, a fraction of the rows, or, in regression, if its mean squared
     error is larger by that share. None without held-out rows.
     """
-    before = evaluate(served_record(store, kept))
     if judged.test_error is not None and before.test_error is not None:
         worse = judged.test_error > before.test_error + margin
         errors = before.test_error, judged.test_error
@@ -43,6 +34,16 @@ def judge_against_served(
     else:
         return None
     return Verdict(night_served(kept) if worse else 0, *errors)
+
+
+def tell_of_verdict(verdict: Verdict, report: Reporter) -> None:
+    """Say that the model is held back, and why."""
+    report.say(
+        "the model is worse than the guard allows and is not served; it has learned",
+        error=verdict.error_now,
+        served_night=verdict.served,
+        its_error=verdict.error_before,
+    )
 
 
 def hold_back(record: ModelRecord, served: int) -> ModelRecord:

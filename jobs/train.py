@@ -1,18 +1,15 @@
 """The train job: teach the model what it has not learned yet, judge it on held-out rows, commit both."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Self
 
 from ridgestream.jobs.cluster import ClusterError
 from ridgestream.jobs.drift import tell_of_drift
-from ridgestream.jobs.guard import Verdict, hold_back, judge_against_served, night_served
+from ridgestream.jobs.guard import Verdict, compare_with_served, hold_back, night_served, tell_of_verdict
+from ridgestream.jobs.night import learned_by, outcome, tell_of_oddities, with_night
 from ridgestream.jobs.opening import evaluation_partitions, memory_limit_bytes, model_request, policies, store_location
-from ridgestream.jobs.process_memory import peak_rss_bytes
 from ridgestream.jobs.settings import Job
 from ridgestream.pipeline.arrivals import count_usable_rows, sort_arrivals
 from ridgestream.pipeline.errors import MemoryRefused, NumericalBreakdown
@@ -20,20 +17,17 @@ from ridgestream.pipeline.evaluate import Evaluation, check_partitions, evaluate
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.freezing import has_rows
-from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.records import is_refitted, model_of
 from ridgestream.pipeline.refit import check_refit_memory, refit
 from ridgestream.pipeline.reporting import Reporter, Silent
-from ridgestream.pipeline.trained import Trained, find_unlearned, standing_of
+from ridgestream.pipeline.trained import Standing, Trained, find_unlearned, standing_of
 from ridgestream.pipeline.training import Request, check_asked, check_memory, is_changed, learn
 from ridgestream.stores.checkpoints import Checkpoints
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.guarding import naming
-from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
+from ridgestream.stores.ledger import Ledger, read_ledger
 from ridgestream.stores.models import (
-    CONFUSION,
     ModelRecord,
-    Night,
     begin_anew,
     check_not_overtaken,
     next_number,
@@ -41,6 +35,7 @@ from ridgestream.stores.models import (
     read_model,
     write_model,
 )
+from ridgestream.stores.nights import served_record
 from ridgestream.stores.partitions import PartitionFile
 from ridgestream.stores.repository import Store
 
@@ -49,6 +44,8 @@ if TYPE_CHECKING:
 
 Trouble = PartitionError | ClusterError | MemoryRefused | NumericalBreakdown
 """What may go wrong after the model has learned; what it has learned is kept."""
+
+TROUBLES = (PartitionError, ClusterError, MemoryRefused, NumericalBreakdown)
 
 
 def run_train(
@@ -89,54 +86,23 @@ def train_and_commit(
 ) -> dict[str, Any]:
     """Train and refit under the writer's lock; the state, its position and what is served change by one commit."""
     store.mend_tags()
-    snapshot = store.snapshot()
-    root = store.root(snapshot)
-    request = model_request(job)
-    standing = standing_of(root, request.name, new_model=new_model)
-    ledger, record, kept = standing.ledger, standing.record, standing.kept
-    if record is not None:
-        check_asked(ledger, record, request)
-    unlearned = find_unlearned(ledger, record)
-    learns = is_changed(record, request) or (bool(unlearned) and (record is not None or has_rows(root, ledger)))
-    if not learns and not refits(job, record, learns=learns):
-        nothing = (
-            "nothing new to learn" if record else "no row of weight above zero to learn from: there is no model yet"
-        )
-        report.say(nothing, model=request.name, partitions=len(ledger.entries))
-        return outcome(record, snapshot, None)
-    if job.evaluate is not None and ledger.schema is not None:
-        check_partitions(evaluation_partitions(job), ledger.schema)
-    if refits(job, record, learns=learns):
-        check_refit_memory(ledger, _most_basis(request, record), memory_limit_bytes(job))
-    checkpoints = Checkpoints(store, request.name)
-    trained = learn(root, ledger, record, request, memory_limit_bytes(job), executor, report, checkpoints)
-    suspects = tell_of_drift(root, ledger, trained, report)
-    trained, judged, failure = _refit_and_judge(job, root, ledger, trained, executor, report, checkpoints)
-    verdict: Verdict | None = None
-    guarded = kept if job.model.guard is not None and kept and night_served(kept) else None
-    if guarded and judged and failure is None:
-        verdict, failure = _guard(job, store, ledger, guarded, judged, executor)
-    if kept and record is None and not new_model:
-        trained = replace(trained, record=begin_anew(trained.record, kept))
-    record = _with_night(trained, next_number(kept), snapshot, judged, ledger.schema.targets if ledger.schema else ())
-    if guarded and (failure or (verdict and verdict.served)):
-        record = hold_back(record, night_served(guarded))
-    with store.write(_message(record), night_tag(record.name, record.history[-1].number)) as writing:
-        check_not_overtaken(kept, read_model(writing.root, request.name, with_arrays=False), store.location.text)
-        write_model(writing.root, record)
-    checkpoints.drop()
+    training = _Training.of(job, store, executor, report, new_model=new_model)
+    if not training.is_due:
+        return training.tell_nothing()
+    training.check()
+    trained = training.learn()
+    suspects = tell_of_drift(training.root, training.ledger, trained, report)
+    trained, judged, failure = training.refit_and_judge(trained)
+    verdict, failure = training.guard(judged, failure)
+    record = training.with_night(trained, judged, held=failure is not None or bool(verdict and verdict.served))
+    snapshot = training.commit(record)
     if failure is not None:
         lacks = "a test error" if is_refitted(record) or not job.model.refit else "its refit and a test error"
         raise type(failure)(f"{failure}; the model has learned and is kept, without {lacks}") from failure
-    tell_of_oddities(ledger, record, trained, judged, report)
-    told = outcome(record, writing.snapshot or "", trained.entries) | {"suspects": list(suspects)}
+    tell_of_oddities(training.ledger, record, trained, judged, report)
+    told = outcome(record, snapshot, trained.entries) | {"suspects": list(suspects)}
     if verdict and verdict.served:
-        report.say(
-            "the model is worse than the guard allows and is not served; it has learned",
-            error=verdict.error_now,
-            served_night=verdict.served,
-            its_error=verdict.error_before,
-        )
+        tell_of_verdict(verdict, report)
         raise Held(told)
     return told
 
@@ -149,76 +115,9 @@ class Held(Exception):
         self.told = told
 
 
-def _guard(
-    job: Job, store: Store, ledger: Ledger, kept: ModelRecord, judged: Evaluation, executor: Executor
-) -> tuple[Verdict | None, Trouble | None]:
-    """Return what the guard says, or what went wrong on the way."""
-
-    def evaluated(record: ModelRecord) -> Evaluation:
-        return _judge(job, record, ledger, executor, Silent()) or judged
-
-    try:
-        return judge_against_served(store, kept, judged, job.model.guard or 0.0, evaluated), None
-    except (PartitionError, ClusterError, MemoryRefused, NumericalBreakdown) as error:
-        return None, error
-
-
 def refits(job: Job, record: ModelRecord | None, *, learns: bool) -> bool:
     """Tell whether a run is to refit: where the job asks for it, and the coefficients are not those of a refit yet."""
     return job.model.refit and (learns or (record is not None and not is_refitted(record)))
-
-
-def tell_of_oddities(
-    ledger: Ledger, record: ModelRecord, trained: Trained, judged: Evaluation | None, report: Reporter
-) -> None:
-    """Say what is allowed but seldom meant: little to standardize by, one class, nothing to judge on, a refit lost."""
-    wanted = record.parameters["scaling_rows"]
-    if not record.history[:-1] and wanted is not None and ledger.rows < wanted:
-        report.say(
-            "the standardization is now fixed for good, by fewer rows than scaling_rows",
-            rows=ledger.rows,
-            wanted=wanted,
-        )
-    if trained.one_class:
-        schema = ledger.schema
-        asked = {"positive": schema.positive} if schema and schema.positive is not None else {}
-        report.say("all rows learned in this run are of one class; is it spelled right?", **asked)
-    if judged is not None and not judged.weight:
-        report.say("the held-out partitions have no row to judge on")
-    if [night.refitted for night in record.history[-2:]] == [True, False]:
-        report.say("the coefficients are those of the stream again: this run was not asked to refit")
-
-
-def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerEntry] | None) -> dict[str, Any]:
-    """Return what is told of a model after a run that learned `entries`; None if it changed nothing."""
-    nights = record.history if record else ()
-    night = nights[-1] if nights else None
-    progressive = [n.progressive_error for n in nights if n.progressive_error is not None]
-    told: dict[str, Any] = {
-        "model": record.name if record else None,
-        "rows_seen": int(record.counters["rows_seen"]) if record else 0,
-        "n_basis": night.n_basis if night else 0,
-        "test_error": night.test_error if night else None,
-        "progressive_error": progressive[-1] if progressive else None,
-        "refitted": is_refitted(record) if record else False,
-        "partitions_consumed": len(record.learned) if record else 0,
-        "condition": record.counters.get("normal_condition") if record else None,
-        "drift": record.counters.get("drift") if record else None,
-        "largest_jitter": record.counters.get("largest_jitter") if record else None,
-        "new_partitions": len(entries or ()),
-        "new_rows": sum(entry.rows for entry in entries or ()),
-        "train_seconds": night.seconds if night and entries is not None else 0.0,
-        "peak_rss_bytes": peak_rss_bytes(),
-        "snapshot": snapshot,
-        "served_night": night_served(record) if record else 0,
-        "suspects": [],
-    }
-    if night and night.test_mse is not None:
-        told["test_mse"] = night.test_mse
-    for name in ("progressive_mse_of", "test_mse_of"):
-        if night and getattr(night, name) is not None:
-            told[name] = getattr(night, name)
-    return told
 
 
 def _most_basis(request: Request, record: ModelRecord | None) -> int:
@@ -226,80 +125,133 @@ def _most_basis(request: Request, record: ModelRecord | None) -> int:
     return request.max_basis or max(len(record.arrays["basis_vectors"]) if record else 0, 1)
 
 
-def _refit_and_judge(
-    job: Job,
-    root: "zarr.Group",
-    ledger: Ledger,
-    trained: Trained,
-    executor: Executor,
-    report: Reporter,
-    keeper: Keeper,
-) -> tuple[Trained, Evaluation | None, Trouble | None]:
-    """Return what came of it, and what went wrong on the way; what was learned before that is to be kept."""
-    judged = None
-    try:
-        if job.model.refit:
-            check_refit_memory(ledger, len(trained.record.arrays["basis_vectors"]), memory_limit_bytes(job))
-            trained = _refit(root, ledger, trained, executor, report, keeper)
-        judged = _judge(job, trained.record, ledger, executor, report)
-    except (PartitionError, ClusterError, MemoryRefused, NumericalBreakdown) as error:
-        if not trained.entries and not is_refitted(trained.record):
-            raise
-        return trained, judged, error
-    return trained, judged, None
+@dataclass(frozen=True)
+class _Training:
+    """One training, from what the store holds to the commit."""
 
+    job: Job
+    store: Store
+    executor: Executor
+    report: Reporter
+    new_model: bool
+    snapshot: str
+    root: "zarr.Group"
+    request: Request
+    standing: Standing
+    checkpoints: Checkpoints
 
-def _refit(
-    root: "zarr.Group", ledger: Ledger, trained: Trained, executor: Executor, report: Reporter, keeper: Keeper
-) -> Trained:
-    began = perf_counter()
-    record = refit(root, ledger, trained.record, _learned(trained), executor, report, keeper)
-    return replace(trained, record=record, seconds=trained.seconds + perf_counter() - began)
+    @classmethod
+    def of(cls, job: Job, store: Store, executor: Executor, report: Reporter, *, new_model: bool) -> Self:
+        """Look at the last commit; raise ModelError if the model was asked to be something else before."""
+        snapshot, request = store.snapshot(), model_request(job)
+        root = store.root(snapshot)
+        standing = standing_of(root, request.name, new_model=new_model)
+        if standing.record is not None:
+            check_asked(standing.ledger, standing.record, request)
+        checkpoints = Checkpoints(store, request.name)
+        return cls(job, store, executor, report, new_model, snapshot, root, request, standing, checkpoints)
 
+    @property
+    def ledger(self) -> Ledger:
+        return self.standing.ledger
 
-def _learned(trained: Trained) -> tuple[int, ...]:
-    return (*trained.record.learned, *(entry.segment for entry in trained.entries))
+    @property
+    def record(self) -> ModelRecord | None:
+        return self.standing.record
 
+    @property
+    def learns(self) -> bool:
+        unlearned = bool(find_unlearned(self.ledger, self.record))
+        can_begin = self.record is not None or (unlearned and has_rows(self.root, self.ledger))
+        return is_changed(self.record, self.request) or (unlearned and can_begin)
 
-def _message(record: ModelRecord) -> str:
-    partitions = len(record.history[-1].partitions)
-    return f"Train {record.name} on {partitions} partitions" if partitions else f"Refit {record.name}"
+    @property
+    def refits(self) -> bool:
+        return refits(self.job, self.record, learns=self.learns)
 
+    @property
+    def is_due(self) -> bool:
+        return self.learns or self.refits
 
-def _judge(job: Job, record: ModelRecord, ledger: Ledger, executor: Executor, report: Reporter) -> Evaluation | None:
-    if job.evaluate is None or ledger.schema is None:
-        return None
-    return evaluate(model_of(record), ledger.schema, evaluation_partitions(job), executor, report, policies(job))
+    def tell_nothing(self) -> dict[str, Any]:
+        nothing = "nothing new to learn"
+        if self.record is None:
+            nothing = "no row of weight above zero to learn from: there is no model yet"
+        self.report.say(nothing, model=self.request.name, partitions=len(self.ledger.entries))
+        return outcome(self.record, self.snapshot, None)
 
+    def check(self) -> None:
+        """Refuse before the first row what would be refused after the last one."""
+        if self.job.evaluate is not None and self.ledger.schema is not None:
+            check_partitions(evaluation_partitions(self.job), self.ledger.schema)
+        if self.refits:
+            check_refit_memory(self.ledger, _most_basis(self.request, self.record), memory_limit_bytes(self.job))
 
-def _with_night(
-    trained: Trained, number: int, snapshot: str, judged: Evaluation | None, targets: tuple[str, ...]
-) -> ModelRecord:
-    record, entries = trained.record, trained.entries
-    rows = sum(entry.rows for entry in entries)
-    night = Night(
-        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        partitions=tuple(entry.name for entry in entries),
-        rows=rows,
-        rows_seen=int(record.counters["rows_seen"]),
-        n_basis=len(record.arrays["basis_vectors"]),
-        progressive_error=trained.progressive_error if rows else None,
-        test_error=judged.test_error if judged else None,
-        test_mse=judged.test_mse if judged else None,
-        seconds=round(trained.seconds, 3),
-        refitted=is_refitted(record),
-        progressive_mse_of=_by_target(targets, trained.progressive_mse_of),
-        test_mse_of=_by_target(targets, judged.test_mse_of if judged else ()),
-        regularization=record.parameters["learner"]["regularization"],
-        number=number,
-        progressive_errors=trained.progressive_errors if rows else None,
-        segments=tuple(entry.segment for entry in entries),
-    )
-    arrays = record.arrays | ({CONFUSION: np.array(judged.confusion)} if judged and judged.confusion else {})
-    history = (*record.history, night)
-    return replace(record, learned=_learned(trained), data_snapshot=snapshot, history=history, arrays=arrays, serves=0)
+    def learn(self) -> Trained:
+        limit = memory_limit_bytes(self.job)
+        where = self.root, self.ledger, self.record, self.request
+        return learn(*where, limit, self.executor, self.report, self.checkpoints)
 
+    def refit_and_judge(self, trained: Trained) -> tuple[Trained, Evaluation | None, Trouble | None]:
+        """Return what came of it, and what went wrong on the way; what was learned before that is to be kept."""
+        judged = None
+        try:
+            if self.job.model.refit:
+                trained = self._refit(trained)
+            judged = self._judge(trained.record, self.report)
+        except TROUBLES as error:
+            if not trained.entries and not is_refitted(trained.record):
+                raise
+            return trained, judged, error
+        return trained, judged, None
 
-def _by_target(targets: tuple[str, ...], errors: tuple[float, ...]) -> dict[str, float] | None:
-    """Return the error of each of several targets by its name; None where one number says all."""
-    return dict(zip(targets, errors, strict=True)) if len(errors) > 1 else None
+    def _refit(self, trained: Trained) -> Trained:
+        began = perf_counter()
+        n_basis = len(trained.record.arrays["basis_vectors"])
+        check_refit_memory(self.ledger, n_basis, memory_limit_bytes(self.job))
+        where = self.root, self.ledger, trained.record, learned_by(trained)
+        record = refit(*where, self.executor, self.report, self.checkpoints)
+        return replace(trained, record=record, seconds=trained.seconds + perf_counter() - began)
+
+    def _judge(self, record: ModelRecord, report: Reporter) -> Evaluation | None:
+        if self.job.evaluate is None or self.ledger.schema is None:
+            return None
+        files, model = evaluation_partitions(self.job), model_of(record)
+        return evaluate(model, self.ledger.schema, files, self.executor, report, policies(self.job))
+
+    @property
+    def guarded(self) -> ModelRecord | None:
+        """The record whose model may go on being served; None without a guard, or where its night has no number."""
+        kept = self.standing.kept
+        return kept if self.job.model.guard is not None and kept and night_served(kept) else None
+
+    def guard(self, judged: Evaluation | None, failure: Trouble | None) -> tuple[Verdict | None, Trouble | None]:
+        """Return what the guard says, and what went wrong so far."""
+        kept = self.guarded
+        if kept is None or judged is None or failure is not None:
+            return None, failure
+        try:
+            before = self._judge(served_record(self.store, kept), Silent()) or judged
+        except TROUBLES as error:
+            return None, error
+        return compare_with_served(kept, before, judged, self.job.model.guard or 0.0), None
+
+    def with_night(self, trained: Trained, judged: Evaluation | None, *, held: bool) -> ModelRecord:
+        """Return the record that is to be committed."""
+        kept, schema = self.standing.kept, self.ledger.schema
+        if kept and self.record is None and not self.new_model:
+            trained = replace(trained, record=begin_anew(trained.record, kept))
+        targets = schema.targets if schema else ()
+        record = with_night(trained, next_number(kept), self.snapshot, judged, targets)
+        return hold_back(record, night_served(self.guarded)) if self.guarded and held else record
+
+    def commit(self, record: ModelRecord) -> str:
+        """Commit the record, forget the checkpoints on the way to it, and return the snapshot."""
+        name, partitions = record.name, len(record.history[-1].partitions)
+        message = f"Train {name} on {partitions} partitions" if partitions else f"Refit {name}"
+        with self.store.write(message, night_tag(name, record.history[-1].number)) as writing:
+            now = read_model(writing.root, name, with_arrays=False)
+            check_not_overtaken(self.standing.kept, now, self.store.location.text)
+            write_model(writing.root, record)
+        self.checkpoints.drop()
+        return writing.snapshot or ""
