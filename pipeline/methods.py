@@ -60,8 +60,8 @@ class Asked:
 
     @property
     def most_basis(self) -> int:
-        """The largest dictionary as a number: every row, where nothing else is said."""
-        return self.rows.n_rows if self.max_basis is None else self.max_basis
+        """The largest dictionary as a number: every row, where nothing else is said or there are fewer."""
+        return self.rows.n_rows if self.max_basis is None else min(self.max_basis, max(self.rows.n_rows, 1))
 
 
 class Sized(Protocol):
