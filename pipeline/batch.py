@@ -30,6 +30,7 @@ from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.methods import METHODS, Asked, Method
 from ridgestream.pipeline.planning import BatchPlan
 from ridgestream.pipeline.progressive import Progressive, mean_errors
+from ridgestream.pipeline.ranges import check_errors, check_ranges
 from ridgestream.pipeline.records import fitted_of, widened, with_fitted
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
@@ -140,17 +141,19 @@ def train_batch(
     plan.check(memory_limit_bytes)
     executor.admit(plan.worker_bytes)
     record = widened(record, encodings.first, feature_map) if record else None
+    check_ranges(root, entries, feature_map, ledger.schema.targets if ledger.schema else ())
     learned = record.learned if record else ()
     night = _Night(root, ledger, feature_map, executor, report, request, memory_limit_bytes, keeper)
     new = night.rows([entry.segment for entry in entries])
     judged = _judge(record, new, feature_map, ledger, entries) if record is not None and new.n_rows else None
+    found = judged.errors() if judged else {}
+    check_errors(found, entries)
     fitted = night.fit(record, new, [*learned, *(entry.segment for entry in entries)])
     check_fitted(fitted, report, shrinks=METHODS[request.method].shrinks)
     begun = record or begin_record(root, ledger, request.name, request.parameters(), feature_map)
     begun = replace(begun, parameters=request.parameters())
     one_class = judged.total.one_class if judged else _one_class(root, ledger, entries)
     error, errors = mean_errors(judged.total, feature_map) if judged else (None, ())
-    found = judged.errors() if judged else {}
     by_partition = tuple(found.get(entry.segment) for entry in entries) if judged else None
     seconds = perf_counter() - began
     return Trained(with_fitted(begun, fitted), entries, error, errors, seconds, one_class, by_partition)
@@ -290,7 +293,7 @@ def judge_rows(judging: _Judging, blocks: Iterable[RowBlock]) -> Progressive:
     total = Progressive(Evaluation(classes=judging.classes))
     step = judging.basis.kernel_rows
     for block in blocks:
-        with one_blas_thread():
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):  # told by its partition
             outputs = [
                 judging.basis.values(block.features[start : start + step]) @ judging.coefficients
                 for start in range(0, len(block.features), step)

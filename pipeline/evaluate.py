@@ -14,11 +14,13 @@ from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.model import Model
+from ridgestream.pipeline.ranges import check_predictions
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.threads import one_blas_thread
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
+from ridgestream.stores.rows import Rows
 from ridgestream.stores.schema import Schema
 
 Matrix = tuple[tuple[float, ...], ...]
@@ -53,7 +55,7 @@ class Evaluation:
         """
         w = np.ones(len(truth)) if weights is None else weights
         wrong, positive = (predicted[:, 0] > 0) != (truth[:, 0] > 0), truth[:, 0] > 0
-        with one_blas_thread():
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):  # who asks looks at what came of it
             return cls(
                 weight=float(w.sum()),
                 mistakes=float(w @ wrong),
@@ -164,11 +166,20 @@ def evaluate_partition(
         rows = decoded if answered.all() else decoded.at(answered)
         if rows.targets is not None:
             targets = _targets_of(rows.targets, rows.weights, model.feature_map, decoder)
-            outputs = model.predict(rows.numeric, rows.codes, maps)
+            numbers = decoder.rows - len(decoded) + np.flatnonzero(answered)
+            outputs = predictions_of(model, rows, maps, decoder.place, numbers)
             part = compare(outputs, targets, rows.weights, model.feature_map, classes=schema.classifies)
             total = total.merge(part)
     check_unchanged(file)
     return total, asking.asked
+
+
+def predictions_of(model: Model, rows: Rows, maps: Sequence[Integers], place: str, numbers: Integers) -> Floats:
+    """Return f of rows with these numbers in the file `place`; raise PartitionError for one where it leaves float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        outputs = model.predict(rows.numeric, rows.codes, maps)
+    check_predictions(outputs, place, numbers)
+    return outputs
 
 
 def _of_no_rows(model: Model, schema: Schema) -> Evaluation:

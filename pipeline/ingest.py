@@ -31,6 +31,7 @@ from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.moments import Moments
 from ridgestream.pipeline.quantiles import Sample
+from ridgestream.pipeline.ranges import check_range
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.sieve import Sieve
 from ridgestream.pipeline.threads import one_blas_thread
@@ -105,6 +106,8 @@ class Ingested:
     """Its classes, where each is learned."""
     missing: dict[str, int]
     """How many values each column lacks, of those that lack any."""
+    moments: npt.NDArray[np.float64]
+    """The moments of its numeric columns and targets."""
     fork: "icechunk.ForkSession"
     """The session that holds its segment."""
 
@@ -156,8 +159,9 @@ def ingest(
 ) -> IngestReport:
     """Take in the files that the ledger lacks, in their order; rows and ledger change by the same commits.
 
-    `feature_map` is that of a model that is to learn them: a category or class that it lacks is refused before the
-    commit. `policies` (by default all errors) say what becomes of files that have changed, or cannot be used.
+    `feature_map` is that of a model that is to learn them: a category or class that it lacks, or a value too far out
+    for it, is refused before the commit. `policies` (by default all errors) say what becomes of files that have
+    changed, or cannot be used.
 
     Raises PartitionError for a file that cannot be used, or has other values than when it was taken in, StoreError if
     the request contradicts the store's schema. What was committed before stands.
@@ -302,7 +306,8 @@ def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession", policies: P
         rows_kept,
         survey.dropped,
     )
-    return Ingested(entry, file, survey.facts.categories, survey.facts.present_classes, survey.missing, fork)
+    facts = survey.facts
+    return Ingested(entry, file, facts.categories, facts.present_classes, survey.missing, facts.moments, fork)
 
 
 @dataclass(frozen=True)
@@ -336,11 +341,11 @@ class _Wave:
         return ledger
 
     def _admitted(self, result: Ingested | Refused) -> "_Result":
-        """Return what came of a partition; one whose categories or classes the model lacks is refused."""
+        """Return what came of a partition; one that the model cannot learn is refused."""
         if isinstance(result, Refused):
             return _Result(None, result, None)
         try:
-            _check_categories(result, self.feature_map, self.policies)
+            _check_learnable(result, self.feature_map, self.policies, self.schema)
         except PartitionError as error:
             if self.policies.on_bad == ERROR:
                 raise
@@ -391,13 +396,15 @@ def _in_order_of_names(root: "zarr.Group", ledger: Ledger) -> Ledger:
     return anew.with_entries(entries, [f.categories for f in facts], [f.present_classes for f in facts])
 
 
-def _check_categories(result: Ingested, feature_map: FeatureMap | None, policies: Policies) -> None:
+def _check_learnable(result: Ingested, feature_map: FeatureMap | None, policies: Policies, schema: Schema) -> None:
+    """Refuse a category or class that the model lacks, and what is too far out for it."""
     if feature_map is None:
         return
     try:
         if policies.unseen_categories == ERROR:
             feature_map.check_categories(result.categories)
         feature_map.check_classes(result.classes)
+        check_range(result.moments, feature_map, schema.targets)
     except InputError as error:
         raise PartitionError(f"{result.entry.name} is not taken in: {error}") from error
 

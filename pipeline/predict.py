@@ -13,8 +13,10 @@ from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.arrivals import Policies
 from ridgestream.pipeline.booleans import knowing_booleans
 from ridgestream.pipeline.classes import winners_of
+from ridgestream.pipeline.evaluate import predictions_of
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.model import Model
+from ridgestream.pipeline.ranges import check_predictions
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.stores.classes import arrow_class_type, class_name
 from ridgestream.stores.columns import check_column
@@ -115,8 +117,9 @@ def _predict_batches(
     for batch in read_batches(task.file, names):
         rows = decoder.decode(batch)
         answered, maps = asking.look(rows)
-        outputs = model.predict(rows.numeric, rows.codes, maps)
-        pairs = zip(*_deviations(model, rows, maps), strict=True) if model.uncertainty else ()
+        numbers = np.arange(decoder.rows - len(rows), decoder.rows)
+        outputs = predictions_of(model, rows, maps, decoder.place, numbers)
+        pairs = zip(*_deviations(model, rows, maps, decoder.place, numbers), strict=True) if model.uncertainty else ()
         deviations = [pa.array(column) for pair in pairs for column in pair]
         columns = [*_predictions(outputs, model, decoder.schema, with_scores=task.with_scores), *deviations]
         yield batch, columns if answered.all() else [_only(answered, column) for column in columns]
@@ -142,11 +145,14 @@ def _predictions(outputs: Floats, model: Model, schema: Schema, *, with_scores: 
     return [*signs, *_columns(outputs)]
 
 
-def _deviations(model: Model, rows: Rows, maps: Sequence[Integers]) -> "tuple[list[Floats], list[Floats]]":
+def _deviations(
+    model: Model, rows: Rows, maps: Sequence[Integers], place: str, numbers: Integers
+) -> "tuple[list[Floats], list[Floats]]":
     """Return the two deviations of each target or class."""
-    of_f, of_observed = (
-        model.feature_map.class_deviations(d) for d in model.deviations(rows.numeric, rows.codes, maps)
-    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviations = model.deviations(rows.numeric, rows.codes, maps)
+    check_predictions(np.hstack(deviations), place, numbers)
+    of_f, of_observed = (model.feature_map.class_deviations(d) for d in deviations)
     return list(of_f.T), list(of_observed.T)
 
 

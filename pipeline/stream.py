@@ -119,8 +119,10 @@ class BlockReader:
         feature_map = self._map_of[number]
         features = feature_map.features(rows.numeric, rows.codes, self._maps_of(number, feature_map))
         kept = rows.targets if rows.targets is not None else np.empty((len(rows), 0))
-        targets = feature_map.targets(kept, self._classes[number])
-        return RowBlock(features, feature_map.scaled_targets(targets), rows.weights)
+        targets = feature_map.scaled_targets(feature_map.targets(kept, self._classes[number]))
+        if rows.weights is not None:  # zero times what a kernel makes of an absurd value would not be zero
+            features[rows.weights == 0], targets[rows.weights == 0] = 0.0, 0.0
+        return RowBlock(features, targets, rows.weights)
 
     def _maps_of(self, number: int, feature_map: FeatureMap) -> list[npt.NDArray[np.int64]]:
         if number not in self._maps:

@@ -20,6 +20,7 @@ from ridgestream.pipeline.learners.random_dictionary import draw_rows
 from ridgestream.pipeline.online_checkpoints import OnlineCheckpoints, Progress, key_of
 from ridgestream.pipeline.planning import TrainingPlan
 from ridgestream.pipeline.progressive import Progressive, mean_errors
+from ridgestream.pipeline.ranges import check_errors, check_ranges, naming_partition
 from ridgestream.pipeline.records import learner_of, with_learner
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
@@ -135,6 +136,7 @@ def train(
     feature_map = encodings.first
     plan = plan_training(request, record, encodings.last.n_features + feature_map.n_outputs - 1)
     plan.check(memory_limit_bytes)
+    check_ranges(root, entries, feature_map, ledger.schema.targets if ledger.schema else ())
     given = _given_dictionary(ledger, record, request, feature_map)
     stream = Stream(root, [entry.segment for entry in entries], feature_map, encodings.maps)
     asked = {**request.parameters(), "unseen_categories": policy}
@@ -267,10 +269,12 @@ def _learn(
     report.begin("train", sum(entry.rows for entry in entries), partitions=len(entries))
     report.advance(progress.rows)
     for block in stream.blocks(progress.blocks):
-        learner.widen(block.new_features)
-        part = _errors_before(learner, block, feature_map, classes=progress.sums.total.classes)
-        if block.where.ends_segment and learner.rows_seen:
-            learner.refresh()
+        with naming_partition(entries, block.where.segment):
+            learner.widen(block.new_features)
+            part = _errors_before(learner, block, feature_map, classes=progress.sums.total.classes)
+            if block.where.ends_segment and learner.rows_seen:
+                learner.refresh()
+        check_errors(part.errors(), entries)
         progress = progress.after(len(block.features), part)
         checkpoints.offer(learner, progress)
         running = mean_errors(progress.sums.total, feature_map)[0] if progress.sums.total.weight else None
@@ -284,7 +288,8 @@ def _errors_before(learner: OnlineLSSVM, block: Block, feature_map: FeatureMap, 
     """Learn a block; return the errors of predictions made before its rows were learned."""
     if not len(block.features):
         return Progressive(Evaluation(classes=classes))
-    predictions = learner.predict_then_learn(block.features, block.targets, block.weights)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is told by its partition
+        predictions = learner.predict_then_learn(block.features, block.targets, block.weights)
     part = compare(predictions, block.targets, block.weights, feature_map, classes=classes)
     return Progressive.of(block.where.segment, part, feature_map)
 
