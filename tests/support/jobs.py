@@ -175,8 +175,10 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 
 def run_command(*arguments: str | Path, environment: dict[str, str] | None = None, cwd: Path | None = None) -> Outcome:
-    """Run the installed command to its end."""
-    return run_program([COMMAND, *arguments], environment=environment, cwd=cwd)
+    """Run the installed command to its end; into files and pipes it writes plain lines."""
+    done = run_program([COMMAND, *arguments], environment=environment, cwd=cwd)
+    assert not {"\r", "\x1b"} & set(done.out + done.err), done
+    return done
 
 
 def run_program(
