@@ -40,7 +40,7 @@ class Asked:
         if self.imputed:
             report.say("missing values are imputed", lacking=show_counts(self.imputed))
         if self.unseen:
-            message = "rows have a category that the model does not know, which is no indicator's"
+            message = "rows have a category that the model does not know and has no indicator for"
             report.say(message, rows=show_counts(self.unseen))
 
     def as_dict(self) -> dict[str, object]:
