@@ -22,7 +22,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory, server: ObjectStore) -> Iterator[CrashBench]:
-    with pytest.MonkeyPatch.context() as patched, crash_bench(tmp_path_factory.mktemp("bench"), server) as bench:
+    folder = tmp_path_factory.mktemp("bench")
+    with pytest.MonkeyPatch.context() as patched, crash_bench(folder, server, quick=True) as bench:
         for name, value in server.environment.items():
             patched.setenv(name, value)
         yield bench
@@ -30,36 +31,35 @@ def bench(tmp_path_factory: pytest.TempPathFactory, server: ObjectStore) -> Iter
 
 def test_killed_at_changes_of_the_store(bench: CrashBench) -> None:
     early = [spread("alone", "call", 5, seed, until=0.5) for seed in range(2)]
-    late = [[kill] for kill in spread("alone", "call", 8, 2)[3:]]
+    late = [[kill] for kill in spread("alone", "call", 8, 2)[4:]]
     blows = strike_all(bench, early + late, at_once=2)
-    assert sum(blow.landed for blow in blows) >= 14
+    assert sum(blow.landed for blow in blows) >= 13
     assert {blow.code for blow in blows if blow.landed} == {-9}
 
 
 def test_killed_at_any_time(bench: CrashBench) -> None:
-    blows = strike_all(bench, [spread("alone", "time", 4, 3, until=0.8)])
-    assert sum(blow.landed for blow in blows) >= 2
+    blows = strike_all(bench, [spread("alone", "time", 3, 3 + seed, until=0.8) for seed in range(2)], at_once=2)
+    assert sum(blow.landed for blow in blows) >= 4
 
 
 def test_killed_at_requests_to_an_object_store(bench: CrashBench) -> None:
     """Some of them still reach the server, others do not."""
-    early, late = spread("alone", "request", 6, 4, until=0.5), spread("alone", "request", 6, 5)[3:]
+    early, late = spread("alone", "request", 7, 4, until=0.6), spread("alone", "request", 6, 5)[3:]
     blows = strike_all(bench, [early, *([kill] for kill in late)], at_once=2)
     assert sum(blow.landed for blow in blows) >= 8
 
 
-def test_killed_with_all_its_workers(bench: CrashBench) -> None:
-    blows = strike_all(bench, [[Kill("cluster", "call", 0.3), Kill("cluster", "call", 0.4)]])
-    assert [blow.code for blow in blows] == [-9, -9]
-
-
-def test_a_worker_is_killed_as_it_writes(bench: CrashBench) -> None:
-    blows = strike_all(bench, [[Kill("worker", "call", 0.3)]])
-    assert [blow.landed for blow in blows] == [True]
+def test_killed_with_all_its_workers_and_then_one_of_them(bench: CrashBench) -> None:
+    """The one is killed as it writes, and the run goes on without it, or says that it cannot."""
+    blows = strike_all(
+        bench, [[Kill("cluster", "call", 0.1), Kill("cluster", "call", 0.2), Kill("worker", "call", 0.1)]]
+    )
+    assert [blow.landed for blow in blows] == [True] * 3
+    assert [blow.code for blow in blows[:2]] == [-9, -9]
 
 
 def test_the_scheduler_is_killed(bench: CrashBench) -> None:
-    blows = strike_all(bench, [[Kill("scheduler", "call", 0.4)]])
+    blows = strike_all(bench, [[Kill("scheduler", "call", 0.2)]])
     assert [blow.landed for blow in blows] == [True]
 
 

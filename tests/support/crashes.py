@@ -37,12 +37,16 @@ PARTITIONS, ROWS = 20, 100
 
 PROGRAM = """
 import ridgestream.jobs.cli
-import ridgestream.pipeline.online_checkpoints as checkpoints
-checkpoints.KEEP_SECONDS = checkpoints.COST = 0.0  # one at every partition's end
 if __name__ == "__main__":
     ridgestream.jobs.cli.main()
 """
-"""The command, which keeps every checkpoint that it may keep; workers that it starts read this, too."""
+"""The command; workers that it starts read this, too."""
+
+EVERY_CHECKPOINT = """
+import ridgestream.pipeline.online_checkpoints as checkpoints
+checkpoints.KEEP_SECONDS = checkpoints.COST = 0.0
+"""
+"""Keep one at every partition's end, as a long training would."""
 
 
 @dataclass(frozen=True)
@@ -127,15 +131,20 @@ class _RequestTrap:
 
 
 class CrashBench:
-    """Twenty partitions, the job over them, and the model that it makes undisturbed."""
+    """Twenty partitions, the job over them, and the model that it makes undisturbed.
 
-    def __init__(self, folder: Path, server: ObjectStore | None = None) -> None:
-        self._work, self._server = Workplace(folder), server
+    A `quick` one finishes a killed run by what the command calls, where no worker is part of it, and keeps no
+    checkpoints in an object store.
+    """
+
+    def __init__(self, folder: Path, server: ObjectStore | None = None, *, quick: bool = False) -> None:
+        self._work, self._server, self._quick = Workplace(folder), server, quick
         self._amounts: dict[tuple[str, str], float] = {}
+        self._calls: list[str] = []
         self._stores, self._port, self._cluster = 0, 0, None
         self._stack = ExitStack()
-        self._program = folder / "program.py"
-        self._program.write_text(PROGRAM)
+        (folder / "program.py").write_text(PROGRAM)
+        (folder / "keeping.py").write_text(EVERY_CHECKPOINT + PROGRAM)
         for number in range(PARTITIONS):
             self._work.put(number, draw_rows(number, ROWS))
         self._work.run_here(self._settings("store"))
@@ -216,8 +225,11 @@ class CrashBench:
 
     def _finish(self, kill: Kill, location: StoreLocation) -> None:
         """Run the same command again, undisturbed, and compare; then once more, which must change nothing."""
-        done = run_program(self._command(kill.mode, location), environment=self._environment())
-        assert done.code == 0, (kill, done)
+        if not self._quick or kill.mode != "alone":
+            done = run_program(self._command(kill.mode, location), environment=self._environment())
+            assert done.code == 0, (kill, done)
+        else:
+            self._work.run_here(self._settings(location.text))
         assert self._look(location) == (PARTITIONS, 1)
         store = Store.open(location)
         root = store.root()
@@ -247,6 +259,9 @@ class CrashBench:
 
     def measure(self, kill: Kill) -> float:
         """Return the seconds, calls or requests of a run that nobody disturbs."""
+        if kill.moment == "call":
+            chunks = "/chunks/" if kill.mode == "worker" else ""
+            return float(sum(chunks in call for call in self._undisturbed_calls()))
         mode, moment = kill.mode, kill.moment
         if (mode, moment) not in self._amounts:
             location, began = self._new_location(moment), monotonic()
@@ -255,10 +270,21 @@ class CrashBench:
             self._amounts[mode, moment] = monotonic() - began if moment == "time" else float(len(trap.calls))
         return self._amounts[mode, moment]
 
+    def _undisturbed_calls(self) -> Sequence[str]:
+        """Return what a run changes in its folder, with or without workers."""
+        if not self._calls:
+            location, began = self._new_location("call"), monotonic()
+            with self._start(Kill("alone", "call", 0.0), location, 0, lambda *_: None) as trap:
+                assert trap.wait(2 * PATIENCE) == 0, self._log(location).read_text()
+            self._calls = list(trap.calls)
+            self._amounts["alone", "time"] = monotonic() - began
+        return self._calls
+
     def _command(self, mode: str, location: StoreLocation) -> list[str]:
         cluster = {"alone": "none", "scheduler": self._address() if mode == "scheduler" else ""}.get(mode, "local:2")
         job = self._work.job(self._settings(location.text), f"{location.text.rpartition('/')[2]}.toml")
-        return [sys.executable, str(self._program), "run", str(job), "--cluster", cluster]
+        program = "program.py" if self._quick and location.folder is None else "keeping.py"
+        return [sys.executable, str(self._work.folder / program), "run", str(job), "--cluster", cluster]
 
     def _address(self) -> str:
         """Return the address of a scheduler that lives, the same every time."""
@@ -307,9 +333,9 @@ def strike_all(bench: CrashBench, series: Sequence[Sequence[Kill]], at_once: int
 
 
 @contextmanager
-def crash_bench(folder: Path, server: ObjectStore | None = None) -> Iterator[CrashBench]:
+def crash_bench(folder: Path, server: ObjectStore | None = None, *, quick: bool = False) -> Iterator[CrashBench]:
     """Make a bench; end its scheduler and workers at the end."""
-    bench = CrashBench(folder, server)
+    bench = CrashBench(folder, server, quick=quick)
     try:
         yield bench
     finally:
