@@ -163,7 +163,7 @@ def test_a_touched_file_is_read_once_and_no_more(work: Workplace, monkeypatch: p
     assert work.snapshot() == snapshot
     work.put(4)
     run(work)
-    monkeypatch.setattr("ridgestream.pipeline.ingest.survey_partition", None)
+    monkeypatch.setattr("ridgestream.pipeline.ingest.content_of", None)
     run(work)
 
 

@@ -12,7 +12,7 @@ import pytest
 from support.partitions import REQUEST, mixed_columns, write_partition
 from support.stores import ingest_folder, ledger_of, new_store
 
-from ridgestream.pipeline import ingest as ingest_module
+from ridgestream.pipeline import survey
 from ridgestream.pipeline.drift import (
     Known,
     PartitionDrift,
@@ -58,13 +58,13 @@ def store_with(folder: Path, tables: list[dict[str, Any]], request: SchemaReques
 
 def forget_sketches(monkeypatch: pytest.MonkeyPatch, of: Callable[[SegmentFacts], bool] = lambda _: True) -> None:
     """Let ingest write segments as older releases did."""
-    facts_of = ingest_module._Gathered.facts
+    facts_of = survey._Gathered.facts
 
     def without(gathered: Any, decoder: Any) -> SegmentFacts:
         facts = facts_of(gathered, decoder)
         return replace(facts, sketch=None) if of(facts) else facts
 
-    monkeypatch.setattr(ingest_module._Gathered, "facts", without)
+    monkeypatch.setattr(survey._Gathered, "facts", without)
 
 
 def units(columns: dict[str, Any]) -> dict[str, Any]:

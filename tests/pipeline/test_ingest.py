@@ -26,9 +26,10 @@ from support.stores import (
 
 from ridgestream.pipeline import ingest as ingest_module
 from ridgestream.pipeline.executor import InProcess
-from ridgestream.pipeline.ingest import PARTITIONS_A_COMMIT, ingest, survey_partition
+from ridgestream.pipeline.ingest import PARTITIONS_A_COMMIT, ingest
 from ridgestream.pipeline.moments import Moments
 from ridgestream.pipeline.quantiles import SAMPLE_ROWS, Sketch, sample_places
+from ridgestream.pipeline.survey import survey_partition
 from ridgestream.stores import partitions
 from ridgestream.stores.errors import PartitionError, StoreError
 from ridgestream.stores.partitions import list_partitions, read_arrow_schema
@@ -331,7 +332,7 @@ def test_waves_before_a_bad_partition_stay(tmp_path: Path, store: Store) -> None
 def test_a_file_that_changes_between_its_two_readings_is_not_ingested(
     source: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    survey = ingest_module.survey_partition
+    survey = survey_partition
 
     def survey_then_change(*arguments: Any) -> Any:
         done = survey(*arguments)
@@ -347,7 +348,7 @@ def test_a_file_that_changes_between_its_two_readings_is_not_ingested(
 def test_a_file_that_loses_rows_between_its_two_readings_is_not_ingested(
     source: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    survey = ingest_module.survey_partition
+    survey = survey_partition
 
     def survey_then_cut(*arguments: Any) -> Any:
         done = survey(*arguments)

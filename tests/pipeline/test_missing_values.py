@@ -24,11 +24,12 @@ from ridgestream.pipeline.evaluate import evaluate
 from ridgestream.pipeline.executor import InProcess
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.freezing import freeze_feature_map
-from ridgestream.pipeline.ingest import content_of, ingest, survey_partition
+from ridgestream.pipeline.ingest import ingest
 from ridgestream.pipeline.moments import Moments
 from ridgestream.pipeline.predict import predict
 from ridgestream.pipeline.reporting import Silent
 from ridgestream.pipeline.stored_rows import StoredRows
+from ridgestream.pipeline.survey import content_of, survey_partition
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.partitions import list_partitions
 from ridgestream.stores.repository import Store
