@@ -189,7 +189,8 @@ def test_killed_in_mid_refit_of_a_first_run(work: Workplace, refitted: Workplace
         ("ridgestream.jobs.progress.LineReporter.advance", 0, False),
         ("ridgestream.jobs.progress.LineReporter.advance", PARTITIONS - 1, False),
         ("ridgestream.jobs.train.write_model", 0, False),
-        ("ridgestream.stores.repository._flush", 0, True),
+        ("ridgestream.stores.repository._flush", 0, False),  # of what the branch is to point to
+        ("ridgestream.stores.repository._flush", 1, True),  # of the branch
     ],
 )
 def test_killed_in_mid_refit_the_old_model_stands_or_the_new_one(
