@@ -88,7 +88,7 @@ def test_killed_after_each_checkpoint_it_goes_on_from_the_last(work: Workplace, 
     assert branches(work) == ["main"]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_at_random_around_checkpoints(work: Workplace, undisturbed: Workplace, seed: int) -> None:
     """Each kill comes some milliseconds after a checkpoint was begun: while it is written, moved, or flushed."""
     rng = np.random.default_rng(seed)
