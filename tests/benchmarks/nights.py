@@ -2,9 +2,9 @@
 
     python tests/benchmarks/nights.py --nights 500 --rows 2000
 
-Every night is the installed command in a process of its own, over forest rows. Prints one JSON object: seconds of the
-first and the last tenth of the nights and their ratio, peak resident memory of the same, and, at each quarter, the
-bytes of the store before and after `ridgestream clean`, beside those of the rows and of the nights' states.
+Every night is the installed command in a process of its own, over forest rows. Prints one JSON object: seconds, by the
+clock and of the processor, of the first and the last tenth of the nights, and their ratios, peak resident memory of the
+same, and, at each quarter, the bytes of the store before and after `ridgestream clean`.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import tempfile
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -44,38 +45,46 @@ def run(*arguments: str | Path) -> dict[str, Any]:
     return told
 
 
+def cpu_seconds() -> float:
+    """Return what the commands so far have taken of the processor."""
+    used = getrusage(RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def compare(name: str, values: list[float]) -> dict[str, float]:
+    """Return the medians of the first and the last tenth, and their ratio."""
+    tenth = max(1, len(values) // 10)
+    first, last = median(values[:tenth]), median(values[-tenth:])
+    return {f"first_{name}": round(first, 3), f"last_{name}": round(last, 3), f"{name}_ratio": round(last / first, 3)}
+
+
 def measure(folder: Path, nights: int, rows: int, max_basis: int, keep_nights: int | None) -> dict[str, Any]:
     """Return the figures of so many nights."""
     (folder / "job.toml").write_text(JOB.format(rows=rows, max_basis=max_basis))
     (folder / "rows").mkdir()
     table = pq.read_table(FOREST / "train" / "part-00.parquet")
-    seconds, peaks, sizes = [], [], []
+    seconds, cpu, peaks, sizes = [], [], [], []
     keeping = [] if keep_nights is None else ["--keep-nights", str(keep_nights)]
     for night in range(nights):
         start = night * rows % (len(table) - rows)
         pq.write_table(table.slice(start, rows), folder / "rows" / f"part-{night:04d}.parquet")
-        began = perf_counter()
+        began, used = perf_counter(), cpu_seconds()
         told = run("run", folder / "job.toml")
         seconds.append(perf_counter() - began)
+        cpu.append(cpu_seconds() - used)
         peaks.append(told["peak_rss_bytes"])
         if (night + 1) % max(1, nights // 4) == 0:
             cleaned = run("clean", folder / "job.toml", "--older-than", "0", *keeping)
             sizes.append({"nights": night + 1, **{k: cleaned[k] for k in ("bytes_before", "bytes_after", "seconds")}})
             say(json.dumps(sizes[-1]))
-    tenth = max(1, nights // 10)
-    first, last = median(seconds[:tenth]), median(seconds[-tenth:])
     return {
         "nights": nights,
         "rows_a_night": rows,
         "max_basis": max_basis,
         "keep_nights": keep_nights,
-        "first_seconds": round(first, 3),
-        "last_seconds": round(last, 3),
-        "ratio": round(last / first, 3),
-        "first_mean_seconds": round(sum(seconds[:tenth]) / tenth, 3),
-        "last_mean_seconds": round(sum(seconds[-tenth:]) / tenth, 3),
-        "first_peak_rss_bytes": int(median(peaks[:tenth])),
-        "last_peak_rss_bytes": int(median(peaks[-tenth:])),
+        **compare("seconds", seconds),
+        **compare("cpu_seconds", cpu),
+        **compare("peak_rss_bytes", peaks),
         "sizes": sizes,
     }
 
