@@ -439,6 +439,7 @@ def _exit_codes() -> Iterator[None]:
         code = exit_code_of(error)
         if code == UNEXPECTED:
             raise
+        _forget_pending_tasks()
         _leave(str(error), code)
 
 
@@ -452,7 +453,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def _forget_pending_tasks() -> None:
-    """Keep asyncio from a page about each of Zarr's reads and writes that a stopped process leaves unfinished."""
+    """Keep asyncio from a page about each of Zarr's reads and writes that was left unfinished, or failed too."""
     import logging
 
     logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)

@@ -7,13 +7,16 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from support.jobs import (
     COMMAND,
     Outcome,
     Workplace,
     assert_same_model,
+    bits_of,
     clean_environment,
     draw_rows,
     open_store,
@@ -24,7 +27,7 @@ from support.storage_calls import CallTrap
 
 from ridgestream.jobs import exit_codes
 from ridgestream.jobs.inspect import run_inspect
-from ridgestream.stores.errors import StoreError
+from ridgestream.stores.errors import ModelError, StoreError
 from ridgestream.stores.guarding import naming, store_errors
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.models import night_tag, require_model
@@ -245,6 +248,40 @@ def test_the_command_tells_of_damage(tmp_path: Path, whole: Workplace, kind: str
     damage(of_last_commit(work)[kind], how)
     assert_clear(run_command("run", work.job(JOB)), str(work.store))
     assert_clear(run_command("inspect", work.store), str(work.store))
+
+
+def seen(store: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a reader sees of a store: what `inspect` tells, and every value of the model."""
+    record = require_model(open_store(store).root(), "model")
+    return run_inspect(StoreLocation(str(store))), bits_of(record)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("seed", range(2))
+def test_a_damaged_byte_in_any_file_is_seen_or_does_not_matter(tmp_path: Path, whole: Workplace, seed: int) -> None:
+    work, rng = copy_of(whole, tmp_path / "work"), np.random.default_rng(seed)
+    sound, refused = seen(work.store), set()
+    files = [file for file in sorted(work.store.rglob("*")) if file.is_file() and "readers" not in file.parts]
+    for file in files:
+        content = file.read_bytes()
+        if content:
+            place = int(rng.integers(len(content)))
+            file.write_bytes(content[:place] + bytes([content[place] ^ 0x55]) + content[place + 1 :])
+            try:
+                assert seen(work.store) == sound, file
+            except (StoreError, ModelError):
+                refused.add(file.parent.relative_to(work.store).parts[0])
+            file.write_bytes(content)
+    assert {"snapshots", "manifests", "chunks"} <= refused
+    assert seen(work.store) == sound
+
+
+@pytest.mark.parametrize("how", ["a byte", "deleted"])
+def test_damage_of_what_only_a_merge_would_read(tmp_path: Path, whole: Workplace, how: str) -> None:
+    work = copy_of(whole, tmp_path / "work")
+    for path in (work.store / "transactions").iterdir():
+        damage(path, how)
+    assert work.run_here(JOB)["new_partitions"] == 1
 
 
 def test_what_damage_has_not_reached_can_be_read(tmp_path: Path, whole: Workplace, first_night: Workplace) -> None:
