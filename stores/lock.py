@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import sleep
 
 from filelock import FileLock, Timeout
 
 from ridgestream.stores.errors import StoreError, StoreLocked
 from ridgestream.stores.owners import Owner
+
+_LOOKS, _LOOK_SECONDS = 10, 0.05
+"""How often, and how far apart, the name of a writer is looked for."""
 
 
 @contextmanager
@@ -42,7 +46,11 @@ def _name_owner(folder: Path) -> None:
 
 
 def _owner(folder: Path) -> str:
-    try:
-        return str(Owner.from_dict(json.loads((folder / "writer.json").read_text())))
-    except (OSError, ValueError, KeyError, TypeError):
-        return "another process"
+    """Return who holds the lock; one that has just come has yet to write its name, over that of one that is gone."""
+    for _ in range(_LOOKS):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            owner = Owner.from_dict(json.loads((folder / "writer.json").read_text()))
+            if not owner.is_gone():
+                return str(owner)
+        sleep(_LOOK_SECONDS)
+    return "another process"
