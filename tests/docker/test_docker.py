@@ -17,13 +17,15 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, requires, version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
@@ -325,12 +327,31 @@ def test_the_image_runs_the_command_that_the_wheel_installs() -> None:
     assert command(SERVICES["job"])[0] == name
     (install,) = [rest for rest in in_image("RUN") if "pip install" in rest]
     assert "from=build,source=/wheels,target=/wheels" in install
-    assert install.endswith(" /wheels/*.whl")
+    assert "source=docker/constraints.txt,target=/constraints.txt" in install
+    assert "--constraint /constraints.txt /wheels/*.whl " in install
     build, image = stages()
     assert [rest for word, rest in build if word == "RUN"] == [
         "python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ."
     ]
     assert "COPY" not in [word for word, _ in image]
+
+
+def test_all_that_the_wheel_needs_is_pinned_in_a_version_that_it_takes() -> None:
+    lines = [line for line in (DOCKER / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
+    pinned = {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
+    wanted = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
+    seen = set[str]()
+    while wanted:
+        requirement = wanted.pop()
+        name = canonicalize_name(requirement.name)
+        if requirement.marker and not requirement.marker.evaluate({"python_version": "3.11", "extra": ""}):
+            continue
+        assert pinned[name] in requirement.specifier, requirement
+        if name not in seen and version(name) == pinned[name]:  # what another version needs says nothing of this one
+            wanted += [Requirement(text) for text in requires(name) or ()]
+        seen.add(name)
+    assert len(seen) >= len(PROJECT["project"]["dependencies"])
 
 
 def test_images_are_pinned_and_of_a_python_that_the_project_takes() -> None:
@@ -340,14 +361,14 @@ def test_images_are_pinned_and_of_a_python_that_the_project_takes() -> None:
         match = re.fullmatch(r"python:(3\.\d+(?:\.\d+)?)-slim-[a-z]+", image)
         assert match, image
         assert match[1] in SpecifierSet(PROJECT["project"]["requires-python"])
-    version = PROJECT["project"]["version"]
-    assert {service["image"] for service in SERVICES.values()} == {f"ridgestream:{version}"}
+    release = PROJECT["project"]["version"]
+    assert {service["image"] for service in SERVICES.values()} == {f"ridgestream:{release}"}
     assert {service["pull_policy"] for service in SERVICES.values()} == {"build"}
     labels = dict(item.split("=", 1) for rest in in_image("LABEL") for item in shlex.split(rest))
-    assert labels["org.opencontainers.image.version"] == version
+    assert labels["org.opencontainers.image.version"] == release
     assert labels["org.opencontainers.image.licenses"] == PROJECT["project"]["license"]
     texts = [path.read_text() for path in (DOCKER / "README.md", DOCKER / "Dockerfile")]
-    assert {tag for text in texts for tag in re.findall(r"ridgestream:([\w.]+)", text)} == {version}
+    assert {tag for text in texts for tag in re.findall(r"ridgestream:([\w.]+)", text)} == {release}
 
 
 def test_the_image_has_an_ordinary_user_who_owns_where_it_writes() -> None:
