@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -33,6 +34,8 @@ FOREST = ROOT / "tests" / "data" / "forest"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OWN = {name: service for name, service in SERVICES.items() if "build" in service}
+"""The services of this project's image; the others stand in for what a user has."""
 
 HEALTHY_SECONDS, JOB_SECONDS, STOP_SECONDS = 30, 45, 10
 SIZES = {"m": 2**20, "g": 2**30, "MiB": 2**20, "GiB": 2**30}
@@ -83,13 +86,13 @@ def is_in_context(path: str) -> bool:
 
 def mounts(service: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """Return source and mode of each mounted folder, by the path in the container."""
-    split = [[*text.split(":"), "rw"][:3] for text in service["volumes"]]
+    split = [[*text.split(":"), "rw"][:3] for text in service.get("volumes", ())]
     return {target: (source, mode) for source, target, mode in split}
 
 
 def in_memory(service: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Return the options of each tmpfs, by the path in the container."""
-    split = [text.split(":") for text in service["tmpfs"]]
+    split = [text.split(":") for text in service.get("tmpfs", ())]
     return {path: dict(option.split("=") for option in options.split(",")) for path, options in split}
 
 
@@ -98,10 +101,11 @@ def command(service: dict[str, Any]) -> list[str]:
     return [*(service.get("entrypoint") or json.loads(in_image("ENTRYPOINT")[-1])), *service["command"]]
 
 
-def addresses(service: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return host and port of the other services that the command names."""
-    found = re.findall(r"tcp://([\w.-]+):(\d+)", " ".join(command(service)))
-    return [(host, port) for host, port in found if host != "127.0.0.1"]
+def addresses(service: dict[str, Any]) -> set[tuple[str, str]]:
+    """Return host and port of the other services that the command and its environment name."""
+    texts = [*command(service), *service.get("environment", {}).values()]
+    found = re.findall(r"\b(?:tcp|http)://([\w.-]+):(\d+)", " ".join(texts))
+    return {(host, port) for host, port in found if host != "127.0.0.1"}
 
 
 def n_bytes(text: str) -> float:
@@ -153,7 +157,7 @@ class Container:
         exposed = {str(port): free_port() for port in self.service.get("expose", ())}
         machine.ports.update(exposed)
         own = re.findall(r"127\.0\.0\.1:(\d+)", " ".join(self.service.get("healthcheck", {}).get("test", ())))
-        self._own_ports = exposed | {port: free_port() for port in own}
+        self._own_ports = {port: free_port() for port in own} | exposed
         self._environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(machine.folders["/var/cache/ridgestream"]),
@@ -161,6 +165,7 @@ class Container:
         }
         for key, value in {**image_environment(), **self.service.get("environment", {}), **extra}.items():
             self._environment[key] = machine.translate(value, self._own_ports)
+        self.environment = {key: value for key, value in self._environment.items() if key.startswith("AWS_")}
         self.process = self._start(command(self.service), self.log)
 
     def wait_until_healthy(self) -> None:
@@ -199,17 +204,14 @@ class Container:
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     """Give every folder of the containers a place: the tree's own for sources, with two partitions only, else new."""
-    folders = {}
+    folders = {"/var/cache/ridgestream": tmp_path / "cache", "/tmp": tmp_path / "tmp"}  # noqa: S108
     for service in SERVICES.values():
-        for target, (source, _) in mounts(service).items():
-            folders[target] = (DOCKER / source).resolve() if source.startswith(".") else tmp_path / f"volume-{source}"
-        for target in in_memory(service):
-            folders[target] = tmp_path / f"memory-{target.replace('/', '-')}"
+        folders |= {target: (DOCKER / source).resolve() for target, (source, _) in mounts(service).items()}
     (source,) = [target for target, folder in folders.items() if folder == FOREST]
     folders[source] = tmp_path / "forest"
     for name in ("train/part-00.parquet", "train/part-01.parquet", "test/part-00.parquet"):
         (tmp_path / "forest" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "forest" / name).symlink_to(FOREST / name)
+        shutil.copy(FOREST / name, tmp_path / "forest" / name)
     for folder in folders.values():
         folder.mkdir(exist_ok=True)
     return Machine(tmp_path, folders)
@@ -230,8 +232,13 @@ def start(name: str, machine: Machine, stack: ExitStack, **extra: str) -> list[C
     return started
 
 
-def test_the_job_runs_on_the_cluster_to_a_committed_model(machine: Machine, stack: ExitStack) -> None:
-    (scheduler,) = start("scheduler", machine, stack)
+def test_the_job_runs_on_the_cluster_from_the_object_store_to_a_committed_model(
+    machine: Machine, stack: ExitStack
+) -> None:
+    (objects,), (scheduler,) = (start(name, machine, stack) for name in ("objects", "scheduler"))
+    objects.wait_until_healthy()
+    (partitions,) = start("partitions", machine, stack)
+    assert partitions.process.wait(JOB_SECONDS) == 0, partitions.log.read_text()
     scheduler.wait_until_healthy()
     workers = start("worker", machine, stack)
     for worker in workers:
@@ -239,60 +246,74 @@ def test_the_job_runs_on_the_cluster_to_a_committed_model(machine: Machine, stac
     (job,) = start("job", machine, stack, RIDGESTREAM_MODEL__MAX_BASIS="50")
     assert job.process.wait(JOB_SECONDS) == 0, job.log.read_text()
 
-    store = machine.folders["/data"] / "forest.icechunk"
-    inspect = [*console_script("ridgestream"), "inspect", str(store), "--json"]
-    told = json.loads(subprocess.run(inspect, check=True, capture_output=True, text=True).stdout)
+    store = SERVICES["job"]["command"][SERVICES["job"]["command"].index("--store") + 1]
+    inspect = [*console_script("ridgestream"), "inspect", store, "--json"]
+    environment = os.environ | job.environment
+    told = json.loads(subprocess.run(inspect, check=True, capture_output=True, text=True, env=environment).stdout)
     (model,) = told["models"]
     assert (told["rows"], model["name"], model["n_basis"], model["partitions_consumed"]) == (100_000, "forest", 50, 2)
     assert model["history"][0]["test_error"] < 0.30
     log = scheduler.log.read_text()
     assert len(re.findall("Register worker", log)) == len(workers) == 2
     assert "Receive client connection" in log
+    assert all(json.loads(line)["event"] for line in job.log.read_text().splitlines() if line.startswith("{"))
     cached = list((machine.folders["/var/cache/ridgestream"] / "numba").rglob("*.nbi"))
     assert cached, "nothing was compiled into NUMBA_CACHE_DIR"
 
 
 def test_services_name_what_is_there() -> None:
-    for name, service in SERVICES.items():
+    for name, service in OWN.items():
         assert (DOCKER / service["build"]["context"]).resolve() == ROOT, name
         assert (ROOT / service["build"]["dockerfile"]).is_file(), name
+    for service in SERVICES.values():
         for source, mode in mounts(service).values():
-            if source.startswith("."):
-                assert (DOCKER / source).is_dir(), source
-                assert mode == "ro", source
-            else:
-                assert source in COMPOSE["volumes"], source
-        recipes = [PurePosixPath(word) for word in service["command"] if word.endswith(".toml")]
-        for recipe in recipes:
-            source, _ = mounts(service)[str(recipe.parent)]
-            assert (DOCKER / source / recipe.name).is_file(), recipe
-    named = re.findall(r"docker/[\w.]+|tests/data/\w+|jobs/\w+", (DOCKER / "README.md").read_text())
-    assert set(named) == {"docker/compose.yaml", "docker/Dockerfile", "tests/data/forest", "jobs/recipes"}
-    assert all((ROOT / path).exists() for path in named)
+            assert (DOCKER / source).is_dir(), source
+            assert mode == "ro", source
+        for word in service["command"]:
+            path = PurePosixPath(word)
+            if path.suffix in (".toml", ".py"):
+                source, _ = mounts(service)[str(path.parent)]
+                assert (DOCKER / source / path.name).is_file(), path
+    readme = (DOCKER / "README.md").read_text()
+    named = re.findall(r"\b(?:docker|tests/data|jobs)/[\w./@-]*\w", readme)
+    assert {"docker/compose.yaml", "docker/Dockerfile", "tests/data/forest", "jobs/recipes"} <= set(named)
+    assert all((ROOT / path).exists() for path in named), named
 
 
 def test_services_reach_each_other_and_wait_for_it() -> None:
     reached = {name: addresses(service) for name, service in SERVICES.items()}
-    assert reached == {"scheduler": [], "worker": [("scheduler", "8786")], "job": [("scheduler", "8786")]}
-    for name, service in SERVICES.items():
-        waited_for = service.get("depends_on", {})
+    objects, scheduler = ("objects", "5000"), ("scheduler", "8786")
+    assert reached == {
+        "objects": set(),
+        "partitions": {objects},
+        "scheduler": set(),
+        "worker": {scheduler, objects},
+        "job": {scheduler, objects},
+    }
+    for name in SERVICES:
+        waited_for = waited_by(name)
         for host, port in reached[name]:
-            assert host in waited_for, name
+            assert waited_for.get(host) == "service_healthy", (name, host)
             assert port in SERVICES[host]["expose"], name
-        for host, what in waited_for.items():
-            assert what == {"condition": "service_healthy"}
-            assert "healthcheck" in SERVICES[host], host
-    assert set(SERVICES["job"]["depends_on"]) == {"scheduler", "worker"}
+        for host, condition in waited_for.items():
+            assert ("healthcheck" in SERVICES[host]) == (condition == "service_healthy"), host
+    assert set(waited_by("job")) == set(SERVICES) - {"job"}
 
 
-def test_services_share_paths_and_may_write_nothing_else() -> None:
+def waited_by(name: str) -> dict[str, str]:
+    """Return what a service waits for, by itself or through another, and until when."""
+    own = {host: what["condition"] for host, what in SERVICES[name].get("depends_on", {}).items()}
+    return {host: when for other in own for host, when in waited_by(other).items()} | own
+
+
+def test_services_of_the_image_may_write_to_memory_only() -> None:
     (user,) = in_image("USER")
     for name, service in SERVICES.items():
-        assert mounts(service) == mounts(SERVICES["job"]), name
-        assert service["read_only"] is True, name
         assert service["cap_drop"] == ["ALL"], name
         assert "no-new-privileges:true" in service["security_opt"], name
         assert not {"privileged", "user", "cap_add", "ports", "network_mode"} & set(service), name
+    for name, service in OWN.items():
+        assert service["read_only"] is True, name
         caches = in_memory(service)["/var/cache/ridgestream"]
         assert f"{caches['uid']}:{caches['gid']}" == user, name
         assert set(in_memory(service)) == {"/tmp", "/var/cache/ridgestream"}, name  # noqa: S108
@@ -300,8 +321,13 @@ def test_services_share_paths_and_may_write_nothing_else() -> None:
         settings = [*service.get("environment", {}).values(), *image_environment().values()]
         for path in re.findall(r"(?:^|(?<==))/[\w./-]+", "\n".join([*command(service), *settings]), re.MULTILINE):
             assert any(PurePosixPath(path).is_relative_to(place) for place in places), path
-    writable = [target for target, (_, mode) in mounts(SERVICES["job"]).items() if mode == "rw"]
-    assert writable == ["/data"]
+
+
+def test_who_reads_the_bucket_has_the_same_keys() -> None:
+    of_bucket = [name for name, service in SERVICES.items() if ("objects", "5000") in addresses(service)]
+    keys = [{k: v for k, v in SERVICES[name]["environment"].items() if k.startswith("AWS_")} for name in of_bucket]
+    assert set(of_bucket) == {"partitions", "worker", "job"}
+    assert all(each == keys[0] and len(each) == 4 for each in keys)
 
 
 def test_services_have_limits_and_workers_come_back() -> None:
@@ -314,6 +340,8 @@ def test_services_have_limits_and_workers_come_back() -> None:
         in_tmp = n_bytes(in_memory(SERVICES[name])["/tmp"]["size"])  # noqa: S108
         assert n_bytes(text) + in_tmp < n_bytes(limits[name]["memory"]), name
     assert {name: service["restart"] for name, service in SERVICES.items()} == {
+        "objects": "unless-stopped",
+        "partitions": "no",
         "scheduler": "unless-stopped",
         "worker": "unless-stopped",
         "job": "no",
@@ -362,8 +390,9 @@ def test_images_are_pinned_and_of_a_python_that_the_project_takes() -> None:
         assert match, image
         assert match[1] in SpecifierSet(PROJECT["project"]["requires-python"])
     release = PROJECT["project"]["version"]
-    assert {service["image"] for service in SERVICES.values()} == {f"ridgestream:{release}"}
-    assert {service["pull_policy"] for service in SERVICES.values()} == {"build"}
+    assert {service["image"] for service in OWN.values()} == {f"ridgestream:{release}"}
+    assert {service["pull_policy"] for service in OWN.values()} == {"build"}
+    assert re.fullmatch(r"motoserver/moto:\d+\.\d+\.\d+", SERVICES["objects"]["image"])
     labels = dict(item.split("=", 1) for rest in in_image("LABEL") for item in shlex.split(rest))
     assert labels["org.opencontainers.image.version"] == release
     assert labels["org.opencontainers.image.licenses"] == PROJECT["project"]["license"]
