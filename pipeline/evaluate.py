@@ -10,6 +10,7 @@ from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.arrivals import Policies
 from ridgestream.pipeline.booleans import knowing_booleans
 from ridgestream.pipeline.classes import winners_of
+from ridgestream.pipeline.error_histogram import ErrorHistogram
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
@@ -46,6 +47,8 @@ class Evaluation:
     """Where each class is learned, the weight of the rows of a class (row) that were taken for a class (column)."""
     left_out: int = 0
     """How many rows were left out since they lack a value."""
+    residuals: tuple[ErrorHistogram, ...] = ()
+    """In the evaluation of a regression, predicted minus true of each target, in its units."""
 
     @classmethod
     def of(cls, predicted: Floats, truth: Floats, weights: Floats | None, *, classes: bool) -> "Evaluation":
@@ -83,6 +86,7 @@ class Evaluation:
             **{name: getattr(self, name) + getattr(other, name) for name in names},
             squares=_sum(self.squares, other.squares),
             confusion=tuple(_sum(*pair) for pair in rows) or self.confusion or other.confusion,
+            residuals=_merge(self.residuals, other.residuals),
         )
 
     @property
@@ -110,6 +114,10 @@ class Evaluation:
 def _sum(left: tuple[float, ...], right: tuple[float, ...]) -> tuple[float, ...]:
     """Return the sums of both, one of which may be empty for lack of rows."""
     return tuple(a + b for a, b in zip(left, right, strict=True)) if left and right else left or right
+
+
+def _merge(left: tuple[ErrorHistogram, ...], right: tuple[ErrorHistogram, ...]) -> tuple[ErrorHistogram, ...]:
+    return tuple(a.merge(b) for a, b in zip(left, right, strict=True)) if left and right else left or right
 
 
 def compare(
@@ -169,6 +177,8 @@ def evaluate_partition(
             numbers = decoder.rows - len(decoded) + np.flatnonzero(answered)
             outputs = predictions_of(model, rows, maps, decoder.place, numbers)
             part = compare(outputs, targets, rows.weights, model.feature_map, classes=schema.classifies)
+            if not schema.classifies:
+                part = replace(part, residuals=_residuals(outputs - targets, rows.weights))
             total = total.merge(part)
     check_unchanged(file)
     return total, asking.asked
@@ -180,6 +190,10 @@ def predictions_of(model: Model, rows: Rows, maps: Sequence[Integers], place: st
         outputs = model.predict(rows.numeric, rows.codes, maps)
     check_predictions(outputs, place, numbers)
     return outputs
+
+
+def _residuals(errors: Floats, weights: Floats | None) -> tuple[ErrorHistogram, ...]:
+    return tuple(ErrorHistogram.of(column, weights) for column in errors.T)
 
 
 def _of_no_rows(model: Model, schema: Schema) -> Evaluation:
