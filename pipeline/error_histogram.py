@@ -1,7 +1,8 @@
 """A histogram of errors whose parts add up: its bins are as wide as the errors themselves ask for.
 
 A bin is 2^exponent wide and begins at a multiple of that, so bins of one width lie whole in those of the next. The
-exponent is the smallest for which no more than MOST_BINS hold anything; that of all rows is the same however they are cut.
+exponent is the smallest for which no more than MOST_BINS hold anything; that of all rows is the same however they are
+cut.
 """
 
 from collections.abc import Sequence
@@ -46,7 +47,7 @@ class ErrorHistogram:
         numbers = np.floor(np.ldexp(counted, -exponent)).astype(np.int64)
         bins, places = np.unique(numbers, return_inverse=True)
         sums = np.bincount(places, w[counts], len(bins))
-        return cls(exponent, tuple(map(int, bins)), tuple(map(float, sums)))._fitting()
+        return cls(exponent, tuple(map(int, bins)), tuple(map(float, sums))).fitting()
 
     def merge(self, other: Self) -> Self:
         """Return the histogram of both."""
@@ -55,7 +56,7 @@ class ErrorHistogram:
         for part in (self.widened(exponent), other.widened(exponent)):
             for number, weight in zip(part.bins, part.weights, strict=True):
                 sums[number] = sums.get(number, 0.0) + weight
-        return type(self)(exponent, tuple(sorted(sums)), tuple(sums[number] for number in sorted(sums)))._fitting()
+        return type(self)(exponent, tuple(sorted(sums)), tuple(sums[number] for number in sorted(sums))).fitting()
 
     def widened(self, exponent: int) -> Self:
         """Return it with bins 2^exponent wide, no narrower than they are."""
@@ -65,7 +66,8 @@ class ErrorHistogram:
             sums[wide] = sums.get(wide, 0.0) + weight
         return type(self)(exponent, tuple(sums), tuple(sums.values()))
 
-    def _fitting(self) -> Self:
+    def fitting(self) -> Self:
+        """Return it with no more than MOST_BINS bins."""
         fitting = self
         while len(fitting.bins) > MOST_BINS:
             fitting = fitting.widened(fitting.exponent + 1)
@@ -76,8 +78,9 @@ class ErrorHistogram:
         total = sum(self.weights)
         if not total > 0:
             return Bars(0.0, 1.0, (), 0.0, 0.0)
-        low, high = _quantile(self.bins, self.weights, tail), -_quantile(
-            [-number for number in reversed(self.bins)], self.weights[::-1], tail
+        low, high = (
+            _quantile(self.bins, self.weights, tail),
+            -_quantile([-number for number in reversed(self.bins)], self.weights[::-1], tail),
         )
         exponent = self.exponent
         while (high >> (exponent - self.exponent)) - (low >> (exponent - self.exponent)) >= bins:
