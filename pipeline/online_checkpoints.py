@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from time import monotonic, perf_counter
 from typing import Any, Self
 
+from ridgestream.pipeline.course import Course
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.learners.online_ls_svm import REFRESH_ROWS, OnlineLSSVM
@@ -30,7 +31,7 @@ KEEP_SECONDS = 30.0
 COST = 20.0
 """Where keeping takes long, so many times as long is learned before the next one is kept."""
 
-_FORMAT = 1
+_FORMAT = 2
 """Goes up when a training makes other bits of the same rows, or keeps something else."""
 
 
@@ -48,10 +49,13 @@ class Progress:
     """Blocks of the stream that are learned."""
     rows: int = 0
     """Their rows."""
+    course: Course = Course()  # noqa: RUF009 (frozen)
+    """How the learner went along them."""
 
-    def after(self, rows: int, part: Progressive) -> Self:
-        """Return the progress after one more block of so many rows, with these errors."""
-        return replace(self, sums=self.sums.merge(part), blocks=self.blocks + 1, rows=self.rows + rows)
+    def after(self, rows: int, part: Progressive, course: Course) -> Self:
+        """Return the progress after one more block of so many rows, with these errors and the course to its end."""
+        sums, blocks = self.sums.merge(part), self.blocks + 1
+        return replace(self, sums=sums, blocks=blocks, rows=self.rows + rows, course=course)
 
 
 def key_of(request: dict[str, Any], feature_map: FeatureMap, record: ModelRecord | None, begun_with: object) -> str:

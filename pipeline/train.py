@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgestream.pipeline.arrivals import ERROR
+from ridgestream.pipeline.course import Course
 from ridgestream.pipeline.dictionary import read_dictionary
 from ridgestream.pipeline.encodings import encoding_of, plan_encodings
 from ridgestream.pipeline.evaluate import Evaluation, compare
@@ -152,7 +153,7 @@ def train(
     error, errors = mean_errors(total, feature_map)
     by_partition = tuple(found.get(entry.segment) for entry in entries)
     taught, seconds = with_learner(begun, learner), checkpoints.timed(progress).seconds
-    return Trained(taught, entries, error, errors, seconds, total.one_class, by_partition)
+    return Trained(taught, entries, error, errors, seconds, total.one_class, by_partition, progress.course)
 
 
 def plan_training(request: ModelRequest, record: ModelRecord | None, n_features: int) -> TrainingPlan:
@@ -271,11 +272,11 @@ def _learn(
     for block in stream.blocks(progress.blocks):
         with naming_partition(entries, block.where.segment):
             learner.widen(block.new_features)
-            part = _errors_before(learner, block, feature_map, classes=progress.sums.total.classes)
+            part, course = _learn_block(learner, block, feature_map, progress)
             if block.where.ends_segment and learner.rows_seen:
                 learner.refresh()
         check_errors(part.errors(), entries)
-        progress = progress.after(len(block.features), part)
+        progress = progress.after(len(block.features), part, course)
         checkpoints.offer(learner, progress)
         running = mean_errors(progress.sums.total, feature_map)[0] if progress.sums.total.weight else None
         report.advance(len(block.features), n_basis=learner.n_basis, swaps=learner.swaps, running_error=running)
@@ -284,14 +285,28 @@ def _learn(
     return progress
 
 
-def _errors_before(learner: OnlineLSSVM, block: Block, feature_map: FeatureMap, *, classes: bool) -> Progressive:
-    """Learn a block; return the errors of predictions made before its rows were learned."""
+def _learn_block(
+    learner: OnlineLSSVM, block: Block, feature_map: FeatureMap, progress: Progress
+) -> tuple[Progressive, Course]:
+    """Learn a block after `progress`; return the errors of predictions made before its rows, and the course to its end.
+
+    It is learned in pieces that the course cuts on the learner's grid, which leave no trace.
+    """
+    classes, course = progress.sums.total.classes, progress.course
     if not len(block.features):
-        return Progressive(Evaluation(classes=classes))
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is told by its partition
-        predictions = learner.predict_then_learn(block.features, block.targets, block.weights)
-    part = compare(predictions, block.targets, block.weights, feature_map, classes=classes)
-    return Progressive.of(block.where.segment, part, feature_map)
+        return Progressive(Evaluation(classes=classes)), course
+    found, total, made = [], Evaluation(classes=classes), []
+    for piece in course.cuts(len(block.features)):
+        weights = None if block.weights is None else block.weights[piece]
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is told by its partition
+            made.append(learner.predict_then_learn(block.features[piece], block.targets[piece], weights))
+        total = total.merge(compare(made[-1], block.targets[piece], weights, feature_map, classes=classes))
+        found.append((progress.rows + piece.stop, learner.n_basis, learner.swaps, total))
+    part = compare(np.concatenate(made), block.targets, block.weights, feature_map, classes=classes)
+    for rows, n_basis, swaps, learned in found:
+        sums = progress.sums.total.merge(learned)
+        course = course.after(rows, n_basis, swaps, sums.weight, mean_errors(sums, feature_map)[0] * sums.weight)
+    return Progressive.of(block.where.segment, part, feature_map), course
 
 
 def _tell_jitter(learner: OnlineLSSVM, before: int, report: Reporter) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ridgestream.pipeline.course import Course
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.freezing import find_scaling
 from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
@@ -34,6 +35,8 @@ class Trained:
     """The progressive error on each partition, the mean over the targets, None for one without a row that counts; None
     where rows were not predicted before they were learned.
     """
+    course: Course | None = None
+    """How an online learner went along the rows; None for a batch method."""
 
 
 @dataclass(frozen=True)
