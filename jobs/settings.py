@@ -3,6 +3,7 @@
 import os
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast, get_args
 
@@ -40,6 +41,7 @@ from ridgestream.jobs.sections import (
     Text,
     refuse_boolean,
 )
+from ridgestream.stores.secrets import WHERE_CREDENTIALS_GO, has_credentials
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
@@ -292,6 +294,8 @@ class Job(BaseSettings):
     """Held-out rows."""
     predict: PredictSection | None = None
     """Rows to predict."""
+    report: Text | None = None
+    """Folder for the reports of runs, or none; STORE-reports if not given and the store is in a local folder."""
     memory_limit: str | int | None = None
     """What a process may use, such as "4GB"; what is free if not given."""
     cluster: str = "none"
@@ -308,6 +312,13 @@ class Job(BaseSettings):
         if count is not None and count <= 0:
             raise ValueError("a size must be above zero")
         return count
+
+    @field_validator("report")
+    @classmethod
+    def _check_report(cls, value: str | None) -> str | None:
+        if value is not None and "://" in value:
+            raise ValueError("reports go into a local folder, or are none; they are not written to a URL")
+        return value
 
     @field_validator("cluster")
     @classmethod
@@ -336,6 +347,13 @@ class Job(BaseSettings):
             raise ValueError("model.guard compares errors on held-out rows: it needs evaluate.path")
         return self
 
+    @model_validator(mode="after")
+    def _check_credentials(self) -> Self:
+        keys = [key for key, text in _texts(self.model_dump()) if "://" in text and has_credentials(text)]
+        if keys:
+            raise ValueError(f"{', '.join(keys)} has credentials in its URL, {WHERE_CREDENTIALS_GO}")
+        return self
+
     def path(self, text: str) -> Path:
         """Return a local path of the job file as it is meant: relative to the folder of the file."""
         return Path(os.path.normpath(self.base / Path(text).expanduser()))
@@ -345,6 +363,15 @@ class Job(BaseSettings):
         """The folder of the job file."""
         file = self.model_config.get("toml_file")
         return Path(str(file)).resolve().parent if file else Path.cwd()
+
+
+def _texts(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the keys of texts, as the job file has them, and the texts."""
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            yield from _texts(value, f"{prefix}{key}.")
+        elif isinstance(value, str):
+            yield f"{prefix}{key}", value
 
 
 def read_job(path: Path, flags: dict[str, Any]) -> Job:

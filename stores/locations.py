@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote, urlsplit
 
 from ridgestream.stores.errors import StoreError
+from ridgestream.stores.secrets import WHERE_CREDENTIALS_GO, has_credentials, without_secrets
 
 if TYPE_CHECKING:
     import icechunk
@@ -25,6 +26,8 @@ class StoreLocation:
     @classmethod
     def parse(cls, text: str, base: Path) -> Self:
         """Take a URL as it is and a path relative to the folder `base`; raise StoreError for a scheme not known."""
+        if "://" in text and has_credentials(text):
+            raise StoreError(f"the store {without_secrets(text)!r} has credentials in its URL, {WHERE_CREDENTIALS_GO}")
         parts = urlsplit(text)
         if parts.scheme == "file":
             if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):

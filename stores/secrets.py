@@ -1,0 +1,60 @@
+"""What must never be written down: credentials in URLs, and the values of secret variables of the environment."""
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+HIDDEN = "***"
+
+WHERE_CREDENTIALS_GO = "where whoever reads it sees them: leave them to the environment, such as AWS_SECRET_ACCESS_KEY"
+"""What to do with credentials in a URL."""
+
+_NAMES = r"secret|token|passw|credential|signature|api_?key|access_?key|account_?key|private_?key"
+_IN_AUTHORITY = re.compile(
+    r"(\b(?:(?:abfss?|az|wasbs?)://(?=[^\s@/]*:)|(?!abfss?:|az:|wasbs?:)[A-Za-z][A-Za-z0-9+.-]*://))"
+    r"(?:[^\s'\"@/]*:[^\s'\"@]*|[^\s'\"@/]+)@"
+)
+"""What comes before a host; but Azure's container, which comes before its account, is no secret."""
+_IN_QUERY = re.compile(rf"([?&;](?:[^=&;\s]*(?:{_NAMES})[^=&;\s]*|sig)=)[^&;\s'\"]+", re.IGNORECASE)
+
+_VARIABLE = re.compile(rf"{_NAMES}|connection_string|(?:^|_)sas(?:_|$)", re.IGNORECASE)
+_SHORTEST = 8
+"""A shorter value is no secret worth the name, and would be found in any text."""
+
+
+def without_secrets(text: str) -> str:
+    """Return the text with what looks like credentials, and what the environment holds as such, hidden."""
+    return _hide(text, _values())
+
+
+def hide_secrets(plain: Any) -> Any:  # noqa: ANN401
+    """Return what JSON takes with the secrets in all of its texts hidden, keys too."""
+    return _hide_all(plain, _values())
+
+
+def has_credentials(url: str) -> bool:
+    """Tell whether a URL has a user, a key or a password before its host, or a signature behind it."""
+    return bool(_IN_AUTHORITY.match(url) or _IN_QUERY.search(url))
+
+
+def _values() -> list[str]:
+    """Return the secrets of the environment, long ones first: one may be a part of another."""
+    found = {value for name, value in os.environ.items() if _VARIABLE.search(name) and len(value) >= _SHORTEST}
+    return sorted((value for value in found if not value.startswith("/")), key=lambda value: (-len(value), value))
+
+
+def _hide(text: str, values: Sequence[str]) -> str:
+    for value in values:  # first: a URL may hold one, which would no longer be found whole
+        text = text.replace(value, HIDDEN)
+    return _IN_QUERY.sub(rf"\1{HIDDEN}", _IN_AUTHORITY.sub(rf"\1{HIDDEN}@", text))
+
+
+def _hide_all(plain: Any, values: Sequence[str]) -> Any:  # noqa: ANN401
+    if isinstance(plain, str):
+        return _hide(plain, values)
+    if isinstance(plain, dict):
+        return {_hide_all(key, values): _hide_all(value, values) for key, value in plain.items()}
+    if isinstance(plain, list | tuple):
+        return [_hide_all(part, values) for part in plain]
+    return plain
