@@ -53,6 +53,10 @@ Snapshot = Annotated[
         "--snapshot", metavar="NIGHT|TAG|ID", help="The store as it was: a night's number, a tag, a snapshot."
     ),
 ]
+Report = Annotated[
+    str | None,
+    typer.Option("--report", metavar="FOLDER|none", help="Where the night's report goes, JSON and a page."),
+]
 NewModel = Annotated[bool, typer.Option("--new-model", help="Begin the model anew, also with other parameters.")]
 
 
@@ -65,6 +69,7 @@ def run(
     wait: Wait = 0.0,
     new_model: NewModel = False,
     refit: Refit = None,
+    report: Report = None,
     as_json: AsJson = False,
 ) -> None:
     """Ingest what is new, learn what is not learned yet, evaluate, commit: the same line every night."""
@@ -72,7 +77,7 @@ def run(
 
     _run(
         job,
-        _with_refit(settings, refit=refit),
+        _with_report(_with_refit(settings, refit=refit), report),
         store,
         cluster,
         lambda j, e, r: run_job(j, e, r, wait, new_model=new_model),
@@ -104,6 +109,7 @@ def train(
     wait: Wait = 0.0,
     new_model: NewModel = False,
     refit: Refit = None,
+    report: Report = None,
     as_json: AsJson = False,
 ) -> None:
     """Teach the model the partitions of the store that it has not learned yet."""
@@ -111,7 +117,7 @@ def train(
 
     _run(
         job,
-        _with_refit(settings, refit=refit),
+        _with_report(_with_refit(settings, refit=refit), report),
         store,
         cluster,
         lambda j, e, r: run_train(j, e, r, wait, new_model=new_model),
@@ -195,6 +201,23 @@ def history(
             typer.echo(json.dumps(told))
         else:
             show_history(told)
+
+
+@app.command()
+def report(
+    job: JobFile,
+    night: Annotated[int | None, typer.Option(min=1, help="The night's number; the last one if not given.")] = None,
+    folder: Report = None,
+    settings: Settings = None,
+    store: StorePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the report of a night again, from the store alone."""
+    with _exit_codes():
+        from ridgestream.jobs.report import run_report
+
+        told = run_report(_read_job(job, _with_report(settings, folder), store, None), night)
+        _tell(told, as_json=as_json)
 
 
 @app.command()
@@ -325,7 +348,9 @@ def _run_app() -> int:
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     except BaseException:  # noqa: BLE001
-        traceback.print_exc()
+        from ridgestream.stores.secrets import without_secrets
+
+        print(without_secrets(traceback.format_exc()), file=sys.stderr, end="")  # noqa: T201
         return 1
     return 0
 
@@ -341,30 +366,38 @@ def _run(
 ) -> None:
     with _exit_codes():
         from ridgestream.jobs.cluster import open_executor
-        from ridgestream.jobs.exit_codes import HELD
         from ridgestream.jobs.progress import open_reporter
 
         read = _read_job(job, settings, store, cluster)
         with open_executor(read.cluster, read.cluster_seconds) as executor, open_reporter() as report:
-            told, held = _step(lambda: step(read, executor, report))
+            told, message, code = _step(lambda: step(read, executor, report))
         _tell(told, as_json=as_json)
-        if held:
-            _leave(held, HELD)
+        if code:
+            _leave(message, code)
 
 
-def _step(step: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], str]:
-    """Return what a step tells, and what is to be said of a model that the guard holds back."""
-    from ridgestream.jobs.train import Held
+def _step(step: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], str, int]:
+    """Return what a step tells; of a night that is committed, but not as asked, also what is to be said, and a code."""
+    from ridgestream.jobs.exit_codes import HELD, UNREPORTED
+    from ridgestream.jobs.report import Concluded, Unreported
 
     try:
-        return step(), ""
-    except Held as held:
-        return held.told, str(held)
+        return step(), "", 0
+    except Concluded as ended:
+        return ended.told, str(ended), UNREPORTED if isinstance(ended, Unreported) else HELD
 
 
 def _with_refit(settings: list[str] | None, *, refit: bool | None) -> list[str] | None:
     """Return the assignments with that of the flag, if it is given, after them."""
     return settings if refit is None else [*(settings or []), f"model.refit={'true' if refit else 'false'}"]
+
+
+def _with_report(settings: list[str] | None, folder: str | None) -> list[str] | None:
+    """Return the assignments with that of the flag, relative to where the user is, after them."""
+    if folder is None:
+        return settings
+    place = folder if folder == "none" or "://" in folder else str(Path(folder).absolute())
+    return [*(settings or []), f"report={json.dumps(place, ensure_ascii=False)}"]
 
 
 def _read_job(path: Path, settings: list[str] | None, store: str | None, cluster: str | None) -> "Job":
@@ -460,5 +493,7 @@ def _forget_pending_tasks() -> None:
 
 
 def _leave(message: str, code: int) -> NoReturn:
-    print(f"ridgestream: {message}", file=sys.stderr)  # noqa: T201
+    from ridgestream.stores.secrets import without_secrets
+
+    print(f"ridgestream: {without_secrets(message)}", file=sys.stderr)  # noqa: T201
     raise typer.Exit(code)

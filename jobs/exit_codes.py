@@ -6,7 +6,7 @@ from ridgestream.jobs.settings import JobFileError
 from ridgestream.pipeline.errors import InputError, MemoryRefused, NumericalBreakdown
 from ridgestream.stores.errors import ModelError, NewerFormat, PartitionError, StoreError, StoreLocked
 
-UNEXPECTED, USAGE, DATA, STORE, LOCKED, NUMERICS, MEMORY, CLUSTER, MODEL, FETCH, HELD = (
+UNEXPECTED, USAGE, DATA, STORE, LOCKED, NUMERICS, MEMORY, CLUSTER, MODEL, FETCH, HELD, UNREPORTED = (
     1,
     2,
     3,
@@ -18,6 +18,7 @@ UNEXPECTED, USAGE, DATA, STORE, LOCKED, NUMERICS, MEMORY, CLUSTER, MODEL, FETCH,
     9,
     10,
     11,
+    12,
 )
 INTERRUPTED, TERMINATED = 130, 143
 

@@ -26,6 +26,14 @@ def store_location(job: Job) -> StoreLocation:
     return StoreLocation.parse(job.store, job.base)
 
 
+def report_folder(job: Job) -> Path | None:
+    """Return where reports go: what the job says, or beside a store in a local folder; None for no reports."""
+    if job.report is not None:
+        return None if job.report == "none" else job.path(job.report)
+    store = store_location(job).folder
+    return store.with_name(f"{store.name}-reports") if store else None
+
+
 def open_or_create_store(job: Job, wait_seconds: float) -> Store:
     """Open the job's store; make it if there is none, waiting for another writer as its lock does."""
     return Store.open_or_create(store_location(job), wait_seconds)

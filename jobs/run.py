@@ -5,6 +5,7 @@ from typing import Any
 
 from ridgestream.jobs.ingest import tell_of_ingest
 from ridgestream.jobs.opening import open_or_create_store, policies, schema_request, source_partitions
+from ridgestream.jobs.report import concluded, recorded
 from ridgestream.jobs.settings import Job
 from ridgestream.jobs.train import check_training, train_and_commit
 from ridgestream.pipeline.executor import Executor
@@ -16,12 +17,14 @@ from ridgestream.stores.guarding import naming
 def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float, *, new_model: bool) -> dict[str, Any]:
     """Run the whole job and return what is to be told of it; with nothing new it changes nothing."""
     began = perf_counter()
-    files = source_partitions(job)
-    store = open_or_create_store(job, wait_seconds)
-    with naming(store.location.text), store.lock(wait_seconds):
-        feature_map = check_training(job, store, files, new_model=new_model)
-        done = ingest(store, files, schema_request(job), executor, report, feature_map, policies(job))
-        tell_of_ingest(done, report)
-        told = train_and_commit(job, store, executor, report, new_model=new_model)
+    with recorded(job, report) as recorder:
+        files = source_partitions(job)
+        store = open_or_create_store(job, wait_seconds)
+        with naming(store.location.text), store.lock(wait_seconds):
+            feature_map = check_training(job, store, files, recorder, new_model=new_model)
+            done = ingest(store, files, schema_request(job), executor, recorder, feature_map, policies(job))
+            tell_of_ingest(done, recorder)
+            recorder.note_ingest(done)
+            told = train_and_commit(job, store, executor, recorder, new_model=new_model)
     told["dropped_rows"] = sum(entry.dropped for entry in done.added)
-    return told | {"seconds": round(perf_counter() - began, 3)}
+    return concluded(told | {"seconds": round(perf_counter() - began, 3)}, recorder)

@@ -10,6 +10,8 @@ from ridgestream.jobs.drift import tell_of_drift
 from ridgestream.jobs.guard import Verdict, compare_with_served, hold_back, night_served, tell_of_verdict
 from ridgestream.jobs.night import learned_by, outcome, tell_of_oddities, with_night
 from ridgestream.jobs.opening import evaluation_partitions, memory_limit_bytes, model_request, policies, store_location
+from ridgestream.jobs.recording import Recorder, with_run
+from ridgestream.jobs.report import Concluded, concluded, recorded, report_night
 from ridgestream.jobs.settings import Job
 from ridgestream.pipeline.arrivals import count_usable_rows, sort_arrivals
 from ridgestream.pipeline.errors import MemoryRefused, NumericalBreakdown
@@ -53,20 +55,23 @@ def run_train(
 ) -> dict[str, Any]:
     """Train on what the store holds and return what is to be told of it."""
     began = perf_counter()
-    store = Store.open(store_location(job))
-    with naming(store.location.text), store.lock(wait_seconds):
-        told = train_and_commit(job, store, executor, report, new_model=new_model)
-    return told | {"seconds": round(perf_counter() - began, 3)}
+    with recorded(job, report) as recorder:
+        store = Store.open(store_location(job))
+        with naming(store.location.text), store.lock(wait_seconds):
+            told = train_and_commit(job, store, executor, recorder, new_model=new_model)
+    return concluded(told | {"seconds": round(perf_counter() - began, 3)}, recorder)
 
 
-def check_training(job: Job, store: Store, files: Sequence[PartitionFile], *, new_model: bool) -> FeatureMap | None:
+def check_training(
+    job: Job, store: Store, files: Sequence[PartitionFile], report: Recorder, *, new_model: bool
+) -> FeatureMap | None:
     """Refuse before `files` are taken in what training would refuse after it; return the feature map of the model.
 
     Memory is looked at only if there is something new; a model that is yet to begin has no map.
     """
     root, request = store.root(), model_request(job)
     standing = standing_of(root, request.name, new_model=new_model)
-    ledger, record = standing.ledger, standing.record
+    ledger, record, report.night = standing.ledger, standing.record, next_number(standing.kept)
     if record is not None:
         check_asked(ledger, record, request)
     new = sort_arrivals(read_ledger(root), files).fresh
@@ -82,7 +87,7 @@ def check_training(job: Job, store: Store, files: Sequence[PartitionFile], *, ne
 
 
 def train_and_commit(
-    job: Job, store: Store, executor: Executor, report: Reporter, *, new_model: bool
+    job: Job, store: Store, executor: Executor, report: Recorder, *, new_model: bool
 ) -> dict[str, Any]:
     """Train and refit under the writer's lock; the state, its position and what is served change by one commit."""
     store.mend_tags()
@@ -95,24 +100,26 @@ def train_and_commit(
     trained, judged, failure = training.refit_and_judge(trained)
     verdict, failure = training.guard(judged, failure)
     record = training.with_night(trained, judged, held=failure is not None or bool(verdict and verdict.served))
+    tell_of_oddities(training.ledger, record, trained, judged, report)
+    report.note_end(trained.course, verdict, job.model.guard or 0.0, failure)
+    record = with_run(record, report)
     snapshot = training.commit(record)
+    written = report_night(job, store, record, report)
     if failure is not None:
         lacks = "a test error" if is_refitted(record) or not job.model.refit else "its refit and a test error"
         raise type(failure)(f"{failure}; the model has learned and is kept, without {lacks}") from failure
-    tell_of_oddities(training.ledger, record, trained, judged, report)
-    told = outcome(record, snapshot, trained.entries) | {"suspects": list(suspects)}
+    told = outcome(record, snapshot, trained.entries) | {"suspects": list(suspects), "report": written}
     if verdict and verdict.served:
         tell_of_verdict(verdict, report)
         raise Held(told)
     return told
 
 
-class Held(Exception):
-    """The model has learned and is kept, but is held back by the guard; `told` is what a run would have returned."""
+class Held(Concluded):
+    """The model has learned and is kept, but is held back by the guard."""
 
     def __init__(self, told: dict[str, Any]) -> None:
-        super().__init__(f"the model of night {told['served_night']} goes on being served")
-        self.told = told
+        super().__init__(f"the model of night {told['served_night']} goes on being served", told)
 
 
 def refits(job: Job, record: ModelRecord | None, *, learns: bool) -> bool:
@@ -132,7 +139,7 @@ class _Training:
     job: Job
     store: Store
     executor: Executor
-    report: Reporter
+    report: Recorder
     new_model: bool
     snapshot: str
     root: "zarr.Group"
@@ -141,11 +148,12 @@ class _Training:
     checkpoints: Checkpoints
 
     @classmethod
-    def of(cls, job: Job, store: Store, executor: Executor, report: Reporter, *, new_model: bool) -> Self:
+    def of(cls, job: Job, store: Store, executor: Executor, report: Recorder, *, new_model: bool) -> Self:
         """Look at the last commit; raise ModelError if the model was asked to be something else before."""
         snapshot, request = store.snapshot(), model_request(job)
         root = store.root(snapshot)
         standing = standing_of(root, request.name, new_model=new_model)
+        report.night = next_number(standing.kept)
         if standing.record is not None:
             check_asked(standing.ledger, standing.record, request)
         checkpoints = Checkpoints(store, request.name)
@@ -178,7 +186,9 @@ class _Training:
         if self.record is None:
             nothing = "no row of weight above zero to learn from: there is no model yet"
         self.report.say(nothing, model=self.request.name, partitions=len(self.ledger.entries))
-        return outcome(self.record, self.snapshot, None)
+        record = self.standing.kept
+        written = report_night(self.job, self.store, record, self.report, anew=False) if record else None
+        return outcome(self.record, self.snapshot, None) | {"report": written}
 
     def check(self) -> None:
         """Refuse before the first row what would be refused after the last one."""
@@ -199,6 +209,8 @@ class _Training:
             if self.job.model.refit:
                 trained = self._refit(trained)
             judged = self._judge(trained.record, self.report)
+            if judged is not None:
+                self.report.note_evaluation(judged, evaluation_partitions(self.job))
         except TROUBLES as error:
             if not trained.entries and not is_refitted(trained.record):
                 raise
@@ -253,5 +265,6 @@ class _Training:
             now = read_model(writing.root, name, with_arrays=False)
             check_not_overtaken(self.standing.kept, now, self.store.location.text)
             write_model(writing.root, record)
+        self.report.is_committed = True
         self.checkpoints.drop()
         return writing.snapshot or ""

@@ -25,7 +25,8 @@ MODEL_FORMAT_VERSION = 3
 """The version of a model's record. A model of a higher one is refused; one of a lower one is read.
 
 2 adds `refitted` and `regularization` to a night, which may be of a refit alone, to the arrays what a refit leaves, and
-numerics to the counters; 3 numbers the nights, and adds what was excluded, held back or taken back.
+numerics to the counters; 3 numbers the nights, and adds what was excluded, held back or taken back, and what the last
+run told of itself.
 """
 
 CONFUSION = "confusion"
@@ -106,6 +107,8 @@ class ModelRecord:
     """The segments that fixed the standardization; none in records of format versions 1 and 2."""
     serves: int = 0
     """The night whose model is served in the place of this one; 0 for this one."""
+    run: dict[str, Any] = field(default_factory=dict)
+    """What the run that made the last night told of itself; that of an earlier one is in its own commit."""
     arrays: Arrays = field(default_factory=dict, repr=False)
     """The state, and the published coefficients."""
 

@@ -96,6 +96,7 @@ class Workplace:
             "model.regularization": 1e-4,
             "model.scaling_rows": ROWS,
             "evaluate.path": "held-out",
+            "report": "none",
         }
         settings |= changes or {}
         path = self.folder / name
