@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
     from ridgestream.jobs.settings import Job
+    from ridgestream.jobs.stopping import Stopping
     from ridgestream.pipeline.executor import Executor
     from ridgestream.pipeline.reporting import Reporter
     from ridgestream.stores.locations import StoreLocation
@@ -335,6 +335,9 @@ def main() -> NoReturn:
     Threads of the storage engine may be on their way into Python when that begins; CPython up to 3.13 ends such threads
     in a way that aborts the process, after all is done and committed, and a scheduler would see a failed job.
     """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda came, _: os._exit(128 + came))  # until a command looks out for them
     code = _run_app()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # whoever read it has gone
@@ -364,13 +367,15 @@ def _run(
     *,
     as_json: bool,
 ) -> None:
-    with _exit_codes():
+    from ridgestream.jobs.stopping import SOFT_SECONDS, Stoppable
+
+    with _exit_codes(SOFT_SECONDS) as stopping:
         from ridgestream.jobs.cluster import open_executor
         from ridgestream.jobs.progress import open_reporter
 
         read = _read_job(job, settings, store, cluster)
         with open_executor(read.cluster, read.cluster_seconds) as executor, open_reporter() as report:
-            told, message, code = _step(lambda: step(read, executor, report))
+            told, message, code = _step(lambda: step(read, executor, Stoppable(report, stopping)))
         _tell(told, as_json=as_json)
         if code:
             _leave(message, code)
@@ -455,34 +460,29 @@ def _show_confusion(confusion: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _exit_codes() -> Iterator[None]:
-    """Turn errors into one message on standard error and an exit code; what was committed before stands."""
-    from ridgestream.jobs.exit_codes import INTERRUPTED, TERMINATED, UNEXPECTED, exit_code_of
+def _exit_codes(patient_seconds: float = 0.0) -> "Iterator[Stopping]":
+    """Turn errors and signals into one message on standard error and an exit code; what was committed before stands.
 
-    signal.signal(signal.SIGTERM, _terminate)
+    A run may go on for so long after a signal, to the end of a piece of work.
+    """
+    from ridgestream.jobs.exit_codes import UNEXPECTED, exit_code_of
+    from ridgestream.jobs.stopping import Stopping, name_of
+    from ridgestream.pipeline.reporting import Stopped
+
+    stopping = Stopping(patient_seconds, lambda message, code: _print_end(message))  # noqa: ARG005
     try:
-        yield
-    except KeyboardInterrupt:
+        with stopping.watching():
+            yield stopping
+    except Stopped as stopped:
         _forget_pending_tasks()
-        _leave("interrupted; the last commit stands, and the same command goes on from there", INTERRUPTED)
-    except _Terminated:
-        _forget_pending_tasks()
-        _leave("terminated; the last commit stands, and the same command goes on from there", TERMINATED)
+        message = f"{name_of(stopped.number)}; the last commit stands, and the same command goes on from there"
+        _leave(message, 128 + stopped.number)
     except Exception as error:
         code = exit_code_of(error)
         if code == UNEXPECTED:
             raise
         _forget_pending_tasks()
         _leave(str(error), code)
-
-
-class _Terminated(BaseException):
-    pass
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise _Terminated
 
 
 def _forget_pending_tasks() -> None:
@@ -493,7 +493,11 @@ def _forget_pending_tasks() -> None:
 
 
 def _leave(message: str, code: int) -> NoReturn:
+    _print_end(message)
+    raise typer.Exit(code)
+
+
+def _print_end(message: str) -> None:
     from ridgestream.stores.secrets import without_secrets
 
     print(f"ridgestream: {without_secrets(message)}", file=sys.stderr)  # noqa: T201
-    raise typer.Exit(code)

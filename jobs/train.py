@@ -21,11 +21,11 @@ from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.freezing import has_rows
 from ridgestream.pipeline.records import is_refitted, model_of
 from ridgestream.pipeline.refit import check_refit_memory, refit
-from ridgestream.pipeline.reporting import Reporter, Silent
+from ridgestream.pipeline.reporting import Reporter, Silent, Stopped
 from ridgestream.pipeline.trained import Standing, Trained, find_unlearned, standing_of
 from ridgestream.pipeline.training import Request, check_asked, check_memory, is_changed, learn
 from ridgestream.stores.checkpoints import Checkpoints
-from ridgestream.stores.errors import PartitionError
+from ridgestream.stores.errors import PartitionError, StoreError
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import Ledger, read_ledger
 from ridgestream.stores.models import (
@@ -89,11 +89,24 @@ def check_training(
 def train_and_commit(
     job: Job, store: Store, executor: Executor, report: Recorder, *, new_model: bool
 ) -> dict[str, Any]:
-    """Train and refit under the writer's lock; the state, its position and what is served change by one commit."""
+    """Train and refit under the writer's lock; the state, its position and what is served change by one commit.
+
+    A training that is stopped keeps where it is, for the next one.
+    """
     store.mend_tags()
     training = _Training.of(job, store, executor, report, new_model=new_model)
     if not training.is_due:
         return training.tell_nothing()
+    try:
+        return _train(training)
+    except Stopped:
+        training.keep()
+        raise
+
+
+def _train(training: "_Training") -> dict[str, Any]:
+    """Learn, refit, judge and commit, and return what is to be told of it."""
+    job, report = training.job, training.report
     training.check()
     trained = training.learn()
     suspects = tell_of_drift(training.root, training.ledger, trained, report)
@@ -201,6 +214,14 @@ class _Training:
         limit = memory_limit_bytes(self.job)
         where = self.root, self.ledger, self.record, self.request
         return learn(*where, limit, self.executor, self.report, self.checkpoints)
+
+    def keep(self) -> None:
+        """Keep what is learned up to the last refresh, or summed of a pass, since the run is stopped."""
+        try:
+            if self.checkpoints.save_held():
+                self.report.say("stopped: a checkpoint is kept, and the same command goes on from there")
+        except StoreError as error:
+            self.report.say("stopped: no checkpoint could be kept", reason=str(error))
 
     def refit_and_judge(self, trained: Trained) -> tuple[Trained, Evaluation | None, Trouble | None]:
         """Return what came of it, and what went wrong on the way; what was learned before that is to be kept."""

@@ -25,6 +25,13 @@ KEEP_BYTES = 512 * 2**20
 """Sums that take more are kept at the end of their pass alone."""
 
 
+Kept = tuple[dict[str, Any], Mapping[str, npt.NDArray[Any]]]
+"""A record, as JSON takes it, and arrays of numbers."""
+
+Make = Callable[[], Kept | None]
+"""Makes what could be kept now; None where that does not pay."""
+
+
 class Keeper(Protocol):
     """Where sums are kept."""
 
@@ -33,6 +40,9 @@ class Keeper(Protocol):
 
     def save(self, key: str, record: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Keep it."""
+
+    def hold(self, key: str, make: Make | None) -> None:
+        """Have something at hand to be kept under the key if the run is stopped, or nothing any more."""
 
 
 class KeptPass:
@@ -54,10 +64,29 @@ class KeptPass:
             return 0, None
 
     def offer(self, tasks: int, sums: object, *, whole: bool) -> None:
-        """Keep the sums of so many tasks, if the last time was long enough ago; `whole` says that they are all."""
-        if self._keeper is None or monotonic() - self._kept_at < (WORTH_SECONDS if whole else KEEP_SECONDS):
+        """Keep the sums of so many tasks, if the last time was long enough ago; `whole` says that they are all.
+
+        Otherwise they are at hand until the pass is done.
+        """
+        if self._keeper is None:
             return
+        due = monotonic() - self._kept_at >= (WORTH_SECONDS if whole else KEEP_SECONDS)
+        self._keeper.hold(self._key, None if due or whole else lambda: self._worth_keeping(tasks, sums))
+        if due:
+            self._keep(tasks, sums, whole=whole)
+
+    def _keep(self, tasks: int, sums: object, *, whole: bool) -> None:
         plain, arrays = to_plain(sums)
-        if whole or sum(np.asarray(array).nbytes for array in arrays.values()) <= KEEP_BYTES:
+        if self._keeper is not None and (whole or _count_bytes(arrays) <= KEEP_BYTES):
             self._keeper.save(self._key, {"tasks": tasks, "sums": plain}, arrays)
         self._kept_at = monotonic()
+
+    def _worth_keeping(self, tasks: int, sums: object) -> Kept | None:
+        plain, arrays = to_plain(sums)
+        if monotonic() - self._kept_at < WORTH_SECONDS or _count_bytes(arrays) > KEEP_BYTES:
+            return None
+        return {"tasks": tasks, "sums": plain}, arrays
+
+
+def _count_bytes(arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+    return sum(np.asarray(array).nbytes for array in arrays.values())

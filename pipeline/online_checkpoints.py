@@ -16,6 +16,7 @@ from ridgestream.pipeline.course import Course
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.learners.online_ls_svm import REFRESH_ROWS, OnlineLSSVM
+from ridgestream.pipeline.learners.online_state import OnlineState
 from ridgestream.pipeline.plain_values import from_plain, hash_of, to_plain
 from ridgestream.pipeline.progressive import Progressive
 from ridgestream.pipeline.records import learner_of, with_state
@@ -101,15 +102,20 @@ class OnlineCheckpoints:
         return read
 
     def offer(self, learner: OnlineLSSVM, progress: Progress) -> None:
-        """Keep the state, where it is one to go on from and the last time was long enough ago.
+        """Keep the state, where it is one to go on from and the last time was long enough ago; else have it at hand.
 
         One that cannot be kept is told of: the training goes on, and is only longer if it is killed.
         """
         began = monotonic()
-        if self._keeper is None or began < self._due or not learner.is_refreshed:
+        if self._keeper is None or not learner.is_refreshed:
             return
+        state, timed = learner.state(), self.timed(progress)
+        if began < self._due:
+            self._keeper.hold(self._key, lambda: self._plain(state, timed))
+            return
+        self._keeper.hold(self._key, None)
         try:
-            self._keeper.save(self._key, *self._plain(learner, self.timed(progress)))
+            self._keeper.save(self._key, *self._plain(state, timed))
         except StoreError as error:
             self._report.say("no checkpoint could be kept", reason=str(error))
         now = monotonic()
@@ -119,18 +125,18 @@ class OnlineCheckpoints:
         """Return the progress with the seconds up to now, those of earlier runs included."""
         return replace(progress, seconds=self._before + perf_counter() - self._began)
 
-    def _plain(self, learner: OnlineLSSVM, progress: Progress) -> tuple[dict[str, Any], Arrays]:
-        state = with_state(ModelRecord(self._key, {}, {}), learner.state())
+    def _plain(self, state: OnlineState, progress: Progress) -> tuple[dict[str, Any], Arrays]:
+        kept = with_state(ModelRecord(self._key, {}, {}), state)
         last = self._stream.ranges[progress.blocks - 1]
         plain = {
             "trail": self._trail(progress.blocks),
             "segment": last.segment,
             "row": last.stop,
             "progress": to_plain(progress)[0],
-            "learner": learner.parameters.as_dict(),
-            "counters": state.counters,
+            "learner": state.parameters.as_dict(),
+            "counters": kept.counters,
         }
-        return plain, state.arrays
+        return plain, kept.arrays
 
     def _read(self, plain: dict[str, Any], arrays: Arrays) -> tuple[OnlineLSSVM, Progress] | None:
         """Return what was kept, None if it is of other rows; what is damaged raises one error or another."""

@@ -10,11 +10,15 @@ _BASE_BYTES = 400 * 2**20
 _WORK_BYTES = 128 * 2**20
 """The part of it that is what ingesting, decoding and evaluating hold, not what importing took."""
 
-_LEARNER_MATRICES = 12
-"""P, K, P⁻¹ and K⁻¹, and what a refresh and a commit hold beside them, in (max_basis × max_basis) float64 matrices."""
+_LEARNER_MATRICES = 14
+"""P, K, P⁻¹ and K⁻¹, and what a refresh and a commit hold beside them, and the last refresh at hand, in
+(max_basis × max_basis) float64 matrices.
+"""
 
-_REFIT_MATRICES = 14
-"""K and P of the model before and now, sums that grow, sums of a segment and of all, and what factorizing holds."""
+_REFIT_MATRICES = 16
+"""K and P of the model before and now, and at hand, sums that grow, sums of a segment and of all, and what factorizing
+holds.
+"""
 
 _SUMS_ALIVE = 3
 """Sums alive at once, of every fold: those of a task, those before it, and both together."""

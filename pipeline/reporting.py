@@ -5,8 +5,20 @@ from typing import Protocol
 Fact = str | int | float | None
 
 
+class Stopped(BaseException):
+    """The run is to end: who has something to keep keeps it, and lets this pass."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+        """The signal that asked for it."""
+
+
 class Reporter(Protocol):
-    """Told of steps, of rows done in them, and of what is known at that point."""
+    """Told of steps, of rows done in them, and of what is known at that point.
+
+    `begin` and `advance` come between two pieces of work, and raise Stopped where the run is to end.
+    """
 
     def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
         """Begin a step of so many rows, if that is known."""

@@ -139,9 +139,9 @@ class StoredRows:
         shared = self._executor.broadcast((self._source, function, argument)) if done < len(tasks) else None
         for part in self._executor.run(run_task, tasks[done:], shared):
             summed = part if summed is None else summed.merge(part)
-            self._report.advance(_count(tasks[done]))
             done += 1
             kept.offer(done, summed, whole=done == len(tasks))
+            self._report.advance(_count(tasks[done - 1]))
         self._report.end(rows=self.n_rows)
         return cast("Summed", summed)
 

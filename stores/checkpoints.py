@@ -8,7 +8,7 @@ Losing a checkpoint, or finding one damaged, costs the time that it would have s
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,6 +35,9 @@ _ROWS_A_CHUNK = 1024
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
+Make = Callable[[], tuple[dict[str, Any], Arrays] | None]
+"""Makes the record and the arrays of a checkpoint; None where it is not worth it."""
+
 
 class Checkpoints:
     """The checkpoints of one model, by keys that say what each is of; for who holds the writer's lock."""
@@ -42,6 +45,7 @@ class Checkpoints:
     def __init__(self, store: Store, model: str) -> None:
         self._store, self._model = store, check_model_name(model)
         self._superseded, self._saved = 0, False
+        self._held: dict[str, Make] = {}
 
     def load(self, key: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | None:
         """Return the record and the arrays that were kept under the key; None where there are none that are sound."""
@@ -74,11 +78,26 @@ class Checkpoints:
         if self._superseded > COLLECT_BYTES:
             self._collect()
 
+    def hold(self, key: str, make: Make | None) -> None:
+        """Have at hand what `save_held` is to save under the key, in the place of what was; None for nothing."""
+        self._held.pop(key, None)
+        if make is not None:
+            self._held[key] = make
+
+    def save_held(self) -> int:
+        """Save what is at hand, and return how many there were; raise what `save` raises."""
+        made = {key: made for key, make in self._held.items() if (made := make()) is not None}
+        self._held = {}
+        for key, (record, arrays) in made.items():
+            self.save(key, record, arrays)
+        return len(made)
+
     def drop(self) -> None:
         """Forget all checkpoints of the model, and collect what they took; where nothing was kept, do nothing.
 
         What cannot be forgotten does no harm, and is left for a cleaning.
         """
+        self._held = {}
         with suppress(StoreError), store_errors(f"the store {self._store.location.text}"):
             for branch in self._store.repository.list_branches():
                 if model_of(branch) == self._model:

@@ -39,12 +39,16 @@ class Memory:
 
     gives: Kept | None = None
     kept: list[Kept] = field(default_factory=list)
+    held: tuple[str, Any] | None = None
 
     def load(self, key: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
         return self.gives[1:] if self.gives is not None and self.gives[0] == key else None
 
     def save(self, key: str, record: dict[str, Any], arrays: Any) -> None:
         self.kept.append((key, record, {name: array.copy() for name, array in arrays.items()}))
+
+    def hold(self, key: str, make: Any) -> None:
+        self.held = (key, make) if make else None
 
 
 @pytest.fixture(autouse=True)

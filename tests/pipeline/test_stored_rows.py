@@ -18,7 +18,7 @@ from support.stores import Elsewhere, ingest_folder, ledger_of, new_store
 from ridgestream.pipeline import keeping, stored_rows
 from ridgestream.pipeline.block_statistics import Basis, RowBlock, Summing
 from ridgestream.pipeline.executor import Executor, InProcess
-from ridgestream.pipeline.keeping import Keeper
+from ridgestream.pipeline.keeping import Keeper, Make
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.row_sets import ArrayRows, RowSet, cut_evenly
 from ridgestream.pipeline.stored_rows import StoredRows
@@ -114,12 +114,16 @@ class KeptHere:
 
     def __init__(self) -> None:
         self.kept: dict[str, tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]] = {}
+        self.held: dict[str, Make] = {}
 
     def load(self, key: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | None:
         return self.kept.get(key)
 
     def save(self, key: str, record: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         self.kept[key] = json.loads(json.dumps(record)), dict(arrays)
+
+    def hold(self, key: str, make: Make | None) -> None:
+        self.held = {key: make} if make else {}
 
 
 def test_a_pass_that_was_killed_goes_on_and_ends_in_the_same_bits(
