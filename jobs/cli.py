@@ -4,14 +4,16 @@ import json
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+
+from ridgestream.jobs.log_lines import Log, guess_log, route_libraries, write_end
 
 if TYPE_CHECKING:
     from ridgestream.jobs.settings import Job
@@ -57,6 +59,9 @@ Report = Annotated[
     str | None,
     typer.Option("--report", metavar="FOLDER|none", help="Where the night's report goes, JSON and a page."),
 ]
+LogForm = Annotated[
+    Log | None, typer.Option("--log", help="Bars on a terminal and text elsewhere, text, or lines of JSON.")
+]
 NewModel = Annotated[bool, typer.Option("--new-model", help="Begin the model anew, also with other parameters.")]
 
 
@@ -70,6 +75,7 @@ def run(
     new_model: NewModel = False,
     refit: Refit = None,
     report: Report = None,
+    log: LogForm = None,
     as_json: AsJson = False,
 ) -> None:
     """Ingest what is new, learn what is not learned yet, evaluate, commit: the same line every night."""
@@ -81,6 +87,7 @@ def run(
         store,
         cluster,
         lambda j, e, r: run_job(j, e, r, wait, new_model=new_model),
+        log,
         as_json=as_json,
     )
 
@@ -92,12 +99,13 @@ def ingest(
     store: StorePath = None,
     cluster: Cluster = None,
     wait: Wait = 0.0,
+    log: LogForm = None,
     as_json: AsJson = False,
 ) -> None:
     """Take in the partitions that the store lacks."""
     from ridgestream.jobs.ingest import run_ingest
 
-    _run(job, settings, store, cluster, lambda j, e, r: run_ingest(j, e, r, wait), as_json=as_json)
+    _run(job, settings, store, cluster, lambda j, e, r: run_ingest(j, e, r, wait), log, as_json=as_json)
 
 
 @app.command()
@@ -110,6 +118,7 @@ def train(
     new_model: NewModel = False,
     refit: Refit = None,
     report: Report = None,
+    log: LogForm = None,
     as_json: AsJson = False,
 ) -> None:
     """Teach the model the partitions of the store that it has not learned yet."""
@@ -121,6 +130,7 @@ def train(
         store,
         cluster,
         lambda j, e, r: run_train(j, e, r, wait, new_model=new_model),
+        log,
         as_json=as_json,
     )
 
@@ -132,12 +142,13 @@ def evaluate(
     store: StorePath = None,
     cluster: Cluster = None,
     snapshot: Snapshot = None,
+    log: LogForm = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge the model on the job's held-out partitions."""
     from ridgestream.jobs.evaluate import run_evaluate
 
-    _run(job, settings, store, cluster, lambda j, e, r: run_evaluate(j, e, r, snapshot=snapshot), as_json=as_json)
+    _run(job, settings, store, cluster, lambda j, e, r: run_evaluate(j, e, r, snapshot=snapshot), log, as_json=as_json)
 
 
 @app.command()
@@ -151,6 +162,7 @@ def predict(
     settings: Settings = None,
     store: StorePath = None,
     cluster: Cluster = None,
+    log: LogForm = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict Parquet partitions, row for row, one output file each."""
@@ -164,6 +176,7 @@ def predict(
         lambda j, e, r: run_predict(
             j, source, output, e, r, with_std=with_std, with_scores=with_scores, snapshot=snapshot
         ),
+        log,
         as_json=as_json,
     )
 
@@ -346,16 +359,28 @@ def main() -> NoReturn:
 
 
 def _run_app() -> int:
+    as_json = guess_log(sys.argv[1:], os.environ) == "json"
     try:
-        app()
+        code = app(standalone_mode=not as_json)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-    except BaseException:  # noqa: BLE001
-        from ridgestream.stores.secrets import without_secrets
-
-        print(without_secrets(traceback.format_exc()), file=sys.stderr, end="")  # noqa: T201
+    except BaseException as error:  # noqa: BLE001
+        if as_json:
+            return _tell_failure(error)
+        write_end("text", "", 1, error)
         return 1
-    return 0
+    return code if isinstance(code, int) else 0
+
+
+def _tell_failure(error: BaseException) -> int:
+    """Write a line of JSON about an error of usage, or one that nobody has foreseen, and return the exit code."""
+    told: Callable[[], str] | None = getattr(error, "format_message", None)
+    if told is None:
+        write_end("json", _unexpected(error), 1, error)
+        return 1
+    code = int(getattr(error, "exit_code", 1))
+    write_end("json", told() or "give a command; --help lists them", code)
+    return code
 
 
 def _run(
@@ -364,21 +389,25 @@ def _run(
     store: str | None,
     cluster: str | None,
     step: "Callable[[Job, Executor, Reporter], dict[str, Any]]",
+    log: Log | None,
     *,
     as_json: bool,
 ) -> None:
     from ridgestream.jobs.stopping import SOFT_SECONDS, Stoppable
 
-    with _exit_codes(SOFT_SECONDS) as stopping:
+    with _exit_codes(SOFT_SECONDS) as leaving:
         from ridgestream.jobs.cluster import open_executor
         from ridgestream.jobs.progress import open_reporter
 
-        read = _read_job(job, settings, store, cluster)
-        with open_executor(read.cluster, read.cluster_seconds) as executor, open_reporter() as report:
-            told, message, code = _step(lambda: step(read, executor, Stoppable(report, stopping)))
+        read = _read_job(job, settings, store, cluster, log)
+        leaving.log = read.log
+        with open_executor(read.cluster, read.cluster_seconds) as executor, open_reporter(read.log) as report:
+            if read.log == "json":
+                route_libraries()
+            told, message, code = _step(lambda: step(read, executor, Stoppable(report, leaving.stopping)))
         _tell(told, as_json=as_json)
         if code:
-            _leave(message, code)
+            leaving.leave(message, code)
 
 
 def _step(step: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], str, int]:
@@ -405,7 +434,9 @@ def _with_report(settings: list[str] | None, folder: str | None) -> list[str] | 
     return [*(settings or []), f"report={json.dumps(place, ensure_ascii=False)}"]
 
 
-def _read_job(path: Path, settings: list[str] | None, store: str | None, cluster: str | None) -> "Job":
+def _read_job(
+    path: Path, settings: list[str] | None, store: str | None, cluster: str | None, log: Log | None = None
+) -> "Job":
     from ridgestream.jobs.settings import parse_flags, read_job
 
     flags = parse_flags(settings or [])
@@ -413,6 +444,8 @@ def _read_job(path: Path, settings: list[str] | None, store: str | None, cluster
         flags["store"] = store if "://" in store else str(Path(store).absolute())
     if cluster is not None:
         flags["cluster"] = cluster
+    if log is not None:
+        flags["log"] = log
     return read_job(path, flags)
 
 
@@ -459,8 +492,23 @@ def _show_confusion(confusion: dict[str, Any]) -> None:
     console.print(confusion_table(confusion))
 
 
+@dataclass
+class _Leaving:
+    """How a command ends."""
+
+    stopping: "Stopping"
+    """Whether it has been asked to."""
+    log: Log
+    """How its last word is written."""
+
+    def leave(self, message: str, code: int) -> NoReturn:
+        _forget_pending_tasks()
+        write_end(self.log, message, code)
+        raise typer.Exit(code)
+
+
 @contextmanager
-def _exit_codes(patient_seconds: float = 0.0) -> "Iterator[Stopping]":
+def _exit_codes(patient_seconds: float = 0.0) -> Iterator[_Leaving]:
     """Turn errors and signals into one message on standard error and an exit code; what was committed before stands.
 
     A run may go on for so long after a signal, to the end of a piece of work.
@@ -469,20 +517,28 @@ def _exit_codes(patient_seconds: float = 0.0) -> "Iterator[Stopping]":
     from ridgestream.jobs.stopping import Stopping, name_of
     from ridgestream.pipeline.reporting import Stopped
 
-    stopping = Stopping(patient_seconds, lambda message, code: _print_end(message))  # noqa: ARG005
+    stopping = Stopping(patient_seconds, lambda message, code: write_end(leaving.log, message, code))
+    leaving = _Leaving(stopping, guess_log(sys.argv[1:], os.environ))
     try:
         with stopping.watching():
-            yield stopping
+            yield leaving
     except Stopped as stopped:
-        _forget_pending_tasks()
         message = f"{name_of(stopped.number)}; the last commit stands, and the same command goes on from there"
-        _leave(message, 128 + stopped.number)
+        leaving.leave(message, 128 + stopped.number)
+    except typer.Exit:
+        raise
     except Exception as error:
         code = exit_code_of(error)
-        if code == UNEXPECTED:
+        if code == UNEXPECTED and leaving.log != "json":
             raise
-        _forget_pending_tasks()
-        _leave(str(error), code)
+        if code == UNEXPECTED:
+            write_end("json", _unexpected(error), code, error)
+            raise typer.Exit(code) from error
+        leaving.leave(str(error), code)
+
+
+def _unexpected(error: BaseException) -> str:
+    return f"unexpected: {type(error).__name__}: {error}"
 
 
 def _forget_pending_tasks() -> None:
@@ -490,14 +546,3 @@ def _forget_pending_tasks() -> None:
     import logging
 
     logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
-
-
-def _leave(message: str, code: int) -> NoReturn:
-    _print_end(message)
-    raise typer.Exit(code)
-
-
-def _print_end(message: str) -> None:
-    from ridgestream.stores.secrets import without_secrets
-
-    print(f"ridgestream: {without_secrets(message)}", file=sys.stderr)  # noqa: T201

@@ -2,58 +2,88 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
 
+from ridgestream.jobs.log_lines import Log, write_json
+from ridgestream.jobs.pace import Pace
 from ridgestream.pipeline.reporting import Fact, Reporter
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
 
-def open_reporter() -> "AbstractContextManager[Reporter]":
-    """Return the reporter that suits standard error."""
-    return TerminalReporter() if sys.stderr.isatty() else nullcontext(LineReporter())
+PROGRESS_SECONDS = 10.0
+"""How often a line tells how far a step has come."""
+
+
+def open_reporter(log: Log = "auto") -> "AbstractContextManager[Reporter]":
+    """Return the reporter that is asked for; with auto, the one that suits standard error."""
+    if log == "auto" and sys.stderr.isatty():
+        return TerminalReporter()
+    return nullcontext(LineReporter(log))
 
 
 class LineReporter:
-    """Writes one line when a step ends, with what is known then."""
+    """Writes one line when a step ends, with what is known then, and one now and then while it goes on."""
 
-    def __init__(self) -> None:
-        import structlog
+    def __init__(self, log: Log = "text") -> None:
+        self._write = write_json_info if log == "json" else text_writer()
+        self._step, self._began, self._told_at, self._pace = "", 0.0, 0.0, Pace(None, None)
 
-        self._log = structlog.wrap_logger(
-            structlog.PrintLogger(sys.stderr),
-            processors=[
-                structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
-                structlog.processors.KeyValueRenderer(key_order=["timestamp", "event"], drop_missing=True),
-            ],
-        )
-        self._step, self._rows, self._began = "", 0, 0.0
-
-    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002
+    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
         """Note the step and the time."""
-        self._step, self._rows, self._began = step, 0, time.perf_counter()
+        self._step, self._began, self._told_at = step, time.perf_counter(), time.monotonic()
+        partitions = facts.get("partitions")
+        self._pace = Pace(total_rows, partitions if isinstance(partitions, int) else None)
 
-    def advance(self, rows: int, **facts: Fact) -> None:  # noqa: ARG002
-        """Count the rows."""
-        self._rows += rows
+    def advance(self, rows: int, **facts: Fact) -> None:
+        """Count the rows; write how far the step has come, if the last time was long enough ago."""
+        self._pace.advance(rows)
+        if time.monotonic() - self._told_at < PROGRESS_SECONDS:
+            return
+        self._told_at, pace = time.monotonic(), self._pace
+        told: dict[str, Fact] = {"step": self._step, "rows": pace.rows, "percent": pace.percent}
+        told |= {"rows_per_second": pace.rows_per_second, "remaining_seconds": pace.remaining_seconds}
+        self._write("progress", **_known(told | facts))
 
     def end(self, **facts: Fact) -> None:
         """Write the step's line."""
         seconds = time.perf_counter() - self._began
-        done = {"rows": self._rows} | facts
-        known = {key: value for key, value in done.items() if value is not None}
-        self._log.info(self._step, **known, seconds=round(seconds, 2))
+        self._write(self._step, **_known({"rows": self._pace.rows} | facts), seconds=round(seconds, 2))
 
     def say(self, message: str, **facts: Fact) -> None:
         """Write the message as a line."""
-        self._log.info(message, **facts)
+        self._write(message, **facts)
+
+
+def write_json_info(event: str, **facts: Fact) -> None:
+    """Write a line of JSON."""
+    write_json("info", event, **facts)
+
+
+def text_writer() -> Callable[..., None]:
+    """Return what writes an event as key='value' on one line."""
+    import structlog
+
+    log = structlog.wrap_logger(
+        structlog.PrintLogger(sys.stderr),
+        processors=[
+            structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "event"], drop_missing=True),
+        ],
+    )
+    return cast("Callable[..., None]", log.info)
+
+
+def _known(facts: Mapping[str, Fact]) -> dict[str, Fact]:
+    return {key: value for key, value in facts.items() if value is not None}
 
 
 class TerminalReporter:
-    """Shows a bar for each step, with rows, rows per second and what is known."""
+    """Shows a bar for each step, with rows, rows per second, the time that it still takes, and what is known."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -63,12 +93,12 @@ class TerminalReporter:
             SpinnerColumn(),
             TextColumn("{task.description:<9}"),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[rows]:>9,} rows {task.fields[speed]:>9} {task.fields[facts]}"),
+            TextColumn("{task.fields[rows]:>9,} rows {task.fields[speed]:>9} {task.fields[left]} {task.fields[facts]}"),
             TimeElapsedColumn(),
             console=Console(stderr=True),
         )
         self._task: TaskID | None = None
-        self._rows, self._began = 0, 0.0
+        self._pace, self._by_rows = Pace(None, None), True
 
     def __enter__(self) -> "TerminalReporter":
         self._progress.start()
@@ -79,22 +109,36 @@ class TerminalReporter:
 
     def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
         """Add a bar."""
-        self._rows, self._began = 0, time.perf_counter()
-        self._task = self._progress.add_task(step, total=total_rows, rows=0, speed="", facts=_show(facts))
+        partitions = facts.get("partitions")
+        whole = total_rows or (partitions if isinstance(partitions, int) else None)
+        self._pace = Pace(total_rows, partitions if isinstance(partitions, int) else None)
+        told: dict[str, Any] = {"rows": 0, "speed": "", "left": "", "facts": _show(facts)}
+        self._task, self._by_rows = self._progress.add_task(step, total=whole, **told), bool(total_rows)
 
     def advance(self, rows: int, **facts: Fact) -> None:
         """Move the bar."""
         if self._task is None:
             return
-        self._rows += rows
-        speed = self._rows / max(time.perf_counter() - self._began, 1e-9)
-        self._progress.update(self._task, advance=rows, rows=self._rows, speed=f"{speed:,.0f}/s", facts=_show(facts))
+        pace = self._pace
+        pace.advance(rows)
+        percent, speed, left = pace.percent, pace.rows_per_second, pace.remaining_seconds
+        told: dict[str, Any] = {
+            "rows": pace.rows,
+            "speed": "" if speed is None else f"{speed:,}/s",
+            "left": "" if left is None or percent is None else f"{percent:.0f} %, {timedelta(seconds=left)} left",
+        }
+        self._progress.update(self._task, advance=rows if self._by_rows else 1, facts=_show(facts), **told)
 
     def end(self, **facts: Fact) -> None:
         """Complete the bar."""
         if self._task is not None:
-            done = max(self._rows, 1)
-            self._progress.update(self._task, total=done, completed=done if self._rows else 1, facts=_show(facts))
+            done = max(self._pace.rows, 1)
+            told: dict[str, Any] = {
+                "left": "",
+                "speed": f"{self._pace.mean_rows_per_second:,}/s",
+                "facts": _show(facts),
+            }
+            self._progress.update(self._task, total=done, completed=done, **told)
         self._task = None
 
     def say(self, message: str, **facts: Fact) -> None:

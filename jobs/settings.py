@@ -17,6 +17,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from ridgestream.jobs.log_lines import Log
 from ridgestream.jobs.method_sections import (
     METHOD_SECTIONS,
     EFVSSection,
@@ -300,6 +301,8 @@ class Job(BaseSettings):
     """What a process may use, such as "4GB"; what is free if not given."""
     cluster: str = "none"
     """none, local, local:N, or a scheduler's address."""
+    log: Log = "auto"
+    """How the long commands show their work: bars on a terminal and text elsewhere, text, or lines of JSON."""
     cluster_seconds: Positive = 30.0
     """How long to wait for the scheduler and for a first worker, and for another one where all are lost."""
 

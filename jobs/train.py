@@ -117,7 +117,7 @@ def _train(training: "_Training") -> dict[str, Any]:
     report.note_end(trained.course, verdict, job.model.guard or 0.0, failure)
     record = with_run(record, report)
     snapshot = training.commit(record)
-    written = report_night(job, store, record, report)
+    written = report_night(job, training.store, record, report)
     if failure is not None:
         lacks = "a test error" if is_refitted(record) or not job.model.refit else "its refit and a test error"
         raise type(failure)(f"{failure}; the model has learned and is kept, without {lacks}") from failure
