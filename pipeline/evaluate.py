@@ -149,7 +149,7 @@ def evaluate(
     total, asked = _of_no_rows(model, schema), Asked()
     for part, seen in executor.run(evaluate_partition, files, executor.broadcast(model), schema, policies):
         total, asked = total.merge(part), asked.merge(seen)
-        report.advance(int(part.weight))
+        report.advance(seen.rows)
     report.end(test_error=total.test_error, test_mse=total.test_mse)
     asked.tell(report, "are not judged")
     return replace(total, left_out=asked.left_out)

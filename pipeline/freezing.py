@@ -22,7 +22,7 @@ def freeze_feature_map(
 ) -> FeatureMap:
     """Standardize by the first partitions that make up `scaling_rows` rows, or by all that are there if it is None.
 
-    Rows count by their weights, so that a row of weight zero is absent here, too. Every category of the ledger gets an
+    A row of weight zero is absent here, too. Every category of the ledger gets an
     indicator, or, unless `whole_ledger`, every one of these partitions; every class gets an output. Raises InputError
     if there is no row.
     """
@@ -81,14 +81,19 @@ def has_rows(root: "zarr.Group", ledger: Ledger) -> bool:
 
 
 def find_scaling(root: "zarr.Group", segments: Iterable[int], scaling_rows: int | None) -> dict[int, SegmentFacts]:
-    """Return the first of the segments that make up `scaling_rows` rows, or all if it is None, with their facts."""
+    """Return the first of the segments that make up `scaling_rows` rows, or all if it is None, with their facts.
+
+    A row counts as one, whatever its weight, and one of weight zero not at all.
+    """
     facts: dict[int, SegmentFacts] = {}
-    weight = 0.0
+    rows = 0
     for number in segments:
-        facts[number] = Segment.open(root, number).facts()
-        weight += _weight(facts[number])
-        if scaling_rows is not None and weight >= scaling_rows:
-            break
+        segment = Segment.open(root, number)
+        facts[number] = segment.facts()
+        if scaling_rows is not None:
+            rows += segment.rows_that_count()
+            if rows >= scaling_rows:
+                break
     return facts
 
 

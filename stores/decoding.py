@@ -259,7 +259,7 @@ class Decoder:
         return name in (*self.schema.targets, self.schema.weight)
 
     def _way_out(self, name: str) -> str:
-        if self.missing == IMPUTE and self._is_given(name):
+        if self._is_given(name):
             return '; a target or weight is never imputed: fill or remove the row, or set source.missing = "drop"'
         return '; fill or remove the row, or set source.missing = "drop" or "impute"'
 

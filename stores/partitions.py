@@ -94,7 +94,7 @@ def read_batches(partition: PartitionFile, columns: list[str] | None) -> Iterato
         try:
             yield from file.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False)
         except (pa.ArrowException, OSError) as error:
-            raise PartitionError(f"{partition.path} cannot be decoded: {error}") from error
+            raise PartitionError(f"{partition.path} cannot be decoded: {error}; write it again or remove it") from error
 
 
 def _open(partition: PartitionFile) -> Any:  # noqa: ANN401 (pyarrow has no types)
@@ -108,7 +108,9 @@ def _open(partition: PartitionFile) -> Any:  # noqa: ANN401 (pyarrow has no type
     try:
         return pq.ParquetFile(partition.path, memory_map=False, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
-        raise PartitionError(f"{partition.path} is not a readable Parquet file: {error}") from error
+        raise PartitionError(
+            f"{partition.path} is not a readable Parquet file: {error}; write it again or remove it"
+        ) from error
 
 
 def _partition(path: Path, base: Path) -> PartitionFile:

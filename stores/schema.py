@@ -184,7 +184,10 @@ def check_request(schema: Schema, request: SchemaRequest, store: str) -> None:
     names = {f.name for f in schema.features}
     if request.features and set(request.features) != names:
         different = sorted(set(request.features) ^ names)
-        raise StoreError(f"the store {store} was made with other features: they differ in {', '.join(different)}")
+        raise StoreError(
+            f"the store {store} was made with other features: they differ in {', '.join(different)}; "
+            "the schema of a store is fixed at its first ingest: use another store"
+        )
     ignored = sorted(set(request.ignore) & names)
     if ignored:
         raise StoreError(f"the store {store} was made with {ignored[0]!r} as a feature, the job ignores it")

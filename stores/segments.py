@@ -179,6 +179,14 @@ class Segment:
         codes = columns.get("codes", np.empty((len(numeric), 0), dtype=np.int32))
         return Rows(numeric, codes, targets, columns.get("weights"))
 
+    def rows_that_count(self) -> int:
+        """Return how many rows have a weight above zero; reads the weights, chunk by chunk, where there are any."""
+        with reading(f"{self.group.path} of the store"):
+            if "weights" not in self.group:
+                return self.rows
+            weights, starts = _array(self.group, "weights"), range(0, self.rows, self.chunk_rows)
+            return sum(int(np.count_nonzero(read_array(weights, at, at + self.chunk_rows) > 0)) for at in starts)
+
     def missing(self) -> tuple[int, ...]:
         """Return how many values each numeric, then each categorical feature lacks; empty if none lacks any."""
         with reading(f"{self.group.path} of the store"):

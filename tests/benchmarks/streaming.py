@@ -2,10 +2,10 @@
 
     python tests/benchmarks/streaming.py --basis 500
 
-Both take the 500,000 bundled forest rows to the same dictionary in one process on one BLAS thread, in turn, three times;
-decoding and scaling run ahead of the learner in a second thread. Prints one JSON object: `ratio` is that of the median
-seconds, `cpu_ratio` that of the CPU seconds of all threads, and `ingest_seconds` is the part that a later night does not
-pay for these rows again.
+Both take the 500,000 bundled forest rows to the same dictionary in one process on one BLAS thread, in turn, three
+times; decoding and scaling run ahead of the learner in a second thread. Prints one JSON object: `ratio` is that of the
+median seconds, `cpu_ratio` that of the CPU seconds of all threads, and `ingest_seconds` is what a later night does not
+pay again.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def measure(basis: int, repeats: int) -> dict[str, Any]:
         say(f"ingest {ingest.seconds:.2f} s, training {train.seconds:.2f} s, in memory {memory.seconds:.2f} s")
 
     def middle(which: int, clock: str) -> float:
-        return median(getattr(run[which], clock) for run in runs)
+        return float(median(getattr(run[which], clock) for run in runs))
 
     return {
         "rows": streamed,

@@ -351,7 +351,7 @@ def test_more_memory_than_may_be_used_is_refused_with_the_bytes_before_anything_
     work = Workplace(tmp_path)
     work.put_all(range(1))
     done = run_command("run", work.job({"model.max_basis": 50_000, "memory_limit": "1GB"}))
-    assert_refused(done, exit_codes.MEMORY, "max_basis = 50000 needs 240 GB", "1 GB may be used", "lower max_basis")
+    assert_refused(done, exit_codes.MEMORY, "max_basis = 50000 needs 280 GB", "1 GB may be used", "lower max_basis")
     assert "event='ingest'" not in done.err
     assert work.run_here({"memory_limit": "1GB"})["rows_seen"] == 200
 

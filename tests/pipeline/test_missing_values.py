@@ -182,17 +182,17 @@ def test_no_policy_lets_an_absurd_value_in(tmp_path: Path, missing: str, bad: fl
             predict(model, schema, files, tmp_path / "out", (), InProcess(), Silent(), policies=policies)
 
 
-@pytest.mark.parametrize(("missing", "ways"), [("error", '"drop" or "impute"'), ("impute", "never imputed: .*")])
+@pytest.mark.parametrize("missing", ["error", "impute"])
 @pytest.mark.parametrize("name", ["y", "w"])
 @pytest.mark.parametrize("value", [None, float("nan")], ids=["null", "nan"])
 def test_a_missing_target_or_weight_is_refused_with_the_way_out(
-    tmp_path: Path, missing: str, ways: str, name: str, value: float | None
+    tmp_path: Path, missing: str, name: str, value: float | None
 ) -> None:
     columns: dict[str, Any] = {n: pa.array([1.0, 2.0, 3.0]) for n in ("x", "y", "w")}
     columns[name] = pa.array([1.0, 2.0, value])
     write_partition(tmp_path / "in" / "part-0.parquet", columns)
     shown = "null" if value is None else "nan"
-    message = rf'part-0\.parquet: column \'{name}\' has the value {shown} in row 2; .*{ways}.*"?'
+    message = rf'part-0\.parquet: column \'{name}\' has the value {shown} in row 2; .*never imputed: .*"drop"$'
     with pytest.raises(PartitionError, match=message):
         taken_in(tmp_path, missing, SchemaRequest("y", weight="w"))
     store = taken_in(tmp_path, "drop", SchemaRequest("y", weight="w"))

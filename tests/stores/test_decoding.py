@@ -373,7 +373,7 @@ def test_weights_are_read_beside_the_target(tmp_path: Path) -> None:
         (-1.0, r"has the value -1\.0 in row 1; weights must be zero or positive"),
         (float("nan"), "has the value nan in row 1; values must be finite"),
         (float("inf"), "has the value inf in row 1; values must be finite"),
-        (None, "has the value null in row 1; every value must be present"),
+        (None, "has the value null in row 1; every value must be present; a target or weight is never imputed"),
     ],
 )
 def test_weights_that_weigh_nothing(tmp_path: Path, bad: float | None, message: str) -> None:
