@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-WIDTH, HEIGHT = 420, 250
-LEFT, RIGHT, TOP, BOTTOM = 52, 14, 12, 40
+WIDTH, HEIGHT = 360, 230
+LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 40
 _TICKS = (1, 2, 2.5, 5, 10)
 _MARKED = 40
 """Points of a line up to which each is marked."""
@@ -27,7 +27,7 @@ class Line:
     y: Sequence[Value]
     """As many."""
     kind: str = "a"
-    """Which of the page's colours and dashes: a, b or c."""
+    """Which of the page's colours and dashes: a, b, c or d."""
     steps: bool = False
     """Whether each value holds from the point before up to its own."""
     dots: bool = False
@@ -62,8 +62,8 @@ class Axis:
 
     @property
     def ticks(self) -> list[float]:
-        """Return three to six round values within the scale."""
-        step = round_step((self.high - self.low) / 4)
+        """Return three to eight round values within the scale."""
+        step = round_step((self.high - self.low) / 5.5)
         first = math.ceil(self.low / step - 1e-9)
         return [i * step for i in range(first, first + 12) if i * step <= self.high + 1e-9 * step]
 
@@ -111,7 +111,9 @@ def plot_lines(
     across = _across(xs, x_shown)
     up = axis_of(ys, HEIGHT - BOTTOM, TOP, y_shown, zero=zero)
     parts = [*_grid(across, up, x_label), *(part for line in lines for part in _line(line, across, up))]
-    legend = tuple((line.kind, line.name) for line in lines) if len(lines) > 1 else ()
+    legend = (
+        tuple((f"{line.kind} dots" if line.dots else line.kind, line.name) for line in lines) if len(lines) > 1 else ()
+    )
     return Plot(name, title, description, _svg(name, title, description, parts), legend)
 
 

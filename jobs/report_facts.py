@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgestream.jobs.confusion import tell_confusion
 from ridgestream.jobs.guard import night_served
+from ridgestream.jobs.opening import store_location
 from ridgestream.jobs.recording import Recorder, finite
 from ridgestream.jobs.report_words import tell_in_words, tell_of_failure
 from ridgestream.jobs.settings import Job
@@ -16,6 +17,7 @@ from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.fitted import Path
 from ridgestream.pipeline.records import fitted_of, is_batch, is_refitted
 from ridgestream.stores.classes import class_name
+from ridgestream.stores.errors import StoreError
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
 from ridgestream.stores.models import CONFUSION, ModelRecord, Night, night_tag, require_model
@@ -90,7 +92,7 @@ def tell_failure(job: Job, recorder: Recorder, error: BaseException) -> dict[str
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "event": "failed",
         "method": job.model.method,
-        "store": job.store,
+        "store": _place(job),
         "failure": (str(error) or type(error).__name__)[:2000],
         "error": type(error).__name__,
         "where": where,
@@ -104,6 +106,13 @@ def tell_failure(job: Job, recorder: Recorder, error: BaseException) -> dict[str
     }
     hidden: dict[str, Any] = hide_secrets(finite(facts))
     return hidden | {"words": tell_of_failure(hidden)}
+
+
+def _place(job: Job) -> str:
+    try:
+        return store_location(job).text
+    except StoreError:  # then that is what failed
+        return job.store
 
 
 def _open(store: Store, model: str, number: int | None) -> _Told:

@@ -47,7 +47,7 @@ def tell_of_failure(facts: dict[str, Any]) -> dict[str, Any]:
         "What was committed before stands, and the same command goes on from there.",
         *_arrived(facts),
     ]
-    return {"state": FAILED, "headline": "Failed: nothing was learned for good", "sentences": told}
+    return {"state": FAILED, "headline": "Failed: there is no new model", "sentences": told}
 
 
 def _state(facts: dict[str, Any]) -> str:
@@ -124,7 +124,7 @@ def _compared(now: float, facts: dict[str, Any]) -> str:
     change = "more" if now > was else "less"
     if not regression:
         return f", {100 * abs(now - was):.2f} points {change} than in night {before['number']} ({shown})"
-    share = f"{abs(now / was - 1):.1%} " if was else ""
+    share = f"{100 * abs(now / was - 1):.1f} % " if was else ""
     return f", {share}{change} than in night {before['number']} ({shown})"
 
 
@@ -152,7 +152,7 @@ def _the_dictionary(facts: dict[str, Any]) -> Iterator[str]:
     path = facts["path"]
     if path:
         yield (
-            f"It was chosen among {count(path['models'], 'model')} by the {path['criterion'].replace('_', ' ')}"
+            f"It was chosen among {count(path['models'], 'model')} by the {criterion_of(path)}"
             + (f", {figure(path['chosen']['value'])}." if path["chosen"]["value"] is not None else ".")
         )
 
@@ -200,9 +200,15 @@ def name_of(each: str | dict[str, Any]) -> str:
     return f"{name} ({count(detail, 'row') if isinstance(detail, int) else detail})"
 
 
-def count(n: int, what: str) -> str:
+def criterion_of(path: dict[str, Any]) -> str:
+    """Return what a batch method chose by, in words."""
+    words: str = path["criterion"].replace("_", " ")
+    return words.upper() if words == "gcv" else words
+
+
+def count(n: int, what: str, plural: str = "s") -> str:
     """Return "1 row", "500,000 rows" and the like."""
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
+    return f"{n:,} {what}{'' if n == 1 else plural}"
 
 
 def percent(share: float) -> str:
