@@ -10,7 +10,6 @@ import pytest
 from support.jobs import (
     REGRESSION,
     ROWS,
-    Outcome,
     Workplace,
     assert_same_model,
     clean_environment,
@@ -19,11 +18,22 @@ from support.jobs import (
     run_command,
     set_column,
 )
+from support.recording import Notes
 
+from ridgestream.jobs import report_page
+from ridgestream.jobs.exit_codes import UNREPORTED
+from ridgestream.jobs.ingest import run_ingest
 from ridgestream.jobs.inspect import run_inspect
+from ridgestream.jobs.opening import report_folder
+from ridgestream.jobs.report import Unreported, run_report
+from ridgestream.jobs.run import run_job
+from ridgestream.jobs.settings import JobFileError, read_job
+from ridgestream.jobs.train import Held, run_train
+from ridgestream.pipeline.executor import InProcess
+from ridgestream.pipeline.online_checkpoints import OnlineCheckpoints
+from ridgestream.pipeline.reporting import Silent
+from ridgestream.stores.errors import ModelError, PartitionError
 from ridgestream.stores.locations import StoreLocation
-
-HELD, UNREPORTED = 11, 12
 
 
 @pytest.fixture
@@ -193,99 +203,112 @@ def test_a_report_is_made_again_of_any_night_from_the_store_alone(work: Workplac
     assert (done["model"], done["night"]) == ("model", 1)
     assert {kind: Path(done[kind]).read_bytes() for kind in kept} == kept
     assert reports(work, "again") == ["model-0001.html", "model-0001.json"]
-    missing = run_command("report", work.job({"report": "out"}), "--night", "7")
-    assert missing.code == 9
-    assert "has no night 7: there are 1, 2" in missing.err
+    with pytest.raises(ModelError, match="has no night 7: there are 1, 2"):
+        run_report(read_job(work.job({"report": "out"}), {}), 7)
+    with pytest.raises(JobFileError, match="give --report FOLDER"):
+        run_report(read_job(work.job({"report": "none"}), {}), None)
 
 
 def test_a_job_says_where_reports_go_or_that_there_are_none(work: Workplace) -> None:
-    assert reports(work, str(Path(reported(work, {"report": "out/nights"})["report"]["json"]).parent))
+    told = reported(work, {"report": "out/nights"})
+    assert told["report"]["json"] == str(work.folder / "out" / "nights" / "model-0001.json")
     assert work.run_here({"report": "none", "model.name": "quiet"})["report"] is None
-    assert [path.name for path in work.folder.glob("**/quiet*")] == []
-    refused = run_command("run", work.job({"report": "s3://bucket/reports"}))
-    assert refused.code == 2
-    assert "report: Value error, reports go into a local folder" in refused.err
-    off = run_command("report", work.job({"report": "none"}))
-    assert off.code == 2
-    assert "give --report FOLDER" in off.err
+    assert list(work.folder.glob("**/quiet*.json")) == []
+    with pytest.raises(JobFileError, match="report: Value error, reports go into a local folder"):
+        read_job(work.job({"report": "s3://bucket/reports"}), {})
+    with_url = read_job(work.job({"report": None, "store": "s3://bucket/store"}), {})
+    assert report_folder(with_url) is None
 
 
-def test_the_flag_goes_before_the_job_file_and_is_relative_to_where_the_user_is(
-    work: Workplace, tmp_path: Path
-) -> None:
+def test_the_flag_goes_before_the_job_file_and_is_relative_to_the_user(work: Workplace, tmp_path: Path) -> None:
     where = tmp_path / "elsewhere"
     where.mkdir()
-    told = run_command("run", work.job({"report": "out"}), "--report", "mine", "--json", cwd=where).told
-    assert told["report"]["json"] == str(where / "mine" / "model-0001.json")
-    assert run_command("train", work.job({"report": "out"}), "--report", "none", "--json").told["report"] is None
-    assert not (work.folder / "out").exists()
+    told = run_command("run", work.job({"report": "none"}), "--report", "mine", "--json", cwd=where).told
+    assert told["report"] == {kind: str(where / "mine" / f"model-0001.{kind}") for kind in ("json", "html")}
+    assert reports(work, "elsewhere/mine") == ["model-0001.html", "model-0001.json"]
 
 
 def test_a_night_that_the_guard_holds_back_is_reported_with_what_the_guard_did(work: Workplace) -> None:
     job = {"report": "out", "model.guard": 0.02, "model.usefulness_threshold": 1.0}
-    run_command("run", work.job(job))
-    spoilt = draw_rows(3)
-    work.put(3, set_column(spoilt, "label", np.where(np.asarray(spoilt["label"]) == 2, 1, 2)))
-    work.put(4, set_column(draw_rows(4), "label", np.where(np.asarray(draw_rows(4)["label"]) == 2, 1, 2)))
-    done = run_command("run", work.job(job), "--json")
-    assert done.code == HELD, done
-    told = json.loads(done.out)
-    facts = read(told)
+    work.run_here(job)
+    for number in (3, 4):
+        spoilt = np.asarray(draw_rows(number)["label"])
+        work.put(number, set_column(draw_rows(number), "label", np.where(spoilt == 2, 1, 2)))
+    with pytest.raises(Held, match="night 1 goes on being served") as raised:
+        work.run_here(job)
+    facts = read(raised.value.told)
     assert (facts["night"], facts["held"], facts["served_night"]) == (2, True, 1)
-    assert facts["guard"]["now"] == told["test_error"] > facts["guard"]["before"] + facts["guard"]["margin"]
-    assert facts["guard"]["margin"] == 0.02
+    assert facts["guard"]["now"] == raised.value.told["test_error"]
+    assert facts["guard"]["now"] > facts["guard"]["before"] + facts["guard"]["margin"]
+    assert (facts["guard"]["margin"], facts["guard"]["served"]) == (0.02, 1)
     assert facts["words"]["state"] == "held"
     assert any("night 1 goes on being served" in sentence for sentence in facts["words"]["sentences"])
+    assert reports(work, "out") == [f"model-000{night}.{kind}" for night in (1, 2) for kind in ("html", "json")]
 
 
 def test_a_night_that_could_not_be_judged_is_reported_with_the_reason(work: Workplace) -> None:
-    held_out = work.folder / "held-out" / "part-00.parquet"
-    strange = set_column(draw_rows(1000), "x0", [1e200] * ROWS)
-    work.put(0, strange, where="held-out")
-    done = run_command("run", work.job({"report": "out"}))
-    assert done.code == 3, done
-    assert str(held_out) in done.err
+    work.put(0, set_column(draw_rows(1000), "x0", [1e200] * ROWS), where="held-out")
+    with pytest.raises(PartitionError, match=r"held-out/part-00.parquet.*; the model has learned and is kept"):
+        work.run_here({"report": "out"})
     facts = json.loads((work.folder / "out" / "model-0001.json").read_text())
     assert facts["words"]["state"] == "unjudged"
-    assert str(held_out) in facts["failure"]
+    assert "held-out/part-00.parquet" in facts["failure"]
     assert reports(work, "out") == ["model-0001.html", "model-0001.json"]
 
 
-def failed(work: Workplace, night: int, code: int, *arguments: str | Path) -> tuple[Outcome, dict[str, Any]]:
-    done = run_command("run", work.job({"report": "out"}), *arguments)
-    assert done.code == code, done
-    name = f"model-{night:04d}.failed"
-    assert {f"{name}.html", f"{name}.json"} <= set(reports(work, "out"))
-    facts = json.loads((work.folder / "out" / f"{name}.json").read_text())
-    assert (facts["event"], facts["words"]["state"]) == ("failed", "failed")
-    return done, facts
+def failed(work: Workplace, night: int) -> dict[str, Any]:
+    """What the report of a failure has to say, and that it is the last word of that night so far."""
+    facts = json.loads((work.folder / "out" / f"model-{night:04d}.failed.json").read_text())
+    assert (facts["event"], facts["words"]["state"], facts["night"]) == ("failed", "failed", night)
+    assert (facts["model"], facts["method"], facts["store"]) == ("model", "online", str(work.store))
+    assert isinstance(facts, dict)
+    return facts
 
 
 def test_a_run_that_fails_leaves_a_report_of_why_and_how_far_it_came(work: Workplace) -> None:
-    run_command("run", work.job({"report": "out"}))
+    work.run_here({"report": "out"})
     work.put(3)
     work.put(4, set_column(draw_rows(4), "x1", [None] * ROWS))
-    done, facts = failed(work, 2, 3)
-    assert "part-04.parquet" in done.err
-    assert done.err.rstrip().endswith(facts["failure"])
-    assert (facts["night"], facts["error"], facts["where"]["step"]) == (2, "PartitionError", "ingest")
-    assert (facts["model"], facts["method"]) == ("model", "online")
+    with pytest.raises(PartitionError, match=r"part-04.parquet: column 'x1'") as raised:
+        work.run_here({"report": "out"})
+    facts = failed(work, 2)
+    assert facts["failure"] == str(raised.value)
+    assert (facts["error"], facts["where"]["step"]) == ("PartitionError", "ingest")
+    assert [stage["stage"] for stage in facts["stages"]] == ["ingest"]
     work.put(4)
-    assert run_command("run", work.job({"report": "out"}), "--json").told["new_partitions"] == 2
-    assert "model-0002.json" in reports(work, "out")
+    assert work.run_here({"report": "out"})["new_partitions"] == 2
+    names = [f"model-{name}.{kind}" for name in ("0001", "0002.failed", "0002") for kind in ("html", "json")]
+    assert reports(work, "out") == sorted(names)
+
+
+def test_a_run_that_is_stopped_leaves_a_report_of_how_far_it_came(
+    work: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(OnlineCheckpoints, "offer", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        work.run_here({"report": "out"})
+    facts = failed(work, 1)
+    assert (facts["failure"], facts["where"]) == (
+        "KeyboardInterrupt",
+        {"step": "train", "rows": 0, "of_rows": 3 * ROWS},
+    )
+    assert [(stage["stage"], stage["rows"]) for stage in facts["stages"]] == [("ingest", 3 * ROWS), ("train", 0)]
 
 
 def test_a_run_that_fails_before_the_model_is_looked_at_is_of_night_zero(work: Workplace) -> None:
-    _, facts = failed(work, 0, 3, "--set", "source.path=nowhere")
-    assert (facts["night"], facts["where"]) == (0, {})
+    with pytest.raises(PartitionError, match="nowhere"):
+        work.run_here({"report": "out", "source.path": "nowhere"})
+    facts = failed(work, 0)
+    assert facts["where"] == {}
     assert "nowhere" in facts["failure"]
 
 
-@pytest.mark.parametrize("step", ["run", "train"])
-def test_a_report_that_cannot_be_written_is_told_and_the_night_is_kept(work: Workplace, step: str) -> None:
-    run_command("ingest", work.job())
+def test_a_report_that_cannot_be_written_is_told_and_the_night_is_kept(work: Workplace) -> None:
     (work.folder / "out").write_text("no folder")
-    done = run_command(step, work.job({"report": "out"}), "--json")
+    done = run_command("run", work.job({"report": "out"}), "--json")
     assert done.code == UNREPORTED, done
     told = json.loads(done.out)
     assert told["report"] is None
@@ -294,18 +317,39 @@ def test_a_report_that_cannot_be_written_is_told_and_the_night_is_kept(work: Wor
     assert f"the report {work.folder}/out/model-0001.json cannot be written" in done.err.splitlines()[-1]
     assert work.model().history[-1].rows_seen == 3 * ROWS
     (work.folder / "out").unlink()
-    again = run_command(step, work.job({"report": "out"}), "--json").told
+    again = work.run_here({"report": "out"})
     assert again["new_rows"] == 0
     assert read(again)["night"] == 1
+
+
+def test_a_training_alone_is_reported_too_or_told_not_to_be(work: Workplace) -> None:
+    run_ingest(read_job(work.job(), {}), InProcess(), Silent(), 0.0)
+    (work.folder / "out").write_text("no folder")
+    job = read_job(work.job({"report": "out"}), {})
+    with pytest.raises(Unreported, match=r"out/model-0001.json cannot be written.*has learned and is kept") as raised:
+        run_train(job, InProcess(), Silent(), 0.0, new_model=False)
+    assert raised.value.told["new_rows"] == 3 * ROWS
+    (work.folder / "out").unlink()
+    told = run_train(job, InProcess(), Silent(), 0.0, new_model=False)
+    assert (read(told)["night"], told["new_rows"]) == (1, 0)
+
+
+def test_a_mistake_in_a_report_is_no_failure_of_the_night(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_page, "render_page", lambda facts: facts["nothing"])
+    with pytest.raises(Unreported, match="the report cannot be made: KeyError: 'nothing'"):
+        work.run_here({"report": "out"})
+    assert work.model().history[-1].rows_seen == 3 * ROWS
 
 
 def test_an_error_stays_what_it_was_where_its_report_cannot_be_written(work: Workplace) -> None:
     (work.folder / "out").write_text("no folder")
     work.put(0, set_column(draw_rows(4), "x1", [None] * ROWS))
-    done = run_command("run", work.job({"report": "out"}))
-    assert done.code == 3
-    assert "there is no report of what failed" in done.err
-    assert "part-00.parquet" in done.err.splitlines()[-1]
+    notes = Notes()
+    with pytest.raises(PartitionError, match=r"part-00\.parquet"):
+        run_job(read_job(work.job({"report": "out"}), {}), InProcess(), notes, 0.0, new_model=False)
+    (message, facts) = notes.said[-1]
+    assert message == "there is no report of what failed"
+    assert "model-0001.failed.json cannot be written" in str(facts["reason"])
 
 
 def test_a_report_appears_whole_or_not_at_all(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +361,7 @@ def test_a_report_appears_whole_or_not_at_all(work: Workplace, monkeypatch: pyte
 
     work.put(3)
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(Exception, match=r"model-0002.json cannot be written: No space left on device"):
+    with pytest.raises(Unreported, match=r"model-0002.json cannot be written: No space left on device"):
         reported(work)
     assert reports(work) == ["model-0001.html", "model-0001.json"]
     assert Path(told["report"]["json"]).read_bytes() == before
@@ -342,12 +386,14 @@ def test_secrets_are_in_no_log_report_or_commit(work: Workplace) -> None:
 
 
 @pytest.mark.parametrize("key", ["store", "source.path", "evaluate.path"])
-def test_credentials_in_a_url_are_refused_without_being_repeated(work: Workplace, key: str) -> None:
-    done = run_command("run", work.job({key: "s3://AKIAEXAMPLE:wJalrXUtnFEMI@bucket/place"}))
-    assert done.code == 2, done
-    assert f"{key} has credentials in its URL" in done.err
-    assert "wJalrXUtnFEMI" not in done.err + done.out
-    asked = run_command("inspect", "s3://AKIAEXAMPLE:wJalrXUtnFEMI@bucket/place")
-    assert asked.code == 4
-    assert "s3://***@bucket/place" in asked.err
+def test_credentials_in_a_url_of_a_job_are_refused_without_being_repeated(work: Workplace, key: str) -> None:
+    with pytest.raises(JobFileError, match=f"{key} has credentials in its URL, .* leave them to") as raised:
+        read_job(work.job({key: "s3://AKIAEXAMPLE:wJalrXUtnFEMI@bucket/place"}), {})
+    assert "wJalrXUtnFEMI" not in str(raised.value)
+
+
+def test_an_error_that_repeats_credentials_is_told_without_them(work: Workplace) -> None:
+    asked = run_command("inspect", work.job({"source.wrong": "s3://AKIAEXAMPLE:wJalrXUtnFEMI@bucket/place"}))
+    assert asked.code == 2
+    assert "source.wrong" in asked.err
     assert "wJalrXUtnFEMI" not in asked.err + asked.out

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.browser import CHROMIUM, look_at
-from support.jobs import REGRESSION, ROWS, Workplace, draw_regression, draw_rows, run_command, set_column
+from support.jobs import REGRESSION, ROWS, Workplace, draw_regression, draw_rows, set_column
 
 from ridgestream.jobs.report import Concluded
 
@@ -263,14 +263,3 @@ def test_the_browser_would_tell_of_a_page_that_is_too_wide_or_asks_for_something
     assert look.beyond
     assert look.said
     assert look.requests == [(tmp_path / "missing.png").as_uri()]
-
-
-def test_the_command_writes_the_page_again(tmp_path: Path) -> None:
-    work = Workplace(tmp_path)
-    work.put_all(range(1))
-    work.run_here({"report": "out"})
-    page = tmp_path / "out" / "model-0001.html"
-    before = page.read_bytes()
-    page.unlink()
-    assert f"{page}" in run_command("report", work.job({"report": "out"})).out
-    assert page.read_bytes() == before
