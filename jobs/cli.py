@@ -94,6 +94,24 @@ def run(
 
 
 @app.command()
+def plan(
+    job: JobFile,
+    settings: Settings = None,
+    store: StorePath = None,
+    cluster: Cluster = None,
+    new_model: NewModel = False,
+    refit: Refit = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what a run would read, hold and take, and refuse what it would refuse; nothing is changed."""
+    with _exit_codes():
+        from ridgestream.jobs.plan import run_plan
+
+        read = _read_job(job, _with_refit(settings, refit=refit), store, cluster)
+        _tell(run_plan(read, new_model=new_model), as_json=as_json)
+
+
+@app.command()
 def ingest(
     job: JobFile,
     settings: Settings = None,

@@ -26,7 +26,7 @@ IDLE_ROUNDS = 20
 _TAKEN_BYTES = 16 * 2**20
 """What the rows may take that are fetched at once for rounds to come, unless one pass needs more."""
 
-_KERNEL_SECONDS, _PRODUCT_SECONDS, _ROW_SECONDS = 4e-9, 2 / 45e9, 2e-6
+KERNEL_SECONDS, PRODUCT_SECONDS, ROW_SECONDS = 4e-9, 2 / 45e9, 2e-6
 """A kernel value, a product with its sum, and what a pass costs a row beside them, reading above all: measured on one
 thread; only their ratios matter."""
 
@@ -57,8 +57,8 @@ def plan_look_ahead(max_basis: int, n_basis: int, candidates: int = RULE_OF_59) 
     candidates with each other, c² r a round, c = `candidates`: a row costs (n_basis·k + a)/r + c²·p·r a round beside
     what r does not change, the least at r = √((n_basis·k + a)/(c²·p)). What is left to choose is spread evenly.
     """
-    once = n_basis * _KERNEL_SECONDS + _ROW_SECONDS
-    best = max(1, round(math.sqrt(once / (candidates**2 * _PRODUCT_SECONDS))))
+    once = n_basis * KERNEL_SECONDS + ROW_SECONDS
+    best = max(1, round(math.sqrt(once / (candidates**2 * PRODUCT_SECONDS))))
     left = max(1, max_basis - n_basis)
     return math.ceil(left / math.ceil(left / best))
 

@@ -51,8 +51,12 @@ def refit(
 
 def check_refit_memory(ledger: Ledger, max_basis: int, limit_bytes: int) -> None:
     """Raise MemoryRefused, with the numbers, if a refit over the ledger's partitions cannot fit; no row is read."""
-    kernel_bytes = 8 * max_basis * plan_kernel_rows(max_basis)
-    RefitPlan(max_basis, count_features(ledger), BLOCK_BYTES, kernel_bytes).check(limit_bytes)
+    plan_refit(count_features(ledger), max_basis).check(limit_bytes)
+
+
+def plan_refit(n_features: int, max_basis: int) -> RefitPlan:
+    """Return what a refit of so many basis vectors needs."""
+    return RefitPlan(max_basis, n_features, BLOCK_BYTES, 8 * max_basis * plan_kernel_rows(max_basis))
 
 
 def count_features(ledger: Ledger) -> int:

@@ -27,7 +27,7 @@ from ridgestream.pipeline.threads import one_blas_thread
 if TYPE_CHECKING:
     from ridgestream.pipeline.learners.efvs import EFVSSettings
 
-_ALL_ROUNDS = 64
+ALL_ROUNDS = 64
 """Rounds that a pass serves if all rows are candidates."""
 
 _SAMPLED_ROUNDS = 16
@@ -104,7 +104,7 @@ class Passing:
         """Return how many rounds share the next pass."""
         settings = self._settings
         if settings.candidates == "all":
-            return settings.look_ahead or _ALL_ROUNDS
+            return settings.look_ahead or ALL_ROUNDS
         return settings.look_ahead or plan_look_ahead(settings.max_basis, n_basis, settings.candidates)
 
     def passes_left(self, n_basis: int) -> int:

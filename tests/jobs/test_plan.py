@@ -1,0 +1,218 @@
+"""The plan of a job against what a run of it does, and that it changes nothing."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.jobs import REGRESSION, Workplace, draw_regression, draw_rows, run_command, set_column
+from support.recording import Notes
+
+from ridgestream.jobs import exit_codes
+from ridgestream.jobs.plan import run_plan
+from ridgestream.jobs.run import run_job
+from ridgestream.jobs.settings import read_job
+from ridgestream.pipeline import calibration, planning
+from ridgestream.pipeline.errors import MemoryRefused
+from ridgestream.pipeline.executor import InProcess
+from ridgestream.pipeline.methods import METHODS
+from ridgestream.pipeline.passes import is_sure, plan_passes
+from ridgestream.pipeline.reporting import Fact
+
+GRID = [1e-5, 1e-4]
+SETTINGS: dict[str, dict[str, Any]] = {
+    "online": {},
+    "shard-merge-select": {"shard_merge_select.shards": 3, "shard_merge_select.shard_basis": 30},
+    "ols": {},
+    "efvs": {},
+    "fvs": {},
+    "orols": {"regularization": None},
+    "isls-svm": {"isls_svm.start_basis": 60, "isls_svm.start": "efvs", "kernel.gamma": [0.3, 0.4]},
+    "subset-of-regressors": {
+        "max_basis": None,
+        "subset_of_regressors.start": "k-means",
+        "subset_of_regressors.start_basis": 40,
+    },
+    "ls-svm": {"max_basis": None, "regularization": GRID},
+    "sls-svm": {"sls_svm.step": 0.5, "folds": 2},
+    "kernel-ridge": {"max_basis": None, "regularization": GRID},
+}
+
+
+def asked(method: str, **changes: Any) -> dict[str, Any]:
+    own = {"method": method, "kernel.gamma": 0.4, "max_basis": 40, **SETTINGS[method], **changes}
+    return {f"model.{key}": value for key, value in own.items()}
+
+
+class Passes(Notes):
+    """Counts the passes over rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passes = 0
+
+    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
+        super().begin(step, total_rows, **facts)
+        self.passes += total_rows is not None
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Workplace:
+    work = Workplace(tmp_path)
+    work.put_all(range(3))
+    return work
+
+
+@pytest.fixture
+def admitted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes that plans admitted, in order."""
+    seen: list[int] = []
+    for kind in (planning.TrainingPlan, planning.BatchPlan, planning.RefitPlan):
+
+        def check(self: Any, limit_bytes: int, real: Any = kind.check) -> None:
+            real(self, limit_bytes)
+            seen.append(self.total_bytes)
+
+        monkeypatch.setattr(kind, "check", check)
+    return seen
+
+
+def plan(work: Workplace, changes: dict[str, Any], *, new_model: bool = False) -> dict[str, Any]:
+    return run_plan(read_job(work.job(changes), {}), new_model=new_model)
+
+
+def run(work: Workplace, changes: dict[str, Any]) -> Passes:
+    report = Passes()
+    run_job(read_job(work.job(changes), {}), InProcess(), report, 0.0, new_model=False)
+    return report
+
+
+def test_every_method_has_settings_here() -> None:
+    assert SETTINGS.keys() == {"online", *METHODS}
+
+
+@pytest.mark.parametrize("method", SETTINGS)
+def test_rows_passes_and_memory_are_those_of_the_run_on_the_first_night_and_later(
+    method: str, work: Workplace, admitted: list[int]
+) -> None:
+    for rows, new in ((600, 600), (800, 200)):
+        if rows > 600:
+            work.put(3)
+        told = plan(work, asked(method))
+        assert (told["new_rows"], told["rows_to_learn"], told["rows"]) == (new, new, rows)
+        assert (told["store_exists"], told["new_partitions"]) == (rows > 600, new // 200)
+        admitted.clear()
+        done = run(work, asked(method))
+        assert told["process_memory_bytes"] == admitted[-1]
+        if told["passes_are"] == "as planned":
+            assert told["passes"] == done.passes
+        seconds = [told[f"{step}_seconds"] for step in ("ingest", "train", "refit")]
+        assert told["total_seconds"] == pytest.approx(sum(seconds), abs=0.02)
+        assert "rows, learned in" in told["based_on"]
+        assert json.loads(json.dumps(told)) == told
+    assert plan(work, asked(method))["based_on"] == "nothing new to learn"
+
+
+def test_only_orols_and_gcv_leave_the_number_of_passes_to_the_rows(work: Workplace) -> None:
+    guesses = [m for m in METHODS if plan(work, asked(m))["passes_are"] != "as planned"]
+    assert guesses == ["orols"]
+    assert plan(work, asked("ols", **{"ols.gcv": True}))["passes_are"] != "as planned"
+
+
+def test_a_refit_is_a_pass_and_has_its_own_memory(work: Workplace, admitted: list[int]) -> None:
+    told = plan(work, asked("online", refit=True, max_basis=300))
+    admitted.clear()
+    done = run(work, asked("online", refit=True, max_basis=300))
+    assert told["passes"] == done.passes == 2
+    assert told["process_memory_bytes"] == max(admitted)
+    assert told["refit_seconds"] >= 0
+
+
+def test_nothing_is_changed_and_nobody_waits(work: Workplace) -> None:
+    before = sorted(work.folder.rglob("*"))
+    job = work.job()
+    told = run_command("plan", job, "--json").told
+    assert told["rows"] == 600
+    assert sorted(work.folder.rglob("*")) == sorted([*before, job])
+    work.run_here()
+    work.put(3)
+    files = {path: path.read_bytes() for path in work.store.rglob("*") if path.is_file()}
+    work.store.joinpath("writer.lock").touch()
+    done = run_command("plan", job)
+    assert done.code == 0
+    assert "new_rows  200\n" in done.out
+    assert {p: p.read_bytes() for p in work.store.rglob("*") if p.is_file() and p.name != "writer.lock"} == {
+        path: content for path, content in files.items() if path.name != "writer.lock"
+    }
+
+
+@pytest.mark.parametrize("method", SETTINGS)
+def test_what_cannot_fit_is_refused_as_the_run_refuses_it(method: str, work: Workplace) -> None:
+    """Before a row is read: the words are those of the run."""
+    changes = {**asked(method), "memory_limit": 10**6}
+    with pytest.raises(MemoryRefused, match="; 1 MB may be used") as planned:
+        plan(work, changes)
+    assert not work.store.exists()
+    with pytest.raises(MemoryRefused, match="; 1 MB may be used") as refused:
+        run(work, changes)
+    assert str(planned.value) == str(refused.value)
+
+
+def test_what_fits_but_for_its_features_is_refused_with_the_numbers(work: Workplace) -> None:
+    wide = draw_rows(0)
+    for column in range(400):
+        wide = set_column(wide, f"z{column}", wide["x0"].to_numpy() * column)
+    for number in range(3):
+        work.put(number, wide)
+    changes = {**asked("online", max_basis=900), "evaluate.path": None}
+    needed = plan(work, changes)["process_memory_bytes"]
+    job = work.job({**changes, "memory_limit": needed - 1})
+    planned = run_command("plan", job)
+    assert (planned.code, planned.out) == (exit_codes.MEMORY, "")
+    assert run_command("run", job).err.splitlines()[-1] == planned.err.splitlines()[-1]
+
+
+def test_another_model_and_bad_places_are_refused_too(work: Workplace) -> None:
+    work.run_here()
+    work.put(3)
+    assert run_command("plan", work.job({"model.max_basis": 21})).code == exit_codes.MODEL
+    assert plan(work, {"model.max_basis": 21}, new_model=True)["rows_to_learn"] == 800
+    assert run_command("plan", work.job({"source.path": "nowhere"})).code == exit_codes.DATA
+    assert run_command("plan", work.folder / "nowhere.toml").code == exit_codes.USAGE
+
+
+def test_rows_that_cannot_be_taken_in_give_no_estimate(work: Workplace) -> None:
+    work.put(0, set_column(draw_rows(0), "x1", [None] * 200))
+    told = plan(work, {})
+    assert told["based_on"].startswith("no estimate, since the first rows cannot be taken in")
+    assert told["rows"] == 600
+
+
+def test_workers_share_passes_but_not_a_stream(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "calibrate", lambda *_: calibration.Estimate(1.0, 10.0, 600, 1.0))
+    monkeypatch.setattr("ridgestream.jobs.plan.calibrate", calibration.calibrate)
+    one = plan(work, asked("ols"))
+    three = plan(work, {**asked("ols"), "cluster": "local:3"})
+    assert (one["train_seconds"], three["train_seconds"]) == (610.0, 210.0)
+    assert (three["workers"], three["tasks_a_pass"], three["ingest_tasks"]) == (3, 3, 3)
+    assert plan(work, {**asked("online"), "cluster": "local:3"})["train_seconds"] == 610.0
+
+
+def test_regression_and_classes_have_plans(work: Workplace, tmp_path: Path) -> None:
+    classes = plan(work, {"source.positive": None, "source.classes": "all"})
+    assert (classes["rows"], classes["passes"]) == (600, 1)
+    prices = Workplace(tmp_path / "prices")
+    prices.put(0, draw_regression(0))
+    assert plan(prices, {**REGRESSION, "evaluate.path": None})["n_features"] == 2
+
+
+def test_a_method_without_rows_makes_no_pass() -> None:
+    class Asked:
+        method = "ols"
+        kernels: tuple[dict[str, float], ...] = ({},)
+        max_basis = 5
+        options: Mapping[str, Mapping[str, Any]] = {"ols": {"gcv": False}}
+
+    assert plan_passes(Asked(), 0) == ()
+    assert is_sure(Asked())
