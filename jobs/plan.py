@@ -15,6 +15,7 @@ from ridgestream.jobs.opening import (
     source_partitions,
     store_location,
 )
+from ridgestream.jobs.recording import Recorder
 from ridgestream.jobs.settings import Job
 from ridgestream.jobs.train import check_training, refits
 from ridgestream.pipeline.arrivals import sort_arrivals
@@ -25,6 +26,7 @@ from ridgestream.pipeline.methods import METHODS
 from ridgestream.pipeline.passes import PassPlan, is_sure, plan_passes, sum_pass
 from ridgestream.pipeline.planning import BatchPlan, RefitPlan, TrainingPlan
 from ridgestream.pipeline.refit import plan_refit
+from ridgestream.pipeline.reporting import Silent
 from ridgestream.pipeline.stored_rows import TASK_ROWS
 from ridgestream.pipeline.train import plan_training
 from ridgestream.pipeline.trained import Standing, find_unlearned, standing_of
@@ -76,7 +78,7 @@ class _Planning:
         if exists:
             store = Store.open(location)
             with naming(location.text):
-                check_training(job, store, files, new_model=new_model)
+                check_training(job, store, files, Recorder(Silent()), new_model=new_model)
                 standing = standing_of(store.root(), request.name, new_model=new_model)
         else:
             standing = Standing(Ledger(), None, None)

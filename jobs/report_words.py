@@ -145,7 +145,7 @@ def _who_serves(facts: dict[str, Any]) -> Iterator[str]:
 def _the_dictionary(facts: dict[str, Any]) -> Iterator[str]:
     figures, most = facts["figures"], facts["card"]["parameters"].get("max_basis")
     n_basis = figures["n_basis"]
-    full = " and full" if most is not None and n_basis >= most else f", of {most:,} at most" if most else ""
+    full = " and is full" if most is not None and n_basis >= most else f", of {most:,} at most" if most else ""
     swaps = figures["swaps"]
     told = f", with {count(int(swaps), 'exchange')} so far" if swaps else ""
     yield f"The dictionary has {count(n_basis, 'vector')}{full}{told}."
