@@ -29,7 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Stream Parquet partitions through chunked Zarr storage into sparse kernel least-squares models.",
     epilog="Exit codes: 0 done, 1 unexpected, 2 usage or job file, 3 input data, 4 store, 5 store in use, 6 numerics, "
-    "7 memory, 8 cluster, 9 model, 10 fetch, 11 held back by the guard, 12 committed without its report, "
+    "7 memory, 8 cluster, 9 model, 10 fetch, 11 held back by the guard, 12 committed, but without its report, "
     "130 interrupted, 143 terminated.",
 )
 fetch_app = typer.Typer(no_args_is_help=True, help="Fetch a reference data set from its publisher.")

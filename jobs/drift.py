@@ -18,8 +18,8 @@ _COLUMNS = 5
 """Columns of a partition that it names."""
 
 
-def tell_of_drift(root: "zarr.Group", ledger: Ledger, trained: Trained, report: Reporter) -> tuple[str, ...]:
-    """Say which partitions learned in this run are to be looked at before the model is served; return their names."""
+def tell_of_drift(root: "zarr.Group", ledger: Ledger, trained: Trained, report: Reporter) -> tuple[PartitionDrift, ...]:
+    """Say which partitions learned in this run are to be looked at before the model is served; return all of them."""
     if not trained.entries:
         return ()
     errors = trained.progressive_errors or (None,) * len(trained.entries)
@@ -30,7 +30,7 @@ def tell_of_drift(root: "zarr.Group", ledger: Ledger, trained: Trained, report: 
         report.say("a partition is unlike those before it; is its feed broken?", **_facts_of(drift))
     if len(suspects) > _NAMED:
         report.say("more partitions are unlike those before them; see inspect", partitions=len(suspects) - _NAMED)
-    return tuple(drift.name for drift in suspects)
+    return drifts
 
 
 def _facts_of(drift: PartitionDrift) -> dict[str, Fact]:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from ridgestream.jobs.opening import report_folder, store_location
 from ridgestream.jobs.recording import Recorder
 from ridgestream.jobs.report_facts import tell_failure, tell_night
 from ridgestream.jobs.settings import Job, JobFileError
+from ridgestream.pipeline.drift import PartitionDrift
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.stores.errors import ModelError, StoreError
 from ridgestream.stores.models import ModelRecord, check_model_name
@@ -71,9 +72,17 @@ def _report_failure(job: Job, recorder: Recorder, error: BaseException) -> None:
 
 
 def report_night(
-    job: Job, store: Store, record: ModelRecord, report: Recorder, *, anew: bool = True
+    job: Job,
+    store: Store,
+    record: ModelRecord,
+    report: Recorder,
+    drifts: Sequence[PartitionDrift] | None = None,
+    *,
+    anew: bool = True,
 ) -> dict[str, str] | None:
     """Write the report of the last night of a record that is committed; return its files, None if there are none.
+
+    `drifts` are those of the night's partitions, where they are known.
 
     It is written only if it is not there, unless `anew`. What goes wrong is said and noted in `report.unreported`: the
     model is kept all the same, and the same command, or `ridgestream report`, makes its report later.
@@ -85,7 +94,7 @@ def report_night(
     if not anew and all(file.exists() for file in files.values()):
         return {kind: str(file) for kind, file in files.items()}
     try:
-        written = _write(tell_night(store, record.name, night), folder)
+        written = _write(tell_night(store, record.name, night, drifts), folder)
     except Exception as error:  # noqa: BLE001 (the night is committed, whatever becomes of its report)
         report.unreported = _plainly(error)
         report.say("the night is committed, but its report could not be written", reason=report.unreported)

@@ -69,14 +69,17 @@ class _Told:
         return "classes" if self.record.encoding.get("classes") else "binary"
 
 
-def tell_night(store: Store, model: str, number: int | None = None) -> dict[str, Any]:
+def tell_night(
+    store: Store, model: str, number: int | None = None, drifts: Sequence[PartitionDrift] | None = None
+) -> dict[str, Any]:
     """Return the report of a night of the model, the last one if no number is given; no row is read.
 
-    The same whenever it is asked for. Raises ModelError if there is no such model or night.
+    The same whenever it is asked for; `drifts` of the night's partitions need not be found again where they are known.
+    Raises ModelError if there is no such model or night.
     """
     with naming(store.location.text):
         told = _open(store, model, number)
-        facts = _tell(told) | {"store": store.location.text}
+        facts = _tell(told, drifts) | {"store": store.location.text}
     hidden: dict[str, Any] = hide_secrets(finite(facts))
     return hidden | {"words": tell_in_words(hidden)}
 
@@ -128,7 +131,7 @@ def _open(store: Store, model: str, number: int | None) -> _Told:
     return _Told(root, snapshot, read_ledger(root), require_model(root, model))
 
 
-def _tell(told: _Told) -> dict[str, Any]:
+def _tell(told: _Told, drifts: Sequence[PartitionDrift] | None) -> dict[str, Any]:
     night, record, run = told.night, told.record, told.run
     return {
         "report_format": REPORT_FORMAT,
@@ -151,7 +154,7 @@ def _tell(told: _Told) -> dict[str, Any]:
         "course": run.get("course", {}),
         "path": _tell_path(record),
         "stages": _stages(run, _row_bytes(told)),
-        "partitions": _partitions(told),
+        "partitions": _partitions(told, drifts),
         "arrivals": _arrivals(run),
         "evaluation": _evaluation(told),
         "said": _said(run),
@@ -269,9 +272,10 @@ def _size_of(root: "zarr.Group", number: int) -> tuple[int, int]:
     return arrays["targets"].shape[0], sum(int(array.nbytes) for array in arrays.values())
 
 
-def _partitions(told: _Told) -> list[dict[str, Any]]:
+def _partitions(told: _Told, drifts: Sequence[PartitionDrift] | None) -> list[dict[str, Any]]:
     """Return the partitions of the night in the order of learning."""
-    drifts = compare_partitions(Segments(told.root), told.ledger, told.record, told.entries)
+    if drifts is None:
+        drifts = compare_partitions(Segments(told.root), told.ledger, told.record, told.entries)
     dropped = {entry.segment: entry.dropped for entry in told.entries}
     return [_tell_partition(drift, dropped[drift.segment]) for drift in drifts]
 

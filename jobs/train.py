@@ -109,7 +109,7 @@ def _train(training: "_Training") -> dict[str, Any]:
     job, report = training.job, training.report
     training.check()
     trained = training.learn()
-    suspects = tell_of_drift(training.root, training.ledger, trained, report)
+    drifts = tell_of_drift(training.root, training.ledger, trained, report)
     trained, judged, failure = training.refit_and_judge(trained)
     verdict, failure = training.guard(judged, failure)
     record = training.with_night(trained, judged, held=failure is not None or bool(verdict and verdict.served))
@@ -117,11 +117,12 @@ def _train(training: "_Training") -> dict[str, Any]:
     report.note_end(trained.course, verdict, job.model.guard or 0.0, failure)
     record = with_run(record, report)
     snapshot = training.commit(record)
-    written = report_night(job, training.store, record, report)
+    written = report_night(job, training.store, record, report, drifts)
     if failure is not None:
         lacks = "a test error" if is_refitted(record) or not job.model.refit else "its refit and a test error"
         raise type(failure)(f"{failure}; the model has learned and is kept, without {lacks}") from failure
-    told = outcome(record, snapshot, trained.entries) | {"suspects": list(suspects), "report": written}
+    suspects = [drift.name for drift in drifts if drift.is_suspect]
+    told = outcome(record, snapshot, trained.entries) | {"suspects": suspects, "report": written}
     if verdict and verdict.served:
         tell_of_verdict(verdict, report)
         raise Held(told)

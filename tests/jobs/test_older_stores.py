@@ -1,5 +1,6 @@
 """Stores of earlier releases, kept as they were written: they open, are known again, and are gone on with."""
 
+import json
 import zipfile
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from support.jobs import REGRESSION, Workplace, draw_regression, draw_rows, open
 
 from ridgestream.jobs.history import run_history, run_rollback
 from ridgestream.jobs.inspect import run_inspect
+from ridgestream.jobs.report import run_report
 from ridgestream.jobs.settings import read_job
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.repository import FORMAT_VERSION
@@ -32,6 +34,10 @@ def test_a_store_of_release_0_1_0_is_gone_on_with(tmp_path: Path, kind: str) -> 
     (night,) = work.model().history
     assert (told["format_version"], told["rows"], night.progressive_mse_of, night.test_mse_of) == (1, 80, None, None)
     assert "confusion" not in told["models"][0]
+    report = run_report(read_job(work.job({**changes, "report": "out"}), {}), None)
+    facts = json.loads(Path(report["json"]).read_text())
+    assert (facts["night"], facts["recorded"], facts["figures"]["rows_seen"]) == (0, False, 80)
+    assert "an older release made it" in Path(report["html"]).read_text()
     same = work.run_here(changes)  # unpacked files have new time stamps: each is read again and its hash compared
     assert (same["new_partitions"], same["snapshot"]) == (0, told["snapshot"])
     judged = work.evaluate_here(changes)
