@@ -15,6 +15,7 @@ from ridgestream.pipeline.reporting import Reporter
 def run_evaluate(job: Job, executor: Executor, report: Reporter, *, snapshot: str | None = None) -> dict[str, Any]:
     """Evaluate and return what is to be told of it; nothing in the store changes."""
     served = open_served(job, snapshot)
+    served.tell(report)
     model = model_of(served.record)
     found = evaluate(model, served.schema, evaluation_partitions(job), executor, report, policies(job))
     told: dict[str, Any] = {"model": served.record.name, "weight": found.weight, "test_error": found.test_error}

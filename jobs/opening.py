@@ -9,6 +9,7 @@ from ridgestream.jobs.settings import Job, JobFileError
 from ridgestream.pipeline.arrivals import Policies
 from ridgestream.pipeline.batch import BatchRequest
 from ridgestream.pipeline.records import ONLINE
+from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.train import ModelRequest
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.guarding import naming
@@ -49,6 +50,13 @@ class Served:
     """The store's schema."""
     snapshot: str
     """The commit."""
+    is_held: bool = False
+    """Whether it was held back by the guard, and was asked for by the number of its night."""
+
+    def tell(self, report: Reporter) -> None:
+        """Say what a user may not expect of the model."""
+        if self.is_held:
+            report.say("the night was held back by the guard: this is its own model, which was not served then")
 
 
 def open_served(job: Job, name: str | None = None) -> Served:
@@ -62,11 +70,11 @@ def open_served(job: Job, name: str | None = None) -> Served:
         snapshot = find_snapshot(store, job.model.name, name) if name else store.snapshot()
         root = store.root(snapshot)
         record, schema = require_model(root, job.model.name), read_ledger(root).schema
-        if not (name and name.isdecimal()):
-            record = served_record(store, record)
+        own = bool(name and name.isdecimal())
+        served = record if own else served_record(store, record)
     if schema is None:
         raise StoreError(f"the store {store.location.text} holds no partition yet")
-    return Served(record, schema, snapshot)
+    return Served(served, schema, snapshot, is_held=own and bool(record.serves))
 
 
 def source_partitions(job: Job) -> tuple[PartitionFile, ...]:

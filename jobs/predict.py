@@ -31,6 +31,7 @@ def run_predict(
     if source is None or output is None:
         raise JobFileError("give INPUT and OUTPUT, or a [predict] section with path and output in the job file")
     served = open_served(job, snapshot)
+    served.tell(report)
     if with_scores and not served.schema.classifies:
         raise JobFileError("--scores is for classes; the job regresses on a number")
     files = list_partitions(source)

@@ -5,7 +5,7 @@ from typing import Any
 
 from ridgestream.jobs.ingest import tell_of_ingest
 from ridgestream.jobs.opening import open_or_create_store, policies, schema_request, source_partitions
-from ridgestream.jobs.report import concluded, recorded
+from ridgestream.jobs.report import Concluded, concluded, recorded
 from ridgestream.jobs.settings import Job
 from ridgestream.jobs.train import check_training, train_and_commit
 from ridgestream.pipeline.executor import Executor
@@ -25,6 +25,10 @@ def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float,
             done = ingest(store, files, schema_request(job), executor, recorder, feature_map, policies(job))
             tell_of_ingest(done, recorder)
             recorder.note_ingest(done)
-            told = train_and_commit(job, store, executor, recorder, new_model=new_model)
-    told["dropped_rows"] = sum(entry.dropped for entry in done.added)
-    return concluded(told | {"seconds": round(perf_counter() - began, 3)}, recorder)
+            dropped = {"dropped_rows": sum(entry.dropped for entry in done.added)}
+            try:
+                told = train_and_commit(job, store, executor, recorder, new_model=new_model)
+            except Concluded as ended:
+                ended.told |= dropped | {"seconds": round(perf_counter() - began, 3)}
+                raise
+    return concluded(told | dropped | {"seconds": round(perf_counter() - began, 3)}, recorder)

@@ -217,7 +217,7 @@ def check_parameters(record: ModelRecord, parameters: Mapping[str, Any]) -> None
     before, now = _flat(record.parameters), _flat(parameters)
     changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
     if changed:
-        differences = "; ".join(f"{key} was {before.get(key)!r}, is {now.get(key)!r}" for key in changed)
+        differences = "; ".join(f"{key} was {_shown(before.get(key))}, is {_shown(now.get(key))}" for key in changed)
         raise ModelError(
             f"the model {record.name!r} was trained with other parameters: {differences}; give the model another name, "
             "or begin it anew with --new-model"
@@ -229,3 +229,7 @@ def _flat(parameters: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in parameters.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return flat
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else repr(value)

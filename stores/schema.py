@@ -24,6 +24,8 @@ Target = str | tuple[str, ...]
 Classes = Literal["all"] | tuple[Label, ...]
 """The classes of a target, each learned against the rest: those that the rows have, or those listed."""
 
+_FIXED = "the schema of a store is fixed at its first ingest: use another store"
+
 
 @dataclass(frozen=True)
 class SchemaRequest:
@@ -177,23 +179,24 @@ def check_request(schema: Schema, request: SchemaRequest, store: str) -> None:
     for key in ("target", "positive", "classes", "weight"):
         before, now = getattr(schema, key), getattr(request, key)
         if _comparable(before) != _comparable(now):
+            made = f"without {key}" if before is None else f"with {key} = {before!r}"
             raise StoreError(
-                f"the store {store} was made with {key} = {before!r}, the job says {now!r}; "
-                "the schema of a store is fixed at its first ingest: use another store"
+                f"the store {store} was made {made}, the job says {'none' if now is None else repr(now)}; {_FIXED}"
             )
     names = {f.name for f in schema.features}
     if request.features and set(request.features) != names:
         different = sorted(set(request.features) ^ names)
         raise StoreError(
-            f"the store {store} was made with other features: they differ in {', '.join(different)}; "
-            "the schema of a store is fixed at its first ingest: use another store"
+            f"the store {store} was made with other features: they differ in {', '.join(different)}; {_FIXED}"
         )
     ignored = sorted(set(request.ignore) & names)
     if ignored:
-        raise StoreError(f"the store {store} was made with {ignored[0]!r} as a feature, the job ignores it")
+        raise StoreError(f"the store {store} was made with {ignored[0]!r} as a feature, the job ignores it; {_FIXED}")
     plain = sorted(set(request.categorical) - {f.name for f in schema.categorical})
     if plain:
-        raise StoreError(f"the store {store} was made with {plain[0]!r} as a number, the job calls it categorical")
+        raise StoreError(
+            f"the store {store} was made with {plain[0]!r} as a number, the job calls it categorical; {_FIXED}"
+        )
 
 
 def _comparable(value: Label | tuple[Label, ...] | None) -> tuple[bool, frozenset[tuple[bool, Label | None]]]:

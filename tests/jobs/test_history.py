@@ -206,13 +206,29 @@ def guarded(work: Workplace, changes: Settings) -> tuple[dict[str, Any], Notes, 
         return held.told, notes, True
 
 
+def test_a_model_that_was_held_back_answers_for_its_night_and_can_be_served_after_all(work: Workplace) -> None:
+    served = predict_at(work, None)
+    for number in (6, 7, 8):
+        work.put(number, flipped(number))
+    guarded(work, GUARD)
+    own = predict_at(work, "4")
+    assert predict_at(work, nights_of(work)[-1]["snapshot"]).equals(served)
+    for night, is_said in (("3", False), ("4", True)):
+        notes = Notes()
+        run_evaluate(read_job(work.job(), {}), InProcess(), notes, snapshot=night)
+        assert any("held back by the guard" in said for said, _ in notes.said) == is_said
+    rollback(work, 4)
+    assert predict_at(work, None).equals(own)
+    assert not own.equals(served)
+
+
 def test_a_model_that_got_worse_learns_on_and_is_not_served(tmp_path: Path, work: Workplace) -> None:
     served = predict_at(work, None)
     for number in (6, 7, 8):
         work.put(number, flipped(number))
     told, notes, held = guarded(work, GUARD)
     assert held
-    assert (told["rows_seen"], told["served_night"]) == (9 * ROWS, 3)
+    assert (told["rows_seen"], told["served_night"], told["dropped_rows"]) == (9 * ROWS, 3, 0)
     (facts,) = [facts for said, facts in notes.said if "worse than the guard allows" in said]
     assert facts["served_night"] == 3
     assert facts["error"] == told["test_error"] > facts["its_error"] + 0.02  # type: ignore[operator]

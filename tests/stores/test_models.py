@@ -248,8 +248,8 @@ def test_the_hash_is_of_the_parameters_alone() -> None:
 def test_every_changed_parameter_is_named_with_both_values() -> None:
     now = {"method": "online", "kernel": {"name": "linear"}, "max_basis": 5, "new": 1}
     message = (
-        r"the model 'forest' was trained with other parameters: kernel\.gamma was 0\.0185\d*, is None; "
-        r"kernel\.name was 'rbf', is 'linear'; max_basis was 4, is 5; new was None, is 1; .*--new-model"
+        r"the model 'forest' was trained with other parameters: kernel\.gamma was 0\.0185\d*, is none; "
+        r"kernel\.name was 'rbf', is 'linear'; max_basis was 4, is 5; new was none, is 1; .*--new-model"
     )
     with pytest.raises(ModelError, match=message):
         check_parameters(record_of(), now)

@@ -218,9 +218,9 @@ def test_a_job_that_says_the_same(again: SchemaRequest) -> None:
     ("again", "message"),
     [
         (replace(ASKED, target="length"), "made with target = 'y', the job says 'length'; .*use another store"),
-        (replace(ASKED, positive=None), "made with positive = 2, the job says None"),
+        (replace(ASKED, positive=None), "made with positive = 2, the job says none"),
         (replace(ASKED, positive="2"), "made with positive = 2, the job says '2'"),
-        (replace(ASKED, weight=None), "made with weight = 'w', the job says None"),
+        (replace(ASKED, weight=None), "made with weight = 'w', the job says none"),
         (replace(ASKED, features=("length", "new")), "other features: they differ in code, colour, count, .*new"),
         (replace(ASKED, ignore=("length",)), "made with 'length' as a feature, the job ignores it"),
         (replace(ASKED, categorical=("count",)), "made with 'count' as a number, the job calls it categorical"),
