@@ -6,6 +6,10 @@ from math import sqrt
 from statistics import median
 from typing import Self
 
+import numpy as np
+
+from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.classes import winners_of
 from ridgestream.pipeline.evaluate import Evaluation
 from ridgestream.pipeline.features import FeatureMap
 
@@ -67,6 +71,24 @@ def mean_errors(sums: Evaluation, feature_map: FeatureMap) -> tuple[float, tuple
     """
     errors = tuple(mse * s**2 for mse, s in zip(sums.test_mse_of, feature_map.target_scale, strict=False))
     return sum(errors) / len(errors) if errors else sums.test_error or 0.0, errors
+
+
+def sum_losses(
+    outputs: Floats, targets: Floats, weights: Floats | None, feature_map: FeatureMap, *, classes: bool
+) -> tuple[Floats, Floats]:
+    """Return the weight of the rows up to each, (rows,), and what `mean_errors` times that weight is, (rows,).
+
+    Outputs and targets, both (rows, n_outputs), are in the learner's units.
+    """
+    w = np.ones(len(targets)) if weights is None else weights
+    if feature_map.classes:
+        predicted, truth = (winners_of(feature_map.class_scores(values)) for values in (outputs, targets))
+        losses = (predicted != truth).astype(np.float64)
+    elif classes:
+        losses = ((outputs[:, 0] > 0) != (targets[:, 0] > 0)).astype(np.float64)
+    else:
+        losses = ((outputs - targets) ** 2 * np.square(feature_map.target_scale)).mean(axis=1)
+    return np.cumsum(w), np.cumsum(w * losses)
 
 
 def find_limits(errors: Sequence[float | None], rows: Sequence[int], *, classes: bool) -> list[float | None]:

@@ -20,13 +20,14 @@ from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.learners.random_dictionary import draw_rows
 from ridgestream.pipeline.online_checkpoints import OnlineCheckpoints, Progress, key_of
 from ridgestream.pipeline.planning import TrainingPlan
-from ridgestream.pipeline.progressive import Progressive, mean_errors
+from ridgestream.pipeline.progressive import Progressive, mean_errors, sum_losses
 from ridgestream.pipeline.ranges import check_errors, check_ranges, naming_partition
 from ridgestream.pipeline.records import learner_of, with_learner
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.pipeline.stored_rows import StoredRows
 from ridgestream.pipeline.stream import BLOCK_BYTES, Block, Stream
+from ridgestream.pipeline.threads import one_blas_thread
 from ridgestream.pipeline.trained import Trained, begin_record, find_unlearned
 from ridgestream.stores.errors import ModelError
 from ridgestream.stores.ledger import Ledger, LedgerEntry
@@ -292,20 +293,21 @@ def _learn_block(
 
     It is learned in pieces that the course cuts on the learner's grid, which leave no trace.
     """
-    classes, course = progress.sums.total.classes, progress.course
+    before, course = progress.sums.total, progress.course
     if not len(block.features):
-        return Progressive(Evaluation(classes=classes)), course
-    found, total, made = [], Evaluation(classes=classes), []
-    for piece in course.cuts(len(block.features)):
-        weights = None if block.weights is None else block.weights[piece]
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is told by its partition
+        return Progressive(Evaluation(classes=before.classes)), course
+    pieces, made, reached = course.cuts(len(block.features)), [], []
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):  # what is not finite is told by its partition
+        for piece in pieces:
+            weights = None if block.weights is None else block.weights[piece]
             made.append(learner.predict_then_learn(block.features[piece], block.targets[piece], weights))
-        total = total.merge(compare(made[-1], block.targets[piece], weights, feature_map, classes=classes))
-        found.append((progress.rows + piece.stop, learner.n_basis, learner.swaps, total))
-    part = compare(np.concatenate(made), block.targets, block.weights, feature_map, classes=classes)
-    for rows, n_basis, swaps, learned in found:
-        sums = progress.sums.total.merge(learned)
-        course = course.after(rows, n_basis, swaps, sums.weight, mean_errors(sums, feature_map)[0] * sums.weight)
+            reached.append((learner.n_basis, learner.swaps))
+        told = np.concatenate(made), block.targets, block.weights, feature_map
+        part, (weights, losses) = compare(*told, classes=before.classes), sum_losses(*told, classes=before.classes)
+    loss = mean_errors(before, feature_map)[0] * before.weight
+    for piece, (n_basis, swaps) in zip(pieces, reached, strict=True):
+        weight, more = float(weights[piece.stop - 1]), float(losses[piece.stop - 1])
+        course = course.after(progress.rows + piece.stop, n_basis, swaps, before.weight + weight, loss + more)
     return Progressive.of(block.where.segment, part, feature_map), course
 
 

@@ -55,25 +55,31 @@ def test_errors_between_points_add_up_to_those_over_all_rows() -> None:
     assert course.errors_between == [None, 0.25, None, 0.75]
 
 
-def trained(path: Path, *, weighted: bool, regression: bool) -> Trained:
+ASKED = {
+    "number": REQUEST,
+    "numbers": replace(REQUEST, target=("y", "length")),
+    "class": replace(REQUEST, target="colour", positive="red"),
+    "classes": replace(REQUEST, target="colour", classes="all"),
+}
+
+
+def trained(path: Path, kind: str, *, weighted: bool) -> Trained:
     for i, rows in enumerate([1400, 0, 700, 1, 2600]):
         more = {"w": np.random.default_rng(i).choice([0.0, 0.5, 2.0], rows)} if weighted else {}
         write_partition(path / "source" / f"part-{i}.parquet", mixed_columns(rows, seed=i) | more)
     store = new_store(path / "store")
-    asked = replace(REQUEST, weight="w" if weighted else None)
-    asked = asked if regression else replace(asked, target="colour", positive="red")
+    asked = replace(ASKED[kind], weight="w" if weighted else None)
     ingest_folder(store, path / "source", asked)
     return train(store.root(), ledger_of(store), None, MODEL, 2**40, Silent())
 
 
-@pytest.mark.parametrize("regression", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("kind", "weighted"), [("number", True), ("class", False), ("classes", True)])
 def test_following_the_course_leaves_no_trace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool, regression: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, weighted: bool
 ) -> None:
-    followed = trained(tmp_path / "a", weighted=weighted, regression=regression)
+    followed = trained(tmp_path / "a", kind, weighted=weighted)
     monkeypatch.setattr(Course, "cuts", lambda _, rows: [slice(0, rows)])
-    whole = trained(tmp_path / "b", weighted=weighted, regression=regression)
+    whole = trained(tmp_path / "b", kind, weighted=weighted)
     assert followed.course is not None
     assert whole.course is not None
     assert (len(followed.course.rows), len(whole.course.rows)) == (18, 3)
@@ -85,8 +91,9 @@ def test_following_the_course_leaves_no_trace(
     assert followed.progressive_errors == whole.progressive_errors
 
 
-def test_a_course_tells_what_the_training_tells_of_all_its_rows(tmp_path: Path) -> None:
-    done = trained(tmp_path, weighted=True, regression=True)
+@pytest.mark.parametrize("kind", ASKED)
+def test_a_course_tells_what_the_training_tells_of_all_its_rows(tmp_path: Path, kind: str) -> None:
+    done = trained(tmp_path, kind, weighted=True)
     course = done.course
     assert course is not None
     assert course.rows[-1] == done.record.counters["rows_seen"] == 4701
