@@ -173,10 +173,11 @@ def evaluate(
 @app.command()
 def predict(
     job: JobFile,
-    source: Annotated[Path | None, typer.Argument(metavar="[INPUT]", help="Partitions to predict.")] = None,
-    output: Annotated[Path | None, typer.Argument(metavar="[OUTPUT]", help="Folder for the predictions.")] = None,
+    source: Annotated[str | None, typer.Argument(metavar="[INPUT]", help="Partitions to predict.")] = None,
+    output: Annotated[str | None, typer.Argument(metavar="[OUTPUT]", help="Folder for the predictions.")] = None,
     with_std: Annotated[bool, typer.Option("--std", help="Add standard deviations.")] = False,
     with_scores: Annotated[bool, typer.Option("--scores", help="Add each class's score.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Predict also what is finished already.")] = False,
     snapshot: Snapshot = None,
     settings: Settings = None,
     store: StorePath = None,
@@ -193,7 +194,15 @@ def predict(
         store,
         cluster,
         lambda j, e, r: run_predict(
-            j, source, output, e, r, with_std=with_std, with_scores=with_scores, snapshot=snapshot
+            j,
+            j.place(source, Path.cwd()) if source else None,
+            j.place(output, Path.cwd()) if output else None,
+            e,
+            r,
+            with_std=with_std,
+            with_scores=with_scores,
+            snapshot=snapshot,
+            again=again,
         ),
         log,
         as_json=as_json,

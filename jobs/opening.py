@@ -24,7 +24,7 @@ from ridgestream.stores.schema import Schema, SchemaRequest
 
 def store_location(job: Job) -> StoreLocation:
     """Return where the job's store is."""
-    return StoreLocation.parse(job.store, job.base)
+    return StoreLocation.parse(job.store, job.base, job.storage.settings)
 
 
 def report_folder(job: Job) -> Path | None:
@@ -79,14 +79,14 @@ def open_served(job: Job, name: str | None = None) -> Served:
 
 def source_partitions(job: Job) -> tuple[PartitionFile, ...]:
     """Return the partitions that the job's source holds now."""
-    return list_partitions(job.path(job.source.path))
+    return list_partitions(job.place(job.source.path))
 
 
 def evaluation_partitions(job: Job) -> tuple[PartitionFile, ...]:
     """Return the held-out partitions; raise JobFileError if the job names none."""
     if job.evaluate is None:
         raise JobFileError("the job has no [evaluate] section: it needs the path of held-out partitions")
-    return list_partitions(job.path(job.evaluate.path))
+    return list_partitions(job.place(job.evaluate.path))
 
 
 def schema_request(job: Job) -> SchemaRequest:
@@ -119,7 +119,7 @@ def _online_request(job: Job) -> ModelRequest:
         m.usefulness_threshold,
         _scaling_rows(job),
         selection=m.selection,
-        dictionary=job.path(m.dictionary) if m.dictionary else None,
+        dictionary=job.place(m.dictionary) if m.dictionary else None,
         random_seed=m.random_seed if m.random_basis else None,
         unseen_categories=job.source.unseen_categories,
     )
@@ -142,7 +142,7 @@ def _batch_request(job: Job) -> BatchRequest:
         _scaling_rows(job),
         m.reselect,
         m.drift_margin,
-        job.path(m.dictionary) if m.dictionary else None,
+        job.place(m.dictionary) if m.dictionary else None,
         options,
         job.source.unseen_categories,
     )
@@ -163,7 +163,7 @@ def _max_basis(job: Job) -> int | None:
     """Return the largest dictionary, None for no cap; a fixed one has the rows that it is given."""
     m = job.model
     if m.dictionary is not None:
-        return sum(count_rows(file) for file in list_partitions(job.path(m.dictionary)))
+        return sum(count_rows(file) for file in list_partitions(job.place(m.dictionary)))
     if m.random_basis is not None:
         return m.random_basis
     return None if m.max_basis == "unlimited" else m.max_basis

@@ -1,6 +1,5 @@
 """The predict job: Parquet in, Parquet out, by a model of the store."""
 
-from pathlib import Path
 from typing import Any
 
 from ridgestream.jobs.opening import open_served, policies
@@ -11,23 +10,28 @@ from ridgestream.pipeline.predict import predict
 from ridgestream.pipeline.records import model_of
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.stores.partitions import check_apart, list_partitions
+from ridgestream.stores.places import Place
 
 
 def run_predict(
     job: Job,
-    source: Path | None,
-    output: Path | None,
+    source: Place | None,
+    output: Place | None,
     executor: Executor,
     report: Reporter,
     *,
     with_std: bool = False,
     with_scores: bool = False,
     snapshot: str | None = None,
+    again: bool = False,
 ) -> dict[str, Any]:
-    """Predict the rows of `source` into `output` (the job's own if None) and return what is to be told of it."""
+    """Predict the rows of `source` into `output` (the job's own if None) and return what is to be told of it.
+
+    What is finished already is skipped, unless it is to be predicted `again`.
+    """
     section = job.predict or PredictSection()
-    source = source or (job.path(section.path) if section.path else None)
-    output = output or (job.path(section.output) if section.output else None)
+    source = source or (job.place(section.path) if section.path else None)
+    output = output or (job.place(section.output) if section.output else None)
     if source is None or output is None:
         raise JobFileError("give INPUT and OUTPUT, or a [predict] section with path and output in the job file")
     served = open_served(job, snapshot)
@@ -35,17 +39,19 @@ def run_predict(
     if with_scores and not served.schema.classifies:
         raise JobFileError("--scores is for classes; the job regresses on a number")
     files = list_partitions(source)
-    for rows_come_from in (source, job.path(job.source.path)):
+    for rows_come_from in (source, job.place(job.source.path)):
         check_apart(rows_come_from, output)
     model = model_of(served.record, with_uncertainty=with_std)
     where = served.schema, files, output, section.keep, executor, report
-    asked = predict(model, *where, with_scores=with_scores, policies=policies(job))
+    done = predict(model, *where, with_scores=with_scores, policies=policies(job), again=again)
     return {
         "model": served.record.name,
-        "rows": asked.rows,
+        "rows": done.rows,
         "partitions": len(files),
+        "written": done.written,
+        "skipped": done.skipped,
         "output": str(output),
-        **asked.as_dict(),
+        **done.asked.as_dict(),
         "peak_rss_bytes": peak_rss_bytes(),
         "snapshot": served.snapshot,
     }

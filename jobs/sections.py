@@ -15,7 +15,7 @@ Label = bool | int | float | str
 LABELS = ("positive", "classes")
 """Keys whose values are labels, which may be booleans."""
 
-_BOOLEANS = (*LABELS, "refit", "gcv")
+_BOOLEANS = (*LABELS, "refit", "gcv", "anonymous")
 
 
 def refuse_boolean(value: object, info: ValidationInfo) -> object:

@@ -42,7 +42,10 @@ from ridgestream.jobs.sections import (
     Text,
     refuse_boolean,
 )
+from ridgestream.stores.errors import StoreError
+from ridgestream.stores.places import Place, place_of
 from ridgestream.stores.secrets import WHERE_CREDENTIALS_GO, has_credentials
+from ridgestream.stores.storage import StorageSettings
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
@@ -55,7 +58,7 @@ class SourceSection(Section):
     """Where rows come from, and which column is what."""
 
     path: Text
-    """Folder of Parquet partitions, or one file."""
+    """Folder of Parquet partitions, or one file; a path, or a URL of an object store."""
     target: Text | Names
     """The column to predict, or several to regress on."""
     positive: Label | None = None
@@ -245,7 +248,7 @@ class EvaluateSection(Section):
     """Held-out rows."""
 
     path: Text
-    """Folder of Parquet partitions with the target, or one file."""
+    """Folder of Parquet partitions with the target, or one file; a path, or a URL of an object store."""
 
 
 class PredictSection(Section):
@@ -257,6 +260,48 @@ class PredictSection(Section):
     """Folder for the predictions, one file a partition; OUTPUT of the command goes before it."""
     keep: tuple[str, ...] = ()
     """Columns of the input that the output repeats."""
+
+
+class StorageSection(Section):
+    """Object stores: where they are and how they are asked, for the store, partitions and predictions alike.
+
+    Credentials are no part of it: each process takes them from its environment.
+    """
+
+    endpoint_url: Text | None = None
+    """The URL of an S3-protocol server; AWS_ENDPOINT_URL if not given, or else Amazon's."""
+    region: Text | None = None
+    """The region of S3; AWS_REGION if not given, or that of the profile."""
+    anonymous: bool = False
+    """Whether to ask without credentials, as public buckets let."""
+    account: Text | None = None
+    """The account of Azure; AZURE_STORAGE_ACCOUNT_NAME if not given."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_secrets(cls, keys: object) -> object:
+        """Refuse credentials by name, before a message repeats a value."""
+        if isinstance(keys, dict):
+            named = [key for key in keys if re.search("key|secret|token|password|credential", str(key).lower())]
+            if named:
+                raise ValueError(
+                    f"{', '.join(named)} would be a secret in a job file; each process takes its credentials from its "
+                    "environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, AZURE_*"
+                )
+        return keys
+
+    @model_validator(mode="after")
+    def _check_endpoint(self) -> Self:
+        try:
+            StorageSettings(self.endpoint_url).endpoint  # noqa: B018
+        except StoreError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def settings(self) -> StorageSettings:
+        """What the stores take of it."""
+        return StorageSettings(self.endpoint_url, self.region, self.anonymous, self.account)
 
 
 class _Environment(EnvSettingsSource):
@@ -286,7 +331,7 @@ class Job(BaseSettings):
     model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix="RIDGESTREAM_", env_nested_delimiter="__")
 
     store: Text
-    """Where the store is: a local folder, or a URL that Icechunk takes."""
+    """Where the store is: a local folder, or a URL of an object store."""
     source: SourceSection
     """Where rows come from."""
     model: ModelSection = ModelSection()
@@ -297,6 +342,8 @@ class Job(BaseSettings):
     """Rows to predict."""
     report: Text | None = None
     """Folder for the reports of runs, or none; STORE-reports if not given and the store is in a local folder."""
+    storage: StorageSection = StorageSection()
+    """Object stores: where they are and how they are asked."""
     memory_limit: str | int | None = None
     """What a process may use, such as "4GB"; what is free if not given."""
     cluster: str = "none"
@@ -360,6 +407,17 @@ class Job(BaseSettings):
     def path(self, text: str) -> Path:
         """Return a local path of the job file as it is meant: relative to the folder of the file."""
         return Path(os.path.normpath(self.base / Path(text).expanduser()))
+
+    def place(self, text: str, base: Path | None = None) -> Place:
+        """Return the place that a text of the job file names: a URL, or a path relative to the folder of the file.
+
+        A text that comes from elsewhere is relative to `base`. Raises JobFileError for a scheme that is not known and
+        for credentials in a URL.
+        """
+        try:
+            return place_of(text, base or self.base, "the place", self.storage.settings)
+        except StoreError as error:
+            raise JobFileError(str(error)) from error
 
     @property
     def base(self) -> Path:

@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +39,7 @@ from ridgestream.pipeline.threads import one_blas_thread
 from ridgestream.pipeline.trained import Trained, begin_record, find_unlearned
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord, check_parameters
+from ridgestream.stores.places import Place
 from ridgestream.stores.segments import Segment
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class BatchRequest:
     """Whether a night with new partitions chooses anew: never, always, or on drift."""
     drift_margin: float = 0.1
     """By which share the error on new rows must exceed that on the rows chosen from, to be drift."""
-    dictionary: Path | None = None
+    dictionary: Place | None = None
     """The rows of a dictionary to begin with; None where none is given."""
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What belongs to some methods alone, by the names of their sections."""

@@ -1,7 +1,5 @@
 """Given dictionaries: rows of a Parquet file as features of a new model."""
 
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 
@@ -10,6 +8,7 @@ from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.partitions import list_partitions, read_arrow_schema, read_batches
+from ridgestream.stores.places import Place
 from ridgestream.stores.schema import Schema
 
 _REMEDY = (
@@ -18,7 +17,7 @@ _REMEDY = (
 )
 
 
-def read_dictionary(path: Path, schema: Schema, feature_map: FeatureMap) -> StartingDictionary:
+def read_dictionary(path: Place, schema: Schema, feature_map: FeatureMap) -> StartingDictionary:
     """Return the rows of one Parquet file, or of a folder of them, with the feature columns of the store.
 
     Raises PartitionError for a file that cannot be used, InputError for a category that the model does not know.

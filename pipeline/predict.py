@@ -1,9 +1,9 @@
-"""Prediction: Parquet in, Parquet out, row for row, one task and one output file a partition."""
+"""Prediction: Parquet in, Parquet out, row for row, a task and a file each partition; what is finished stays."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from ridgestream.pipeline.booleans import knowing_booleans
 from ridgestream.pipeline.classes import winners_of
 from ridgestream.pipeline.evaluate import predictions_of
 from ridgestream.pipeline.executor import Executor
+from ridgestream.pipeline.fingerprints import fingerprint
 from ridgestream.pipeline.model import Model
 from ridgestream.pipeline.ranges import check_predictions
 from ridgestream.pipeline.reporting import Reporter
@@ -23,12 +24,17 @@ from ridgestream.stores.columns import check_column
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
-from ridgestream.stores.predictions import whole_parquet
+from ridgestream.stores.places import Place, same_place
+from ridgestream.stores.predictions import read_made_of, whole_parquet
 from ridgestream.stores.rows import Rows
 from ridgestream.stores.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+RULES = 1
+"""The rules by which predictions are made of a model; raised where a release changes a bit of them."""
 
 
 @dataclass(frozen=True)
@@ -37,58 +43,142 @@ class PredictTask:
 
     file: PartitionFile
     """Its rows."""
-    output: Path
+    output: Place
     """The file to write."""
     keep: tuple[str, ...]
     """Columns of the input that the output repeats."""
     with_scores: bool = False
     """Whether each class's score is written."""
+    made_by: str = ""
+    """A fingerprint of model and options."""
+    again: bool = False
+    """Whether to predict it even if it is finished."""
+
+    @property
+    def made_of(self) -> dict[str, Any]:
+        """What its predictions are made of, as the output says: they are finished if it says the same."""
+        file = self.file
+        return {"input": [file.name, file.size_bytes, file.modified_ns], "made_by": self.made_by}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one partition."""
+
+    asked: Asked = field(default_factory=Asked)
+    """What was seen of its rows."""
+    finished: bool = False
+    """Whether it was finished before, and nothing was done."""
+    error: str = ""
+    """Why it cannot be predicted, if it cannot."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What came of a folder of partitions."""
+
+    asked: Asked = field(default_factory=Asked)
+    """What was seen of all rows that have predictions now."""
+    written: int = 0
+    """The files that were written."""
+    skipped: int = 0
+    """Those that were finished before."""
+    errors: tuple[str, ...] = ()
+    """Why others cannot be predicted."""
+
+    @property
+    def rows(self) -> int:
+        """The rows that have predictions now."""
+        return self.asked.rows
+
+    def with_outcome(self, outcome: Outcome) -> "Predicted":
+        """Return it with one more partition."""
+        if outcome.error:
+            return replace(self, errors=(*self.errors, outcome.error))
+        skipped = int(outcome.finished)
+        return replace(
+            self,
+            asked=self.asked.merge(outcome.asked),
+            written=self.written + 1 - skipped,
+            skipped=self.skipped + skipped,
+        )
+
+    def check_all_predicted(self) -> None:
+        """Raise PartitionError if a partition cannot be predicted: the first one's reason, and how many more."""
+        if self.errors:
+            others = f" ({len(self.errors) - 1:,} more partitions cannot be predicted)" if self.errors[1:] else ""
+            raise PartitionError(self.errors[0] + others)
 
 
 def predict(
     model: Model,
     schema: Schema,
     files: Sequence[PartitionFile],
-    output: Path,
+    output: Place,
     keep: tuple[str, ...],
     executor: Executor,
     report: Reporter,
     *,
     with_scores: bool = False,
     policies: Policies | None = None,
-) -> Asked:
-    """Write a file of predictions below `output` for each partition, under its own name; return what was seen of them.
+    again: bool = False,
+) -> Predicted:
+    """Write a file of predictions below `output` for each partition, under its own name; return what came of them.
 
     A class against the rest gives `prediction` (int8: 1 or −1) and `score` (double: f(x)); classes each against the
     rest give `prediction` (in the type of the store's classes), and with `with_scores` `score_CLASS`, the largest of
     which wins; regression gives `prediction` (double, in target units), `prediction_TARGET` if there are several. A
     model with its uncertainty adds `std` and `std_observed`, of each target or class (double, in target units): the
-    standard deviations of f(x) and of a new observation. `policies` (by default all errors) say what becomes of
-    missing values and of categories that the model does not know; with `drop`, a row that lacks a value has null in all
-    of these columns. Raises PartitionError for a partition that cannot be used,
-    StoreError where nothing can be written; files finished before that stay.
+    standard deviations of f(x) and of a new observation. The columns of `keep` come before them, as the input has them.
+    `policies` (by default all errors) say what becomes of missing values and of categories that the model does not
+    know; with `drop`, a row that lacks a value has null in all of these columns.
+
+    A partition is finished, and not read again, if its file of predictions says that it was made of an input of this
+    name, size and time stamp by the same bits of the model with the same options; `again` predicts it all the same. One
+    that cannot be used undoes no other: all others are written, then PartitionError is raised. Raises StoreError where
+    nothing can be written; files finished before that stay.
     """
-    inside = [file for file in files if (output / file.name).resolve() == file.path.resolve()]
+    inside = [file for file in files if same_place(output / file.name, file.path)]
     if inside:
         raise PartitionError(f"the predictions of {inside[0].path} would replace it: choose another output folder")
     keep, policies = tuple(dict.fromkeys(keep)), policies or Policies()
     model = replace(model, feature_map=knowing_booleans(model.feature_map, schema))
-    unnamed = [n for n in schema.unnamed(read_arrow_schema(files[0]).names) if n not in keep] if files else []
-    if unnamed:
-        report.say("columns that are not in the schema are not read", columns=", ".join(unnamed))
-    tasks = [PredictTask(file, output / file.name, keep, with_scores) for file in files]
+    _tell_unnamed(schema, files, keep, report)
+    made_by = fingerprint(RULES, model, schema, keep, with_scores, policies.missing, policies.unseen_categories)
+    tasks = [PredictTask(file, output / file.name, keep, with_scores, made_by, again) for file in files]
     report.begin("predict", None, partitions=len(tasks))
-    asked = Asked()
-    for seen in executor.run(predict_partition, tasks, executor.broadcast(model), schema, policies):
-        asked = asked.merge(seen)
-        report.advance(seen.rows)
-    report.end(rows=asked.rows, partitions=len(tasks))
-    asked.tell(report, "have no prediction")
-    return asked
+    done = Predicted()
+    for outcome in executor.run(predict_partition, tasks, executor.broadcast(model), schema, policies):
+        done = done.with_outcome(outcome)
+        report.advance(outcome.asked.rows)
+    counts = {"skipped": done.skipped, "failed": len(done.errors)}
+    report.end(rows=done.rows, partitions=len(tasks), **{name: count for name, count in counts.items() if count})
+    done.asked.tell(report, "have no prediction")
+    done.check_all_predicted()
+    return done
 
 
-def predict_partition(task: PredictTask, model: Model, schema: Schema, policies: Policies) -> Asked:
-    """Write one file of predictions, whole or not at all; return what was seen of its rows."""
+def predict_partition(task: PredictTask, model: Model, schema: Schema, policies: Policies) -> Outcome:
+    """Write one file of predictions, whole or not at all, unless it is finished; return what came of it."""
+    made_of = None if task.again else read_made_of(task.output)
+    if made_of is not None and made_of.items() >= task.made_of.items():
+        return Outcome(Asked(**made_of["asked"]), finished=True)
+    try:
+        return Outcome(_predict_rows(task, model, schema, policies))
+    except PartitionError as error:
+        return Outcome(error=str(error))
+
+
+def _tell_unnamed(schema: Schema, files: Sequence[PartitionFile], keep: tuple[str, ...], report: Reporter) -> None:
+    """Say which columns of the first file are not read; what is wrong with a file is said when it is predicted."""
+    with suppress(PartitionError):
+        names = read_arrow_schema(files[0]).names if files else []
+        unnamed = [name for name in schema.unnamed(names) if name not in keep]
+        if unnamed:
+            report.say("columns that are not in the schema are not read", columns=", ".join(unnamed))
+
+
+def _predict_rows(task: PredictTask, model: Model, schema: Schema, policies: Policies) -> Asked:
     import pyarrow as pa
 
     arrow = read_arrow_schema(task.file)
@@ -104,6 +194,7 @@ def predict_partition(task: PredictTask, model: Model, schema: Schema, policies:
             columns = [batch.column(field.name) for field in kept] + predicted
             writer.write_batch(pa.record_batch(columns, schema=out_schema))
         check_unchanged(task.file)
+        writer.says({**task.made_of, "asked": asdict(asking.asked)})
     return asking.asked
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from ridgestream.pipeline.trained import Trained, begin_record, find_unlearned
 from ridgestream.stores.errors import ModelError
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.models import ModelRecord, check_parameters
+from ridgestream.stores.places import Place
 
 if TYPE_CHECKING:
     import zarr
@@ -59,7 +59,7 @@ class ModelRequest:
     """The first partitions with so many rows fix the standardization; None for all that are there."""
     selection: str = "supervised"
     """Which rows enter the dictionary: a key of SELECTIONS."""
-    dictionary: Path | None = None
+    dictionary: Place | None = None
     """The rows of a fixed dictionary; None where it is chosen or drawn."""
     random_seed: int | None = None
     """What the rows of a fixed dictionary are drawn with; None where it is chosen or given."""

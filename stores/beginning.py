@@ -7,15 +7,14 @@ Icechunk itself takes no prefix that holds anything.
 
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.lease import FIRST_SNAPSHOT, LEASE_SECONDS, LOOK_SECONDS
 from ridgestream.stores.locations import StoreLocation
+from ridgestream.stores.places import find_objects
 
 if TYPE_CHECKING:
     import icechunk
-    import pyarrow.fs
 
 _CUT_OFF = {f"snapshots/{FIRST_SNAPSHOT}", f"transactions/{FIRST_SNAPSHOT}"}
 """All that there is in a prefix where a beginning was cut off."""
@@ -63,32 +62,11 @@ def _create(storage: "icechunk.Storage") -> "icechunk.Repository":
 def _clear_away(location: StoreLocation) -> None:
     """Delete what a beginning has left, unless there is more by now."""
     if _objects(location) <= _CUT_OFF:
-        _file_system(location).delete_dir(_root(location))
+        location.prefix.files.delete_dir(location.prefix.path)
 
 
 def _objects(location: StoreLocation) -> set[str]:
     """Return the names of all objects of a place in S3, from its root; of other places, nothing."""
-    from pyarrow.fs import FileSelector, FileType
-
-    if urlsplit(location.text).scheme != "s3":
+    if location.folder is not None or not location.prefix.parsed.is_s3:
         return set()
-    root = _root(location)
-    found = _file_system(location).get_file_info(FileSelector(root, allow_not_found=True, recursive=True))
-    return {info.path.removeprefix(f"{root}/") for info in found if info.type == FileType.File}
-
-
-def _root(location: StoreLocation) -> str:
-    parts = urlsplit(location.text)
-    return f"{parts.netloc}{parts.path}".rstrip("/")
-
-
-def _file_system(location: StoreLocation) -> "pyarrow.fs.FileSystem":
-    """Return S3 as Arrow sees it, with the credentials of the usual environment, as Icechunk has them."""
-    from pyarrow.fs import S3FileSystem
-
-    endpoint = urlsplit(location.endpoint or "")
-    return S3FileSystem(
-        region=location.region,
-        scheme=endpoint.scheme or "https",
-        endpoint_override=endpoint.netloc or None,
-    )
+    return {name for name, _, _ in find_objects(location.prefix)}

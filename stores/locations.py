@@ -1,19 +1,15 @@
 """Where a store lies: a local folder, or a URL that Icechunk takes."""
 
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
-from urllib.parse import unquote, urlsplit
 
 from ridgestream.stores.errors import StoreError
-from ridgestream.stores.secrets import WHERE_CREDENTIALS_GO, has_credentials, without_secrets
+from ridgestream.stores.places import ObjectPath, object_errors, place_of
+from ridgestream.stores.storage import StorageSettings
 
 if TYPE_CHECKING:
     import icechunk
-
-SCHEMES = ("s3", "gs", "gcs", "abfs", "az")
-"""URL schemes of the object stores; `file` is a local folder."""
 
 
 @dataclass(frozen=True)
@@ -22,24 +18,17 @@ class StoreLocation:
 
     text: str
     """An absolute local path, or a URL."""
+    settings: StorageSettings = field(default=StorageSettings(), repr=False)
+    """How an object store is asked."""
 
     @classmethod
-    def parse(cls, text: str, base: Path) -> Self:
-        """Take a URL as it is and a path relative to the folder `base`; raise StoreError for a scheme not known."""
-        if "://" in text and has_credentials(text):
-            raise StoreError(f"the store {without_secrets(text)!r} has credentials in its URL, {WHERE_CREDENTIALS_GO}")
-        parts = urlsplit(text)
-        if parts.scheme == "file":
-            if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-                raise StoreError(
-                    f"the store {text!r} must name an absolute path of this machine, as file:///data/store"
-                )
-            return cls(os.path.normpath(unquote(parts.path)))
-        if "://" not in text:
-            return cls(os.path.normpath(base / Path(text).expanduser()))
-        if parts.scheme not in SCHEMES or not parts.netloc:
-            raise StoreError(f"the store {text!r} must be a path, or a URL of {', '.join(SCHEMES)} with a bucket")
-        return cls(text.rstrip("/"))
+    def parse(cls, text: str, base: Path, settings: StorageSettings | None = None) -> Self:
+        """Take a URL as it is and a path relative to the folder `base`.
+
+        Raises StoreError for a scheme not known, and for credentials in a URL.
+        """
+        settings = settings or StorageSettings()
+        return cls(str(place_of(text, base, "the store", settings)), settings)
 
     @property
     def folder(self) -> Path | None:
@@ -47,17 +36,33 @@ class StoreLocation:
         return None if "://" in self.text else Path(self.text)
 
     @property
-    def endpoint(self) -> str | None:
-        """The URL of the S3-protocol server, from the environment; None for Amazon's own."""
-        return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    def prefix(self) -> ObjectPath:
+        """The prefix in an object store."""
+        return ObjectPath(self.text, self.settings)
 
-    @property
-    def region(self) -> str | None:
-        """The region of S3, from the environment; None for whatever else says it."""
-        return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    def check_there(self) -> None:
+        """Raise StoreError if a bucket of S3 is not there, or its server does not answer within seconds.
+
+        Icechunk repeats its requests for half a minute, and does not say what was the matter. A server that keeps who
+        it does not know from asking for buckets has the last word when it is asked for an object.
+        """
+        if self.folder is not None or not self.prefix.parsed.is_s3:
+            return
+        from pyarrow.fs import FileType
+
+        prefix, bucket = self.prefix, self.prefix.parsed.bucket
+        try:
+            with object_errors(prefix, "opened"):
+                found = prefix.files.get_file_info(bucket)
+        except StoreError as error:
+            if "access is denied" in str(error):
+                return
+            raise StoreError(f"the store {error}") from error
+        if found.type == FileType.NotFound:
+            raise StoreError(f"the store {self.text}: there is no bucket {bucket!r}; make it, or correct the name")
 
     def storage(self) -> "icechunk.Storage":
-        """Return Icechunk's storage; credentials, region and endpoint of object stores come from the environment.
+        """Return Icechunk's storage; credentials of object stores come from the environment of each process.
 
         Icechunk's warning that local commits are not safe is kept off standard output: the writer's lock makes them so.
         """
@@ -66,22 +71,22 @@ class StoreLocation:
         icechunk.set_logs_filter("error")
         if self.folder is not None:
             return icechunk.local_filesystem_storage(str(self.folder))
-        parts = urlsplit(self.text)
-        prefix = parts.path.strip("/")
-        if parts.scheme == "s3":
-            endpoint = self.endpoint
+        url, anonymous = self.prefix.parsed, self.settings.anonymous
+        if url.is_s3:
+            endpoint = self.settings.endpoint
             return icechunk.s3_storage(
-                bucket=parts.netloc,
-                prefix=prefix,
-                region=self.region,
+                bucket=url.bucket,
+                prefix=url.key,
+                region=self.settings.region_of(f"the store {self.text}"),
                 endpoint_url=endpoint,
                 allow_http=bool(endpoint and endpoint.startswith("http://")),
                 force_path_style=bool(endpoint),
-                from_env=True,
+                anonymous=anonymous or None,
+                from_env=not anonymous or None,
             )
-        if parts.scheme in ("gs", "gcs"):
-            return icechunk.gcs_storage(bucket=parts.netloc, prefix=prefix, from_env=True)
-        account = os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
-        if not account:
-            raise StoreError(f"the store {self.text} needs the account's name in AZURE_STORAGE_ACCOUNT_NAME")
-        return icechunk.azure_storage(account=account, container=parts.netloc, prefix=prefix, from_env=True)
+        if url.is_azure:
+            account = url.account_of(self.settings, f"the store {self.text}")
+            return icechunk.azure_storage(account=account, container=url.bucket, prefix=url.key, from_env=True)
+        return icechunk.gcs_storage(
+            bucket=url.bucket, prefix=url.key, anonymous=anonymous or None, from_env=not anonymous or None
+        )

@@ -1,12 +1,21 @@
 """Parquet partitions: which there are, in which order, and their rows in batches."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ridgestream.stores.errors import PartitionError
+from ridgestream.stores.errors import PartitionError, StoreError
+from ridgestream.stores.places import (
+    ObjectPath,
+    Place,
+    Stamp,
+    find_objects,
+    open_file,
+    same_place,
+    stamp_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,35 +30,30 @@ class PartitionFile:
 
     name: str
     """Path relative to the source, with forward slashes."""
-    path: Path
-    """Where it is."""
+    path: Place
+    """Where it is: a local path, or the URL of an object with what is needed to ask for it."""
     size_bytes: int
     """Its size when it was listed."""
     modified_ns: int
     """Its time stamp when it was listed, nanoseconds."""
 
 
-def list_partitions(source: Path) -> tuple[PartitionFile, ...]:
-    """Return the Parquet files below the folder `source`, or the one file that it is, in natural order of their names.
+def list_partitions(source: Place) -> tuple[PartitionFile, ...]:
+    """Return the Parquet files below the folder or prefix `source`, or the one file that it is, in their natural order.
 
     Natural order compares runs of digits as numbers: `part-2` comes before `part-10`. Names that begin with a dot or an
     underscore are not partitions. Raises PartitionError if there is no such place, no Parquet file in it, or one that
-    is a link to nowhere.
+    is a link to nowhere; StoreError if an object store cannot be asked.
     """
-    if not source.exists():
-        raise PartitionError(f"the source {source} does not exist")
-    found = [source] if source.is_file() else [p for p in source.rglob("*.parquet") if _is_visible(p, source)]
-    if not found:
+    files = _list_folder(source) if isinstance(source, Path) else _list_prefix(source)
+    if not files:
         raise PartitionError(f"the source {source} has no file whose name ends in .parquet")
-    base = source.parent if source.is_file() else source
-    files = [_partition(path, base) for path in found]
     return tuple(sorted(files, key=lambda f: natural_key(f.name)))
 
 
-def check_apart(source: Path, output: Path) -> None:
+def check_apart(source: Place, output: Place) -> None:
     """Raise PartitionError if files written below the folder `output` would become partitions of `source`."""
-    source, output = source.resolve(), output.resolve()
-    if source == output or (source.is_dir() and source in output.parents and _has_visible_name(output, source)):
+    if same_place(source, output) or _would_list(source, output):
         raise PartitionError(
             f"the output {output} lies in the source {source}, whose partitions its files would become: "
             "choose another folder"
@@ -65,10 +69,12 @@ def natural_key(name: str) -> tuple[tuple[int, int | str, str], ...]:
 def check_unchanged(partition: PartitionFile) -> None:
     """Raise PartitionError if the file has another size or time stamp than when it was listed."""
     try:
-        now = partition.path.stat()
+        now = stamp_of(partition.path)
+    except StoreError:
+        raise
     except OSError as error:
         raise PartitionError(f"{partition.path} is gone: {error.strerror}") from error
-    if (now.st_size, now.st_mtime_ns) != (partition.size_bytes, partition.modified_ns):
+    if now != Stamp(partition.size_bytes, partition.modified_ns):
         raise PartitionError(
             f"{partition.path} was changed while it was read; move finished files into the source by a rename"
         )
@@ -93,6 +99,8 @@ def read_batches(partition: PartitionFile, columns: list[str] | None) -> Iterato
     with _open(partition) as file:
         try:
             yield from file.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False)
+        except StoreError:  # nothing is wrong with the file: it cannot be had now
+            raise
         except (pa.ArrowException, OSError) as error:
             raise PartitionError(f"{partition.path} cannot be decoded: {error}; write it again or remove it") from error
 
@@ -106,11 +114,44 @@ def _open(partition: PartitionFile) -> Any:  # noqa: ANN401 (pyarrow has no type
             f"{partition.path} is empty (0 bytes): it is not a Parquet file; write it again or remove it"
         )
     try:
-        return pq.ParquetFile(partition.path, memory_map=False, page_checksum_verification=True)
+        return pq.ParquetFile(open_file(partition.path), memory_map=False, page_checksum_verification=True)
+    except StoreError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise PartitionError(
             f"{partition.path} is not a readable Parquet file: {error}; write it again or remove it"
         ) from error
+
+
+def _list_folder(source: Path) -> list[PartitionFile]:
+    if not source.exists():
+        raise PartitionError(f"the source {source} does not exist")
+    found = [source] if source.is_file() else [p for p in source.rglob("*.parquet") if _is_visible(p, source)]
+    base = source.parent if source.is_file() else source
+    return [_partition(path, base) for path in found]
+
+
+def _list_prefix(source: ObjectPath) -> list[PartitionFile]:
+    found = find_objects(source)
+    if not found:
+        raise PartitionError(f"the source {source} does not exist: there is no object of that name or below it")
+    itself = len(found) == 1 and found[0][1] == source
+    named = [each for each in found if itself or (each[0].endswith(".parquet") and not _is_hidden(each[0].split("/")))]
+    for name, place, _ in named:
+        if "" in name.split("/"):  # as a path, it would lead somewhere else
+            raise PartitionError(f"{place}: its name has an empty part, which no file can have; rename the object")
+    return [PartitionFile(name, place, stamp.size_bytes, stamp.modified_ns) for name, place, stamp in named]
+
+
+def _would_list(source: Place, output: Place) -> bool:
+    """Tell whether the source is a folder or prefix that holds the output, under a name that is not hidden."""
+    if isinstance(source, Path) and isinstance(output, Path):
+        source, output = source.resolve(), output.resolve()
+        return source.is_dir() and source in output.parents and _has_visible_name(output, source)
+    if isinstance(source, Path) or isinstance(output, Path):
+        return False
+    below = output.path.removeprefix(f"{source.path}/")
+    return source.parsed.scheme == output.parsed.scheme and below != output.path and not _is_hidden(below.split("/"))
 
 
 def _partition(path: Path, base: Path) -> PartitionFile:
@@ -126,4 +167,8 @@ def _is_visible(path: Path, base: Path) -> bool:
 
 
 def _has_visible_name(path: Path, base: Path) -> bool:
-    return not any(part.startswith((".", "_")) for part in path.relative_to(base).parts)
+    return not _is_hidden(path.relative_to(base).parts)
+
+
+def _is_hidden(parts: Sequence[str]) -> bool:
+    return any(part.startswith((".", "_")) for part in parts)

@@ -97,6 +97,7 @@ class Store:
         folder = location.folder
         if folder is not None and not _is_repository_folder(folder):
             return False
+        location.check_there()
         with store_errors(f"the store {location.text}"):
             storage = location.storage()
             if icechunk.Repository.exists(storage):

@@ -250,7 +250,7 @@ def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: 
     model = model_with(freeze_feature_map(store.root(), ledger_of(store), None))
     files = list_partitions(write_partition(tmp_path / "new" / "part-0.parquet", table, row_group_size=70))
     notes, policies = Notes(), Policies(missing=missing)
-    asked = predict(model, WHOLE, files, tmp_path / "out", ("y",), InProcess(), notes, policies=policies)
+    asked = predict(model, WHOLE, files, tmp_path / "out", ("y",), InProcess(), notes, policies=policies).asked
     found = pq.read_table(tmp_path / "out" / "part-0.parquet")
     assert found["y"].equals(table["y"])
     lacking = table.drop_columns("y").to_pandas().isna().any(axis=1).to_numpy()

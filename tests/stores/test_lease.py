@@ -334,8 +334,7 @@ def test_a_store_made_without_the_branches_gets_them(place: StoreLocation) -> No
 def leave_a_beginning(place: StoreLocation) -> None:
     """What a repository is before its branch is there."""
     beginning._create(place.storage())
-    bucket, _, name = place.text.removeprefix("s3://").partition("/")
-    beginning._file_system(place).delete_file(f"{bucket}/{name}/refs/branch.main/ref.json")
+    place.prefix.files.delete_file(f"{place.prefix.path}/refs/branch.main/ref.json")
 
 
 @pytest.mark.usefixtures("short")
@@ -349,12 +348,10 @@ def test_a_beginning_that_was_cut_off_is_begun_anew(place: StoreLocation) -> Non
 @pytest.mark.usefixtures("short")
 def test_a_beginning_that_goes_on_is_left_alone(place: StoreLocation) -> None:
     leave_a_beginning(place)
-    bucket, _, name = place.text.removeprefix("s3://").partition("/")
     done = []
 
     def go_on() -> None:
-        ref = f"{bucket}/{name}/refs/branch.main/ref.json"
-        with beginning._file_system(place).open_output_stream(ref) as stream:
+        with place.prefix.files.open_output_stream(f"{place.prefix.path}/refs/branch.main/ref.json") as stream:
             stream.write(json.dumps({"snapshot": FIRST_SNAPSHOT}).encode())
         done.append(1)
 
@@ -368,9 +365,8 @@ def test_a_beginning_that_goes_on_is_left_alone(place: StoreLocation) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_a_prefix_with_other_objects_is_not_taken(place: StoreLocation) -> None:
-    bucket, _, name = place.text.removeprefix("s3://").partition("/")
     for path in ("snapshots/mine", f"snapshots/{FIRST_SNAPSHOT}"):
-        with beginning._file_system(place).open_output_stream(f"{bucket}/{name}/{path}") as stream:
+        with place.prefix.files.open_output_stream(f"{place.prefix.path}/{path}") as stream:
             stream.write(b"not of Icechunk")
     with pytest.raises(StoreError, match="holds other objects and is not a Ridgestream store"):
         Store.create(place)

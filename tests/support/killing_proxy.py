@@ -20,21 +20,26 @@ class KillingProxy:
         self._server.daemon_threads = True
         self._mutex = threading.Lock()
         self._strike: Callable[[], None] | None = None
-        self._at, self._forward = 0, False
+        self._at, self._forward, self._only = 0, False, ""
         self.seen: list[str] = []
 
     @property
     def port(self) -> int:
         return self._server.server_port
 
-    def arm(self, strike: Callable[[], None] | None, at: int, *, forward: bool) -> None:
-        """Strike at the request number `at` from here, after its forwarding to the server, or in its place."""
+    def arm(self, strike: Callable[[], None] | None, at: int, *, forward: bool, only: str = "") -> None:
+        """Strike at the request number `at` from here, after its forwarding to the server, or in its place.
+
+        Only requests whose method and path begin with `only` are counted.
+        """
         with self._mutex:
-            self.seen, self._strike, self._at, self._forward = [], strike, at, forward
+            self.seen, self._strike, self._at, self._forward, self._only = [], strike, at, forward, only
 
     def _comes(self, told: str) -> Callable[[], None] | None:
         """Count a request and return what is to be done if it is the one."""
         with self._mutex:
+            if not told.startswith(self._only):
+                return None
             self.seen.append(told)
             return self._strike if len(self.seen) == self._at else None
 
@@ -52,14 +57,15 @@ class KillingProxy:
                 self.close_connection = True
 
             def _pass_on(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                body = _read_body(self)
                 strike = proxy._comes(f"{self.command} {self.path}")
                 if strike and not proxy._forward:
                     strike()
                     self.close_connection = True
                     return
                 connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-                connection.request(self.command, self.path, body, dict(self.headers))
+                headers = {k: v for k, v in self.headers.items() if k.lower() not in ("transfer-encoding", "expect")}
+                connection.request(self.command, self.path, body, headers)
                 answer = connection.getresponse()
                 content = answer.read()
                 connection.close()
@@ -83,6 +89,17 @@ class KillingProxy:
                 del format, arguments
 
         return Handler
+
+
+def _read_body(request: BaseHTTPRequestHandler) -> bytes:
+    if request.headers.get("Transfer-Encoding") != "chunked":
+        return request.rfile.read(int(request.headers.get("Content-Length", 0)))
+    body = b""
+    while size := int(request.rfile.readline(), 16):
+        body += request.rfile.read(size)
+        request.rfile.readline()
+    request.rfile.readline()
+    return body
 
 
 @contextmanager
