@@ -37,7 +37,7 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OWN = {name: service for name, service in SERVICES.items() if "build" in service}
 """The services of this project's image; the others stand in for what a user has."""
 
-HEALTHY_SECONDS, JOB_SECONDS, STOP_SECONDS = 30, 45, 10
+HEALTHY_SECONDS, JOB_SECONDS, STOP_SECONDS = 60, 180, 10
 SIZES = {"m": 2**20, "g": 2**30, "MiB": 2**20, "GiB": 2**30}
 
 

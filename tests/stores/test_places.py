@@ -222,7 +222,7 @@ def test_no_region_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     ],
 )
 def test_credentials_in_a_url_are_refused_and_not_repeated(url: str) -> None:
-    message = r"(bucket|host|box|windows\.net)\S* has credentials in its URL; leave them out: they come from the env"
+    message = r"\*\*\*\S* has credentials in its URL, .* leave them to the environment"
     for attempt in (lambda: place_of(url, BASE, "the source"), lambda: StoreLocation.parse(url, BASE)):
         with pytest.raises(StoreError, match=message) as caught:
             attempt()
@@ -230,7 +230,7 @@ def test_credentials_in_a_url_are_refused_and_not_repeated(url: str) -> None:
 
 
 def test_credentials_in_the_url_of_an_endpoint_are_refused_and_not_repeated() -> None:
-    with pytest.raises(StoreError, match="the endpoint http://host has credentials in its URL; leave them") as caught:
+    with pytest.raises(StoreError, match=r"the endpoint http://\*\*\*@host has credentials in its URL, ") as caught:
         StorageSettings("http://me:hush@host").endpoint  # noqa: B018
     assert "hush" not in str(caught.value)
     with pytest.raises(StoreError, match="the endpoint 'host:9000' must be a URL such as https://minio"):

@@ -57,7 +57,7 @@ def test_secrets_of_the_environment_are_hidden_in_texts_and_keys(monkeypatch: py
 
 def test_a_store_is_not_named_by_a_url_with_credentials() -> None:
     with pytest.raises(
-        StoreError, match=r"s3://\*\*\*@bucket/store' has credentials in its URL.* environment"
+        StoreError, match=r"s3://\*\*\*@bucket/store has credentials in its URL.* environment"
     ) as raised:
         StoreLocation.parse("s3://AKIAEXAMPLE:wJalr/XUtn@bucket/store", Path("/"))
     assert "wJalr" not in str(raised.value)
