@@ -1,10 +1,14 @@
 """The guard: a model that got worse on the held-out rows learns on, but is not served."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ridgestream.pipeline.evaluate import Evaluation
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.stores.models import ModelRecord
+
+_NAMED = 3
+"""Partitions of a night that are named at most."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,11 @@ def compare_with_served(kept: ModelRecord, before: Evaluation, judged: Evaluatio
     return Verdict(night_served(kept) if worse else 0, *errors)
 
 
-def tell_of_verdict(verdict: Verdict, report: Reporter) -> None:
-    """Say that the model is held back, and why."""
+def tell_of_verdict(verdict: Verdict, names: Sequence[str], report: Reporter) -> None:
+    """Say that the model is held back, why, and which partitions it has learned tonight."""
     report.say(
         "the model is worse than the guard allows and is not served; it has learned",
+        learned=", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""),
         error=verdict.error_now,
         served_night=verdict.served,
         its_error=verdict.error_before,

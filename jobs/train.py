@@ -124,7 +124,7 @@ def _train(training: "_Training") -> dict[str, Any]:
     suspects = [drift.name for drift in drifts if drift.is_suspect]
     told = outcome(record, snapshot, trained.entries) | {"suspects": suspects, "report": written}
     if verdict and verdict.served:
-        tell_of_verdict(verdict, report)
+        tell_of_verdict(verdict, [entry.name for entry in trained.entries], report)
         raise Held(told)
     return told
 

@@ -12,7 +12,7 @@ from ridgestream.stores.checkpoints import forget, model_of
 from ridgestream.stores.collecting import collect
 from ridgestream.stores.guarding import store_errors
 from ridgestream.stores.ledger import read_ledger
-from ridgestream.stores.models import list_models, night_tag, read_model, require_model
+from ridgestream.stores.models import NIGHT, list_models, night_tag, read_model, require_model
 from ridgestream.stores.readers import Reader, list_readers
 from ridgestream.stores.repository import BRANCH, Store
 
@@ -46,9 +46,9 @@ def clean(store: Store, older_than: timedelta, *, keep_nights: int | None = None
     """Take away what nothing names, and commits that are older and have no tag; for who holds the writer's lock.
 
     The last commit stays, and the one that was the last at that age. Of each model all nights stay, or the last
-    `keep_nights` and the one that is served; what they did stays in its history. With `dry_run` nothing is taken, and
-    the bytes are those that nothing names already. Killed in between, it has taken less. Raises StoreError where the
-    store cannot be read or written.
+    `keep_nights`, the one that is served, and those that a user has tagged; what they did stays in its history. With
+    `dry_run` nothing is taken, and the bytes are those that nothing names already. Killed in between, it took less.
+    Raises StoreError where the store cannot be read or written.
     """
     readers = list_readers(store.location.folder) if store.location.folder else []
     now = datetime.now(UTC)
@@ -70,14 +70,18 @@ def clean(store: Store, older_than: timedelta, *, keep_nights: int | None = None
 
 
 def _old_nights(store: Store, keep_nights: int) -> list[str]:
-    """Return the tags of the nights of each model before the last ones, but that of the one that is served."""
+    """Return the tags of the nights of each model before the last ones.
+
+    But for that of the one that is served, and of those that a user has named by a tag.
+    """
     root, tags, old = store.root(), store.tags(), list[str]()
+    named = {store.tagged(tag) for tag in tags if not tag.startswith(NIGHT)}
     for name in list_models(root):
         record = require_model(root, name)
         nights = [night.number for night in record.history]
         staying = {*nights[len(nights) - keep_nights :], record.serves} if keep_nights else {record.serves}
         old += [night_tag(name, number) for number in nights if number not in staying]
-    return [tag for tag in old if tag in tags]
+    return [tag for tag in old if tag in tags and store.tagged(tag) not in named]
 
 
 def _expired(

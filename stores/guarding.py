@@ -1,5 +1,6 @@
 """The errors of Icechunk, Zarr and the operating system as StoreError, with the place and what happened to it."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import takewhile
@@ -7,6 +8,18 @@ from itertools import takewhile
 from ridgestream.stores.errors import ModelError, StoreError
 
 _LONGEST = 500
+
+_REMEDIES = (
+    (
+        re.compile(r"No space left|os error 28\b|Errno 28|File too large|os error 27\b|quota", re.IGNORECASE),
+        "make room, then run the same command again; `ridgestream clean` frees what runs that failed have left",
+    ),
+    (
+        re.compile(r"not found|No such file|range|serializ|corrupt|checksum", re.IGNORECASE),
+        "is a file of it lost or damaged? restore it from a copy",
+    ),
+)
+"""What to do, by what an error says."""
 
 
 @contextmanager
@@ -21,7 +34,7 @@ def store_errors(place: str) -> Iterator[None]:
     except (icechunk.ConflictError, icechunk.IcechunkError, OSError) as error:
         if isinstance(error, icechunk.ConflictError) or "branch update conflict" in str(error):
             raise StoreError(f"another writer has committed to {place} meanwhile; run the job again") from error
-        raise StoreError(f"{place} cannot be read or written: {_first_line(error)}") from error
+        raise StoreError(f"{place} cannot be read or written: {_with_remedy(_first_line(error))}") from error
     except BaseException as error:
         if not is_panic(error):
             raise
@@ -58,6 +71,11 @@ def naming(place: str) -> Iterator[None]:
 def is_panic(error: BaseException) -> bool:
     """Tell whether native code has broken off, which is no Exception of Python's and has no type to be imported."""
     return type(error).__name__ == "PanicException"
+
+
+def _with_remedy(told: str) -> str:
+    """Return what was told, with what to do, where that is known."""
+    return next((f"{told}; {remedy}" for signs, remedy in _REMEDIES if signs.search(told)), told)
 
 
 def _first_line(error: BaseException) -> str:

@@ -118,9 +118,13 @@ class ModelRecord:
         return hashlib.sha256(json.dumps(self.parameters, sort_keys=True).encode()).hexdigest()
 
 
+NIGHT = "night."
+"""How the tags of nights begin, and no tag of a user's own."""
+
+
 def night_tag(model: str, number: int) -> str:
     """Return the tag of a night's commit."""
-    return f"night.{model}.{number:04d}"
+    return f"{NIGHT}{model}.{number:04d}"
 
 
 def check_model_name(name: str) -> str:

@@ -3,11 +3,10 @@
 import re
 
 from ridgestream.stores.errors import ModelError, StoreError
-from ridgestream.stores.models import ModelRecord, night_tag, require_model
+from ridgestream.stores.models import NIGHT, ModelRecord, night_tag, require_model
 from ridgestream.stores.repository import Store
 
 _TAG = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
-_NIGHT = "night."
 
 
 def find_snapshot(store: Store, model: str, name: str) -> str:
@@ -34,6 +33,10 @@ def snapshot_of_night(store: Store, model: str, number: int) -> str:
     record = require_model(store.root(), model)
     numbers = [night.number for night in record.history if night_tag(model, night.number) in tags]
     known = f"there are {', '.join(map(str, numbers))}" if numbers else "nights of older releases have no number"
+    if any(night.number == number for night in record.history):
+        raise ModelError(
+            f"the model {model!r} cannot go back to night {number}, which a cleaning has forgotten: {known}"
+        )
     raise ModelError(f"the model {model!r} has no night {number}: {known}")
 
 
@@ -49,9 +52,9 @@ def served_record(store: Store, record: ModelRecord) -> ModelRecord:
 
 def check_tag(name: str) -> str:
     """Return the name of a tag; raise StoreError unless it is letters, digits and `_.-`, and no number or night."""
-    if not _TAG.fullmatch(name) or name.startswith(_NIGHT):
+    if not _TAG.fullmatch(name) or name.startswith(NIGHT):
         raise StoreError(
-            f"a tag begins with a letter, not with {_NIGHT!r}, and is made of letters, digits, '_', '.' and '-', 64 at "
+            f"a tag begins with a letter, not with {NIGHT!r}, and is made of letters, digits, '_', '.' and '-', 64 at "
             f"most; {name!r} is not"
         )
     return name

@@ -231,6 +231,7 @@ def test_a_model_that_got_worse_learns_on_and_is_not_served(tmp_path: Path, work
     assert (told["rows_seen"], told["served_night"], told["dropped_rows"]) == (9 * ROWS, 3, 0)
     (facts,) = [facts for said, facts in notes.said if "worse than the guard allows" in said]
     assert facts["served_night"] == 3
+    assert facts["learned"] == "part-06.parquet, part-07.parquet, part-08.parquet"
     assert facts["error"] == told["test_error"] > facts["its_error"] + 0.02  # type: ignore[operator]
     assert predict_at(work, None).equals(served)
     assert not predict_at(work, "4").equals(served)
@@ -330,18 +331,20 @@ def test_a_cleaning_leaves_every_night_or_the_last_ones_and_what_has_a_tag(work:
     before = predict_at(work, "1")
     assert clean(work, None)["forgotten_nights"] == 0
     assert predict_at(work, "1").equals(before)
-    assert clean(work, 1)["forgotten_nights"] == 2
+    assert clean(work, 1)["forgotten_nights"] == 1
     assert predict_at(work, "first").equals(before)
-    for night in (1, 2):
-        with pytest.raises(ModelError, match=rf"no night {night}: there are 3"):
-            rollback(work, night)
+    with pytest.raises(ModelError, match="cannot go back to night 2, which a cleaning has forgotten: there are 1, 3"):
+        rollback(work, 2)
     nights = nights_of(work)
     assert [night["number"] for night in nights] == [1, 2, 3]
-    assert [bool(night["snapshot"]) for night in nights] == [False, False, True]
+    assert [bool(night["snapshot"]) for night in nights] == [True, False, True]
+    assert "first" in nights[0]["tags"]
     work.put(6)
     assert work.run_here()["rows_seen"] == 7 * ROWS
     assert clean(work, 1)["forgotten_nights"] == 1
     assert clean(work, 1)["forgotten_nights"] == 0
+    rollback(work, 1)
+    assert predict_at(work, None).equals(before)
 
 
 def test_a_cleaning_leaves_the_night_that_is_served(work: Workplace) -> None:
