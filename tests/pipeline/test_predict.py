@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from support.partitions import REQUEST, mixed_columns, write_mixed, write_partit
 from support.recording import Notes
 from support.stores import Elsewhere, ingest_folder, ledger_of, new_store
 
+from ridgestream.pipeline.arrivals import Policies
 from ridgestream.pipeline.executor import Executor, InProcess
 from ridgestream.pipeline.model import Model
-from ridgestream.pipeline.predict import predict
+from ridgestream.pipeline.predict import Predicted, predict
 from ridgestream.pipeline.reporting import Silent
 from ridgestream.stores.errors import PartitionError, StoreError
 from ridgestream.stores.partitions import check_apart, list_partitions, read_batches
@@ -305,3 +307,85 @@ def test_an_unfinished_file_of_the_same_process_is_written_over(tmp_path: Path) 
         writer.write_batch(pa.record_batch([pa.array([1.0])], schema=schema))
     assert files_below(tmp_path) == ["part-0.parquet"]
     assert pq.read_table(tmp_path / "part-0.parquet")["prediction"].to_pylist() == [1.0]
+
+
+def times_below(folder: Path) -> dict[str, int]:
+    return {name: (folder / name).stat().st_mtime_ns for name in files_below(folder)}
+
+
+def test_what_is_finished_is_skipped_until_it_is_asked_for_again(
+    regression: tuple[Model, Schema], tmp_path: Path
+) -> None:
+    files = list_partitions(write_mixed(tmp_path / "in", [5, 0, 7]))
+
+    def run(*, again: bool = False) -> Predicted:
+        return predict(*regression, files, tmp_path / "out", ("y",), InProcess(), Silent(), again=again)
+
+    first = run()
+    assert (first.rows, first.written, first.skipped) == (12, 3, 0)
+    before = times_below(tmp_path / "out")
+    second = run()
+    assert (second.rows, second.written, second.skipped) == (12, 0, 3)
+    assert second.asked == first.asked
+    assert times_below(tmp_path / "out") == before
+    (tmp_path / "out" / "part-1.parquet").unlink()
+    (tmp_path / "out" / "part-2.parquet").write_bytes(b"cut off")
+    third = run()
+    assert (third.rows, third.written, third.skipped) == (12, 2, 1)
+    assert run(again=True).written == 3
+    assert all(time > before[name] for name, time in times_below(tmp_path / "out").items())
+
+
+OTHER: dict[str, dict[str, Any]] = {
+    "other coefficients": {"coefficients": 1.0},
+    "other vectors": {"vectors": 1e-12},
+    "kept columns": {"keep": ("x",)},
+    "policies": {"policies": Policies(missing="impute")},
+}
+
+
+@pytest.mark.parametrize("change", OTHER.values(), ids=OTHER.keys())
+def test_another_model_or_option_predicts_anew(
+    regression: tuple[Model, Schema], tmp_path: Path, change: dict[str, Any]
+) -> None:
+    model, schema = regression
+    files = list_partitions(write_partition(tmp_path / "in" / "part-0.parquet", mixed_columns(5) | {"x": range(5)}))
+    predict(model, schema, files, tmp_path / "out", (), InProcess(), Silent())
+    change = dict(change)
+    basis = replace(model.basis, vectors=model.basis.vectors + change.pop("vectors", 0.0))
+    other = replace(model, basis=basis, coefficients=model.coefficients + change.pop("coefficients", 0.0))
+    keep = change.pop("keep", ())
+    for expected in (1, 0):
+        done = predict(other, schema, files, tmp_path / "out", keep, InProcess(), Silent(), **change)
+        assert (done.written, done.skipped) == (expected, 1 - expected)
+    assert predict(model, schema, files, tmp_path / "out", (), InProcess(), Silent()).written == 1
+
+
+def test_another_input_under_the_same_name_is_predicted_anew(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+    source = write_mixed(tmp_path / "in", [5, 6])
+    predict_folder(regression, source, tmp_path / "out")
+    (file, _) = list_partitions(source)
+    os.utime(source / "part-0.parquet", ns=(file.modified_ns, file.modified_ns + 1000))
+    files = list_partitions(source)
+    done = predict(*regression, files, tmp_path / "out", (), InProcess(), Silent())
+    assert (done.written, done.skipped) == (1, 1)
+
+
+def test_bad_partitions_undo_no_others(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+    source = write_mixed(tmp_path / "in", [5, 6, 7, 8])
+    for number in (1, 2):
+        write_partition(source / f"part-{number}.parquet", mixed_columns(2) | {"length": [0.0, np.nan]})
+    (source / "part-0.parquet").write_bytes(b"no Parquet at all")
+    notes = Notes()
+    message = r"part-0\.parquet is not a readable Parquet file.* \(2 more partitions cannot be predicted\)$"
+    with pytest.raises(PartitionError, match=message):
+        predict(*regression, list_partitions(source), tmp_path / "out", (), InProcess(), notes)
+    assert files_below(tmp_path / "out") == ["part-3.parquet"]
+    assert notes.ended == [{"rows": 8, "partitions": 4, "failed": 3}]
+
+
+def test_rows_come_in_groups_that_are_worth_reading(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+    write_partition(tmp_path / "in" / "part-0.parquet", mixed_columns(150_000), row_group_size=1000)
+    predict_folder(regression, tmp_path / "in", tmp_path / "out")
+    metadata = pq.read_metadata(tmp_path / "out" / "part-0.parquet")
+    assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [131_072, 150_000 - 131_072]
