@@ -53,12 +53,21 @@ class Basis:
 
     def values(self, features: Floats) -> Floats:
         """Return every function at rows (rows, n_features): shape (rows, n_functions)."""
-        if not self.constant:
-            return self.kernel.block(features, self.vectors, self.centre)
         values = np.empty((len(features), self.n_functions))
-        values[:, :-1] = self.kernel.block(features, self.vectors, self.centre)
-        values[:, -1] = 1.0
+        self.kernel.block(features, self.vectors, self.centre, out=values[:, : len(self.vectors)])
+        if self.constant:
+            values[:, -1] = 1.0
         return values
+
+    def expand(self, features: Floats, coefficients: Floats, work: Floats) -> Floats:
+        """Return Σ β_i f_i at rows (rows, n_features), with coefficients (n_functions, n_outputs): (rows, n_outputs).
+
+        `work` (rows, n_basis) is overwritten by kernel values: a product with them is quicker than one with `values`,
+        whose rows the constant function sets apart.
+        """
+        block = self.kernel.block(features, self.vectors, self.centre, out=work)
+        sums = block @ coefficients[: len(self.vectors)]
+        return np.asarray(sums + coefficients[-1] if self.constant else sums)
 
     def penalty(self) -> Floats:
         """Return K, bordered by zeros for the constant function: shape (n_functions, n_functions)."""

@@ -180,6 +180,8 @@ class FeatureMap:
         NaN among the numbers and the code −1 are missing values, which are filled. A category without an indicator has
         zero in all of its column's, standardized as they are.
         """
+        if not self.categorical:
+            return np.asarray((self._filled(numeric) - np.array(self.centre)) / np.array(self.scale))
         features = np.zeros((len(numeric), self.n_features))
         features[:, : numeric.shape[1]] = self._filled(numeric)
         first, every = numeric.shape[1], np.arange(len(numeric))

@@ -1,6 +1,6 @@
 """A served model: a kernel expansion over a dictionary, from raw rows to predictions in the user's units."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,10 +35,12 @@ class Model:
     ) -> Floats:
         """Return f of raw rows in the user's units, shape (rows, n_outputs); O(n_basis·n_features) a row, in blocks."""
         predictions = np.empty((len(numeric), self.coefficients.shape[1]))
+        parts = self._parts(len(numeric))
+        work = np.empty((parts[0].stop if parts else 0, len(self.basis.vectors)))
         with one_blas_thread():
-            for part in self._parts(len(numeric)):
+            for part in parts:
                 features = self.feature_map.features(numeric[part], codes[part], maps)
-                predictions[part] = self.basis.values(features) @ self.coefficients
+                predictions[part] = self.basis.expand(features, self.coefficients, work[: len(features)])
         return self.feature_map.raw_targets(predictions)
 
     def deviations(
@@ -59,7 +61,7 @@ class Model:
         scale = np.array(self.feature_map.target_scale)
         return np.sqrt(variance) * scale, np.sqrt(variance + self.uncertainty.noise) * scale
 
-    def _parts(self, n_rows: int) -> Iterator[slice]:
+    def _parts(self, n_rows: int) -> list[slice]:
         n_basis = max(1, self.basis.n_functions)
         rows = max(256, PREDICTION_BYTES // (8 * n_basis) // 256 * 256)
-        return (slice(start, start + rows) for start in range(0, n_rows, rows))
+        return [slice(start, min(start + rows, n_rows)) for start in range(0, n_rows, rows)]
