@@ -8,11 +8,11 @@ depend on the rows at all; methods that hold all rows at once cost O(rows³).
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import compress
+from itertools import compress, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -45,6 +45,9 @@ BUDGET_SECONDS = 1.5
 
 _PIECE_ROWS = 4096
 """Rows of a partition of the sample: the online learner is timed after each."""
+
+_LARGE_PIECE_ROWS = 16_384
+"""Rows of the last partition."""
 
 _LEAST_ROWS, _MOST_ROWS, _DENSE_ROWS = 2048, 32_768, 1000
 """Rows of a sample; of one for methods that hold all rows at once."""
@@ -113,7 +116,7 @@ def take_sample(
         timing = Timing()
         with store.lock():
             ingest(store, list_partitions(folder / "rows"), request, InProcess(), timing, None, policies)
-        yield Sample(store, rows, timing.median_row_seconds())
+        yield Sample(store, rows, timing.last_row_seconds())
 
 
 def plan_sample_rows(request: Request, n_rows: int) -> int:
@@ -123,7 +126,7 @@ def plan_sample_rows(request: Request, n_rows: int) -> int:
     if METHODS[request.method].sizes(request, n_rows).dense_rows:
         return min(n_rows, _DENSE_ROWS)
     passes = plan_passes(request, n_rows)
-    fitting = int(BUDGET_SECONDS / max(sum(each.row_seconds for each in passes), 1e-12))
+    fitting = int(0.5 * BUDGET_SECONDS / max(sum(each.row_seconds for each in passes), 1e-12))
     least = max(_LEAST_ROWS, 2 * METHODS[request.method].sizes(request, n_rows).n_functions)
     return min(n_rows, _MOST_ROWS, max(least, fitting))
 
@@ -192,9 +195,9 @@ class Timing(Silent):
             self._passes.append(perf_counter() - self._begun_at)
         self._in_pass = False
 
-    def median_row_seconds(self) -> float:
-        """Return what a row took in the middle one of the pieces, by their speed."""
-        return float(np.median([seconds / rows for rows, seconds, _ in self._pieces])) if self._pieces else 0.0
+    def last_row_seconds(self) -> float:
+        """Return what a row took in the last piece."""
+        return self._pieces[-1][1] / self._pieces[-1][0] if self._pieces else 0.0
 
     def stop(self) -> None:
         """Note the end."""
@@ -231,14 +234,15 @@ def _first_batches(files: Sequence[PartitionFile], rows: int) -> "Iterator[pa.Re
 
 
 def _write_pieces(batches: "Iterable[pa.RecordBatch]", folder: Path) -> None:
-    """Write the rows as partitions of _PIECE_ROWS."""
+    """Write the rows as partitions of _PIECE_ROWS, and the last of them as one: taking in large ones is timed by it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     folder.mkdir()
-    pieces = (batch.slice(start, _PIECE_ROWS) for batch in batches for start in range(0, batch.num_rows, _PIECE_ROWS))
-    for number, piece in enumerate(cast("Iterator[pa.RecordBatch]", pieces)):
-        pq.write_table(pa.Table.from_batches([piece]), folder / f"part-{number}.parquet")
+    rows = pa.Table.from_batches(batches)
+    small = range(0, max(rows.num_rows - _LARGE_PIECE_ROWS, 1), _PIECE_ROWS)
+    for number, (start, stop) in enumerate(pairwise([*small, rows.num_rows])):
+        pq.write_table(rows.slice(start, stop - start), folder / f"part-{number}.parquet")
 
 
 def _warm_up() -> None:

@@ -5,6 +5,7 @@ may be extended by indicators of new categories, which are zero in every earlier
 of the rows that the map was frozen by, or the most frequent value.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
@@ -241,10 +242,36 @@ class FeatureMap:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Make it from what `as_dict` returned, or JSON made of that."""
-        tables = tuple(tuple(values) for values in plain["categories"])
-        lists = {key: tuple(value) for key, value in plain.items() if not isinstance(value, int)}
-        return cls(**{**plain, **lists, "categories": tables})
+        """Make it from what `as_dict` returned, or JSON made of that; raise InputError for anything else."""
+        try:
+            tables = tuple(tuple(values) for values in plain["categories"])
+            lists = {key: tuple(value) for key, value in plain.items() if not isinstance(value, int)}
+            made = cls(**{**plain, **lists, "categories": tables})
+            sound = made._is_sound()
+        except (TypeError, ValueError, LookupError) as error:
+            raise InputError(f"this is no feature map: {error}") from error
+        if not sound:
+            raise InputError("this is no feature map: its parts do not belong together")
+        return made
+
+    def _is_sound(self) -> bool:
+        """Tell whether the parts are of their types and of sizes that belong together."""
+        numbers = (*self.centre, *self.scale, *self.target_centre, *self.target_scale, *self.fill)
+        names = (*self.numeric, *self.categorical, *(value for table in self.categories for value in table))
+        n_features = len(self.numeric) + sum(map(len, self.categories))
+        return (
+            all(type(number) in (int, float) and abs(number) < math.inf for number in numbers)
+            and all(type(name) is str for name in names)
+            and all(isinstance(label, str | int | float) for label in self.classes)
+            and len(self.categorical) == len(self.categories)
+            and len(self.centre) == len(self.scale) == n_features
+            and len(self.target_centre) == len(self.target_scale) > 0
+            and (not self.classes or len(self.target_centre) == count_outputs(len(self.classes)))
+            and len(self.fill) in (0, len(self.numeric))
+            and all(number > 0 for number in (*self.scale, *self.target_scale))
+            and type(self.extended_by) is int
+            and 0 <= self.extended_by <= n_features
+        )
 
 
 def _most_frequent(values: Sequence[str], shares: Sequence[float]) -> int:

@@ -1,5 +1,7 @@
 """Between the store's record of a model and the objects that compute: learner, feature map, served model."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from typing import Any, cast
 
@@ -7,6 +9,7 @@ import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.block_statistics import Basis, BlockStatistics, FoldedStatistics
+from ridgestream.pipeline.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.fitted import Fitted, Path
 from ridgestream.pipeline.kernels import make_kernel
@@ -32,11 +35,31 @@ _NO_ARRAYS = (*_COUNTERS, "parameters", "numerics")
 
 def learner_of(record: ModelRecord) -> OnlineLSSVM:
     """Return a learner that goes on from the record's state; raise ModelError if its arrays are not a state."""
-    return OnlineLSSVM.from_state(state_of(record))
+    state = state_of(record)
+    with _sound(record):
+        return OnlineLSSVM.from_state(state)
+
+
+@contextmanager
+def _sound(record: ModelRecord) -> Iterator[None]:
+    """Turn what comes of a record that is not what was written into ModelError."""
+    try:
+        yield
+    except (ModelError, NumericalBreakdown, MemoryRefused):
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, MemoryError) as error:
+        raise ModelError(f"the record of the model {record.name!r} is damaged: {error!s:.300}") from error
 
 
 def state_of(record: ModelRecord) -> OnlineState:
-    """Return the learner's state in a record."""
+    """Return the learner's state in a record; raise ModelError if it is none."""
+    with _sound(record):
+        state = _state_of(record)
+        state.check()
+        return state
+
+
+def _state_of(record: ModelRecord) -> OnlineState:
     parameters = OnlineParameters.from_dict(record.parameters["learner"])
     numerics = {f.name: record.counters[f.name] for f in fields(Numerics) if f.name in record.counters}
     values: dict[str, Any] = {"parameters": parameters, "numerics": Numerics(**cast("dict[str, Any]", numerics))}
@@ -87,6 +110,7 @@ def refit_of(record: ModelRecord) -> BlockStatistics | None:
     """Return the exact sums that the published coefficients come from, None if there are none."""
     if not _has_sums(record):
         return None
+    _check_sums(record)
     arrays: dict[str, Any] = {name: record.arrays[key] for name, key in _REFIT.items()}
     counters: dict[str, Any] = {name: record.counters[key] for name, key in _REFIT_COUNTERS.items()}
     return BlockStatistics(**arrays, **counters)
@@ -119,7 +143,15 @@ def with_fitted(record: ModelRecord, fitted: Fitted) -> ModelRecord:
 
 
 def fitted_of(record: ModelRecord) -> Fitted:
-    """Return what a batch method made of a model's rows; its sums are of all rows together."""
+    """Return what a batch method made of a model's rows; its sums are of all rows together.
+
+    Raises ModelError if the record is not one of a batch method.
+    """
+    with _sound(record):
+        return _fitted_of(record)
+
+
+def _fitted_of(record: ModelRecord) -> Fitted:
     sums, path = _sums_of(record), None
     if record.parameters["learner"]["criterion"] is not None:
         told: dict[str, Any] = {name: record.arrays[f"path_{name}"] for name in _PATH}
@@ -144,6 +176,17 @@ def _sums_of(record: ModelRecord) -> BlockStatistics:
     return sums
 
 
+def _check_sums(record: ModelRecord) -> None:
+    n_functions, n_targets = record.arrays[PUBLISHED].shape
+    shapes = {
+        "products": (n_functions, n_functions),
+        "rhs": (n_functions, n_targets),
+        "target_square": (n_targets,) * 2,
+    }
+    for name, key in _REFIT.items():
+        _check_shape(record, key, shapes[name])
+
+
 def widened(record: ModelRecord, before: FeatureMap, extended: FeatureMap) -> ModelRecord:
     """Return the record with a feature map extended from its own: its basis vectors are zero in the new features."""
     places, arrays = before.places_of_new(extended), dict(record.arrays)
@@ -159,10 +202,29 @@ def is_batch(record: ModelRecord) -> bool:
 
 
 def model_of(record: ModelRecord, *, with_uncertainty: bool = False) -> Model:
-    """Return the served model of a record, with what error bars need if asked for; O(n_basis³) then."""
-    basis, coefficients = _basis_of(record), cast("Floats", record.arrays[PUBLISHED])
-    uncertainty = _uncertainty_of(record, basis) if with_uncertainty else None
-    return Model(basis, coefficients, FeatureMap.from_dict(record.encoding), uncertainty)
+    """Return the served model of a record, with what error bars need if asked for; O(n_basis³) then.
+
+    Raises ModelError if the parts of the record do not belong together.
+    """
+    with _sound(record):
+        basis, feature_map = _basis_of(record), FeatureMap.from_dict(record.encoding)
+        coefficients = cast("Floats", record.arrays[PUBLISHED])
+        n_features = feature_map.n_features
+        shapes = {"basis_vectors": (len(basis.vectors), n_features), "centre": (n_features,)}
+        shapes[PUBLISHED] = (basis.n_functions, feature_map.n_outputs)
+        for name, shape in shapes.items():
+            _check_shape(record, name, shape)
+        uncertainty = _uncertainty_of(record, basis) if with_uncertainty else None
+        return Model(basis, coefficients, feature_map, uncertainty)
+
+
+def _check_shape(record: ModelRecord, name: str, shape: tuple[int, ...]) -> None:
+    array = record.arrays[name]
+    if array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all():
+        raise ModelError(
+            f"the record of the model {record.name!r} is damaged: {name} should be finite float64 of the shape "
+            f"{shape}, it is {array.dtype} of the shape {array.shape}"
+        )
 
 
 def _basis_of(record: ModelRecord) -> Basis:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.guarding import reading
+from ridgestream.stores.limits import check_array
 
 if TYPE_CHECKING:
     import zarr
@@ -34,7 +35,13 @@ def read_array(array: "zarr.Array[Any]", start: int | None = None, stop: int | N
     """Return the rows from `start` up to `stop`, or all; raise StoreError if a chunk of them is missing or damaged."""
     place = f"{array.path} of the store"
     with reading(place):
+        check_array(array, _count_rows(array, start, stop))
         return check_present(np.asarray(array[start:stop] if array.ndim else array[...]), place)
+
+
+def _count_rows(array: "zarr.Array[Any]", start: int | None, stop: int | None) -> int | None:
+    """Return how many rows there are from `start` up to `stop`; None for an array without rows."""
+    return len(range(*slice(start, stop).indices(int(array.shape[0])))) if array.ndim else None
 
 
 def check_present(values: Values, place: str) -> Values:

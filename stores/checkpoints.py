@@ -7,6 +7,7 @@ Losing a checkpoint, or finding one damaged, costs the time that it would have s
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,6 +20,7 @@ from ridgestream.stores.arrays import create_array, read_array
 from ridgestream.stores.collecting import collect
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.guarding import reading, store_errors
+from ridgestream.stores.limits import check_metadata
 from ridgestream.stores.models import check_model_name
 from ridgestream.stores.repository import Store
 
@@ -32,6 +34,7 @@ _GROUP = "checkpoints"
 _WRITING = "writing"
 _FIRST = "1CECHNKREP0F1RSTCMT0"
 _ROWS_A_CHUNK = 1024
+_BRANCH = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -54,7 +57,9 @@ class Checkpoints:
         branch = self._branch(key)
         with suppress(StoreError), reading(f"the checkpoint {key}"):
             if branch in self._store.repository.list_branches():
-                root = zarr.open_group(self._store.repository.readonly_session(branch).store, mode="r")
+                kept = self._store.repository.readonly_session(branch).store
+                check_metadata(kept, _GROUP, members=True)
+                root = zarr.open_group(kept, mode="r")
                 group = cast("zarr.Group", root[_GROUP])
                 plain = cast("dict[str, Any]", group.attrs.asdict())
                 if plain["sha256"] == _hash_of(plain["record"]):
@@ -155,7 +160,7 @@ def forget(store: Store, branch: str) -> None:
     try:
         store.repository.delete_branch(branch)
     except icechunk.IcechunkError:
-        if store.location.folder is None:
+        if store.location.folder is None or not _BRANCH.fullmatch(branch):  # a name may lead out of the folder
             raise
         shutil.rmtree(store.location.folder / "refs" / f"branch.{branch}")
 

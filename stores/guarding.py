@@ -49,7 +49,7 @@ def reading(place: str) -> Iterator[None]:
             yield
     except (StoreError, ModelError):
         raise
-    except (RuntimeError, ValueError, LookupError, TypeError) as error:
+    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise StoreError(f"{place} holds damaged data: {_first_line(error)}; restore it from a copy") from error
 
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from ridgestream.stores.classes import Label
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.guarding import reading, store_errors
+from ridgestream.stores.limits import MOST_ROWS, check_metadata
 from ridgestream.stores.partitions import PartitionFile
 from ridgestream.stores.schema import Schema
+from ridgestream.stores.typed import check_types
 
 if TYPE_CHECKING:
     import zarr
@@ -136,13 +138,14 @@ class Ledger:
 def read_ledger(root: "zarr.Group") -> Ledger:
     """Return the ledger of a snapshot; an empty one if nothing was ingested yet."""
     with reading("the store's ledger"):
+        check_metadata(root.store, _GROUP)
         if _GROUP not in root:
             return Ledger()
         plain = cast("dict[str, Any]", root[_GROUP].attrs.asdict())
         entries = tuple(_entries(plain))
         categories = tuple(tuple(values) for values in plain["categories"])
         quarantined = tuple(_quarantined(each) for each in plain.get("quarantined", ()))
-        return Ledger(
+        ledger = Ledger(
             Schema.from_dict(plain["schema"]),
             entries,
             categories,
@@ -150,6 +153,18 @@ def read_ledger(root: "zarr.Group") -> Ledger:
             quarantined,
             plain.get("next_segment", len(entries)),
         )
+        check_types(ledger)
+        _check_numbers(ledger)
+        return ledger
+
+
+def _check_numbers(ledger: Ledger) -> None:
+    """Raise ValueError for rows that cannot be, and for segments that two partitions have."""
+    segments = [entry.segment for entry in ledger.entries]
+    if any(not 0 <= entry.rows <= MOST_ROWS or entry.segment < 0 for entry in ledger.entries):
+        raise ValueError("a partition has a number of rows, or of a segment, that cannot be")
+    if len({*segments}) < len(segments) or len(ledger.by_name()) < len(segments):
+        raise ValueError("two partitions have the same name or segment")
 
 
 def _entries(plain: dict[str, Any]) -> Iterator[LedgerEntry]:

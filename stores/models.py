@@ -17,6 +17,8 @@ import numpy.typing as npt
 from ridgestream.stores.arrays import create_array, read_array
 from ridgestream.stores.errors import ModelError, NewerFormat, StoreError
 from ridgestream.stores.guarding import reading, store_errors
+from ridgestream.stores.limits import check_metadata
+from ridgestream.stores.typed import check_types
 
 if TYPE_CHECKING:
     import zarr
@@ -136,6 +138,7 @@ def check_model_name(name: str) -> str:
 
 def list_models(root: "zarr.Group") -> tuple[str, ...]:
     """Return the names of the models in a snapshot, sorted."""
+    check_metadata(root.store, _GROUP, members=True)
     if _GROUP not in root:
         return ()
     return tuple(sorted(cast("zarr.Group", root[_GROUP]).group_keys()))
@@ -145,6 +148,7 @@ def read_model(root: "zarr.Group", name: str, *, with_arrays: bool = True) -> Mo
     """Return the model of that name, None if there is none; raise NewerFormat if a newer release wrote it."""
     path = f"{_GROUP}/{check_model_name(name)}"
     with reading(f"the model {name!r}"):
+        check_metadata(root.store, path, members=with_arrays)
         if path not in root:
             return None
         group = cast("zarr.Group", root[path])
@@ -163,9 +167,21 @@ def _record(plain: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Mo
     nights = tuple(Night(**_with_tuples(night)) for night in plain.pop("history"))
     learned = tuple(plain.pop("learned"))
     record = ModelRecord(**_with_tuples(plain), learned=learned, history=nights, arrays=cast("Arrays", arrays))
+    check_types(record)
+    _check_parameters(record.parameters)
     if record.parameters_hash != parameters_hash:
         raise ValueError("its parameters are not those that their hash was made of")
     return record
+
+
+def _check_parameters(parameters: dict[str, Any]) -> None:
+    """Raise ValueError where something is missing that every release has written."""
+    kinds = {"method": str, "kernel": dict, "learner": dict, "scaling_rows": int | None}
+    for name, kind in kinds.items():
+        if name not in parameters or not isinstance(parameters[name], kind):
+            raise ValueError(f"its parameters lack {name}, or it is {parameters.get(name)!r:.100}")
+    if not isinstance(parameters["learner"].get("kernel"), dict):
+        raise TypeError("its parameters lack the learner's kernel")
 
 
 def _with_tuples(plain: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from ridgestream.stores.beginning import begin_repository
 from ridgestream.stores.errors import NewerFormat, StoreError
 from ridgestream.stores.guarding import reading, store_errors
 from ridgestream.stores.lease import Lease, writer_lease
+from ridgestream.stores.limits import check_metadata
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.lock import writer_lock
 from ridgestream.stores.readers import READERS, registered
@@ -133,6 +134,7 @@ class Store:
 
         with reading(f"the store {self.location.text}"), registered(self.location.folder) as registration:
             session = self._session(snapshot)
+            check_metadata(session.store, "")
             group = zarr.open_group(session.store, mode="r")
             if registration is not None:
                 registration.reads(session.snapshot_id, group.store)
@@ -255,7 +257,9 @@ class Store:
 
         with reading(f"the store {self.location.text}"):
             try:
-                root = zarr.open_group(self._session(None).store, mode="r")
+                kept = self._session(None).store
+                check_metadata(kept, "")
+                root = zarr.open_group(kept, mode="r")
             except (zarr.errors.GroupNotFoundError, zarr.errors.ContainsArrayError):
                 return None
             return root.attrs.asdict().get(_MARK)
@@ -320,14 +324,23 @@ def _is_repository_folder(folder: Path) -> bool:
     if not folder.is_dir():
         raise StoreError(f"the store {folder} is a file; a store is a folder")
     try:
+        links = _links_in(folder)
         names = {entry.name for entry in folder.iterdir() if not _is_writers(entry.name)}
     except OSError as error:
         raise StoreError(f"the store {folder} cannot be read: {error.strerror}") from error
+    if links:
+        raise StoreError(f"{links[0]} of the store is a link to {links[0].readlink()}; a store has none: move it back")
     if names <= {"snapshots", "transactions"}:
         return False
     if not {"refs", "snapshots"} <= names and "repo" not in names:
         raise StoreError(f"{folder} holds other files and is not a Ridgestream store; choose another folder")
     return True
+
+
+def _links_in(folder: Path) -> list[Path]:
+    """Return what is a link in the folder of a store: what is written there would be written elsewhere."""
+    refs = folder / "refs"
+    return [p for p in (*folder.iterdir(), *(refs.iterdir() if refs.is_dir() else ())) if p.is_symlink()]
 
 
 def _is_writers(name: str) -> bool:

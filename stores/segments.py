@@ -21,6 +21,7 @@ from ridgestream.stores.arrays import create_array, read_array
 from ridgestream.stores.classes import Label
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.guarding import reading, store_errors
+from ridgestream.stores.limits import check_array, check_metadata
 from ridgestream.stores.rows import Rows, regroup
 
 if TYPE_CHECKING:
@@ -166,8 +167,10 @@ class Segment:
     def open(cls, root: "zarr.Group", number: int) -> "Segment":
         """Open the segment with this number; raise StoreError if it is not there whole."""
         with reading(f"{segment_path(number)} of the store"):
+            check_metadata(root.store, segment_path(number), members=True)
             group = cast("zarr.Group", root[segment_path(number)])
             targets = _array(group, "targets")
+            check_array(targets, 0)
             return cls(group, targets.shape[0], targets.chunks[0])
 
     def read(self, start: int, stop: int) -> Rows:
