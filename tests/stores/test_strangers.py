@@ -26,11 +26,13 @@ from ridgestream.jobs.exit_codes import UNEXPECTED, exit_code_of
 from ridgestream.pipeline.batch import BatchRequest, check_batch_request
 from ridgestream.pipeline.records import fitted_of, is_batch, learner_of, model_of
 from ridgestream.pipeline.train import ModelRequest, check_request
-from ridgestream.stores import limits
+from ridgestream.stores import limits, partitions
 from ridgestream.stores.checkpoints import forget
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
 from ridgestream.stores.models import read_model, require_model
+from ridgestream.stores.partitions import list_partitions
+from ridgestream.stores.places import ObjectPath, Stamp
 from ridgestream.stores.segments import Segment
 from ridgestream.stores.typed import check_types
 
@@ -372,3 +374,11 @@ def test_types_are_told_with_their_field(changes: dict[str, Any], said: str) -> 
         check_types(LedgerEntry(**{**sound, **changes}))
     with pytest.raises(TypeError, match="entries cannot be"):
         check_types(Ledger(entries=(LedgerEntry(**{**sound, **changes}),)))
+
+
+def test_keys_of_a_bucket_that_lead_out_of_a_folder_are_no_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Predictions are written under the names of partitions."""
+    source, names = ObjectPath("s3://bucket/rows"), ["good.parquet", "../../evil.parquet", "a/../../evil.parquet"]
+    found = [(name, ObjectPath(f"s3://bucket/rows/{name}"), Stamp(1, 1)) for name in names]
+    monkeypatch.setattr(partitions, "find_objects", lambda _: found)
+    assert [file.name for file in list_partitions(source)] == ["good.parquet"]
