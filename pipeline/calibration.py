@@ -5,7 +5,7 @@ costs does not depend on how many rows there are, O(n²) for n functions, and wh
 depend on the rows at all; methods that hold all rows at once cost O(rows³).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import compress, pairwise
@@ -30,6 +30,7 @@ from ridgestream.pipeline.passes import plan_passes
 from ridgestream.pipeline.reporting import Fact, Silent
 from ridgestream.pipeline.stored_rows import StoredRows
 from ridgestream.pipeline.training import Request, learn
+from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.ledger import Ledger, read_ledger
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.partitions import PartitionFile, list_partitions, read_batches
@@ -223,17 +224,21 @@ class Timing(Silent):
         return Estimate(pace * sum(each.row_seconds for each in asked), between, sampled, whole)
 
 
-def _first_batches(files: Sequence[PartitionFile], rows: int) -> "Iterator[pa.RecordBatch]":
+def _first_batches(files: Sequence[PartitionFile], rows: int) -> "list[pa.RecordBatch]":
+    """Return the first rows, as far as columns and types stay as they are; raise PartitionError if there are none."""
+    found: list[pa.RecordBatch] = []
     left = rows
-    for file in files:
-        for batch in read_batches(file, None):
-            if left <= 0:
-                return
-            yield batch.slice(0, left)
-            left -= batch.num_rows
+    for batch in (batch for file in files for batch in read_batches(file, None)):
+        if left <= 0 or (found and not batch.schema.equals(found[0].schema)):
+            break
+        found.append(batch.slice(0, left))
+        left -= batch.num_rows
+    if not found:
+        raise PartitionError("the partitions have no rows to look at")
+    return found
 
 
-def _write_pieces(batches: "Iterable[pa.RecordBatch]", folder: Path) -> None:
+def _write_pieces(batches: "Sequence[pa.RecordBatch]", folder: Path) -> None:
     """Write the rows as partitions of _PIECE_ROWS, and the last of them as one: taking in large ones is timed by it."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -19,6 +19,7 @@ from ridgestream.pipeline.executor import InProcess
 from ridgestream.pipeline.methods import METHODS
 from ridgestream.pipeline.passes import is_sure, plan_passes
 from ridgestream.pipeline.reporting import Fact
+from ridgestream.stores.errors import ModelError, PartitionError
 
 GRID = [1e-5, 1e-4]
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -167,24 +168,29 @@ def test_what_fits_but_for_its_features_is_refused_with_the_numbers(work: Workpl
         work.put(number, wide)
     changes = {**asked("online", max_basis=900), "evaluate.path": None}
     needed = plan(work, changes)["process_memory_bytes"]
-    job = work.job({**changes, "memory_limit": needed - 1})
-    planned = run_command("plan", job)
-    assert (planned.code, planned.out) == (exit_codes.MEMORY, "")
-    assert run_command("run", job).err.splitlines()[-1] == planned.err.splitlines()[-1]
+    changes["memory_limit"] = needed - 1
+    with pytest.raises(MemoryRefused, match="lower max_basis, or raise memory_limit") as planned:
+        plan(work, changes)
+    with pytest.raises(MemoryRefused, match="lower max_basis, or raise memory_limit") as refused:
+        run(work, changes)
+    assert str(planned.value) == str(refused.value)
 
 
 def test_another_model_and_bad_places_are_refused_too(work: Workplace) -> None:
     work.run_here()
     work.put(3)
-    assert run_command("plan", work.job({"model.max_basis": 21})).code == exit_codes.MODEL
+    with pytest.raises(ModelError, match="max_basis was 20, is 21"):
+        plan(work, {"model.max_basis": 21})
     assert plan(work, {"model.max_basis": 21}, new_model=True)["rows_to_learn"] == 800
-    assert run_command("plan", work.job({"source.path": "nowhere"})).code == exit_codes.DATA
-    assert run_command("plan", work.folder / "nowhere.toml").code == exit_codes.USAGE
+    with pytest.raises(PartitionError, match="nowhere does not exist"):
+        plan(work, {"source.path": "nowhere"})
+    done = run_command("plan", work.job({"memory_limit": "1MB"}))
+    assert (done.code, done.out) == (exit_codes.MEMORY, "")
 
 
 def test_rows_that_cannot_be_taken_in_give_no_estimate(work: Workplace) -> None:
     work.put(0, set_column(draw_rows(0), "x1", [None] * 200))
-    told = plan(work, {})
+    told = plan(work, {})  # a partition all of whose values are missing has another type than the others
     assert told["based_on"].startswith("no estimate, since the first rows cannot be taken in")
     assert told["rows"] == 600
 
