@@ -41,7 +41,7 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the job file, such as model.max_basis=100."),
 ]
 StorePath = Annotated[str | None, typer.Option("--store", help="The store, in place of the job file's.")]
-Cluster = Annotated[str | None, typer.Option(help="none, local, local:N, or a scheduler's address.")]
+Cluster = Annotated[str | None, typer.Option(help="none, local, local:N, a scheduler's address, or file:PATH.")]
 Wait = Annotated[
     float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait so long for another writer to finish.")
 ]
@@ -425,11 +425,12 @@ def _run(
 
     with _exit_codes(SOFT_SECONDS) as leaving:
         from ridgestream.jobs.cluster import open_executor
+        from ridgestream.jobs.opening import cluster_of
         from ridgestream.jobs.progress import open_reporter
 
         read = _read_job(job, settings, store, cluster, log)
         leaving.log = read.log
-        with open_executor(read.cluster, read.cluster_seconds) as executor, open_reporter(read.log) as report:
+        with open_reporter(read.log) as report, open_executor(*cluster_of(read), report) as executor:
             if read.log == "json":
                 route_libraries()
             told, message, code = _step(lambda: step(read, executor, Stoppable(report, leaving.stopping)))
@@ -471,7 +472,7 @@ def _read_job(
     if store is not None:
         flags["store"] = store if "://" in store else str(Path(store).absolute())
     if cluster is not None:
-        flags["cluster"] = cluster
+        flags["cluster"] = f"file:{Path(cluster[5:]).absolute()}" if cluster.startswith("file:") else cluster
     if log is not None:
         flags["log"] = log
     return read_job(path, flags)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from ridgestream.jobs.cluster_options import ClusterOptions
+from ridgestream.jobs.connecting import FILE
 from ridgestream.jobs.method_sections import METHOD_SECTIONS
 from ridgestream.jobs.process_memory import available_bytes
 from ridgestream.jobs.settings import Job, JobFileError
@@ -167,6 +169,13 @@ def _max_basis(job: Job) -> int | None:
     if m.random_basis is not None:
         return m.random_basis
     return None if m.max_basis == "unlimited" else m.max_basis
+
+
+def cluster_of(job: Job) -> tuple[str, float, ClusterOptions]:
+    """Return which cluster the job runs on, how long to wait for it, and what is asked of it, with paths as meant."""
+    path = job.cluster.removeprefix(FILE)
+    cluster = job.cluster if path == job.cluster else f"{FILE}{job.path(path)}"
+    return cluster, job.cluster_seconds, job.cluster_options.at(job.base)
 
 
 def memory_limit_bytes(job: Job) -> int:

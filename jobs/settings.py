@@ -17,6 +17,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from ridgestream.jobs.cluster_options import ClusterOptions
 from ridgestream.jobs.log_lines import Log
 from ridgestream.jobs.method_sections import (
     METHOD_SECTIONS,
@@ -347,11 +348,14 @@ class Job(BaseSettings):
     memory_limit: str | int | None = None
     """What a process may use, such as "4GB"; what is free if not given."""
     cluster: str = "none"
-    """none, local, local:N, or a scheduler's address."""
+    """none, local, local:N, a scheduler's address, or file: and the path of a scheduler's file."""
     log: Log = "auto"
     """How the long commands show their work: bars on a terminal and text elsewhere, text, or lines of JSON."""
     cluster_seconds: Positive = 30.0
     """How long to wait for the scheduler and for a first worker, and for another one where all are lost."""
+
+    cluster_options: ClusterOptions = ClusterOptions()
+    """What is asked of a cluster."""
 
     _refuse_booleans = field_validator("memory_limit", "cluster_seconds", mode="before")(refuse_boolean)
 
@@ -375,8 +379,11 @@ class Job(BaseSettings):
     def _check_cluster(cls, value: str) -> str:
         if value in ("none", "local") or re.fullmatch(r"local:0*[1-9]\d*", value):
             return value
-        if value.startswith("local:") or ":" not in value:
-            raise ValueError("a cluster is none, local, local:N with N workers, or a scheduler's address, HOST:PORT")
+        if value.startswith("local:") or ":" not in value or value == "file:":
+            raise ValueError(
+                "a cluster is none, local, local:N with N workers, a scheduler's address (HOST:PORT, tcp://HOST:PORT, "
+                "tls://HOST:PORT), or file:PATH of a scheduler's file"
+            )
         return value
 
     @classmethod

@@ -8,6 +8,7 @@ from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.ledger import Ledger, LedgerEntry, Quarantined
 from ridgestream.stores.partitions import PartitionFile, count_rows
 from ridgestream.stores.schema import Schema
+from ridgestream.stores.transience import may_pass
 
 ERROR, IGNORE, REBUILD, QUARANTINE, EXTEND = "error", "ignore", "rebuild", "quarantine", "extend"
 
@@ -83,10 +84,12 @@ Hash = Callable[[PartitionFile, Schema], str]
 
 
 def look_again(file: PartitionFile, schema: Schema, content_of: Hash) -> Look:
-    """Read a file through and return its content's hash, or what stands in the way."""
+    """Read a file through and return its content's hash, or what stands in the way, unless it is what may pass."""
     try:
         return Look(file, content_of(file, schema))
     except PartitionError as error:
+        if may_pass(error):
+            raise
         return Look(file, None, str(error))
 
 

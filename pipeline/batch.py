@@ -21,7 +21,7 @@ from ridgestream.pipeline.dictionary import read_dictionary
 from ridgestream.pipeline.encodings import plan_encodings
 from ridgestream.pipeline.errors import NumericalBreakdown
 from ridgestream.pipeline.evaluate import Evaluation, compare
-from ridgestream.pipeline.executor import Executor
+from ridgestream.pipeline.executor import Executor, Need
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.fitted import Fitted
 from ridgestream.pipeline.keeping import Keeper
@@ -139,7 +139,7 @@ def train_batch(
     feature_map = encodings.last
     plan = plan_batch(request, ledger.rows, feature_map.n_features)
     plan.check(memory_limit_bytes)
-    executor.admit(plan.worker_bytes)
+    executor.admit([Need(plan.worker_bytes)])
     record = widened(record, encodings.first, feature_map) if record else None
     check_ranges(root, entries, feature_map, ledger.schema.targets if ledger.schema else ())
     learned = record.learned if record else ()

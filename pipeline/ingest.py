@@ -31,6 +31,7 @@ from ridgestream.pipeline.ranges import check_range
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.sieve import Sieve
 from ridgestream.pipeline.survey import content_of, decode_partition, survey_partition
+from ridgestream.pipeline.work import need_of
 from ridgestream.stores.classes import Label
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError, StoreError
@@ -46,6 +47,7 @@ from ridgestream.stores.partitions import (
 from ridgestream.stores.repository import Store, Writing
 from ridgestream.stores.schema import Schema, SchemaRequest, check_request, infer_schema
 from ridgestream.stores.segments import Segment, drop_segment, write_segment
+from ridgestream.stores.transience import may_pass
 
 if TYPE_CHECKING:
     import icechunk
@@ -157,6 +159,7 @@ def ingest(
     first_new = ledger.next_segment
     known = None if rebuilt else feature_map  # a model that has learned what changed begins anew, by a map of its own
     wave = _Wave(store, schema, executor, report, known, policies, frozenset(rebuilt))
+    executor.admit(map(need_of, fresh))
     report.begin("ingest", None, partitions=len(fresh))
     for start in range(0, len(fresh), PARTITIONS_A_COMMIT):
         kept = ledger = wave.take_in(kept, ledger, fresh[start : start + PARTITIONS_A_COMMIT])
@@ -229,7 +232,7 @@ def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession", policies: P
     try:
         survey = survey_partition(task.file, task.schema, policies.missing)
     except PartitionError as error:
-        if policies.on_bad == ERROR:
+        if policies.on_bad == ERROR or may_pass(error):
             raise
         return Refused(task.file, str(error))
     root = zarr.open_group(fork.store, mode="a")

@@ -38,6 +38,9 @@ _KERNEL_BLOCKS = 3
 KERNEL_BYTES = 16 * 2**20
 """What the kernel values formed at once may take, unless 256 rows take more."""
 
+_DECODED_BATCHES = 6
+"""Batches alive at once: Arrow's, their values as float64, and what checks and hashes them."""
+
 _PREFETCHED_BLOCKS = 4
 """Blocks alive at once: the one being learned, those that wait, and the one being decoded."""
 
@@ -163,6 +166,16 @@ class BatchPlan:
                 f"{show_bytes(self.total_bytes)} of memory; {show_bytes(limit_bytes)} may be used: lower the number of "
                 "vectors or folds, or raise memory_limit"
             )
+
+
+def plan_partition_bytes(group_bytes: int, batch_bytes: int) -> int:
+    """Return what a process needs that decodes a Parquet partition: its largest row group, and some batches of rows."""
+    return _BASE_BYTES + group_bytes + _DECODED_BATCHES * batch_bytes
+
+
+def plan_block_bytes(block_bytes: int) -> int:
+    """Return what a process needs that reads and standardizes blocks of rows."""
+    return _BASE_BYTES + _PREFETCHED_BLOCKS * block_bytes
 
 
 def plan_learner_bytes(n_basis: int, n_features: int) -> int:

@@ -19,6 +19,7 @@ from ridgestream.pipeline.fingerprints import fingerprint
 from ridgestream.pipeline.model import Model
 from ridgestream.pipeline.ranges import check_predictions
 from ridgestream.pipeline.reporting import Reporter
+from ridgestream.pipeline.work import need_of
 from ridgestream.stores.classes import arrow_class_type, class_name
 from ridgestream.stores.columns import check_column
 from ridgestream.stores.decoding import Decoder
@@ -28,6 +29,7 @@ from ridgestream.stores.places import Place, same_place
 from ridgestream.stores.predictions import read_made_of, whole_parquet
 from ridgestream.stores.rows import Rows
 from ridgestream.stores.schema import Schema
+from ridgestream.stores.transience import may_pass
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,6 +148,7 @@ def predict(
     _tell_unnamed(schema, files, keep, report)
     made_by = fingerprint(RULES, model, schema, keep, with_scores, policies.missing, policies.unseen_categories)
     tasks = [PredictTask(file, output / file.name, keep, with_scores, made_by, again) for file in files]
+    executor.admit(map(need_of, files))
     report.begin("predict", None, partitions=len(tasks))
     done = Predicted()
     for outcome in executor.run(predict_partition, tasks, executor.broadcast(model), schema, policies):
@@ -166,6 +169,8 @@ def predict_partition(task: PredictTask, model: Model, schema: Schema, policies:
     try:
         return Outcome(_predict_rows(task, model, schema, policies))
     except PartitionError as error:
+        if may_pass(error):  # no fault of the partition
+            raise
         return Outcome(error=str(error))
 
 

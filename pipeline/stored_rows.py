@@ -21,6 +21,7 @@ from ridgestream.pipeline.plain_values import hash_of
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.row_sets import Sums, cut_evenly
 from ridgestream.pipeline.stream import BLOCK_BYTES, BlockReader
+from ridgestream.pipeline.work import Work
 from ridgestream.stores.ledger import Ledger, LedgerEntry
 from ridgestream.stores.segments import Segment
 
@@ -46,6 +47,13 @@ class RowRange:
     """One past the last row."""
     first: int
     """The place of the first row in the row set."""
+    partition: str = ""
+    """The name of its partition, to be told of."""
+
+    @property
+    def work(self) -> Work:
+        """What it is of."""
+        return Work(self.partition, self.start, self.stop)
 
 
 RowTask = tuple[RowRange, ...]
@@ -159,7 +167,7 @@ class StoredRows:
         for entry in self._entries:
             low, high = max(start - begin, 0), min(stop - begin, entry.rows)
             if low < high:
-                ranges.append(RowRange(entry.segment, low, high, begin + low))
+                ranges.append(RowRange(entry.segment, low, high, begin + low, entry.name))
             begin += entry.rows
         return tuple(ranges)
 
@@ -168,9 +176,8 @@ class StoredRows:
         if self._keeper is None:
             return ""
         contents = [entry.content_sha256 for entry in self._entries]
-        return hash_of(
-            (function.__module__, function.__qualname__, argument, self._source.feature_map, contents, tasks)
-        )
+        cuts = [[(rows.segment, rows.start, rows.stop, rows.first) for rows in task] for task in tasks]
+        return hash_of((function.__module__, function.__qualname__, argument, self._source.feature_map, contents, cuts))
 
     def _split(self, ascending: Integers) -> Iterator[tuple[int, Integers]]:
         """Yield each segment's number and which of its rows, from zero, are at these places."""
@@ -193,7 +200,9 @@ class StoredRows:
 def plan_tasks(entry: LedgerEntry, first: int = 0) -> list[RowTask]:
     """Return the tasks of a partition whose first row is at place `first`; none for a partition without rows."""
     starts = range(0, entry.rows, TASK_ROWS)
-    return [(RowRange(entry.segment, start, min(start + TASK_ROWS, entry.rows), first + start),) for start in starts]
+    ends = [min(start + TASK_ROWS, entry.rows) for start in starts]
+    pairs = zip(starts, ends, strict=True)
+    return [(RowRange(entry.segment, start, stop, first + start, entry.name),) for start, stop in pairs]
 
 
 def _count(task: RowTask) -> int:

@@ -1,4 +1,7 @@
-"""One BLAS thread where a sum must come out the same bits whatever the machine's number of cores."""
+"""One BLAS thread where a sum must come out the same bits whatever the machine's number of cores.
+
+And as many of BLAS and numba as are asked for, where several processes share a machine.
+"""
 
 import functools
 from collections.abc import Iterator
@@ -20,17 +23,18 @@ def _controller() -> ThreadpoolController:
 class _Limit:
     """The limit as it is held by all threads of the process together: BLAS knows one number of threads for them all."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
         self._lock = Lock()
         self._holders = 0
         self._limiter: Any = None
 
     def take(self) -> None:
-        """Hold BLAS to one thread."""
+        """Hold BLAS to so many threads."""
         with self._lock:
             if self._holders == 0:
                 _take_control()
-                self._limiter = _controller().limit(limits=1, user_api="blas")
+                self._limiter = _controller().limit(limits=self._threads, user_api="blas")
             self._holders += 1
 
     def give_back(self) -> None:
@@ -50,7 +54,12 @@ def _take_control() -> None:
         clear(force=True)
 
 
-_LIMIT = _Limit()
+_LIMIT = _Limit(1)
+
+
+@functools.cache
+def _limit_to(threads: int) -> _Limit:
+    return _Limit(threads)
 
 
 @contextmanager
@@ -66,3 +75,35 @@ def one_blas_thread() -> Iterator[None]:
 def blas_threads() -> list[int]:
     """Return the number of threads that each loaded BLAS would use now."""
     return [int(library["num_threads"]) for library in _controller().info() if library["user_api"] == "blas"]
+
+
+@contextmanager
+def limited_threads(count: int) -> Iterator[None]:
+    """Hold BLAS and numba to so many threads inside the context; `one_blas_thread` may hold BLAS to one in there."""
+    limit = _limit_to(count)
+    limit.take()
+    try:
+        with _limited_numba(count):
+            yield
+    finally:
+        limit.give_back()
+
+
+@contextmanager
+def _limited_numba(count: int) -> Iterator[None]:
+    """Hold numba to so many threads; it is loaded here, since what loads it later would have them all."""
+    import numba
+
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(count, int(numba.config.NUMBA_NUM_THREADS)))  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
+def numba_threads() -> int:
+    """Return the number of threads that numba would use now; loads it."""
+    import numba
+
+    return int(numba.get_num_threads())

@@ -92,6 +92,27 @@ def count_rows(partition: PartitionFile) -> int:
         return int(file.metadata.num_rows)
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What a Parquet file's footer says of its size."""
+
+    rows: int
+    """Rows of the file."""
+    columns: int
+    """Columns, those within nested ones counted each."""
+    group_bytes: int
+    """Compressed bytes of the largest row group, which are in memory at once when it is read."""
+
+
+def measure_partition(partition: PartitionFile) -> Measured:
+    """Return what the file's footer says of its size; raise PartitionError if there is none."""
+    with _open(partition) as file:
+        footer = file.metadata
+        groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+        sizes = [sum(g.column(i).total_compressed_size for i in range(g.num_columns)) for g in groups]
+        return Measured(int(footer.num_rows), int(footer.num_columns), max(sizes, default=0))
+
+
 def read_batches(partition: PartitionFile, columns: list[str] | None) -> Iterator["pa.RecordBatch"]:
     """Yield the rows in order, at most BATCH_ROWS at a time, with the named columns (all of them if None)."""
     import pyarrow as pa

@@ -29,7 +29,7 @@ from ridgestream.jobs.quarantine import run_quarantine
 from ridgestream.jobs.run import run_job
 from ridgestream.jobs.settings import read_job
 from ridgestream.pipeline.errors import InputError, MemoryRefused, NumericalBreakdown
-from ridgestream.pipeline.executor import InProcess
+from ridgestream.pipeline.executor import InProcess, Need
 from ridgestream.pipeline.methods import METHODS
 from ridgestream.pipeline.reporting import Silent
 from ridgestream.pipeline.training import check_memory
@@ -340,7 +340,7 @@ class FailingOnce:
 
         monkeypatch.setattr(Segment, "read", read)
 
-    def admit(self, worker_bytes: int) -> None:
+    def admit(self, needs: Iterable[Need]) -> None:
         pass
 
     def broadcast(self, value: Any) -> Any:

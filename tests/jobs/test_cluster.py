@@ -83,7 +83,7 @@ def test_local_workers_make_the_same_model(work: Workplace, alone: Workplace) ->
     done = run_command("run", work.job(JOB), "--cluster", "local:2", "--json")
     assert done.told["partitions_consumed"] == PARTITIONS
     assert_same_as(alone, work)
-    assert len(done.err.splitlines()) == 3, done.err
+    assert len(done.err.splitlines()) == 4, done.err
     assert "\x1b" not in done.err
 
 
@@ -99,7 +99,7 @@ def test_workers_of_a_scheduler_make_the_same_model(
         done = run_command("run", work.job(JOB), "--cluster", cluster.address, "--json")
     assert done.told["partitions_consumed"] == PARTITIONS
     assert_same_as(alone, work)
-    assert len(done.err.splitlines()) == 3, done.err
+    assert len(done.err.splitlines()) == 4, done.err
 
 
 def test_a_night_on_a_cluster_goes_on_from_a_night_without(
@@ -133,7 +133,7 @@ def test_local_workers_refit_to_the_same_bits(tmp_path: Path, work: Workplace) -
     here.run_here({**JOB, "model.refit": True})
     done = run_command("run", work.job(JOB), "--refit", "--cluster", "local:2", "--json")
     assert done.told["refitted"] is True
-    assert len(done.err.splitlines()) == 4, done.err
+    assert len(done.err.splitlines()) == 5, done.err
     assert_same_as(here, work)
 
 
@@ -159,7 +159,7 @@ def test_a_bad_partition_is_told_as_without_a_cluster(work: Workplace, two_worke
     with pytest.raises(PartitionError, match=f"{path} has no column 'Slope'") as caught:
         work.run_here(JOB)
     done = run_command("run", work.job(JOB), "--cluster", two_workers.address)
-    assert (done.code, done.err) == (exit_codes.DATA, f"ridgestream: {caught.value}\n")
+    assert (done.code, done.err.splitlines()[1:]) == (exit_codes.DATA, [f"ridgestream: {caught.value}"])
 
 
 def test_a_task_has_one_blas_thread() -> None:

@@ -25,7 +25,7 @@ from support.stores import (
 )
 
 from ridgestream.pipeline import ingest as ingest_module
-from ridgestream.pipeline.executor import InProcess
+from ridgestream.pipeline.executor import InProcess, Need
 from ridgestream.pipeline.ingest import PARTITIONS_A_COMMIT, ingest
 from ridgestream.pipeline.moments import Moments
 from ridgestream.pipeline.quantiles import SAMPLE_ROWS, Sketch, sample_places
@@ -428,7 +428,7 @@ class Breaks:
     def __init__(self, after: int) -> None:
         self.after = after
 
-    def admit(self, worker_bytes: int) -> None:
+    def admit(self, needs: Iterable[Need]) -> None:
         pass
 
     def broadcast(self, value: Any) -> Any:

@@ -29,6 +29,15 @@ class Notes:
     def say(self, message: str, **facts: Fact) -> None:
         self.said.append((message, facts))
 
+    def all(self, message: str) -> list[dict[str, Fact]]:
+        """What was told with each saying of a message."""
+        return [facts for said, facts in self.said if said == message]
+
+    def facts(self, message: str) -> dict[str, Fact]:
+        """What was told with the one saying of a message."""
+        (facts,) = self.all(message)
+        return facts
+
 
 class Killed(InProcess):
     """An executor that is killed after some tasks, and counts those done."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import zarr
 
-from ridgestream.pipeline.executor import Executor, InProcess
+from ridgestream.pipeline.executor import Executor, InProcess, Need
 from ridgestream.pipeline.ingest import IngestReport, ingest
 from ridgestream.pipeline.reporting import Silent
 from ridgestream.stores.ledger import Ledger, read_ledger
@@ -78,7 +78,7 @@ def _same(left: Any, right: Any) -> bool:
 class Elsewhere:
     """Runs tasks as a cluster would: arguments and results are pickled, the last task is done first, each twice."""
 
-    def admit(self, worker_bytes: int) -> None:
+    def admit(self, needs: Iterable[Need]) -> None:
         pass
 
     def broadcast(self, value: Any) -> Any:

@@ -1,0 +1,41 @@
+"""Which errors may pass by themselves: trouble of reading and writing, never what is read."""
+
+import errno
+import re
+from collections.abc import Iterator
+
+_NAMES = (
+    *("EIO", "EAGAIN", "EINTR", "EBUSY", "ESTALE", "EREMOTEIO", "ETIMEDOUT", "EHOSTDOWN", "EHOSTUNREACH"),
+    *("ENETDOWN", "ENETUNREACH", "ENETRESET", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "ENOTCONN", "EPIPE"),
+    *("ESHUTDOWN", "EADDRNOTAVAIL", "EADDRINUSE", "ENOBUFS", "EMFILE", "ENFILE"),
+)
+_MAY_PASS = {getattr(errno, name) for name in _NAMES if hasattr(errno, name)}
+"""What the operating system says of trouble that may pass; no such file, no permission or no space does not."""
+
+_SAID_TO_PASS = re.compile(
+    r"connect|network|time[d -]*out|dispatch failure|sending request|slow ?down|throttl|temporar|unavailable|"
+    r"internal ?error|internal_failure|reset by peer|broken pipe|end of file before|os error 5\)",
+    re.IGNORECASE,
+)
+"""What is said of such trouble by libraries whose errors have no number: of Icechunk, of Arrow's object stores."""
+
+
+def may_pass(error: BaseException) -> bool:
+    """Tell whether an error, or one that it comes from, is trouble of reading or writing that may pass by itself."""
+    return any(_may_pass(link) for link in _links(error))
+
+
+def _may_pass(error: BaseException) -> bool:
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in _MAY_PASS
+    foreign = type(error).__module__.split(".")[0] in ("icechunk", "botocore", "aiohttp")
+    return (foreign or type(error) is OSError) and bool(_SAID_TO_PASS.search(str(error)))
+
+
+def _links(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
