@@ -1,4 +1,7 @@
-"""The stream: blocks of standardized rows in order, each decoded while the one before it is learned."""
+"""The stream: blocks of standardized rows in order, each decoded while those before it are learned.
+
+They are decoded by a thread of this process, or by the workers of a cluster, always by the same cuts.
+"""
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +15,10 @@ import numpy.typing as npt
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.block_statistics import RowBlock
 from ridgestream.pipeline.blocks import BlockRange, plan_blocks
+from ridgestream.pipeline.executor import Executor, InProcess, Need
 from ridgestream.pipeline.features import FeatureMap
+from ridgestream.pipeline.planning import plan_block_bytes
+from ridgestream.pipeline.work import Work
 from ridgestream.stores.classes import Label
 from ridgestream.stores.rows import Rows
 from ridgestream.stores.segments import Segment
@@ -43,6 +49,21 @@ class Block:
     """Where features are new since the block before this one, as places for `numpy.insert`."""
 
 
+@dataclass(frozen=True)
+class BlockTask:
+    """A block that a worker is to read."""
+
+    where: BlockRange
+    """Its rows."""
+    partition: str
+    """The name of its partition."""
+
+    @property
+    def work(self) -> Work:
+        """What it is of."""
+        return Work(self.partition, self.where.start, self.where.stop)
+
+
 class Stream:
     """The rows of some segments, cut into blocks by the store and the feature maps alone."""
 
@@ -52,10 +73,13 @@ class Stream:
         numbers: Sequence[int],
         feature_map: FeatureMap,
         maps: Sequence[FeatureMap] | None = None,
+        executor: Executor | None = None,
+        names: Mapping[int, str] | None = None,
     ) -> None:
         """Open the segments; raise StoreError for one that is not there whole. No row is read.
 
-        Where the feature map grows, `maps` holds that of each segment, extended from `feature_map`.
+        Where the feature map grows, `maps` holds that of each segment, extended from `feature_map`. Blocks are read by
+        `executor`; `names` are the partitions of the segments, for what is to be told of them.
         """
         segments = {number: Segment.open(root, number) for number in numbers}
         maps_of = dict(zip(numbers, maps or [feature_map] * len(numbers), strict=True))
@@ -63,12 +87,23 @@ class Stream:
             where for number, segment in segments.items() for where in _cut(number, segment, maps_of[number])
         )
         self._reader = BlockReader(segments, feature_map, maps_of)
+        self._lazy = BlockReader(Segments(root, tuple(numbers)), feature_map, maps_of)
+        self._executor, self._names = executor or InProcess(), names or {}
 
     def blocks(self, begin: int = 0) -> Iterator[Block]:
-        """Yield the blocks in their order from number `begin` on, reading ahead; memory is AHEAD + 2 blocks.
+        """Yield the blocks in their order from number `begin` on, reading ahead.
 
-        Raises StoreError where a chunk is missing or damaged, when its block is asked for.
+        Memory is AHEAD + 2 blocks here, or one here and what the executor has under way on its workers. Raises
+        StoreError where a chunk is missing or damaged, when its block is asked for, and what the executor raises.
         """
+        return self._blocks_here(begin) if isinstance(self._executor, InProcess) else self._blocks_there(begin)
+
+    def _blocks_there(self, begin: int) -> Iterator[Block]:
+        self._executor.admit([Need(plan_block_bytes(BLOCK_BYTES), "a block of rows", "use fewer threads a worker")])
+        tasks = (BlockTask(where, self._names.get(where.segment, "")) for where in self.ranges[begin:])
+        yield from self._executor.run(read_block, tasks, self._executor.broadcast(self._lazy))
+
+    def _blocks_here(self, begin: int) -> Iterator[Block]:
         with ThreadPoolExecutor(1, thread_name_prefix="decode") as pool:
             waiting: deque[Future[Block]] = deque()
             try:
@@ -82,9 +117,35 @@ class Stream:
                 pool.shutdown(wait=True, cancel_futures=True)
 
 
+def read_block(task: BlockTask, reader: "BlockReader") -> Block:
+    """Return the block, read by a worker."""
+    return reader.read(task.where)
+
+
 def _cut(number: int, segment: Segment, feature_map: FeatureMap) -> Iterator[BlockRange]:
     row_bytes = 8 * (feature_map.n_features + feature_map.n_outputs - 1)  # stores of one target came first
     return plan_blocks([(number, segment.rows, segment.chunk_rows)], BLOCK_BYTES, row_bytes)
+
+
+class Segments(Mapping[int, Segment]):
+    """Some segments of a store, each opened when it is first asked for; they travel as their numbers."""
+
+    def __init__(self, root: "zarr.Group", numbers: tuple[int, ...]) -> None:
+        self._root, self._numbers = root, numbers
+        self._open: dict[int, Segment] = {}
+
+    def __getitem__(self, number: int) -> Segment:
+        if number not in self._numbers:
+            raise KeyError(number)
+        if number not in self._open:
+            self._open[number] = Segment.open(self._root, number)
+        return self._open[number]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
 
 
 class BlockReader:
@@ -94,7 +155,7 @@ class BlockReader:
     """
 
     def __init__(
-        self, segments: dict[int, Segment], feature_map: FeatureMap, maps: Mapping[int, FeatureMap] | None = None
+        self, segments: Mapping[int, Segment], feature_map: FeatureMap, maps: Mapping[int, FeatureMap] | None = None
     ) -> None:
         self._segments, self._map_of = segments, {number: (maps or {}).get(number, feature_map) for number in segments}
         befores = [feature_map, *self._map_of.values()]

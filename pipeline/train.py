@@ -11,7 +11,7 @@ from ridgestream.pipeline.course import Course
 from ridgestream.pipeline.dictionary import read_dictionary
 from ridgestream.pipeline.encodings import encoding_of, plan_encodings
 from ridgestream.pipeline.evaluate import Evaluation, compare
-from ridgestream.pipeline.executor import InProcess
+from ridgestream.pipeline.executor import Executor, InProcess
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.kernels import make_kernel
@@ -122,9 +122,11 @@ def train(
     memory_limit_bytes: int,
     report: Reporter,
     keeper: Keeper | None = None,
+    executor: Executor | None = None,
 ) -> Trained:
     """Teach the model, new if `record` is None, the partitions that it lacks; O(max_basis²) a row.
 
+    Rows are read and standardized by `executor`, ahead of the learner, which is here, and come to it in their order.
     A long training keeps checkpoints in `keeper`, and goes on from one of its own that it finds there, to the same
     bits. Another regularization than the record's is applied before the first row. Raises ModelError if the request has
     other parameters than the record, MemoryRefused before anything is read, or before a dictionary without a cap grows
@@ -140,7 +142,8 @@ def train(
     plan.check(memory_limit_bytes)
     check_ranges(root, entries, feature_map, ledger.schema.targets if ledger.schema else ())
     given = _given_dictionary(ledger, record, request, feature_map)
-    stream = Stream(root, [entry.segment for entry in entries], feature_map, encodings.maps)
+    names = {entry.segment: entry.name for entry in entries}
+    stream = Stream(root, tuple(names), feature_map, encodings.maps, executor, names)
     asked = {**request.parameters(), "unseen_categories": policy}
     key = key_of(asked, feature_map, record, given or _drawn_from(ledger, record, request))
     checkpoints = OnlineCheckpoints(keeper, key, stream, entries, report)

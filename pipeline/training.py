@@ -67,4 +67,4 @@ def learn(
         return Trained(record, (), None, (), 0.0)
     if isinstance(request, BatchRequest):
         return train_batch(root, ledger, record, request, memory_limit_bytes, executor, report, keeper)
-    return train(root, ledger, record, request, memory_limit_bytes, report, keeper)
+    return train(root, ledger, record, request, memory_limit_bytes, report, keeper, executor)
