@@ -227,12 +227,15 @@ def run_limited(limits: str, *arguments: str | Path, program: str = COMMAND) -> 
 
 
 def start_command(
-    *arguments: str | Path, log: Path, environment: dict[str, str] | None = None
+    *arguments: str | Path, log: Path, environment: dict[str, str] | None = None, within: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start the command with its standard error in the file `log` and its standard output beside it, in `log`.out."""
+    """Start the command with its standard error in the file `log` and its standard output beside it, in `log`.out.
+
+    `within` is what it is run by, if by another program.
+    """
     with log.open("wb") as err, log.with_name(log.name + ".out").open("wb") as out:
         return subprocess.Popen(
-            [COMMAND, *(str(a) for a in arguments)],
+            [*within, COMMAND, *(str(a) for a in arguments)],
             stdout=out,
             stderr=err,
             stdin=subprocess.DEVNULL,
