@@ -91,7 +91,6 @@ def test_every_long_command_takes_it(work: Workplace) -> None:
     [
         (["run", "{job}", "--nope"], {}, exit_codes.USAGE, "No such option"),
         (["run", "{job}", "--set", "model.max_bases=5"], {}, exit_codes.USAGE, "model.max_bases: there is no such key"),
-        (["run", "{job}"], {"source.path": "nowhere"}, exit_codes.DATA, "does not exist"),
         (["train", "{job}"], {}, exit_codes.STORE, "there is no store"),
         (["run", "{job}"], {"memory_limit": 1}, exit_codes.MEMORY, "1 bytes may be used"),
     ],

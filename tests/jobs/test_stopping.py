@@ -108,7 +108,10 @@ def rows_gone_on_from(done: Outcome) -> int:
 
 @pytest.mark.parametrize(
     ("number", "code", "word"),
-    [("SIGTERM", exit_codes.TERMINATED, "terminated"), ("SIGINT", exit_codes.INTERRUPTED, "interrupted")],
+    [
+        ("SIGTERM", exit_codes.TERMINATED, "terminated"),
+        pytest.param("SIGINT", exit_codes.INTERRUPTED, "interrupted", marks=pytest.mark.slow),
+    ],
 )
 def test_a_training_keeps_its_last_refresh_and_goes_on_from_there(
     work: Workplace, undisturbed: Workplace, number: str, code: int, word: str
@@ -127,7 +130,7 @@ def test_a_training_keeps_its_last_refresh_and_goes_on_from_there(
     assert sorted(open_store(work.store).repository.list_branches()) == ["main"]
 
 
-@pytest.mark.parametrize("step", ["refit", "evaluate"])
+@pytest.mark.parametrize("step", ["refit", pytest.param("evaluate", marks=pytest.mark.slow)])
 def test_what_is_learned_is_kept_too_where_a_refit_or_an_evaluation_is_stopped(
     work: Workplace, tmp_path: Path, step: str
 ) -> None:
