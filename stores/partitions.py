@@ -16,6 +16,7 @@ from ridgestream.stores.places import (
     same_place,
     stamp_of,
 )
+from ridgestream.stores.reading_ahead import AHEAD_BYTES, FOOTER_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,13 +83,13 @@ def check_unchanged(partition: PartitionFile) -> None:
 
 def read_arrow_schema(partition: PartitionFile) -> "pa.Schema":
     """Return the Arrow schema from the file's footer; raise PartitionError if the file is not Parquet."""
-    with _open(partition) as file:
+    with _open(partition, FOOTER_BYTES) as file:
         return file.schema_arrow
 
 
 def count_rows(partition: PartitionFile) -> int:
     """Return the number of rows that the file's footer gives."""
-    with _open(partition) as file:
+    with _open(partition, FOOTER_BYTES) as file:
         return int(file.metadata.num_rows)
 
 
@@ -126,7 +127,7 @@ def read_batches(partition: PartitionFile, columns: list[str] | None) -> Iterato
             raise PartitionError(f"{partition.path} cannot be decoded: {error}; write it again or remove it") from error
 
 
-def _open(partition: PartitionFile) -> Any:  # noqa: ANN401 (pyarrow has no types)
+def _open(partition: PartitionFile, ahead_bytes: int = AHEAD_BYTES) -> Any:  # noqa: ANN401 (pyarrow has no types)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -135,7 +136,8 @@ def _open(partition: PartitionFile) -> Any:  # noqa: ANN401 (pyarrow has no type
             f"{partition.path} is empty (0 bytes): it is not a Parquet file; write it again or remove it"
         )
     try:
-        return pq.ParquetFile(open_file(partition.path), memory_map=False, page_checksum_verification=True)
+        file = open_file(partition.path, ahead_bytes)
+        return pq.ParquetFile(file, memory_map=False, page_checksum_verification=True)
     except StoreError:
         raise
     except (pa.ArrowException, OSError) as error:

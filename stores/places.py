@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlsplit
 
 from ridgestream.stores.errors import StoreError
-from ridgestream.stores.reading_ahead import ReadAhead
+from ridgestream.stores.reading_ahead import AHEAD_BYTES, ReadAhead
 from ridgestream.stores.storage import ObjectUrl, StorageSettings, file_system
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def stamp_of(place: Place) -> Stamp:
     return _stamp(info)
 
 
-def open_file(place: Place) -> Any:  # noqa: ANN401 (pyarrow has no types)
+def open_file(place: Place, ahead_bytes: int = AHEAD_BYTES) -> Any:  # noqa: ANN401 (pyarrow has no types)
     """Return what Parquet is read from: the path, or a file of an object store, which is read ahead.
 
     Raises FileNotFoundError if there is no such object, StoreError where it cannot be had.
@@ -137,7 +137,8 @@ def open_file(place: Place) -> Any:  # noqa: ANN401 (pyarrow has no types)
     if isinstance(place, Path):
         return place
     with object_errors(place, "read"):
-        return ReadAhead(place.files.open_input_file(place.path), lambda: object_errors(place, "read"))
+        file = place.files.open_input_file(place.path)
+        return ReadAhead(file, lambda: object_errors(place, "read"), ahead_bytes)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.places import Place, open_file, write_whole
+from ridgestream.stores.reading_ahead import FOOTER_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,7 +75,7 @@ def read_made_of(place: Place) -> dict[str, Any] | None:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(open_file(place), memory_map=False) as file:
+        with pq.ParquetFile(open_file(place, FOOTER_BYTES), memory_map=False) as file:
             made_of = json.loads((file.metadata.metadata or {}).get(_KEY, b"null"))
     except StoreError:
         raise

@@ -6,15 +6,20 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-AHEAD_BYTES = 8 * 2**20
-"""What is read at least, and kept."""
+AHEAD_BYTES, FOOTER_BYTES = 8 * 2**20, 2**16
+"""What is read at least, and kept; and where nothing but the footer is asked for."""
 
 
 class ReadAhead(io.RawIOBase):
-    """A file over one of Arrow's; a read that goes beyond what is kept brings AHEAD_BYTES, or what it needs if more."""
+    """A file over one of Arrow's; a read beyond what is kept brings `ahead_bytes`, or what it needs if more."""
 
-    def __init__(self, file: Any, guard: Callable[[], AbstractContextManager[None]]) -> None:  # noqa: ANN401
-        self._file, self._guard = file, guard
+    def __init__(
+        self,
+        file: Any,  # noqa: ANN401 (pyarrow has no types)
+        guard: Callable[[], AbstractContextManager[None]],
+        ahead_bytes: int,
+    ) -> None:
+        self._file, self._guard, self._ahead_bytes = file, guard, ahead_bytes
         self._size, self._position = int(file.size()), 0
         self._start, self._kept = 0, memoryview(b"")
 
@@ -59,7 +64,7 @@ class ReadAhead(io.RawIOBase):
 
     def _bring(self, wanted: int) -> None:
         """Bring what is wanted and what comes after it; at the end of the file, what comes before it."""
-        length = min(max(wanted, AHEAD_BYTES), self._size)
+        length = min(max(wanted, self._ahead_bytes), self._size)
         self._start = min(self._position, self._size - length)
         with self._guard():
             self._kept = memoryview(self._file.read_at(length, self._start))

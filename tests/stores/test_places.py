@@ -11,21 +11,22 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.killing_proxy import killing_proxy
 from support.object_store import BUCKET, KEYS, ObjectStore, object_store
 from support.partitions import mixed_columns, write_partition
 
 from ridgestream.stores.errors import PartitionError, StoreError
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.partitions import (
+    BATCH_ROWS,
     check_apart,
     check_unchanged,
     list_partitions,
     read_arrow_schema,
     read_batches,
 )
-from ridgestream.stores.places import ObjectPath, Place, place_of, stamp_of, write_whole
+from ridgestream.stores.places import ObjectPath, Place, open_file, place_of, stamp_of, write_whole
 from ridgestream.stores.predictions import read_made_of, whole_parquet
-from ridgestream.stores.reading_ahead import AHEAD_BYTES
 from ridgestream.stores.repository import Store
 from ridgestream.stores.storage import StorageSettings
 
@@ -92,18 +93,18 @@ def test_one_object_is_a_source(server: ObjectStore, prefix: ObjectPath, tmp_pat
     assert (file.name, str(file.path)) == ("rows 100%.data", f"{prefix}/a b/rows 100%.data")
 
 
-def test_a_large_object_is_read_in_few_requests_to_the_same_rows(
-    server: ObjectStore, prefix: ObjectPath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("ahead_bytes", [1, 20_000, 10**9])
+def test_an_object_is_read_to_the_same_rows_however_far_ahead(
+    server: ObjectStore, prefix: ObjectPath, tmp_path: Path, ahead_bytes: int
 ) -> None:
     """Row groups and columns that lie across the bounds of what is read ahead, and some that are larger."""
-    table = pa.table(mixed_columns(20_000))
-    pq.write_table(table, tmp_path / "part-1.parquet", row_group_size=3000, compression="none")
-    server.put(f"{prefix.name}/part-1.parquet", (tmp_path / "part-1.parquet").read_bytes())
-    monkeypatch.setattr("ridgestream.stores.reading_ahead.AHEAD_BYTES", 20_000)
+    path = tmp_path / "part-1.parquet"
+    pq.write_table(pa.table(mixed_columns(20_000)), path, row_group_size=3000, compression="none")
+    server.put(f"{prefix.name}/part-1.parquet", path.read_bytes())
     (here,), (there,) = list_partitions(tmp_path), list_partitions(prefix)
     assert there.size_bytes > 10 * 20_000
-    assert there.size_bytes < AHEAD_BYTES
-    assert list(read_batches(there, None)) == list(read_batches(here, None))
+    batches = pq.ParquetFile(open_file(there.path, ahead_bytes)).iter_batches(BATCH_ROWS)
+    assert list(batches) == list(read_batches(there, None)) == list(read_batches(here, None))
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 but not Parquet", b"x" * 100])
@@ -192,6 +193,26 @@ def test_access_denied(refusing: str) -> None:
         sink.write(b"x")
     with pytest.raises(StoreError, match=r"the store s3://bucket/rows cannot be read or written"):
         Store.open(StoreLocation(place.url, place.storage))
+
+
+def test_a_request_that_gets_no_answer_is_repeated(server: ObjectStore, prefix: ObjectPath, tmp_path: Path) -> None:
+    put(server, prefix, tmp_path, ["part-1.parquet", "part-2.parquet"])
+    dropped: list[str] = []
+    with killing_proxy(server.port) as proxy:
+
+        def drop_next(method: str) -> None:
+            proxy.arm(lambda: dropped.append(method), 1, forward=False, only=method)
+
+        place = ObjectPath(prefix.url, StorageSettings(f"http://127.0.0.1:{proxy.port}"))
+        drop_next("GET")
+        files = list_partitions(place)
+        drop_next("GET")
+        assert sum(batch.num_rows for file in files for batch in read_batches(file, None)) == 1
+        drop_next("PUT")
+        with write_whole(place / "out") as sink:
+            sink.write(b"x")
+    assert dropped == ["GET", "GET", "PUT"]
+    assert server.get(f"{prefix.name}/out") == b"x"
 
 
 def test_no_region_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
