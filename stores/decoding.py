@@ -137,6 +137,8 @@ class Decoder:
         import pyarrow as pa
 
         values = np.asarray(plain.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+        if -LARGEST_VALUE <= values.min(initial=0.0) and values.max(initial=0.0) <= LARGEST_VALUE:  # not if one is NaN
+            return values
         usable = np.abs(values) <= LARGEST_VALUE
         if self._marks(name):
             usable |= np.isnan(values)
