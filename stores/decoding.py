@@ -137,7 +137,8 @@ class Decoder:
         import pyarrow as pa
 
         values = np.asarray(plain.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-        if -LARGEST_VALUE <= values.min(initial=0.0) and values.max(initial=0.0) <= LARGEST_VALUE:  # not if one is NaN
+        least, largest = values.min(initial=0.0), values.max(initial=0.0)  # NaN if one value is
+        if least >= -LARGEST_VALUE and largest <= LARGEST_VALUE:
             return values
         usable = np.abs(values) <= LARGEST_VALUE
         if self._marks(name):
