@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import re
 import signal
 from collections.abc import Iterator
@@ -23,16 +24,22 @@ from support.jobs import (
 )
 from support.killing_proxy import killing_proxy
 from support.object_store import BUCKET, KEYS, ObjectStore, object_store
+from support.stores import Elsewhere
 
 from ridgestream.jobs import exit_codes
 from ridgestream.jobs.predict import run_predict
 from ridgestream.jobs.settings import JobFileError, read_job
 from ridgestream.pipeline.executor import InProcess
+from ridgestream.pipeline.ingest import ingest
+from ridgestream.pipeline.predict import PredictTask
 from ridgestream.pipeline.reporting import Silent
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.models import ModelRecord, require_model
+from ridgestream.stores.partitions import list_partitions
+from ridgestream.stores.places import ObjectPath
 from ridgestream.stores.repository import Store
+from ridgestream.stores.schema import SchemaRequest
 from ridgestream.stores.storage import StorageSettings
 
 PARTITIONS = 4
@@ -213,6 +220,26 @@ def test_secrets_in_a_job_file_are_refused_and_not_repeated(
     with pytest.raises((JobFileError, StoreError), match=re.escape(message)) as caught:
         run_predict(read_job(path, {}), local.folder / "held-out", None, InProcess(), Silent())
     assert "hush" not in str(caught.value)
+
+
+def test_no_task_and_no_commit_holds_a_credential(
+    server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "hush-id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-key")
+    settings = StorageSettings(server.endpoint)
+    pq.write_table(draw_rows(0), tmp_path / "part-0.parquet")
+    source = ObjectPath(server.put_folder(tmp_path, f"{tmp_path.name}/rows"), settings)
+    store = Store.create(StoreLocation(server.location(f"{tmp_path.name}/store"), settings))
+    (file,) = list_partitions(source)
+    with store.lock():
+        ingest(store, (file,), SchemaRequest("label"), Elsewhere(), Silent())
+    task = PredictTask(file, source / "out", ())
+    travels = [pickle.dumps(each) for each in (task, store.repository.writable_session("main").fork())]
+    stays = [server.get(f"{tmp_path.name}/{key}") for key in server.keys(tmp_path.name)]
+    assert len(stays) > 5
+    assert server.endpoint.encode() in travels[0]
+    assert not [content for content in (*travels, *stays) if b"hush" in content]
 
 
 def test_the_command_does_not_print_a_secret(local: Workplace) -> None:
