@@ -30,7 +30,7 @@ from ridgestream.pipeline.methods import METHODS, Asked, Method
 from ridgestream.pipeline.planning import BatchPlan
 from ridgestream.pipeline.progressive import Progressive, mean_errors
 from ridgestream.pipeline.ranges import check_errors, check_ranges
-from ridgestream.pipeline.records import fitted_of, widened, with_fitted
+from ridgestream.pipeline.records import check_complete, fitted_of, widened, with_fitted
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.pipeline.stored_rows import StoredRows
@@ -105,6 +105,7 @@ def check_batch_request(record: ModelRecord, request: BatchRequest) -> None:
 
     Other regularizations are no other model: the next training compares them.
     """
+    check_complete(record)
     kept: dict[str, Any] = {n: record.parameters[n] for n in ("learner", "regularization") if n in record.parameters}
     check_parameters(record, {**request.parameters(), **kept})
 

@@ -51,6 +51,13 @@ def _sound(record: ModelRecord) -> Iterator[None]:
         raise ModelError(f"the record of the model {record.name!r} is damaged: {error!s:.300}") from error
 
 
+def check_complete(record: ModelRecord) -> None:
+    """Raise ModelError where a parameter is missing that every release has written."""
+    known = {"method", "kernel", "learner", "regularization", "scaling_rows"}
+    if missing := sorted(known - record.parameters.keys()):
+        raise ModelError(f"the record of the model {record.name!r} is damaged: it lacks {', '.join(missing)}")
+
+
 def state_of(record: ModelRecord) -> OnlineState:
     """Return the learner's state in a record; raise ModelError if it is none."""
     with _sound(record):

@@ -21,7 +21,7 @@ from ridgestream.pipeline.online_checkpoints import OnlineCheckpoints, Progress,
 from ridgestream.pipeline.planning import TrainingPlan
 from ridgestream.pipeline.progressive import Progressive, mean_errors, sum_losses
 from ridgestream.pipeline.ranges import check_errors, check_ranges, naming_partition
-from ridgestream.pipeline.records import learner_of, with_learner
+from ridgestream.pipeline.records import check_complete, learner_of, with_learner
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.pipeline.stored_rows import StoredRows
@@ -92,6 +92,7 @@ def check_request(record: ModelRecord, request: ModelRequest) -> None:
 
     Another regularization is no other model: training applies it. Records older than selection rules are supervised.
     """
+    check_complete(record)
     kept = {name: record.parameters[name] for name in ("learner", "regularization")}
     known = replace(record, parameters={"selection": "supervised", **record.parameters})
     check_parameters(known, {**request.parameters(), **kept})
