@@ -99,7 +99,9 @@ class Stream:
         return self._blocks_here(begin) if isinstance(self._executor, InProcess) else self._blocks_there(begin)
 
     def _blocks_there(self, begin: int) -> Iterator[Block]:
-        self._executor.admit([Need(plan_block_bytes(BLOCK_BYTES), "a block of rows", "use fewer threads a worker")])
+        self._executor.admit(
+            [Need(plan_block_bytes(BLOCK_BYTES), "a block of rows", "run the job with --cluster none")]
+        )
         tasks = (BlockTask(where, self._names.get(where.segment, "")) for where in self.ranges[begin:])
         yield from self._executor.run(read_block, tasks, self._executor.broadcast(self._lazy))
 

@@ -288,7 +288,7 @@ def test_a_partition_that_does_not_fit_a_worker_is_refused_with_rows_and_bytes(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     """Its one row group is decoded at once."""
-    cluster.start_worker("--memory-limit", "500MB")
+    cluster.start_worker("--memory-limit", "460MB")
     (worker,) = cluster.wait_for(1)
     work, rng = Workplace(tmp_path), np.random.default_rng(0)
     work.put_all(range(1))
@@ -296,14 +296,14 @@ def test_a_partition_that_does_not_fit_a_worker_is_refused_with_rows_and_bytes(
     before, model = work.snapshot(), work.model()
     work.put(1)
     columns = {name: rng.normal(size=60_000) for name in ("x0", "x1", "x2", "x3")}
-    blob = [rng.bytes(1500) for _ in range(60_000)]
+    blob = [rng.bytes(750) for _ in range(60_000)]
     big = pa.table({**columns, "label": rng.integers(1, 4, 60_000), "photo": blob})
     path = work.put(2)
     pq.write_table(big, path, row_group_size=60_000)
     done = run_command("run", work.job(), "--cluster", cluster.address)
     assert done.code == exit_codes.MEMORY
-    assert "ridgestream: the partition part-02.parquet (60,000 rows) needs 5" in done.err
-    assert f"the worker {worker} may use 500 MB: give workers more, or write the partition in smaller row" in done.err
+    assert "ridgestream: the partition part-02.parquet (60,000 rows) needs 4" in done.err
+    assert f"the worker {worker} may use 460 MB: give workers more, or write the partition in smaller row" in done.err
     assert work.snapshot() == before
     pq.write_table(big, path, row_group_size=2_000)
     assert run_command("run", work.job(), "--cluster", cluster.address, "--json").told["new_partitions"] == 2
