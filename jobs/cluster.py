@@ -215,6 +215,7 @@ class OnCluster:
     def _outcome(self, sent: Sent) -> Any:  # noqa: ANN401
         """Return what came of a task, sending it again where it is dropped or its workers die."""
         from distributed import KilledWorker
+        from distributed.comm.core import CommClosedError
 
         patience = self._patience_seconds
         while True:
@@ -223,6 +224,8 @@ class OnCluster:
                 return sent.future.result(timeout=patience)
             except TimeoutError:  # the worker that had it is gone, or the way to it is slow
                 patience *= 2
+            except CommClosedError as error:
+                raise _gone(error) from error
             except KilledWorker as error:
                 sent.lost += max(self._losses.count(sent.future.key), error.allowed_failures + 1)
                 if sent.lost > self._options.lost_workers:

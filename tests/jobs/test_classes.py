@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import confusion_matrix
@@ -234,7 +235,7 @@ def test_a_cluster_leaves_no_trace_and_the_doors_tell_the_confusion(tmp_path: Pa
     run_command("predict", work.job(EACH), work.folder / "held-out", work.folder / "there", "--cluster", "local:2")
     straight.predict_here("held-out", EACH)
     here, there = ((w.folder / n / "part-00.parquet") for w, n in ((straight, "predictions"), (work, "there")))
-    assert here.read_bytes() == there.read_bytes()
+    assert pq.read_table(here).equals(pq.read_table(there))
 
 
 def test_a_training_without_held_out_rows_keeps_no_confusion_of_an_older_one(tmp_path: Path) -> None:
@@ -449,9 +450,7 @@ def test_classes_that_the_column_cannot_hold(tmp_path: Path, values: pa.Array, c
     ids=["listed", "positive", "regression"],
 )
 def test_the_classes_of_a_store_stay(straight: Workplace, changes: Settings) -> None:
-    with pytest.raises(
-        StoreError, match=r"was made with (positive = None|classes = 'all'), the job says .*another store"
-    ):
+    with pytest.raises(StoreError, match=r"was made with(out positive| classes = 'all'), the job says .*another store"):
         straight.run_here(changes)
 
 

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from distributed import Future
+from distributed.comm.core import CommClosedError
 from support.clusters import Cluster, real_cluster
 from support.jobs import (
     FOREST,
@@ -28,7 +30,7 @@ from support.jobs import (
 from threadpoolctl import threadpool_limits
 
 from ridgestream.jobs import exit_codes
-from ridgestream.jobs.cluster import open_executor
+from ridgestream.jobs.cluster import ClusterError, open_executor
 from ridgestream.jobs.evaluate import run_evaluate
 from ridgestream.jobs.predict import run_predict
 from ridgestream.jobs.run import run_job
@@ -201,6 +203,18 @@ def test_a_scheduler_without_workers_is_an_error_after_the_time_that_the_job_giv
     assert (done.code, done.out) == (exit_codes.CLUSTER, "")
     assert f"no worker came to the cluster {cluster.address} within 0.5 s" in done.err
     assert not work.store.exists()
+
+
+def test_a_connection_that_is_cut_while_a_result_comes_is_a_scheduler_that_has_gone(
+    two_workers: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(future: Future[object], timeout: float | None = None) -> None:  # noqa: ARG001
+        raise CommClosedError("in <TCP>: Stream is closed")
+
+    with open_executor(two_workers.address, PATIENCE) as executor:
+        monkeypatch.setattr(Future, "result", cut)
+        with pytest.raises(ClusterError, match=r"the scheduler has gone .*Stream is closed; what was committed stands"):
+            list(executor.run(abs, [-1]))
 
 
 def test_no_scheduler_at_the_address_is_an_error(work: Workplace) -> None:
