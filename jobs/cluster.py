@@ -171,7 +171,7 @@ class OnCluster:
         finally:
             for sent in waiting:
                 self._losses.forget(sent.future.key)
-            with suppress(OSError, RuntimeError):  # a scheduler that is gone, or a client, has no tasks to forget
+            with suppress(Exception):  # a scheduler that is gone, or a client, has no tasks to forget
                 self._client.cancel([sent.future for sent in waiting])
 
     def _submit(self, call: tuple[Any, ...]) -> Any:  # noqa: ANN401
@@ -336,9 +336,11 @@ def _sendings(call: tuple[Any, ...]) -> dict[int, int]:
 @contextmanager
 def _answers() -> Iterator[None]:
     """Say what is the matter where a scheduler goes while it is asked."""
+    from distributed.client import ClosedClientError
+
     try:
         yield
-    except OSError as error:
+    except (OSError, ClosedClientError) as error:
         raise _gone(error) from error
 
 

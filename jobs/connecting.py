@@ -36,6 +36,9 @@ ANSWER_SECONDS = 10.0
 
 _PROBED, _PROBE_SECONDS = 3, 2.0
 
+_GREETINGS = 3
+"""How often a scheduler is greeted."""
+
 
 class ClusterError(RuntimeError):
     """The cluster cannot be had or has lost its workers; the message says what to do."""
@@ -43,7 +46,6 @@ class ClusterError(RuntimeError):
 
 def connect(address: str, patience_seconds: float, options: ClusterOptions, stack: ExitStack) -> Any:  # noqa: ANN401
     """Return a client of the scheduler at an address, or in a file: `file:PATH`; raise ClusterError if none answers."""
-    from distributed import Client
     from distributed.versions import VersionMismatchWarning
 
     if address.startswith(FILE):
@@ -58,12 +60,26 @@ def connect(address: str, patience_seconds: float, options: ClusterOptions, stac
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VersionMismatchWarning)  # each worker's versions are looked at
-            return stack.enter_context(Client(address, timeout=patience_seconds, security=security))
+            return stack.enter_context(open_client(address, patience_seconds, security))
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         remedy = "start it, or use --cluster none or local"
         if address.startswith("tls://"):
             remedy += "; with tls://, it must know the certificates of cluster_options.tls_ca, tls_cert and tls_key"
         raise ClusterError(f"no scheduler answers at {address}: {error}; {remedy}") from error
+
+
+def open_client(address: str, patience_seconds: float, security: Any = None) -> Any:  # noqa: ANN401
+    """Return a client of the scheduler at an address; raise OSError if none answers.
+
+    A scheduler that is busy may send its first two messages as one, which Dask's client asserts that it does not: that
+    is tried again.
+    """
+    from distributed import Client
+
+    for _ in range(_GREETINGS):
+        with suppress(AssertionError):
+            return Client(address, timeout=patience_seconds, security=security)
+    raise ConnectionError("it greets in a way that is not understood")
 
 
 def tell_of_workers(client: Any, workers: Mapping[str, Any], threads: int, seconds: float, report: Reporter) -> None:  # noqa: ANN401

@@ -288,7 +288,8 @@ def test_a_partition_that_does_not_fit_a_worker_is_refused_with_rows_and_bytes(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     """Its one row group is decoded at once."""
-    cluster.start_worker("--memory-limit", "460MB")
+    unpaused = {"DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False"}  # so much is what a worker has imported
+    cluster.start_worker("--memory-limit", "460MB", environment=unpaused)
     (worker,) = cluster.wait_for(1)
     work, rng = Workplace(tmp_path), np.random.default_rng(0)
     work.put_all(range(1))

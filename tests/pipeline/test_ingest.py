@@ -366,14 +366,14 @@ def test_the_schema_is_that_of_the_first_ingest(source: Path, store: Store) -> N
     snapshot = store.snapshot()
     write_partition(source / "part-9.parquet", mixed_columns(5))
     for request, key in (
-        (replace(REQUEST, target="length"), "target = 'y'"),
-        (replace(REQUEST, positive=1), "positive = None"),
-        (replace(REQUEST, weight="count"), "weight = None"),
-        (replace(REQUEST, ignore=("flag",)), "'flag' as a feature"),
-        (replace(REQUEST, categorical=("count",)), "'count' as a number"),
-        (replace(REQUEST, features=("length",)), "other features"),
+        (replace(REQUEST, target="length"), "with target = 'y'"),
+        (replace(REQUEST, positive=1), "without positive"),
+        (replace(REQUEST, weight="count"), "without weight"),
+        (replace(REQUEST, ignore=("flag",)), "with 'flag' as a feature"),
+        (replace(REQUEST, categorical=("count",)), "with 'count' as a number"),
+        (replace(REQUEST, features=("length",)), "with other features"),
     ):
-        with pytest.raises(StoreError, match=rf"the store .*/store was made with {key}"):
+        with pytest.raises(StoreError, match=rf"the store .*/store was made {key}"):
             ingest_folder(store, source, request)
     assert store.snapshot() == snapshot
 

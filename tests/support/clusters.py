@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from distributed import Client
 from support.jobs import PATIENCE, clean_environment, wait_until
 
+from ridgestream.jobs.connecting import open_client
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.threads import blas_threads, numba_threads
 from ridgestream.stores.partitions import PartitionFile
@@ -77,7 +77,7 @@ class Cluster:
 
     def wait_for(self, count: int) -> list[str]:
         """Wait until there are so many workers and return their addresses."""
-        with Client(self.address, timeout=PATIENCE, security=self.security) as client:
+        with open_client(self.address, PATIENCE, self.security) as client:
             wait_until(lambda: len(client.nthreads()) == count)
             return list(client.nthreads())
 
