@@ -157,6 +157,7 @@ class Sampling(Silent):
         self.steps[-1].append(sum(process.memory_info().rss for process in self._processes))
 
 
+@pytest.mark.slow
 def test_memory_is_flat_over_two_hundred_partitions(
     work: Workplace, two_workers: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,6 +138,7 @@ def test_a_part_of_the_forest_is_learned_to_the_same_bits_while_workers_are_kill
     assert_same(run.model(), alone.model())
 
 
+@pytest.mark.slow
 def test_the_scheduler_is_killed_as_the_model_learns_and_the_same_command_goes_on(
     tmp_path: Path, alone: Workplace
 ) -> None:

@@ -250,7 +250,7 @@ def test_more_workers_may_be_lost_over_a_task_than_the_scheduler_allows(tmp_path
     ):
         results = executor.run(dawdle, [file], tmp_path)
         assert next_while(results, lambda: kill_and_replace(cluster, tmp_path, 2)) == file.size_bytes
-    assert len(notes.all(LOST)) == 2
+    assert 1 <= len(notes.all(LOST)) <= 2  # the scheduler's word of the second may come after its result
 
 
 def test_a_task_that_loses_more_workers_than_the_job_allows_is_given_up_by_its_name(

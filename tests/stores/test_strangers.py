@@ -191,7 +191,7 @@ def change_array(kept: Kept, data: st.DataObject) -> None:
     }[what]
 
 
-@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_whatever_a_model_says_it_ends_in_an_error_that_is_foreseen(kept: Kept, data: st.DataObject) -> None:
     changed = kept.copy()
@@ -226,7 +226,7 @@ LEDGER = {
 }
 
 
-@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_whatever_a_ledger_says_it_ends_in_an_error_that_is_foreseen(data: st.DataObject) -> None:
     kept = Kept(copy.deepcopy(cast("dict[str, Any]", LEDGER)), {})
