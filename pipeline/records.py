@@ -205,7 +205,7 @@ def widened(record: ModelRecord, before: FeatureMap, extended: FeatureMap) -> Mo
 
 def is_batch(record: ModelRecord) -> bool:
     """Tell whether a batch method made the model."""
-    return bool(record.parameters["method"] != ONLINE)
+    return bool(record.parameters.get("method", ONLINE) != ONLINE)
 
 
 def model_of(record: ModelRecord, *, with_uncertainty: bool = False) -> Model:

@@ -89,7 +89,7 @@ def test_sums_that_died_with_their_worker_before_they_were_fetched_count_once(
         assert isinstance(executor, OnCluster)
         striking = Striking(executor, cluster)
         there = refitted(striking)
-    assert striking.struck > 1
+    assert striking.struck >= 1
     assert 0 < notes.facts(LOST)["results_lost"] <= striking.struck  # type: ignore[operator]  # one may be under way
     assert_same_model(there, refitted(InProcess()))
 
