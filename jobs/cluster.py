@@ -27,7 +27,7 @@ from ridgestream.pipeline.planning import show_bytes
 from ridgestream.pipeline.reporting import Reporter, Silent
 from ridgestream.pipeline.work import work_of
 
-__all__ = ["ClusterError", "OnCluster", "open_executor"]
+__all__ = ["ClusterError", "OnCluster", "count_local_workers", "open_executor"]
 
 TASKS_A_WORKER = 2
 """Tasks under way for each worker: one that runs, one that waits."""
@@ -363,9 +363,9 @@ def _open(
 ) -> OnCluster:
     from distributed import Client
 
-    name, _, count = cluster.partition(":")
-    if name == "local":
-        local = stack.enter_context(_start_workers(_parse_count(count), options.lost_workers))
+    workers = count_local_workers(cluster)
+    if workers:
+        local = stack.enter_context(_start_workers(workers, options.lost_workers))
         client = stack.enter_context(Client(local, timeout=patience_seconds))
     else:
         client = connect(cluster, patience_seconds, options, stack)
@@ -406,5 +406,7 @@ def _start_workers(workers: int, lost_workers: int) -> Any:  # noqa: ANN401
         ) from error
 
 
-def _parse_count(text: str) -> int:
-    return int(text) if text else os.cpu_count() or 1
+def count_local_workers(cluster: str) -> int:
+    """Return how many worker processes of this machine a job names; 0 where it names none of them."""
+    name, _, count = cluster.partition(":")
+    return (int(count) if count else os.cpu_count() or 1) if name == "local" else 0

@@ -1,12 +1,12 @@
 """The inspect job: what a store holds, its partitions, its models and what each run did."""
 
-import math
 import sys
 from dataclasses import asdict
 from typing import Any
 
 from ridgestream.jobs.confusion import confusion_table, tell_confusion
 from ridgestream.jobs.drift import drift_table, tell_drifts
+from ridgestream.jobs.log_lines import finite
 from ridgestream.pipeline.drift import Segments, compare_partitions
 from ridgestream.pipeline.records import fitted_of, is_batch, is_refitted
 from ridgestream.stores.guarding import naming
@@ -50,7 +50,7 @@ def _tell_model(record: ModelRecord) -> dict[str, Any]:
         "parameters_hash": record.parameters_hash,
         "data_snapshot": record.data_snapshot,
         "n_basis": len(record.arrays.get("basis_vectors", ())),
-        "counters": {name: _finite(value) for name, value in record.counters.items()},
+        "counters": {name: finite(value) for name, value in record.counters.items()},
         "partitions_consumed": len(record.learned),
         "refitted": is_refitted(record),
         "serves": record.serves,
@@ -62,16 +62,11 @@ def _tell_model(record: ModelRecord) -> dict[str, Any]:
     path = fitted_of(record).path if is_batch(record) else None
     if path is not None:
         names = ("n_basis", "regularization", "width", "value")
-        points = {name: [_finite(v) for v in getattr(path, name).tolist()] for name in names}
+        points = {name: [finite(v) for v in getattr(path, name).tolist()] for name in names}
         told["path"] = {"criterion": path.criterion, "chosen": path.chosen, **points}
     if CONFUSION in record.arrays:
         told["confusion"] = tell_confusion(record.encoding["classes"], record.arrays[CONFUSION].tolist())
     return told
-
-
-def _finite(value: float) -> float | None:
-    """Return the number as JSON takes it: None where it is none."""
-    return value if math.isfinite(value) else None
 
 
 def show_inspection(told: dict[str, Any]) -> None:

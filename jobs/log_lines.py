@@ -36,7 +36,7 @@ def write_json(level: str, event: str, **facts: Any) -> None:  # noqa: ANN401
     """Write a line of JSON; values that JSON does not know are written as text."""
     timestamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     line = {"timestamp": timestamp, "level": level, "event": event, **facts}
-    print(json.dumps(hide_secrets(_finite(line)), default=str), file=sys.stderr, flush=True)  # noqa: T201
+    print(json.dumps(hide_secrets(finite(line)), default=str), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def write_end(log: Log, message: str, code: int, error: BaseException | None = None) -> None:
@@ -64,10 +64,10 @@ class _AsJson(logging.Handler):
         write_json(level, record.getMessage().strip(), logger=record.name)
 
 
-def _finite(value: Any) -> Any:  # noqa: ANN401
-    """Return the value with null for what JSON has no number for."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    return value
+def finite(plain: Any) -> Any:  # noqa: ANN401
+    """Return what JSON takes, None in the place of numbers that are none."""
+    if isinstance(plain, float):
+        return plain if math.isfinite(plain) else None
+    if isinstance(plain, dict):
+        return {key: finite(value) for key, value in plain.items()}
+    return [finite(part) for part in plain] if isinstance(plain, list | tuple) else plain

@@ -6,7 +6,6 @@ from pathlib import Path
 from ridgestream.jobs.cluster_options import ClusterOptions
 from ridgestream.jobs.connecting import FILE
 from ridgestream.jobs.method_sections import METHOD_SECTIONS
-from ridgestream.jobs.process_memory import available_bytes
 from ridgestream.jobs.settings import Job, JobFileError
 from ridgestream.pipeline.arrivals import Policies
 from ridgestream.pipeline.batch import BatchRequest
@@ -14,6 +13,7 @@ from ridgestream.pipeline.records import ONLINE
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.train import ModelRequest
 from ridgestream.stores.errors import StoreError
+from ridgestream.stores.free_memory import available_bytes
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.locations import StoreLocation

@@ -1,11 +1,11 @@
 """The plan of a job: what a run would read, hold and take, and whether it fits; nothing is changed, nothing locked."""
 
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from ridgestream.jobs.cluster import count_local_workers
 from ridgestream.jobs.opening import (
     evaluation_partitions,
     memory_limit_bytes,
@@ -18,7 +18,7 @@ from ridgestream.jobs.opening import (
 from ridgestream.jobs.recording import Recorder
 from ridgestream.jobs.settings import Job
 from ridgestream.jobs.train import check_training, refits
-from ridgestream.pipeline.arrivals import sort_arrivals
+from ridgestream.pipeline.arrivals import count_usable_rows, sort_arrivals
 from ridgestream.pipeline.batch import BatchRequest, plan_batch
 from ridgestream.pipeline.calibration import Estimate, Sample, calibrate, plan_sample_rows, take_sample, time_sums
 from ridgestream.pipeline.errors import InputError, NumericalBreakdown
@@ -34,7 +34,7 @@ from ridgestream.pipeline.training import Request, check_memory
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import Ledger
-from ridgestream.stores.partitions import PartitionFile, count_rows
+from ridgestream.stores.partitions import PartitionFile
 from ridgestream.stores.repository import Store
 
 
@@ -83,7 +83,7 @@ class _Planning:
         else:
             standing = Standing(Ledger(), None, None)
         fresh = sort_arrivals(standing.ledger, files).fresh
-        rows = tuple(_rows_of(file) for file in fresh)
+        rows = tuple(count_usable_rows([file]) for file in fresh)
         limit = memory_limit_bytes(job)
         if not exists:
             check_memory(Ledger(), sum(rows), None, request, limit)
@@ -122,8 +122,7 @@ class _Planning:
     @property
     def workers(self) -> int:
         """The processes that tasks are shared by, as far as that is known here."""
-        name, _, count = self.job.cluster.partition(":")
-        return (int(count) if count else os.cpu_count() or 1) if name == "local" else 1
+        return count_local_workers(self.job.cluster) or 1
 
     def passes(self) -> tuple[PassPlan, ...]:
         """Return the passes of learning over the rows, the refit not among them."""
@@ -254,10 +253,3 @@ class _Planning:
     def _is_dense(self) -> bool:
         request = self.request
         return isinstance(request, BatchRequest) and bool(METHODS[request.method].sizes(request, 1).dense_rows)
-
-
-def _rows_of(file: PartitionFile) -> int:
-    try:
-        return count_rows(file)
-    except PartitionError:
-        return 0

@@ -4,10 +4,6 @@ import resource
 import sys
 from pathlib import Path
 
-from ridgestream.stores.free_memory import available_bytes
-
-__all__ = ["available_bytes", "peak_rss_bytes"]
-
 
 def peak_rss_bytes() -> int:
     """Return this process's own peak of resident memory (VmHWM; the system's figure for the process elsewhere)."""

@@ -3,20 +3,19 @@
 It is kept with the model, so that a report of any night can be made later from the store alone.
 """
 
-import math
 import os
 import platform
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from ridgestream.jobs.guard import Verdict
+from ridgestream.jobs.log_lines import finite
 from ridgestream.jobs.process_memory import peak_rss_bytes
+from ridgestream.jobs.workers import version_of
 from ridgestream.pipeline.course import Course
 from ridgestream.pipeline.evaluate import Evaluation
 from ridgestream.pipeline.ingest import IngestReport
@@ -200,22 +199,10 @@ def _shortened(value: Fact) -> Fact:
     return f"{value[:CHARACTERS]}…" if isinstance(value, str) and len(value) > CHARACTERS else value
 
 
-def finite(plain: Any) -> Any:  # noqa: ANN401
-    """Return what JSON takes, None in the place of numbers that are none."""
-    if isinstance(plain, float):
-        return plain if math.isfinite(plain) else None
-    if isinstance(plain, dict):
-        return {key: finite(value) for key, value in plain.items()}
-    return [finite(part) for part in plain] if isinstance(plain, list | tuple) else plain
-
-
 def tell_versions() -> dict[str, str]:
     """Return the version of Python and of each of PACKAGES that is installed."""
-    told = {"python": platform.python_version()}
-    for name in PACKAGES:
-        with suppress(PackageNotFoundError):
-            told[name] = version(name)
-    return told
+    found = {name: version_of(name) for name in PACKAGES}
+    return {"python": platform.python_version()} | {name: version for name, version in found.items() if version}
 
 
 def tell_machine() -> dict[str, str | int]:

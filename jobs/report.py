@@ -1,9 +1,8 @@
 """Reports of runs: each night of a model as JSON and as one page, and a run that failed, up to where it came."""
 
 import json
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from ridgestream.pipeline.drift import PartitionDrift
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.stores.errors import ModelError, StoreError
 from ridgestream.stores.models import ModelRecord, check_model_name
+from ridgestream.stores.places import write_whole
 from ridgestream.stores.repository import Store
 
 
@@ -133,17 +133,9 @@ def _write(told: dict[str, Any], folder: Path) -> dict[str, str]:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Put the text in the place of the file, flushed to disk before it takes its name; else what was there stays."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    """Put the text in the place of the file; where that cannot be, what was there stays."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as sink:
+        with write_whole(path) as sink:
             sink.write(text.encode(errors="replace"))
-            sink.flush()
-            os.fsync(sink.fileno())
-        unfinished.replace(path)
     except OSError as error:
         raise _CannotWrite(f"the report {path} cannot be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            unfinished.unlink()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ridgestream.jobs.confusion import tell_confusion
 from ridgestream.jobs.guard import night_served
+from ridgestream.jobs.log_lines import finite
 from ridgestream.jobs.opening import store_location
-from ridgestream.jobs.recording import Recorder, finite
+from ridgestream.jobs.recording import Recorder
 from ridgestream.jobs.report_words import tell_in_words, tell_of_failure
 from ridgestream.jobs.settings import Job
 from ridgestream.pipeline.drift import PartitionDrift, Segments, compare_partitions

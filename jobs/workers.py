@@ -83,12 +83,12 @@ def look(threads: int) -> Sight:
 
 def order_of(threads: int) -> Order:
     """Return what this process asks of workers."""
-    return Order(tuple((name, _version(name)) for name in (PYTHON, *DECISIVE)), threads)
+    return Order(tuple((name, version_of(name)) for name in (PYTHON, *DECISIVE)), threads)
 
 
 def own_versions() -> Versions:
     """Return the versions that this process has of everything that is compared."""
-    return {name: _version(name) for name in (PYTHON, *DECISIVE, *TOLD)}
+    return {name: version_of(name) for name in (PYTHON, *DECISIVE, *TOLD)}
 
 
 def compare_versions(here: Versions, there: Versions) -> tuple[list[str], list[str]]:
@@ -103,7 +103,7 @@ def feature_release(python: str | None) -> str | None:
 
 
 def _unfit(order: Order) -> str:
-    differing = [_differ(name, here, _version(name)) for name, here in order.versions if here != _version(name)]
+    differing = [_differ(name, here, version_of(name)) for name, here in order.versions if here != version_of(name)]
     if differing:
         return "; ".join(differing)
     limit = _memory_limit()
@@ -115,7 +115,8 @@ def _differ(name: str, here: str | None, there: str | None) -> str:
 
 
 @cache
-def _version(name: str) -> str | None:
+def version_of(name: str) -> str | None:
+    """Return the version of a package, None if it is not installed; of Python, its feature release."""
     if name == PYTHON:
         return f"{sys.version_info[0]}.{sys.version_info[1]}"
     try:

@@ -15,8 +15,8 @@ from ridgestream.pipeline.booleans import knowing_booleans
 from ridgestream.pipeline.classes import winners_of
 from ridgestream.pipeline.evaluate import predictions_of
 from ridgestream.pipeline.executor import Executor
-from ridgestream.pipeline.fingerprints import fingerprint
 from ridgestream.pipeline.model import Model
+from ridgestream.pipeline.plain_values import hash_of
 from ridgestream.pipeline.ranges import check_predictions
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.work import need_of
@@ -146,7 +146,7 @@ def predict(
     keep, policies = tuple(dict.fromkeys(keep)), policies or Policies()
     model = replace(model, feature_map=knowing_booleans(model.feature_map, schema))
     _tell_unnamed(schema, files, keep, report)
-    made_by = fingerprint(RULES, model, schema, keep, with_scores, policies.missing, policies.unseen_categories)
+    made_by = hash_of((RULES, model, schema, keep, with_scores, policies.missing, policies.unseen_categories))
     tasks = [PredictTask(file, output / file.name, keep, with_scores, made_by, again) for file in files]
     executor.admit(map(need_of, files))
     report.begin("predict", None, partitions=len(tasks))

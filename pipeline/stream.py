@@ -81,13 +81,12 @@ class Stream:
         Where the feature map grows, `maps` holds that of each segment, extended from `feature_map`. Blocks are read by
         `executor`; `names` are the partitions of the segments, for what is to be told of them.
         """
-        segments = {number: Segment.open(root, number) for number in numbers}
+        segments = Segments(root, tuple(numbers))
         maps_of = dict(zip(numbers, maps or [feature_map] * len(numbers), strict=True))
         self.ranges: tuple[BlockRange, ...] = tuple(
             where for number, segment in segments.items() for where in _cut(number, segment, maps_of[number])
         )
         self._reader = BlockReader(segments, feature_map, maps_of)
-        self._lazy = BlockReader(Segments(root, tuple(numbers)), feature_map, maps_of)
         self._executor, self._names = executor or InProcess(), names or {}
 
     def blocks(self, begin: int = 0) -> Iterator[Block]:
@@ -103,7 +102,7 @@ class Stream:
             [Need(plan_block_bytes(BLOCK_BYTES), "a block of rows", "run the job with --cluster none")]
         )
         tasks = (BlockTask(where, self._names.get(where.segment, "")) for where in self.ranges[begin:])
-        yield from self._executor.run(read_block, tasks, self._executor.broadcast(self._lazy))
+        yield from self._executor.run(read_block, tasks, self._executor.broadcast(self._reader))
 
     def _blocks_here(self, begin: int) -> Iterator[Block]:
         with ThreadPoolExecutor(1, thread_name_prefix="decode") as pool:
@@ -135,6 +134,9 @@ class Segments(Mapping[int, Segment]):
     def __init__(self, root: "zarr.Group", numbers: tuple[int, ...]) -> None:
         self._root, self._numbers = root, numbers
         self._open: dict[int, Segment] = {}
+
+    def __reduce__(self) -> "tuple[type[Segments], tuple[zarr.Group, tuple[int, ...]]]":
+        return type(self), (self._root, self._numbers)
 
     def __getitem__(self, number: int) -> Segment:
         if number not in self._numbers:

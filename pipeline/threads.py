@@ -54,9 +54,6 @@ def _take_control() -> None:
         clear(force=True)
 
 
-_LIMIT = _Limit(1)
-
-
 @functools.cache
 def _limit_to(threads: int) -> _Limit:
     return _Limit(threads)
@@ -65,11 +62,12 @@ def _limit_to(threads: int) -> _Limit:
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Hold BLAS to one thread inside the context, in all threads; the last context to be left puts it back."""
-    _LIMIT.take()
+    limit = _limit_to(1)
+    limit.take()
     try:
         yield
     finally:
-        _LIMIT.give_back()
+        limit.give_back()
 
 
 def blas_threads() -> list[int]:

@@ -18,7 +18,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, entry_points, requires, version
+from importlib.metadata import entry_points, requires
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -27,6 +27,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+
+from ridgestream.jobs.workers import version_of
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
@@ -364,13 +366,6 @@ def test_the_image_runs_the_command_that_the_wheel_installs() -> None:
     assert "COPY" not in [word for word, _ in image]
 
 
-def installed(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
 def test_all_that_the_wheel_needs_is_pinned_in_a_version_that_it_takes() -> None:
     lines = [line for line in (DOCKER / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
@@ -383,7 +378,7 @@ def test_all_that_the_wheel_needs_is_pinned_in_a_version_that_it_takes() -> None
         if requirement.marker and not requirement.marker.evaluate({"python_version": "3.11", "extra": ""}):
             continue
         assert pinned[name] in requirement.specifier, requirement
-        if name not in seen and installed(name) == pinned[name]:  # what another version needs says nothing of this one
+        if name not in seen and version_of(name) == pinned[name]:  # what another version needs says nothing of this one
             wanted += [Requirement(text) for text in requires(name) or ()]
         seen.add(name)
     assert len(seen) >= len(PROJECT["project"]["dependencies"])

@@ -5,7 +5,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ridgestream.jobs.process_memory import available_bytes, peak_rss_bytes
+from ridgestream.jobs.process_memory import peak_rss_bytes
+from ridgestream.stores.free_memory import available_bytes
 
 MB = 2**20
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.clusters import real_cluster
 from support.jobs import (
+    AFTER,
     PATIENCE,
     Outcome,
     Workplace,
@@ -35,20 +36,12 @@ ROWS, PARTITIONS = 12_000, 6
 JOB = forest_job(ROWS, PARTITIONS, max_basis=32)
 STEP = ROWS // PARTITIONS
 
-SETUP = """
+SETUP = f"""{AFTER}
 import os, signal, sys, time
 import ridgestream.jobs.cli, ridgestream.jobs.progress, ridgestream.jobs.stopping, ridgestream.pipeline.ingest
 def ask(number=signal.SIGTERM):
     os.kill(os.getpid(), number)
     time.sleep(0.2)  # until it has been noted
-def after(calls, real, what):
-    left = [calls]
-    def counted(*arguments, **named):
-        if not left[0]:
-            what()
-        left[0] -= 1
-        return real(*arguments, **named)
-    return counted
 def hang(*arguments, **named):
     "Half an hour in native code that no signal breaks."
     import hashlib

@@ -197,13 +197,7 @@ def run_program(
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def run_until(setup: str, work: Workplace, changes: Settings | None = None, *arguments: str) -> Outcome:
-    """Run the job in a process that kills itself, as Python statements `setup` arrange by `die`."""
-    code = f"""
-import os, pathlib, signal, threading
-import ridgestream.jobs.cli, ridgestream.jobs.progress, ridgestream.stores.repository
-def die(*arguments):
-    os.kill(os.getpid(), signal.SIGKILL)
+AFTER = """
 def after(calls, real, what):
     left = [calls]
     def counted(*arguments, **named):
@@ -212,6 +206,18 @@ def after(calls, real, what):
         left[0] -= 1
         return real(*arguments, **named)
     return counted
+"""
+"""Python for a process of its own: do `what` before `real` is called once more after so many calls."""
+
+
+def run_until(setup: str, work: Workplace, changes: Settings | None = None, *arguments: str) -> Outcome:
+    """Run the job in a process that kills itself, as Python statements `setup` arrange by `die`."""
+    code = f"""
+import os, pathlib, signal, threading
+import ridgestream.jobs.cli, ridgestream.jobs.progress, ridgestream.stores.repository
+def die(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+{AFTER}
 {setup}
 ridgestream.jobs.cli.main()
 """
