@@ -20,6 +20,7 @@ from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.models import ModelRecord, require_model
 from ridgestream.stores.nights import find_snapshot, served_record
 from ridgestream.stores.partitions import PartitionFile, count_rows, list_partitions
+from ridgestream.stores.places import Place
 from ridgestream.stores.repository import Store
 from ridgestream.stores.schema import Schema, SchemaRequest
 
@@ -29,12 +30,14 @@ def store_location(job: Job) -> StoreLocation:
     return StoreLocation.parse(job.store, job.base, job.storage.settings)
 
 
-def report_folder(job: Job) -> Path | None:
-    """Return where reports go: what the job says, or beside a store in a local folder; None for no reports."""
+def report_folder(job: Job) -> Place | None:
+    """Return where reports go: where the job says, or beside the store; None for no reports.
+
+    Raises JobFileError or StoreError for a URL that is none.
+    """
     if job.report is not None:
-        return None if job.report == "none" else job.path(job.report)
-    store = store_location(job).folder
-    return store.with_name(f"{store.name}-reports") if store else None
+        return None if job.report == "none" else job.place(job.report)
+    return store_location(job).beside("-reports")
 
 
 def open_or_create_store(job: Job, wait_seconds: float) -> Store:

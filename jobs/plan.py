@@ -11,6 +11,7 @@ from ridgestream.jobs.opening import (
     memory_limit_bytes,
     model_request,
     policies,
+    report_folder,
     schema_request,
     source_partitions,
     store_location,
@@ -74,6 +75,7 @@ class _Planning:
     def of(cls, job: Job, *, new_model: bool) -> "_Planning":
         """Look at the source's footers and the store; raise what a run raises before its first row."""
         files, request, location = source_partitions(job), model_request(job), store_location(job)
+        report_folder(job)
         exists = Store.exists(location)
         if exists:
             store = Store.open(location)

@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ridgestream.jobs.opening import report_folder, store_location
@@ -14,7 +13,7 @@ from ridgestream.pipeline.drift import PartitionDrift
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.stores.errors import ModelError, StoreError
 from ridgestream.stores.models import ModelRecord, check_model_name
-from ridgestream.stores.places import write_whole
+from ridgestream.stores.places import Place, is_file, write_whole
 from ridgestream.stores.repository import Store
 
 
@@ -50,8 +49,10 @@ def run_report(job: Job, night: int | None) -> dict[str, Any]:
 def recorded(job: Job, report: Reporter) -> Iterator[Recorder]:
     """Yield a recorder that passes on to `report`; a run that ends in an error before its commit leaves a report, too.
 
-    Where that cannot be written either, it is told, and the error stays what it was.
+    Where that cannot be written either, it is told, and the error stays what it was. Raises JobFileError or StoreError
+    at once if the job names no place for reports that could be.
     """
+    report_folder(job)
     recorder = Recorder(report)
     try:
         yield recorder
@@ -91,7 +92,7 @@ def report_night(
     if folder is None or not night:  # a night of an older release has no number
         return None
     files = _files(folder, record.name, night)
-    if not anew and all(file.exists() for file in files.values()):
+    if not anew and _are_there(files):
         return {kind: str(file) for kind, file in files.items()}
     try:
         written = _write(tell_night(store, record.name, night, drifts), folder)
@@ -117,25 +118,36 @@ def concluded(told: dict[str, Any], report: Recorder) -> dict[str, Any]:
     return told
 
 
-def _files(folder: Path, model: str, night: int, failed: str = "") -> dict[str, Path]:
+def _files(folder: Place, model: str, night: int, failed: str = "") -> dict[str, Place]:
     name = f"{check_model_name(model)}-{night:04d}{failed}"
     return {"json": folder / f"{name}.json", "html": folder / f"{name}.html"}
 
 
-def _write(told: dict[str, Any], folder: Path) -> dict[str, str]:
+def _are_there(files: dict[str, Place]) -> bool:
+    """Tell whether all are there; what cannot be looked at is not, and writing it tells why."""
+    with suppress(OSError, StoreError):
+        return all(is_file(file) for file in files.values())
+    return False
+
+
+def _write(told: dict[str, Any], folder: Place) -> dict[str, str]:
     """Write `MODEL-NNNN.json` and `.html` into the folder, each whole or not at all, and return them."""
     from ridgestream.jobs.report_page import render_page
 
     files = _files(folder, told["model"], told["night"], ".failed" if told["event"] == "failed" else "")
-    _write_whole(files["json"], json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    _write_whole(files["html"], render_page(told))
+    _write_whole(
+        files["json"], json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "application/json"
+    )
+    _write_whole(files["html"], render_page(told), "text/html; charset=utf-8")
     return {kind: str(file) for kind, file in files.items()}
 
 
-def _write_whole(path: Path, text: str) -> None:
+def _write_whole(path: Place, text: str, kind: str) -> None:
     """Put the text in the place of the file; where that cannot be, what was there stays."""
     try:
-        with write_whole(path) as sink:
+        with write_whole(path, kind) as sink:
             sink.write(text.encode(errors="replace"))
+    except StoreError as error:  # which names the place
+        raise _CannotWrite(f"the report {error}") from error
     except OSError as error:
         raise _CannotWrite(f"the report {path} cannot be written: {error.strerror or error}") from error

@@ -342,7 +342,7 @@ class Job(BaseSettings):
     predict: PredictSection | None = None
     """Rows to predict."""
     report: Text | None = None
-    """Folder for the reports of runs, or none; STORE-reports if not given and the store is in a local folder."""
+    """Folder or URL for the reports of runs, or none; STORE-reports if not given."""
     storage: StorageSection = StorageSection()
     """Object stores: where they are and how they are asked."""
     memory_limit: str | int | None = None
@@ -366,13 +366,6 @@ class Job(BaseSettings):
         if count is not None and count <= 0:
             raise ValueError("a size must be above zero")
         return count
-
-    @field_validator("report")
-    @classmethod
-    def _check_report(cls, value: str | None) -> str | None:
-        if value is not None and "://" in value:
-            raise ValueError("reports go into a local folder, or are none; they are not written to a URL")
-        return value
 
     @field_validator("cluster")
     @classmethod

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ridgestream.stores.errors import StoreError
-from ridgestream.stores.places import ObjectPath, object_errors, place_of
+from ridgestream.stores.places import ObjectPath, Place, object_errors, place_of
 from ridgestream.stores.storage import StorageSettings
 
 if TYPE_CHECKING:
@@ -34,6 +34,12 @@ class StoreLocation:
     def folder(self) -> Path | None:
         """The local folder, None for an object store."""
         return None if "://" in self.text else Path(self.text)
+
+    def beside(self, ending: str) -> Place | None:
+        """Return the place beside the store whose name has this ending, too; None where the store is a whole bucket."""
+        if self.folder is not None:
+            return Path(f"{self.text}{ending}")
+        return ObjectPath(f"{self.text}{ending}", self.settings) if self.prefix.parsed.key else None
 
     @property
     def prefix(self) -> ObjectPath:

@@ -129,6 +129,15 @@ def stamp_of(place: Place) -> Stamp:
     return _stamp(info)
 
 
+def is_file(place: Place) -> bool:
+    """Tell whether there is a file; raise OSError or StoreError where that cannot be seen."""
+    try:
+        stamp_of(place)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def open_file(place: Place, ahead_bytes: int = AHEAD_BYTES) -> Any:  # noqa: ANN401 (pyarrow has no types)
     """Return what Parquet is read from: the path, or a file of an object store, which is read ahead.
 
@@ -142,12 +151,13 @@ def open_file(place: Place, ahead_bytes: int = AHEAD_BYTES) -> Any:  # noqa: ANN
 
 
 @contextmanager
-def write_whole(place: Place) -> Iterator[IO[bytes]]:
+def write_whole(place: Place, kind: str = "application/octet-stream") -> Iterator[IO[bytes]]:
     """Yield a file to write to; it takes its name when the context ends without an exception, whole or not at all.
 
+    An object is of the kind (a media type) that browsers are told.
     Raises OSError where it cannot be written, StoreError where an object store is in the way.
     """
-    with _write_path(place) if isinstance(place, Path) else _write_object(place) as sink:
+    with _write_path(place) if isinstance(place, Path) else _write_object(place, kind) as sink:
         yield sink
 
 
@@ -212,20 +222,20 @@ def _write_path(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _write_object(place: ObjectPath) -> Iterator[IO[bytes]]:
+def _write_object(place: ObjectPath, kind: str) -> Iterator[IO[bytes]]:
     with tempfile.TemporaryFile() as whole:
         yield whole
         whole.flush()
-        _send(whole, place)
+        _send(whole, place, kind)
 
 
-def _send(whole: IO[bytes], place: ObjectPath) -> None:
+def _send(whole: IO[bytes], place: ObjectPath, kind: str) -> None:
     """Send a file by one call, between whose parts no signal or exception comes."""
     import pyarrow as pa
 
     size = whole.seek(0, os.SEEK_END)
     content = pa.py_buffer(mmap.mmap(whole.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
     with object_errors(place, "written"):
-        stream = place.files.open_output_stream(place.path)
+        stream = place.files.open_output_stream(place.path, metadata={"Content-Type": kind})
         stream.write(content)
         stream.close()

@@ -202,6 +202,32 @@ def test_a_place_that_cannot_be_reached_is_told_and_nothing_is_put_aside(
     assert "http://127.0.0.1:1 cannot be reached" in done.err
 
 
+def test_reports_are_beside_the_store_as_pages_for_a_browser_and_made_up_for_where_they_lack(
+    server: ObjectStore, local: Workplace, tmp_path: Path
+) -> None:
+    job = in_object_store(server, local, tmp_path, {"report": None}).folder / "job.toml"
+    told = run_command("run", job, "--json").told
+    pages = {kind: server.location(f"{tmp_path.name}/store-reports/model-0001.{kind}") for kind in ("json", "html")}
+    assert told["report"] == pages
+    kept = {kind: server.get(f"{tmp_path.name}/store-reports/model-0001.{kind}") for kind in pages}
+    assert json.loads(kept["json"])["figures"]["test_error"] == told["test_error"]
+    assert server.media_type(f"{tmp_path.name}/store-reports/model-0001.html") == "text/html; charset=utf-8"
+    assert server.media_type(f"{tmp_path.name}/store-reports/model-0001.json") == "application/json"
+    server.delete(f"{tmp_path.name}/store-reports/model-0001.html")
+    assert run_command("run", job, "--json").told["report"] == pages
+    assert server.get(f"{tmp_path.name}/store-reports/model-0001.html") == kept["html"]
+
+
+def test_a_bucket_for_reports_that_is_not_there_is_told_after_the_night_is_kept(
+    server: ObjectStore, local: Workplace, tmp_path: Path
+) -> None:
+    job = in_object_store(server, local, tmp_path, {"report": "s3://no-such-bucket/reports"}).folder / "job.toml"
+    done = run_command("run", job, "--json")
+    assert done.code == exit_codes.UNREPORTED
+    assert "the report s3://no-such-bucket/reports/model-0001.json cannot be written: there is no bucket" in done.err
+    assert model_of(server, tmp_path).history[-1].rows_seen == PARTITIONS * 200
+
+
 SECRETS: list[tuple[dict[str, Any], str]] = [
     ({"source.path": "s3://me:hush@bucket/x"}, "source.path has credentials in its URL"),
     ({"store": "s3://me:hush@bucket/x"}, "store has credentials in its URL"),

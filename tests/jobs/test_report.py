@@ -214,10 +214,23 @@ def test_a_job_says_where_reports_go_or_that_there_are_none(work: Workplace) -> 
     assert told["report"]["json"] == str(work.folder / "out" / "nights" / "model-0001.json")
     assert work.run_here({"report": "none", "model.name": "quiet"})["report"] is None
     assert list(work.folder.glob("**/quiet*.json")) == []
-    with pytest.raises(JobFileError, match="report: Value error, reports go into a local folder"):
-        read_job(work.job({"report": "s3://bucket/reports"}), {})
-    with_url = read_job(work.job({"report": None, "store": "s3://bucket/store"}), {})
-    assert report_folder(with_url) is None
+    with pytest.raises(JobFileError, match="'ftp://host/reports' must be a path, or a URL of s3, gs"):
+        work.run_here({"report": "ftp://host/reports", "model.name": "nowhere"})
+    assert {model["name"] for model in inspected(work)["models"]} == {"model", "quiet"}
+
+
+@pytest.mark.parametrize(
+    ("store", "folder"),
+    [
+        ("store", "/folder/store-reports"),
+        ("s3://bucket/stores/a/", "s3://bucket/stores/a-reports"),
+        ("abfs://container@account/a", "abfs://container@account/a-reports"),
+        ("gs://bucket", "None"),
+    ],
+)
+def test_reports_go_beside_the_store_and_into_no_other_bucket(store: str, folder: str, work: Workplace) -> None:
+    at = report_folder(read_job(work.job({"report": None, "store": store}), {}))
+    assert str(at).replace(str(work.folder), "/folder") == folder
 
 
 def test_the_flag_goes_before_the_job_file_and_is_relative_to_the_user(work: Workplace, tmp_path: Path) -> None:

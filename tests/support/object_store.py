@@ -50,6 +50,15 @@ class ObjectStore:
         with self._files().open_input_stream(f"{BUCKET}/{key}") as stream:
             return bytes(stream.read())
 
+    def media_type(self, key: str) -> str:
+        """What a browser is told an object to be."""
+        with self._files().open_input_stream(f"{BUCKET}/{key}") as stream:
+            return bytes(stream.metadata()["Content-Type"]).decode()
+
+    def delete(self, key: str) -> None:
+        """Delete an object."""
+        self._files().delete_file(f"{BUCKET}/{key}")
+
     def _files(self) -> S3FileSystem:
         where = {"region": "us-east-1", "scheme": "http", "endpoint_override": f"127.0.0.1:{self.port}"}
         return S3FileSystem(access_key="key", secret_key="secret", **where)  # noqa: S106
