@@ -61,7 +61,7 @@ def test_no_codec_of_zarr_s_unpickles() -> None:
     from zarr.registry import get_codec_class
 
     for name in ("pickle", "numcodecs.pickle", "json2", "numcodecs.json2", "msgpack2", "numcodecs.msgpack2"):
-        with pytest.raises(KeyError, match=name):
+        with pytest.raises((KeyError, getattr(zarr.errors, "UnknownCodecError", KeyError)), match=name):
             get_codec_class(name)
 
 
@@ -268,7 +268,7 @@ def change_store(work: Workplace, path: str, **array: Any) -> None:
         (
             "segments/000000/targets",
             {"shape": (2**60, 1), "chunks": (2**20, 1), "dtype": "float64"},
-            "claims the shape",
+            "claims the shape|Invalid array metadata",  # of this store, or of a newer Icechunk
         ),
         ("segments/000000/numeric", {"shape": (200, 2**40), "chunks": (1, 1024), "dtype": "float32"}, "are to be read"),
     ],
@@ -310,9 +310,7 @@ def test_chunks_that_lie_elsewhere_are_not_read(work: Workplace) -> None:
     config = icechunk.RepositoryConfig.default()
     where = icechunk.local_filesystem_store(str(work.folder))
     config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(location, where))
-    access = icechunk.containers_credentials({location: None})
-    storage = store.location.storage()
-    strange = icechunk.Repository.open(storage, config, authorize_virtual_chunk_access=access)
+    strange = icechunk.Repository.open(store.location.storage(), config)
     strange.save_config()
     session = strange.writable_session("main")
     group = cast("zarr.Group", zarr.open_group(session.store)["models/model"])
