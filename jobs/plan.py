@@ -85,7 +85,7 @@ class _Planning:
         else:
             standing = Standing(Ledger(), None, None)
         fresh = sort_arrivals(standing.ledger, files).fresh
-        rows = tuple(count_usable_rows([file]) for file in fresh)
+        rows = tuple(count_usable_rows(fresh))
         limit = memory_limit_bytes(job)
         if not exists:
             check_memory(Ledger(), sum(rows), None, request, limit)

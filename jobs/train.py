@@ -77,7 +77,7 @@ def check_training(
     new = sort_arrivals(read_ledger(root), files).fresh
     learns = bool(new or find_unlearned(ledger, record))
     if learns:
-        check_memory(ledger, count_usable_rows(new), record, request, memory_limit_bytes(job))
+        check_memory(ledger, sum(count_usable_rows(new)), record, request, memory_limit_bytes(job))
     learns = learns or is_changed(record, request)
     if refits(job, record, learns=learns):
         check_refit_memory(ledger, _most_basis(request, record), memory_limit_bytes(job))

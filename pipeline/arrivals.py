@@ -1,6 +1,7 @@
 """What a look at the source finds beside the ledger: partitions that are new, touched, changed, renamed or gone."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from ridgestream.pipeline.executor import Executor
@@ -11,6 +12,8 @@ from ridgestream.stores.schema import Schema
 from ridgestream.stores.transience import may_pass
 
 ERROR, IGNORE, REBUILD, QUARANTINE, EXTEND = "error", "ignore", "rebuild", "quarantine", "extend"
+
+_FOOTERS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,7 @@ def find_renamed(arrivals: Arrivals, schema: Schema, executor: Executor, content
     """
     gone = {(entry.size_bytes, entry.rows_of_file) for entry in arrivals.gone if entry.rows_of_file}
     alike = [file for file in arrivals.fresh if file.size_bytes in {size for size, _ in gone}]
-    alike = [file for file in alike if (file.size_bytes, _rows_of(file)) in gone]
+    alike = [file for file in alike if (file.size_bytes, usable_rows(file)) in gone]
     contents = {entry.content_sha256: entry.name for entry in reversed(arrivals.gone)}
     renamed: dict[str, PartitionFile] = {}
     for look in executor.run(look_again, alike, schema, content_of):
@@ -157,12 +160,19 @@ def rename(ledger: Ledger, renamed: dict[str, PartitionFile]) -> Ledger:
     )
 
 
-def count_usable_rows(files: Sequence[PartitionFile]) -> int:
-    """Return the rows of the files by their footers; none of a file without a readable one."""
-    return sum(_rows_of(file) for file in files)
+def count_usable_rows(files: Sequence[PartitionFile]) -> list[int]:
+    """Return the rows of each file by its footer; none of a file without a readable one.
+
+    Some footers are read at once, since each takes an object store a while.
+    """
+    if len(files) == 1:
+        return [usable_rows(files[0])]
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="footers") as pool:
+        return list(pool.map(usable_rows, files))
 
 
-def _rows_of(file: PartitionFile) -> int:
+def usable_rows(file: PartitionFile) -> int:
+    """Return the rows of a file by its footer; none without a readable one."""
     try:
         return count_rows(file)
     except PartitionError:

@@ -16,13 +16,13 @@ from ridgestream.pipeline.arrivals import (
     IGNORE,
     REBUILD,
     Policies,
-    count_usable_rows,
     find_changed,
     find_renamed,
     look_again,
     rename,
     retouch,
     sort_arrivals,
+    usable_rows,
 )
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.executor import Executor
@@ -192,7 +192,7 @@ def _with_schema(
     if ledger.schema is not None:
         check_request(ledger.schema, request, store.location.text)
         return ledger, ledger.schema
-    rows_of = count_rows if policies.on_bad == ERROR else lambda file: count_usable_rows([file])
+    rows_of = count_rows if policies.on_bad == ERROR else usable_rows
     first = next((file for file in files if rows_of(file)), files[0])  # without rows, types may be missing
     arrow = read_arrow_schema(first)
     schema = infer_schema(request, arrow, str(first.path))

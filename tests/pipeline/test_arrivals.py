@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ridgestream.pipeline.arrivals import (
@@ -98,4 +100,9 @@ def test_only_files_that_may_be_renamed_ones_are_read(monkeypatch: pytest.Monkey
 
 def test_a_file_without_a_footer_has_no_usable_rows(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"")
-    assert count_usable_rows([PartitionFile("x", tmp_path / "x", 0, 1)]) == 0
+    whole = [tmp_path / f"part-{n}" for n in (3, 5)]
+    for path, rows in zip(whole, (3, 5), strict=True):
+        pq.write_table(pa.table({"a": range(rows)}), path)
+    files = [PartitionFile(path.name, path, path.stat().st_size, 1) for path in (whole[0], tmp_path / "x", whole[1])]
+    assert count_usable_rows(files) == [3, 0, 5]
+    assert count_usable_rows(files[1:2]) == [0]
