@@ -105,10 +105,14 @@ def plan(
 ) -> None:
     """Tell what a run would read, hold and take, and refuse what it would refuse; nothing is changed."""
     with _exit_codes():
+        from ridgestream.jobs.cluster import open_executor
+        from ridgestream.jobs.opening import cluster_of
         from ridgestream.jobs.plan import run_plan
 
         read = _read_job(job, _with_refit(settings, refit=refit), store, cluster)
-        _tell(run_plan(read, new_model=new_model), as_json=as_json)
+        with open_executor(*cluster_of(read)) as executor:
+            told = run_plan(read, executor, new_model=new_model)
+        _tell(told, as_json=as_json)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
@@ -27,7 +28,7 @@ from ridgestream.pipeline.planning import show_bytes
 from ridgestream.pipeline.reporting import Reporter, Silent
 from ridgestream.pipeline.work import work_of
 
-__all__ = ["ClusterError", "OnCluster", "count_local_workers", "open_executor"]
+__all__ = ["ClusterError", "OnCluster", "open_executor"]
 
 TASKS_A_WORKER = 2
 """Tasks under way for each worker: one that runs, one that waits."""
@@ -131,6 +132,11 @@ class OnCluster:
         """Raise ClusterError, naming each worker, if one has other versions that matter; tell what workers have."""
         workers = {address: worker for address, worker in self._workers().items() if address not in self._silent}
         tell_of_workers(self._client, workers, self._options.threads, self._patience_seconds, self._report)
+
+    def count_workers(self) -> int:
+        """Return how many workers there are now; raise ClusterError if the scheduler is gone."""
+        with _answers():
+            return len(self._client.nthreads())
 
     def admit(self, needs: Iterable[Need]) -> None:
         """Raise MemoryRefused, with the numbers, if a worker's limit is lower than what a task needs."""
@@ -249,7 +255,7 @@ class OnCluster:
         if failed.error is None or sent.failures >= self._options.retries:
             raise failed.error or AssertionError(failed)
         seconds = RETRY_SECONDS * 2**sent.failures
-        self._report.say(
+        self._report.warn(
             "a task failed in reading or writing and is tried again",
             doing=sent.name,
             worker=failed.worker,
@@ -315,13 +321,9 @@ class OnCluster:
             self._silent |= check_versions(self._client, come, self._report)
         return workers
 
-    def _count_workers(self) -> int:
-        with _answers():
-            return len(self._client.nthreads())
-
     def _no_workers(self) -> ClusterError:
         self._losses.tell()
-        if self._count_workers():
+        if self.count_workers():
             return _paused(self._patience_seconds)
         return ClusterError(
             f"the cluster has lost its workers, and no other came within {self._patience_seconds:g} s; start workers, "
@@ -345,8 +347,10 @@ def _answers() -> Iterator[None]:
 
 
 def _gone(error: Exception) -> ClusterError:
+    message = re.search(r"^Message: (.*?)\.?$", str(error), re.MULTILINE)  # Dask's own is of several lines
+    reason = message[1] if message else str(error).partition("\n")[0] or type(error).__name__
     return ClusterError(
-        f"the scheduler has gone or has dropped a task: {error}; what was committed stands, and the same command goes "
+        f"the scheduler has gone or has dropped a task: {reason}; what was committed stands, and the same command goes "
         "on from there"
     )
 
@@ -363,7 +367,7 @@ def _open(
 ) -> OnCluster:
     from distributed import Client
 
-    workers = count_local_workers(cluster)
+    workers = _count_local_workers(cluster)
     if workers:
         local = stack.enter_context(_start_workers(workers, options.lost_workers))
         client = stack.enter_context(Client(local, timeout=patience_seconds))
@@ -406,7 +410,7 @@ def _start_workers(workers: int, lost_workers: int) -> Any:  # noqa: ANN401
         ) from error
 
 
-def count_local_workers(cluster: str) -> int:
+def _count_local_workers(cluster: str) -> int:
     """Return how many worker processes of this machine a job names; 0 where it names none of them."""
     name, _, count = cluster.partition(":")
     return (int(count) if count else os.cpu_count() or 1) if name == "local" else 0

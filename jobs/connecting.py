@@ -128,10 +128,10 @@ def check_versions(client: Any, workers: Sequence[str], report: Reporter) -> set
             + "; install the same versions there, or stop these workers"
         )
     for differing, addresses in told.items():
-        report.say("workers have other versions", workers=", ".join(addresses), differing=differing)
+        report.warn("workers have other versions", workers=", ".join(addresses), differing=differing)
     silent = {address for address in workers if address not in found}
     if silent:
-        report.say(
+        report.warn(
             "workers do not answer; each of their tasks looks at its versions itself", workers=", ".join(sorted(silent))
         )
     return silent

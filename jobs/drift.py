@@ -27,9 +27,9 @@ def tell_of_drift(root: "zarr.Group", ledger: Ledger, trained: Trained, report: 
     drifts = compare_partitions(Segments(root), ledger, trained.record, trained.entries, learned)
     suspects = [drift for drift in drifts if drift.is_suspect]
     for drift in suspects[:_NAMED]:
-        report.say("a partition is unlike those before it; is its feed broken?", **_facts_of(drift))
+        report.warn("a partition is unlike those before it; is its feed broken?", **_facts_of(drift))
     if len(suspects) > _NAMED:
-        report.say("more partitions are unlike those before them; see inspect", partitions=len(suspects) - _NAMED)
+        report.warn("more partitions are unlike those before them; see inspect", partitions=len(suspects) - _NAMED)
     return drifts
 
 

@@ -42,7 +42,7 @@ def compare_with_served(kept: ModelRecord, before: Evaluation, judged: Evaluatio
 
 def tell_of_verdict(verdict: Verdict, names: Sequence[str], report: Reporter) -> None:
     """Say that the model is held back, why, and which partitions it has learned tonight."""
-    report.say(
+    report.warn(
         "the model is worse than the guard allows and is not served; it has learned",
         learned=", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""),
         error=verdict.error_now,

@@ -44,22 +44,22 @@ def tell_of_ingest(done: IngestReport, report: Reporter) -> None:
             first=done.missing[0],
         )
     for name, older in done.twins:
-        report.say(
+        report.warn(
             "a partition has exactly the rows of an older one: they now count twice", partition=name, older=older
         )
     _tell_of_missing_values(done, report)
     for old, new in done.renamed:
         report.say("a partition has another name now; it is not learned again", partition=new, was=old)
     for name in done.changed:
-        report.say("a partition has changed since it was taken in; its rows stay as they were", partition=name)
+        report.warn("a partition has changed since it was taken in; its rows stay as they were", partition=name)
     for name in done.rebuilt:
         report.say(
             "a partition had changed and was taken in anew; models that had learned it begin anew", partition=name
         )
     for each in done.rejected:
-        report.say("a partition cannot be used and is in quarantine now", partition=each.name, reason=each.reason)
+        report.warn("a partition cannot be used and is in quarantine now", partition=each.name, reason=each.reason)
     if done.quarantined:
-        report.say(
+        report.warn(
             "partitions are in quarantine and are not learned",
             partitions=len(done.quarantined),
             first=done.quarantined[0].name,

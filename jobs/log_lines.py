@@ -61,7 +61,11 @@ def route_libraries() -> None:
 class _AsJson(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         level = "error" if record.levelno >= logging.ERROR else "warning"
-        write_json(level, record.getMessage().strip(), logger=record.name)
+        error = record.exc_info[1] if record.exc_info else None
+        told = {"traceback": "".join(traceback.format_exception(error))} if error is not None else {}
+        event = record.getMessage().strip() or (f"{type(error).__name__}: {error}" if error is not None else "")
+        if event:
+            write_json(level, event, logger=record.name, **told)
 
 
 def finite(plain: Any) -> Any:  # noqa: ANN401

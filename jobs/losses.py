@@ -83,7 +83,7 @@ class Losses:
         self.cause = self._cause_of(address)
         works = [str(work) for work in (self._work(key) for key in done) if work]
         told = {"doing": "; ".join(works) or None, "results_lost": len(lost) or None}
-        self._report.say(
+        self._report.warn(
             "a worker was lost; what it had is done again",
             worker=address,
             **{key: value for key, value in told.items() if value is not None},

@@ -96,7 +96,7 @@ def tell_of_oddities(
     """Say what is allowed but seldom meant: little to standardize by, one class, nothing to judge on, a refit lost."""
     wanted = record.parameters["scaling_rows"]
     if not record.history[:-1] and wanted is not None and ledger.rows < wanted:
-        report.say(
+        report.warn(
             "the standardization is now fixed for good, by fewer rows than scaling_rows",
             rows=ledger.rows,
             wanted=wanted,
@@ -104,8 +104,8 @@ def tell_of_oddities(
     if trained.one_class:
         schema = ledger.schema
         asked = {"positive": schema.positive} if schema and schema.positive is not None else {}
-        report.say("all rows learned in this run are of one class; is it spelled right?", **asked)
+        report.warn("all rows learned in this run are of one class; is it spelled right?", **asked)
     if judged is not None and not judged.weight:
-        report.say("the held-out partitions have no row to judge on")
+        report.warn("the held-out partitions have no row to judge on")
     if [night.refitted for night in record.history[-2:]] == [True, False]:
         report.say("the coefficients are those of the stream again: this run was not asked to refit")

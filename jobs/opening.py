@@ -61,7 +61,7 @@ class Served:
     def tell(self, report: Reporter) -> None:
         """Say what a user may not expect of the model."""
         if self.is_held:
-            report.say("the night was held back by the guard: this is its own model, which was not served then")
+            report.warn("the night was held back by the guard: this is its own model, which was not served then")
 
 
 def open_served(job: Job, name: str | None = None) -> Served:

@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from ridgestream.jobs.cluster import count_local_workers
 from ridgestream.jobs.opening import (
     evaluation_partitions,
     memory_limit_bytes,
@@ -23,15 +22,18 @@ from ridgestream.pipeline.arrivals import count_usable_rows, sort_arrivals
 from ridgestream.pipeline.batch import BatchRequest, plan_batch
 from ridgestream.pipeline.calibration import Estimate, Sample, calibrate, plan_sample_rows, take_sample, time_sums
 from ridgestream.pipeline.errors import InputError, NumericalBreakdown
+from ridgestream.pipeline.executor import Executor, Need
 from ridgestream.pipeline.methods import METHODS
 from ridgestream.pipeline.passes import PassPlan, is_sure, plan_passes, sum_pass
 from ridgestream.pipeline.planning import BatchPlan, RefitPlan, TrainingPlan
 from ridgestream.pipeline.refit import plan_refit
 from ridgestream.pipeline.reporting import Silent
 from ridgestream.pipeline.stored_rows import TASK_ROWS
+from ridgestream.pipeline.stream import need_of_block
 from ridgestream.pipeline.train import plan_training
 from ridgestream.pipeline.trained import Standing, find_unlearned, standing_of
 from ridgestream.pipeline.training import Request, check_memory
+from ridgestream.pipeline.work import needs_of
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import Ledger
@@ -39,17 +41,18 @@ from ridgestream.stores.partitions import PartitionFile
 from ridgestream.stores.repository import Store
 
 
-def run_plan(job: Job, *, new_model: bool) -> dict[str, Any]:
-    """Return what a run of the job would do, and about how long it would take.
+def run_plan(job: Job, executor: Executor, *, new_model: bool) -> dict[str, Any]:
+    """Return what a run of the job on the executor would do, and about how long it would take.
 
-    Raises what the run would raise of memory, parameters and places, with the same numbers.
+    Raises what the run would raise of memory, workers, parameters and places, with the same numbers.
     """
-    planning = _Planning.of(job, new_model=new_model)
+    planning = _Planning.of(job, executor, new_model=new_model)
     with ExitStack() as stack:
         sample, why_not = planning.sample(stack)
         plans = planning.plans(sample)
         for plan in plans:
             plan.check(planning.limit)
+        planning.admit(executor, plans)
         told = planning.tell() | planning.tell_memory(plans)
         return told | (planning.tell_time(sample) if sample else {"based_on": why_not})
 
@@ -70,9 +73,11 @@ class _Planning:
     """Their rows."""
     limit: int
     """What this process may use."""
+    workers: int
+    """The processes that tasks are shared by."""
 
     @classmethod
-    def of(cls, job: Job, *, new_model: bool) -> "_Planning":
+    def of(cls, job: Job, executor: Executor, *, new_model: bool) -> "_Planning":
         """Look at the source's footers and the store; raise what a run raises before its first row."""
         files, request, location = source_partitions(job), model_request(job), store_location(job)
         report_folder(job)
@@ -91,7 +96,7 @@ class _Planning:
             check_memory(Ledger(), sum(rows), None, request, limit)
             if job.evaluate is not None:
                 evaluation_partitions(job)
-        return cls(job, request, standing, exists, files, fresh, rows, limit)
+        return cls(job, request, standing, exists, files, fresh, rows, limit, executor.count_workers())
 
     @property
     def rows(self) -> int:
@@ -120,11 +125,6 @@ class _Planning:
     @property
     def refits(self) -> bool:
         return refits(self.job, self.standing.record, learns=bool(self.new_rows))
-
-    @property
-    def workers(self) -> int:
-        """The processes that tasks are shared by, as far as that is known here."""
-        return count_local_workers(self.job.cluster) or 1
 
     def passes(self) -> tuple[PassPlan, ...]:
         """Return the passes of learning over the rows, the refit not among them."""
@@ -165,6 +165,15 @@ class _Planning:
         if self.refits:
             plans.append(plan_refit(n_features, self._most_basis()))
         return plans
+
+    def admit(self, executor: Executor, plans: "Sequence[TrainingPlan | BatchPlan | RefitPlan]") -> None:
+        """Raise MemoryRefused where a worker may not use what a task of the run needs."""
+        executor.admit(needs_of(self.fresh))
+        if self.job.evaluate is not None and self.new_rows:
+            executor.admit(needs_of(evaluation_partitions(self.job)))
+        if self.new_rows:
+            shares = [Need(plan.worker_bytes) for plan in plans if isinstance(plan, BatchPlan)]
+            executor.admit(shares or [need_of_block()])
 
     def _shape(self, sample: Sample | None) -> tuple[int, int]:
         """Return how many features and outputs the model has."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ridgestream.jobs.log_lines import Log, write_json
 from ridgestream.jobs.pace import Pace
@@ -30,7 +30,7 @@ class LineReporter:
     """Writes one line when a step ends, with what is known then, and one now and then while it goes on."""
 
     def __init__(self, log: Log = "text") -> None:
-        self._write = write_json_info if log == "json" else text_writer()
+        self._write = write_json if log == "json" else text_writer()
         self._step, self._began, self._told_at, self._pace = "", 0.0, 0.0, Pace(None, None)
 
     def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
@@ -47,35 +47,38 @@ class LineReporter:
         self._told_at, pace = time.monotonic(), self._pace
         told: dict[str, Fact] = {"step": self._step, "rows": pace.rows, "percent": pace.percent}
         told |= {"rows_per_second": pace.rows_per_second, "remaining_seconds": pace.remaining_seconds}
-        self._write("progress", **_known(told | facts))
+        self._write("info", "progress", **_known(told | facts))
 
     def end(self, **facts: Fact) -> None:
         """Write the step's line."""
         seconds = time.perf_counter() - self._began
-        self._write(self._step, **_known({"rows": self._pace.rows} | facts), seconds=round(seconds, 2))
+        self._write("info", self._step, **_known({"rows": self._pace.rows} | facts), seconds=round(seconds, 2))
 
     def say(self, message: str, **facts: Fact) -> None:
         """Write the message as a line."""
-        self._write(message, **facts)
+        self._write("info", message, **facts)
 
-
-def write_json_info(event: str, **facts: Fact) -> None:
-    """Write a line of JSON."""
-    write_json("info", event, **facts)
+    def warn(self, message: str, **facts: Fact) -> None:
+        """Write the message as a line of level warning."""
+        self._write("warning", message, **facts)
 
 
 def text_writer() -> Callable[..., None]:
-    """Return what writes an event as key='value' on one line."""
+    """Return what writes level and event as key='value' on one line; that of level info goes without saying."""
     import structlog
 
     log = structlog.wrap_logger(
         structlog.PrintLogger(sys.stderr),
         processors=[
             structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "event"], drop_missing=True),
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"], drop_missing=True),
         ],
     )
-    return cast("Callable[..., None]", log.info)
+
+    def write(level: str, event: str, **facts: Fact) -> None:
+        log.info(event, **({} if level == "info" else {"level": level}), **facts)
+
+    return write
 
 
 def _known(facts: Mapping[str, Fact]) -> dict[str, Fact]:
@@ -143,7 +146,14 @@ class TerminalReporter:
 
     def say(self, message: str, **facts: Fact) -> None:
         """Print the message above the bars."""
-        self._progress.console.print(f"{message} {_show(facts)}".rstrip(), highlight=False)
+        self._print(message, facts)
+
+    def warn(self, message: str, **facts: Fact) -> None:
+        """Print the message above the bars, so that it is seen."""
+        self._print(message, facts, style="yellow")
+
+    def _print(self, message: str, facts: dict[str, Fact], style: str | None = None) -> None:
+        self._progress.console.print(f"{message} {_show(facts)}".rstrip(), highlight=False, markup=False, style=style)
 
 
 def _show(facts: dict[str, Fact]) -> str:

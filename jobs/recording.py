@@ -83,12 +83,19 @@ class Recorder:
 
     def say(self, message: str, **facts: Fact) -> None:
         """Pass on, and keep the message while there is room."""
+        self._shown.say(message, **self._keep(message, facts))
+
+    def warn(self, message: str, **facts: Fact) -> None:
+        """Pass on, and keep the message while there is room."""
+        self._shown.warn(message, **self._keep(message, facts))
+
+    def _keep(self, message: str, facts: dict[str, Fact]) -> dict[str, Fact]:
         facts = {key: hide_secrets(value) for key, value in facts.items()}
         if len(self._said) < SAYINGS:
             self._said.append((message, facts))
         else:
             self._unsaid += 1
-        self._shown.say(message, **facts)
+        return facts
 
     def _add(self, rows: Fact = None) -> None:
         step = self._step_of(self._step)

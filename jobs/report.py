@@ -69,7 +69,7 @@ def _report_failure(job: Job, recorder: Recorder, error: BaseException) -> None:
             written = _write(tell_failure(job, recorder, error), folder)
             recorder.say("the report of what failed is written", page=written["html"])
     except Exception as unwritten:  # noqa: BLE001 (the error to tell of is the other one)
-        recorder.say("there is no report of what failed", reason=_plainly(unwritten))
+        recorder.warn("there is no report of what failed", reason=_plainly(unwritten))
 
 
 def report_night(
@@ -89,6 +89,8 @@ def report_night(
     model is kept all the same, and the same command, or `ridgestream report`, makes its report later.
     """
     folder, night = report_folder(job), record.history[-1].number
+    if folder is None and job.report is None:
+        report.warn("there is no place beside a store that is a whole bucket; name one for reports by report, or none")
     if folder is None or not night:  # a night of an older release has no number
         return None
     files = _files(folder, record.name, night)
@@ -98,7 +100,7 @@ def report_night(
         written = _write(tell_night(store, record.name, night, drifts), folder)
     except Exception as error:  # noqa: BLE001 (the night is committed, whatever becomes of its report)
         report.unreported = _plainly(error)
-        report.say("the night is committed, but its report could not be written", reason=report.unreported)
+        report.warn("the night is committed, but its report could not be written", reason=report.unreported)
         return None
     report.say("the report of the night is written", page=written["html"])
     return written

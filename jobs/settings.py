@@ -441,7 +441,7 @@ def read_job(path: Path, flags: dict[str, Any]) -> Job:
     Raises JobFileError naming the file and every key that is missing, unknown or wrong.
     """
     if not path.is_file():
-        raise JobFileError(f"there is no job file {path}")
+        raise JobFileError(f"there is no job file {path}; a store is named in one, or by --store beside one")
 
     class JobFromFile(Job):
         model_config = SettingsConfigDict(toml_file=path.absolute())

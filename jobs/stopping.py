@@ -135,6 +135,10 @@ class Stoppable:
         """Tell something."""
         self._report.say(message, **facts)
 
+    def warn(self, message: str, **facts: Fact) -> None:
+        """Tell something that a person should look at."""
+        self._report.warn(message, **facts)
+
 
 def name_of(number: int) -> str:
     """Return what the signal does to a run, in a word."""

@@ -222,7 +222,7 @@ class _Training:
             if self.checkpoints.save_held():
                 self.report.say("stopped: a checkpoint is kept, and the same command goes on from there")
         except StoreError as error:
-            self.report.say("stopped: no checkpoint could be kept", reason=str(error))
+            self.report.warn("stopped: no checkpoint could be kept", reason=str(error))
 
     def refit_and_judge(self, trained: Trained) -> tuple[Trained, Evaluation | None, Trouble | None]:
         """Return what came of it, and what went wrong on the way; what was learned before that is to be kept."""

@@ -1,19 +1,16 @@
 """What a look at the source finds beside the ledger: partitions that are new, touched, changed, renamed or gone."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from ridgestream.pipeline.executor import Executor
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.ledger import Ledger, LedgerEntry, Quarantined
-from ridgestream.stores.partitions import PartitionFile, count_rows
+from ridgestream.stores.partitions import PartitionFile, count_rows, each_footer
 from ridgestream.stores.schema import Schema
 from ridgestream.stores.transience import may_pass
 
 ERROR, IGNORE, REBUILD, QUARANTINE, EXTEND = "error", "ignore", "rebuild", "quarantine", "extend"
-
-_FOOTERS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -161,14 +158,8 @@ def rename(ledger: Ledger, renamed: dict[str, PartitionFile]) -> Ledger:
 
 
 def count_usable_rows(files: Sequence[PartitionFile]) -> list[int]:
-    """Return the rows of each file by its footer; none of a file without a readable one.
-
-    Some footers are read at once, since each takes an object store a while.
-    """
-    if len(files) == 1:
-        return [usable_rows(files[0])]
-    with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="footers") as pool:
-        return list(pool.map(usable_rows, files))
+    """Return the rows of each file by its footer; none of a file without a readable one."""
+    return list(each_footer(usable_rows, files))
 
 
 def usable_rows(file: PartitionFile) -> int:

@@ -257,7 +257,7 @@ def check_fitted(fitted: Fitted, report: Reporter, *, shrinks: bool) -> None:
             f"the coefficients are rounding, not a solution: their squared error over the rows comes to {error:.3g}, "
             f"which must lie between 0 and {most:.3g}; {_ADVICE}"
         )
-    report.say("the model fits its rows worse than a constant does", error=error, error_of_a_constant=most)
+    report.warn("the model fits its rows worse than a constant does", error=error, error_of_a_constant=most)
 
 
 def plan_batch(request: BatchRequest, n_rows: int, n_features: int) -> BatchPlan:

@@ -84,7 +84,7 @@ def _check(entry: LedgerEntry, facts: SegmentFacts, feature_map: FeatureMap, pol
 
 def _tell_valueless(names: Sequence[str], report: Reporter) -> None:
     if names:
-        report.say(
+        report.warn(
             "columns have no value in the rows that fix the standardization: they are neither centred nor scaled, and "
             "zero stands for what is missing",
             columns=", ".join(names),

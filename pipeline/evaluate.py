@@ -18,7 +18,7 @@ from ridgestream.pipeline.model import Model
 from ridgestream.pipeline.ranges import check_predictions
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.threads import one_blas_thread
-from ridgestream.pipeline.work import need_of
+from ridgestream.pipeline.work import needs_of
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
@@ -146,7 +146,7 @@ def evaluate(
     """
     policies = policies or Policies()
     model = replace(model, feature_map=knowing_booleans(model.feature_map, schema))
-    executor.admit(map(need_of, files))
+    executor.admit(needs_of(files))
     report.begin("evaluate", None, partitions=len(files))
     total, asked = _of_no_rows(model, schema), Asked()
     for part, seen in executor.run(evaluate_partition, files, executor.broadcast(model), schema, policies):

@@ -23,6 +23,9 @@ class Need:
 class Executor(Protocol):
     """Runs pure functions of small tasks. What a task reads, it reads by location; rows never travel with it."""
 
+    def count_workers(self) -> int:
+        """Return how many processes share tasks now; for what is told, not for how tasks are cut."""
+
     def admit(self, needs: Iterable[Need]) -> None:
         """Raise MemoryRefused, with the numbers, if a worker may not use so many bytes; nothing else depends on it.
 
@@ -43,6 +46,10 @@ class Executor(Protocol):
 
 class InProcess:
     """Runs each task when its result is asked for, so that a bug has a plain traceback."""
+
+    def count_workers(self) -> int:
+        """Return one: this process."""
+        return 1
 
     def admit(self, needs: Iterable[Need]) -> None:
         """Admit: this process's own memory is looked at elsewhere."""

@@ -31,7 +31,7 @@ from ridgestream.pipeline.ranges import check_range
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.sieve import Sieve
 from ridgestream.pipeline.survey import content_of, decode_partition, survey_partition
-from ridgestream.pipeline.work import need_of
+from ridgestream.pipeline.work import needs_of
 from ridgestream.stores.classes import Label
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError, StoreError
@@ -159,7 +159,7 @@ def ingest(
     first_new = ledger.next_segment
     known = None if rebuilt else feature_map  # a model that has learned what changed begins anew, by a map of its own
     wave = _Wave(store, schema, executor, report, known, policies, frozenset(rebuilt))
-    executor.admit(map(need_of, fresh))
+    executor.admit(needs_of(fresh))
     report.begin("ingest", None, partitions=len(fresh))
     for start in range(0, len(fresh), PARTITIONS_A_COMMIT):
         kept = ledger = wave.take_in(kept, ledger, fresh[start : start + PARTITIONS_A_COMMIT])
@@ -198,7 +198,7 @@ def _with_schema(
     schema = infer_schema(request, arrow, str(first.path))
     absent = [name for name in request.ignore if name not in arrow.names]
     if absent:
-        report.say("columns to be ignored are not there; are they spelled right?", columns=", ".join(absent))
+        report.warn("columns to be ignored are not there; are they spelled right?", columns=", ".join(absent))
     return replace(ledger, schema=schema), schema
 
 

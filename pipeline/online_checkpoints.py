@@ -117,7 +117,7 @@ class OnlineCheckpoints:
         try:
             self._keeper.save(self._key, *self._plain(state, timed))
         except StoreError as error:
-            self._report.say("no checkpoint could be kept", reason=str(error))
+            self._report.warn("no checkpoint could be kept", reason=str(error))
         now = monotonic()
         self._due = now + max(KEEP_SECONDS, COST * (now - began))
 

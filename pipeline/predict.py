@@ -19,7 +19,7 @@ from ridgestream.pipeline.model import Model
 from ridgestream.pipeline.plain_values import hash_of
 from ridgestream.pipeline.ranges import check_predictions
 from ridgestream.pipeline.reporting import Reporter
-from ridgestream.pipeline.work import need_of
+from ridgestream.pipeline.work import needs_of
 from ridgestream.stores.classes import arrow_class_type, class_name
 from ridgestream.stores.columns import check_column
 from ridgestream.stores.decoding import Decoder
@@ -148,7 +148,7 @@ def predict(
     _tell_unnamed(schema, files, keep, report)
     made_by = hash_of((RULES, model, schema, keep, with_scores, policies.missing, policies.unseen_categories))
     tasks = [PredictTask(file, output / file.name, keep, with_scores, made_by, again) for file in files]
-    executor.admit(map(need_of, files))
+    executor.admit(needs_of(files))
     report.begin("predict", None, partitions=len(tasks))
     done = Predicted()
     for outcome in executor.run(predict_partition, tasks, executor.broadcast(model), schema, policies):

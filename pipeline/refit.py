@@ -45,7 +45,7 @@ def refit(
     with one_blas_thread():
         normal = sums.factorize(state.gram, state.parameters.regularization)
     if normal.jitter:
-        report.say("P was singular within rounding, and jitter was added to its diagonal", jitter=normal.jitter)
+        report.warn("P was singular within rounding, and jitter was added to its diagonal", jitter=normal.jitter)
     return with_refit(record, sums, normal.solve(sums.rhs))
 
 

@@ -32,6 +32,9 @@ class Reporter(Protocol):
     def say(self, message: str, **facts: Fact) -> None:
         """Tell something that is worth a line."""
 
+    def warn(self, message: str, **facts: Fact) -> None:
+        """Tell something that a person should look at."""
+
 
 class Silent:
     """Says nothing."""
@@ -46,4 +49,7 @@ class Silent:
         """Say nothing."""
 
     def say(self, message: str, **facts: Fact) -> None:
+        """Say nothing."""
+
+    def warn(self, message: str, **facts: Fact) -> None:
         """Say nothing."""

@@ -98,9 +98,7 @@ class Stream:
         return self._blocks_here(begin) if isinstance(self._executor, InProcess) else self._blocks_there(begin)
 
     def _blocks_there(self, begin: int) -> Iterator[Block]:
-        self._executor.admit(
-            [Need(plan_block_bytes(BLOCK_BYTES), "a block of rows", "run the job with --cluster none")]
-        )
+        self._executor.admit([need_of_block()])
         tasks = (BlockTask(where, self._names.get(where.segment, "")) for where in self.ranges[begin:])
         yield from self._executor.run(read_block, tasks, self._executor.broadcast(self._reader))
 
@@ -116,6 +114,11 @@ class Stream:
                     yield waiting.popleft().result()
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
+
+
+def need_of_block() -> Need:
+    """Return what a worker needs that reads a block."""
+    return Need(plan_block_bytes(BLOCK_BYTES), "a block of rows", "run the job with --cluster none")
 
 
 def read_block(task: BlockTask, reader: "BlockReader") -> Block:

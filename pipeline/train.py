@@ -217,7 +217,7 @@ def _drawn_dictionary(
     rows = StoredRows(root, ledger, segments, feature_map, InProcess(), report)
     drawn = draw_rows(rows, kernel, request.max_basis, request.random_seed)
     if len(drawn.vectors) < request.max_basis:
-        report.say(
+        report.warn(
             "no more rows than these are independent of each other: the dictionary is smaller than random_basis",
             drawn=len(drawn.vectors),
             asked=request.max_basis,
@@ -318,7 +318,7 @@ def _learn_block(
 def _tell_jitter(learner: OnlineLSSVM, before: int, report: Reporter) -> None:
     told = learner.numerics
     if told.jitter_count > before:
-        report.say(
+        report.warn(
             "P or K was singular within rounding, and jitter was added to its diagonal; raise novelty_threshold or "
             "regularization, or give a dictionary whose rows lie further apart",
             times=told.jitter_count - before,

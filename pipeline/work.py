@@ -1,5 +1,6 @@
 """What a task is of, for whoever must tell of one that does not fit, fails, or is lost with its worker."""
 
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -7,7 +8,7 @@ from typing import Any, Self
 from ridgestream.pipeline.executor import Need
 from ridgestream.pipeline.planning import plan_partition_bytes, show_bytes
 from ridgestream.stores.errors import PartitionError
-from ridgestream.stores.partitions import BATCH_ROWS, PartitionFile, measure_partition
+from ridgestream.stores.partitions import BATCH_ROWS, PartitionFile, each_footer, measure_partition
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,11 @@ def _of_partition(file: PartitionFile) -> Work:
     measured = measure_partition(file)
     needed = plan_partition_bytes(measured.group_bytes, 8 * BATCH_ROWS * measured.columns)
     return Work(file.name, 0, measured.rows, bytes=needed)
+
+
+def needs_of(files: Sequence[PartitionFile]) -> Iterator[Need]:
+    """Yield what reading each partition needs, by its footer, which is read when it is asked for."""
+    return each_footer(need_of, files)
 
 
 def need_of(file: PartitionFile) -> Need:

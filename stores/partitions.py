@@ -1,10 +1,11 @@
 """Parquet partitions: which there are, in which order, and their rows in batches."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ridgestream.stores.errors import PartitionError, StoreError
 from ridgestream.stores.places import (
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 16384
 """Rows decoded at once."""
+
+_FOOTERS_AT_ONCE = 16
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,15 @@ def read_arrow_schema(partition: PartitionFile) -> "pa.Schema":
         return file.schema_arrow
 
 
+def each_footer(read: Callable[[PartitionFile], Found], files: Sequence[PartitionFile]) -> Iterator[Found]:
+    """Yield what `read` finds in the footer of each file, in order, some at once: an object store is slow to answer."""
+    if len(files) <= 1:
+        yield from map(read, files)
+        return
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="footers") as pool:
+        yield from pool.map(read, files)
+
+
 def count_rows(partition: PartitionFile) -> int:
     """Return the number of rows that the file's footer gives."""
     with _open(partition, FOOTER_BYTES) as file:
@@ -107,7 +121,7 @@ class Measured:
 
 def measure_partition(partition: PartitionFile) -> Measured:
     """Return what the file's footer says of its size; raise PartitionError if there is none."""
-    with _open(partition) as file:
+    with _open(partition, FOOTER_BYTES) as file:
         footer = file.metadata
         groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
         sizes = [sum(g.column(i).total_compressed_size for i in range(g.num_columns)) for g in groups]

@@ -90,6 +90,8 @@ class ObjectUrl:
             account = host.partition(".")[0] or None
         if scheme not in SCHEMES or not bucket:
             raise StoreError(f"{what} {text!r} must be a path, or a URL of {', '.join(SCHEMES)} with a bucket")
+        if "//" in key.strip("/") or key.startswith("/"):
+            raise StoreError(f"{what} {text!r} has an empty part, where two slashes follow each other: take one out")
         return cls(scheme, bucket, key.strip("/"), account)
 
     @property

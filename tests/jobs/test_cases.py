@@ -29,7 +29,7 @@ from ridgestream.jobs.quarantine import run_quarantine
 from ridgestream.jobs.run import run_job
 from ridgestream.jobs.settings import read_job
 from ridgestream.pipeline.errors import InputError, MemoryRefused, NumericalBreakdown
-from ridgestream.pipeline.executor import InProcess, Need
+from ridgestream.pipeline.executor import InProcess
 from ridgestream.pipeline.methods import METHODS
 from ridgestream.pipeline.reporting import Silent
 from ridgestream.pipeline.training import check_memory
@@ -323,7 +323,7 @@ def test_a_class_that_comes_later_is_refused_with_label_and_partition(tmp_path: 
     assert work.run_here(asked(method) | CLASSES)["rows_seen"] == 2 * ROWS
 
 
-class FailingOnce:
+class FailingOnce(InProcess):
     """Runs each task twice: at first it fails, after all that it reads but the last has been read; then it is whole."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,12 +339,6 @@ class FailingOnce:
             return rows
 
         monkeypatch.setattr(Segment, "read", read)
-
-    def admit(self, needs: Iterable[Need]) -> None:
-        pass
-
-    def broadcast(self, value: Any) -> Any:
-        return value
 
     def run(self, function: Callable[..., Any], tasks: Iterable[Any], *shared: Any) -> Iterator[Any]:
         for task in tasks:

@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -214,6 +215,21 @@ def test_a_connection_that_is_cut_while_a_result_comes_is_a_scheduler_that_has_g
     with open_executor(two_workers.address, PATIENCE) as executor:
         monkeypatch.setattr(Future, "result", cut)
         with pytest.raises(ClusterError, match=r"the scheduler has gone .*Stream is closed; what was committed stands"):
+            list(executor.run(abs, [-1]))
+
+
+def test_a_scheduler_that_has_gone_is_told_on_one_line(two_workers: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = (
+        "1 Future cancelled:\nReasons:\n1 Future cancelled for reason: gone.\nMessage: Client lost it.\nFuture: ['f']"
+    )
+
+    def cancelled(future: Future[object], timeout: float | None = None) -> None:  # noqa: ARG001
+        raise CancelledError(told)
+
+    monkeypatch.setattr("ridgestream.jobs.cluster.SENDINGS", 1)
+    with open_executor(two_workers.address, PATIENCE) as executor:
+        monkeypatch.setattr(Future, "result", cancelled)
+        with pytest.raises(ClusterError, match=r"has dropped a task: Client lost it; what was committed stands"):
             list(executor.run(abs, [-1]))
 
 

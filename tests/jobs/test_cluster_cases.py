@@ -43,6 +43,9 @@ class Striking:
     def __init__(self, executor: OnCluster, cluster: Cluster) -> None:
         self._executor, self._cluster, self.struck = executor, cluster, 0
 
+    def count_workers(self) -> int:
+        return self._executor.count_workers()
+
     def admit(self, needs: Iterable[Need]) -> None:
         self._executor.admit(needs)
 

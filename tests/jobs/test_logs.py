@@ -108,6 +108,40 @@ def test_an_error_is_a_line_with_its_exit_code(
     assert said in last["event"]
 
 
+@pytest.mark.parametrize("log", ["text", "json"])
+def test_what_a_person_should_look_at_is_of_level_warning(work: Workplace, log: str) -> None:
+    (work.folder / "rows" / "part-02b.parquet").write_bytes((work.folder / "rows" / "part-02.parquet").read_bytes())
+    job = work.job({"source.ignore": ["x9"]})
+    done = run_command("run", job, "--log", log)
+    looked_at = ("columns to be ignored are not there", "a partition has exactly the rows")
+    if log == "text":
+        warned = [line for line in done.err.splitlines() if "level='warning'" in line]
+    else:
+        warned = [line["event"] for line in lines_of(done) if line["level"] == "warning"]
+    for message in looked_at:
+        assert len([line for line in warned if message in line]) == 1, done.err
+    assert done.err.count("event=" if log == "text" else '"event"') > len(warned)
+
+
+def test_a_library_s_error_is_a_line_with_its_traceback_and_one_that_says_nothing_is_none(work: Workplace) -> None:
+    setup = """
+import logging
+real = ridgestream.jobs.progress.LineReporter.begin
+def begin(self, step, total_rows, **facts):
+    try:
+        raise OSError("lost")
+    except OSError:
+        logging.getLogger("distributed.client").exception("")
+    logging.getLogger("distributed.client").error("")
+    real(self, step, total_rows, **facts)
+ridgestream.jobs.progress.LineReporter.begin = begin
+"""
+    lines = lines_of(run_with(setup, "ingest", work.job(), "--log", "json"))
+    (error,) = [line for line in lines if line.get("logger") == "distributed.client"]
+    assert (error["level"], error["event"]) == ("error", "OSError: lost")
+    assert error["traceback"].startswith("Traceback")
+
+
 def test_an_error_that_nobody_has_foreseen_is_a_line_with_its_traceback(work: Workplace) -> None:
     broken = "import ridgestream.jobs.run\ndef run_job(*a, **n): raise ZeroDivisionError('0/0')\n"
     broken += "ridgestream.jobs.run.run_job = run_job"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clusters import real_cluster
 from support.jobs import REGRESSION, Workplace, draw_regression, draw_rows, run_command, set_column
 from support.recording import Notes
 
@@ -15,7 +16,7 @@ from ridgestream.jobs.run import run_job
 from ridgestream.jobs.settings import read_job
 from ridgestream.pipeline import calibration, planning
 from ridgestream.pipeline.errors import MemoryRefused
-from ridgestream.pipeline.executor import InProcess
+from ridgestream.pipeline.executor import Executor, InProcess
 from ridgestream.pipeline.methods import METHODS
 from ridgestream.pipeline.passes import is_sure, plan_passes
 from ridgestream.pipeline.reporting import Fact
@@ -79,8 +80,17 @@ def admitted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def plan(work: Workplace, changes: dict[str, Any], *, new_model: bool = False) -> dict[str, Any]:
-    return run_plan(read_job(work.job(changes), {}), new_model=new_model)
+def plan(
+    work: Workplace, changes: dict[str, Any], executor: Executor | None = None, *, new_model: bool = False
+) -> dict[str, Any]:
+    return run_plan(read_job(work.job(changes), {}), executor or InProcess(), new_model=new_model)
+
+
+class Several(InProcess):
+    """Three workers, to be told of."""
+
+    def count_workers(self) -> int:
+        return 3
 
 
 def run(work: Workplace, changes: dict[str, Any]) -> Passes:
@@ -199,10 +209,40 @@ def test_workers_share_passes_but_not_a_stream(work: Workplace, monkeypatch: pyt
     monkeypatch.setattr(calibration, "calibrate", lambda *_: calibration.Estimate(1.0, 10.0, 600, 1.0))
     monkeypatch.setattr("ridgestream.jobs.plan.calibrate", calibration.calibrate)
     one = plan(work, asked("ols"))
-    three = plan(work, {**asked("ols"), "cluster": "local:3"})
+    three = plan(work, asked("ols"), Several())
     assert (one["train_seconds"], three["train_seconds"]) == (610.0, 210.0)
     assert (three["workers"], three["tasks_a_pass"], three["ingest_tasks"]) == (3, 3, 3)
-    assert plan(work, {**asked("online"), "cluster": "local:3"})["train_seconds"] == 610.0
+    assert plan(work, asked("online"), Several())["train_seconds"] == 610.0
+
+
+def test_a_cluster_that_a_run_cannot_have_a_plan_cannot_have(work: Workplace) -> None:
+    job = work.job({"cluster_seconds": 2})
+    for cluster in ("tcp://127.0.0.1:1", "file:nowhere.json"):
+        told = [run_command(verb, job, "--cluster", cluster) for verb in ("run", "plan")]
+        assert [done.code for done in told] == [exit_codes.CLUSTER] * 2
+        assert len({done.err.splitlines()[-1] for done in told}) == 1, told
+    assert not work.store.exists()
+
+
+@pytest.mark.parametrize("method", ["online", "ols"])
+def test_what_does_not_fit_a_worker_is_refused_with_the_numbers_of_the_run(
+    work: Workplace, tmp_path: Path, method: str
+) -> None:
+    job = work.job(asked(method))
+    unpaused = {"DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False"}  # as much is what a worker has imported
+    with real_cluster(tmp_path, 0) as cluster:
+        cluster.start_worker("--memory-limit", "410MB", environment=unpaused)
+        cluster.wait_for(1)
+        told = [run_command(verb, job, "--cluster", cluster.address) for verb in ("plan", "run")]
+    assert [done.code for done in told] == [exit_codes.MEMORY] * 2, told
+    assert told[0].err.splitlines()[-1] == told[1].err.splitlines()[-1]
+    assert "of memory, and the worker tcp://" in told[0].err
+
+
+def test_a_plan_counts_the_workers_that_there_are(work: Workplace, tmp_path: Path) -> None:
+    with real_cluster(tmp_path, 2) as cluster:
+        assert run_command("plan", work.job(), "--cluster", cluster.address, "--json").told["workers"] == 2
+    assert run_command("plan", work.job(), "--cluster", "local:2", "--json").told["workers"] == 2
 
 
 def test_regression_and_classes_have_plans(work: Workplace, tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ from ridgestream.jobs.exit_codes import UNREPORTED
 from ridgestream.jobs.ingest import run_ingest
 from ridgestream.jobs.inspect import run_inspect
 from ridgestream.jobs.opening import report_folder
-from ridgestream.jobs.report import Unreported, run_report
+from ridgestream.jobs.recording import Recorder
+from ridgestream.jobs.report import Unreported, report_night, run_report
 from ridgestream.jobs.run import run_job
 from ridgestream.jobs.settings import JobFileError, read_job
 from ridgestream.jobs.train import Held, run_train
@@ -34,6 +35,7 @@ from ridgestream.pipeline.online_checkpoints import OnlineCheckpoints
 from ridgestream.pipeline.reporting import Silent
 from ridgestream.stores.errors import ModelError, PartitionError
 from ridgestream.stores.locations import StoreLocation
+from ridgestream.stores.repository import Store
 
 
 @pytest.fixture
@@ -231,6 +233,14 @@ def test_a_job_says_where_reports_go_or_that_there_are_none(work: Workplace) -> 
 def test_reports_go_beside_the_store_and_into_no_other_bucket(store: str, folder: str, work: Workplace) -> None:
     at = report_folder(read_job(work.job({"report": None, "store": store}), {}))
     assert str(at).replace(str(work.folder), "/folder") == folder
+
+
+def test_a_store_that_is_a_whole_bucket_has_no_place_beside_it_which_is_told(work: Workplace) -> None:
+    work.run_here()
+    job = read_job(work.job({"report": None, "store": "s3://bucket"}), {})
+    notes = Notes()
+    assert report_night(job, Store.open(StoreLocation(str(work.store))), work.model(), Recorder(notes)) is None
+    assert "name one for reports by report, or none" in notes.said[-1][0]
 
 
 def test_the_flag_goes_before_the_job_file_and_is_relative_to_the_user(work: Workplace, tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ class Listening(Silent):
     def say(self, message: str, **facts: Fact) -> None:
         self.heard.append((message, facts))
 
+    warn = say
+
 
 def workplace(folder: Path, partitions: int = 3) -> Workplace:
     folder.mkdir(exist_ok=True)

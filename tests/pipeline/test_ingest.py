@@ -25,7 +25,7 @@ from support.stores import (
 )
 
 from ridgestream.pipeline import ingest as ingest_module
-from ridgestream.pipeline.executor import InProcess, Need
+from ridgestream.pipeline.executor import InProcess
 from ridgestream.pipeline.ingest import PARTITIONS_A_COMMIT, ingest
 from ridgestream.pipeline.moments import Moments
 from ridgestream.pipeline.quantiles import SAMPLE_ROWS, Sketch, sample_places
@@ -422,17 +422,11 @@ def same_sketch(one: SegmentFacts, other: SegmentFacts) -> bool:
     return one.sketch is not None and other.sketch is not None and one.sketch.tobytes() == other.sketch.tobytes()
 
 
-class Breaks:
+class Breaks(InProcess):
     """An executor that breaks after some tasks."""
 
     def __init__(self, after: int) -> None:
         self.after = after
-
-    def admit(self, needs: Iterable[Need]) -> None:
-        pass
-
-    def broadcast(self, value: Any) -> Any:
-        return value
 
     def run(self, function: Callable[..., Any], tasks: Iterable[Any], *shared: Any) -> Iterator[Any]:
         for number, task in enumerate(tasks):

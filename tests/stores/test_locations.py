@@ -44,6 +44,12 @@ def test_urls_that_hold_no_store(text: str) -> None:
         StoreLocation.parse(text, BASE)
 
 
+@pytest.mark.parametrize("text", ["s3://bucket//store", "s3://bucket/a//b", "gs://bucket/a//b/"])
+def test_urls_with_an_empty_part(text: str) -> None:
+    with pytest.raises(StoreError, match=rf"the store '{text}' has an empty part, where two slashes follow each other"):
+        StoreLocation.parse(text, BASE)
+
+
 @pytest.mark.parametrize("text", ["file://data/store", "file:store"])
 def test_file_urls_that_are_not_of_this_machine(text: str) -> None:
     with pytest.raises(StoreError, match=rf"the store '{text}' must name an absolute path of this machine"):

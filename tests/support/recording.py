@@ -29,6 +29,8 @@ class Notes:
     def say(self, message: str, **facts: Fact) -> None:
         self.said.append((message, facts))
 
+    warn = say
+
     def all(self, message: str) -> list[dict[str, Fact]]:
         """What was told with each saying of a message."""
         return [facts for said, facts in self.said if said == message]

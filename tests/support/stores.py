@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import zarr
 
-from ridgestream.pipeline.executor import Executor, InProcess, Need
+from ridgestream.pipeline.executor import Executor, InProcess
 from ridgestream.pipeline.ingest import IngestReport, ingest
 from ridgestream.pipeline.reporting import Silent
 from ridgestream.stores.ledger import Ledger, read_ledger
@@ -75,14 +75,8 @@ def _same(left: Any, right: Any) -> bool:
     return left.dtype == right.dtype and left.shape == right.shape and bool(np.array_equal(left, right))
 
 
-class Elsewhere:
+class Elsewhere(InProcess):
     """Runs tasks as a cluster would: arguments and results are pickled, the last task is done first, each twice."""
-
-    def admit(self, needs: Iterable[Need]) -> None:
-        pass
-
-    def broadcast(self, value: Any) -> Any:
-        return value
 
     def run(self, function: Callable[..., Result], tasks: Iterable[Task], *shared: Any) -> Iterator[Result]:
         calls = [pickle.dumps((function, task, shared)) for task in tasks]
