@@ -16,6 +16,7 @@ import typer
 from ridgestream.jobs.log_lines import Log, guess_log, route_libraries, write_end
 
 if TYPE_CHECKING:
+    from ridgestream.jobs.server_watch import ServerWatch
     from ridgestream.jobs.settings import Job
     from ridgestream.jobs.stopping import Stopping
     from ridgestream.pipeline.executor import Executor
@@ -104,12 +105,12 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Tell what a run would read, hold and take, and refuse what it would refuse; nothing is changed."""
-    with _exit_codes():
+    with _exit_codes() as leaving:
         from ridgestream.jobs.cluster import open_executor
         from ridgestream.jobs.opening import cluster_of
         from ridgestream.jobs.plan import run_plan
 
-        read = _read_job(job, _with_refit(settings, refit=refit), store, cluster)
+        read = _read_job(leaving, job, _with_refit(settings, refit=refit), store, cluster)
         with open_executor(*cluster_of(read)) as executor:
             told = run_plan(read, executor, new_model=new_model)
         _tell(told, as_json=as_json)
@@ -220,10 +221,10 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:
     """Show what a store holds: partitions, models, and what each run did."""
-    with _exit_codes():
+    with _exit_codes() as leaving:
         from ridgestream.jobs.inspect import run_inspect, show_inspection
 
-        told = run_inspect(_place(place, settings)[0])
+        told = run_inspect(_place(leaving, place, settings)[0])
         if as_json:
             typer.echo(json.dumps(told))
         else:
@@ -237,10 +238,10 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """List the nights of a job's model, or of all models of a store, with the names that they can be asked for by."""
-    with _exit_codes():
+    with _exit_codes() as leaving:
         from ridgestream.jobs.history import run_history, show_history
 
-        location, read = _place(place, settings)
+        location, read = _place(leaving, place, settings)
         told = run_history(location, read.model.name if read else None)
         if as_json:
             typer.echo(json.dumps(told))
@@ -258,10 +259,10 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write the report of a night again, from the store alone."""
-    with _exit_codes():
+    with _exit_codes() as leaving:
         from ridgestream.jobs.report import run_report
 
-        told = run_report(_read_job(job, _with_report(settings, folder), store, None), night)
+        told = run_report(_read_job(leaving, job, _with_report(settings, folder), store, None), night)
         _tell(told, as_json=as_json)
 
 
@@ -277,10 +278,10 @@ def tag(
     as_json: AsJson = False,
 ) -> None:
     """Name what the store holds now, or held after a night: for predict --snapshot."""
-    with _exit_codes():
+    with _exit_codes() as leaving:
         from ridgestream.jobs.history import run_tag
 
-        _tell(run_tag(_read_job(job, settings, store, None), name, night), as_json=as_json)
+        _tell(run_tag(_read_job(leaving, job, settings, store, None), name, night), as_json=as_json)
 
 
 @app.command()
@@ -296,10 +297,10 @@ def rollback(
     as_json: AsJson = False,
 ) -> None:
     """Take the model back to a night; what it has learned since is excluded from now on."""
-    with _exit_codes():
+    with _exit_codes() as leaving:
         from ridgestream.jobs.history import run_rollback
 
-        told = run_rollback(_read_job(job, settings, store, None), night, wait, replay=replay)
+        told = run_rollback(_read_job(leaving, job, settings, store, None), night, wait, replay=replay)
         _tell(told, as_json=as_json)
 
 
@@ -315,10 +316,10 @@ def quarantine(
     as_json: AsJson = False,
 ) -> None:
     """Reject a partition: no model learns it until it is released."""
-    with _exit_codes():
+    with _exit_codes() as leaving:
         from ridgestream.jobs.quarantine import run_quarantine
 
-        told = run_quarantine(_read_job(job, settings, store, None), partition, reason, wait, release=release)
+        told = run_quarantine(_read_job(leaving, job, settings, store, None), partition, reason, wait, release=release)
         _tell(told, as_json=as_json)
 
 
@@ -337,10 +338,10 @@ def clean(
     as_json: AsJson = False,
 ) -> None:
     """Free what a store no longer needs; nights, their models and what is being read stay."""
-    with _exit_codes():
+    with _exit_codes() as leaving:
         from ridgestream.jobs.clean import run_clean
 
-        location = _place(place, settings)[0]
+        location = _place(leaving, place, settings)[0]
         told = run_clean(location, older_than, wait, keep_nights=keep_nights, dry_run=dry_run)
         _tell(told, as_json=as_json)
 
@@ -432,9 +433,10 @@ def _run(
         from ridgestream.jobs.opening import cluster_of
         from ridgestream.jobs.progress import open_reporter
 
-        read = _read_job(job, settings, store, cluster, log)
+        read = _read_job(leaving, job, settings, store, cluster, log)
         leaving.log = read.log
         with open_reporter(read.log) as report, open_executor(*cluster_of(read), report) as executor:
+            leaving.stopping.check()
             if read.log == "json":
                 route_libraries()
             told, message, code = _step(lambda: step(read, executor, Stoppable(report, leaving.stopping)))
@@ -468,8 +470,14 @@ def _with_report(settings: list[str] | None, folder: str | None) -> list[str] | 
 
 
 def _read_job(
-    path: Path, settings: list[str] | None, store: str | None, cluster: str | None, log: Log | None = None
+    leaving: "_Leaving",
+    path: Path,
+    settings: list[str] | None,
+    store: str | None,
+    cluster: str | None,
+    log: Log | None = None,
 ) -> "Job":
+    from ridgestream.jobs.opening import store_location
     from ridgestream.jobs.settings import parse_flags, read_job
 
     flags = parse_flags(settings or [])
@@ -479,17 +487,21 @@ def _read_job(
         flags["cluster"] = f"file:{Path(cluster[5:]).absolute()}" if cluster.startswith("file:") else cluster
     if log is not None:
         flags["log"] = log
-    return read_job(path, flags)
+    job = read_job(path, flags)
+    leaving.watch(store_location(job))
+    return job
 
 
-def _place(place: str, settings: list[str] | None) -> "tuple[StoreLocation, Job | None]":
+def _place(leaving: "_Leaving", place: str, settings: list[str] | None) -> "tuple[StoreLocation, Job | None]":
     """Return where a store is, and the job, if the place is a job file."""
     from ridgestream.jobs.opening import is_job_file, store_location
     from ridgestream.stores.locations import StoreLocation
 
     if not is_job_file(place):
-        return StoreLocation.parse(place, Path.cwd()), None
-    job = _read_job(Path(place), settings, None, None)
+        location = StoreLocation.parse(place, Path.cwd())
+        leaving.watch(location)
+        return location, None
+    job = _read_job(leaving, Path(place), settings, None, None)
     return store_location(job), job
 
 
@@ -533,6 +545,26 @@ class _Leaving:
     """Whether it has been asked to."""
     log: Log
     """How its last word is written."""
+    watched: "ServerWatch | None" = None
+    """What sees that the store's server answers."""
+
+    def watch(self, location: "StoreLocation") -> None:
+        from ridgestream.jobs.exit_codes import STORE
+        from ridgestream.jobs.server_watch import ServerWatch
+
+        self.watched = ServerWatch(
+            location, lambda: self.stopping.checked_at, lambda message: self.stopping.leave_now(message, STORE)
+        )
+
+    def close(self) -> None:
+        if self.watched is not None:
+            self.watched.close()
+
+    def stopped(self, number: int) -> NoReturn:
+        from ridgestream.jobs.stopping import name_of
+
+        message = f"{name_of(number)}; the last commit stands, and the same command goes on from there"
+        self.leave(message, 128 + number)
 
     def leave(self, message: str, code: int) -> NoReturn:
         _forget_pending_tasks()
@@ -546,8 +578,8 @@ def _exit_codes(patient_seconds: float = 0.0) -> Iterator[_Leaving]:
 
     A run may go on for so long after a signal, to the end of a piece of work.
     """
-    from ridgestream.jobs.exit_codes import UNEXPECTED, exit_code_of
-    from ridgestream.jobs.stopping import Stopping, name_of
+    from ridgestream.jobs.exit_codes import CLUSTER, UNEXPECTED, exit_code_of
+    from ridgestream.jobs.stopping import Stopping
     from ridgestream.pipeline.reporting import Stopped
 
     stopping = Stopping(patient_seconds, lambda message, code: write_end(leaving.log, message, code))
@@ -556,18 +588,21 @@ def _exit_codes(patient_seconds: float = 0.0) -> Iterator[_Leaving]:
         with stopping.watching():
             yield leaving
     except Stopped as stopped:
-        message = f"{name_of(stopped.number)}; the last commit stands, and the same command goes on from there"
-        leaving.leave(message, 128 + stopped.number)
+        leaving.stopped(stopped.number)
     except typer.Exit:
         raise
     except Exception as error:
         code = exit_code_of(error)
+        if code == CLUSTER and stopping.number:  # which local workers may have heard, too
+            leaving.stopped(stopping.number)
         if code == UNEXPECTED and leaving.log != "json":
             raise
         if code == UNEXPECTED:
             write_end("json", _unexpected(error), code, error)
             raise typer.Exit(code) from error
         leaving.leave(str(error), code)
+    finally:
+        leaving.close()
 
 
 def _unexpected(error: BaseException) -> str:

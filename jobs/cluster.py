@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
@@ -144,9 +145,10 @@ class OnCluster:
         need = max(needs, key=lambda need: need.bytes, default=Need(0))
         for name, limit in limits.items():
             if limit < need.bytes:
+                remedy = f", or {need.remedy}" if need.least_bytes <= limit else ""
                 raise MemoryRefused(
                     f"{need.of} needs {show_bytes(need.bytes)} of memory, and the worker {name} may use "
-                    f"{show_bytes(limit)}: give workers more, or {need.remedy}"
+                    f"{show_bytes(limit)}: give workers more{remedy}"
                 )
         self._order = replace(self._order, bytes=need.bytes)
 
@@ -390,8 +392,12 @@ def _open(
 
 
 def _start_workers(workers: int, lost_workers: int) -> Any:  # noqa: ANN401
+    from multiprocessing import resource_tracker
+
     from distributed import LocalCluster
 
+    resource_tracker.ensure_running()  # which takes no signal, and to be started would undo the mask
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # workers inherit it: Ctrl-C is for this process
     try:
         return LocalCluster(
             n_workers=workers,
@@ -406,8 +412,11 @@ def _start_workers(workers: int, lost_workers: int) -> Any:  # noqa: ANN401
         )
     except (RuntimeError, OSError, TimeoutError) as error:
         raise ClusterError(
-            f"the {workers} workers of this machine did not start: {error}; nothing was changed: run the job again"
+            f"the {workers} workers of this machine did not start: {str(error).rstrip('.')}; nothing was changed: run "
+            "the job again"
         ) from error
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _count_local_workers(cluster: str) -> int:

@@ -42,9 +42,17 @@ class Stopping:
         """Be patient for so long; `say` is told, with the exit code, why a process ends without an exception."""
         self._soft_seconds, self._say = soft_seconds, say
         self._number, self._raised = 0, False
+        self.checked_at = monotonic()
+        """When something last moved."""
+
+    @property
+    def number(self) -> int:
+        """The signal that asked for it; 0 if none has."""
+        return self._number
 
     def check(self) -> None:
         """Raise Stopped if the run is to end."""
+        self.checked_at = monotonic()
         if self._number:
             self._raised = True
             raise Stopped(self._number)
@@ -102,9 +110,12 @@ class Stopping:
 
     def _leave(self, message: str, number: int) -> NoReturn:
         """End the process and its children now."""
-        code = 128 + number
+        self.leave_now(f"{name_of(number)}; {message}", 128 + number)
+
+    def leave_now(self, message: str, code: int) -> NoReturn:
+        """Say why, and end the process and its children, whatever its threads are at."""
         with suppress(Exception):
-            self._say(f"{name_of(number)}; {message}", code)
+            self._say(message, code)
             sys.stderr.flush()
         with suppress(Exception):
             _kill_children()

@@ -18,6 +18,8 @@ class Need:
     """What needs it, such as a partition with its rows."""
     remedy: str = "lower the number of vectors or folds"
     """What to do about it, beside giving workers more."""
+    least_bytes: int = 0
+    """What it comes to at least by that."""
 
 
 class Executor(Protocol):

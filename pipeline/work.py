@@ -8,7 +8,7 @@ from typing import Any, Self
 from ridgestream.pipeline.executor import Need
 from ridgestream.pipeline.planning import plan_partition_bytes, show_bytes
 from ridgestream.stores.errors import PartitionError
-from ridgestream.stores.partitions import BATCH_ROWS, PartitionFile, each_footer, measure_partition
+from ridgestream.stores.partitions import BATCH_ROWS, Measured, PartitionFile, each_footer, measure_partition
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,11 @@ def work_of(task: Any) -> Work | None:  # noqa: ANN401
 
 def _of_partition(file: PartitionFile) -> Work:
     measured = measure_partition(file)
-    needed = plan_partition_bytes(measured.group_bytes, 8 * BATCH_ROWS * measured.columns)
-    return Work(file.name, 0, measured.rows, bytes=needed)
+    return Work(file.name, 0, measured.rows, bytes=_plan_bytes(measured, measured.group_bytes))
+
+
+def _plan_bytes(measured: Measured, group_bytes: int) -> int:
+    return plan_partition_bytes(group_bytes, 8 * BATCH_ROWS * measured.columns)
 
 
 def needs_of(files: Sequence[PartitionFile]) -> Iterator[Need]:
@@ -66,8 +69,13 @@ def needs_of(files: Sequence[PartitionFile]) -> Iterator[Need]:
 
 def need_of(file: PartitionFile) -> Need:
     """Return what reading a partition needs; nothing where its footer cannot be read, which is told elsewhere."""
-    work = work_of(file)
-    if work is None or work.bytes is None:
+    try:
+        measured = measure_partition(file)
+    except PartitionError:
         return Need(0)
-    of = f"the partition {work.partition} ({work.stop:,} rows)"
-    return Need(work.bytes, of, "write the partition in smaller row groups, which are decoded one at a time")
+    return Need(
+        _plan_bytes(measured, measured.group_bytes),
+        f"the partition {file.name} ({measured.rows:,} rows)",
+        "write the partition in smaller row groups, which are decoded one at a time",
+        least_bytes=_plan_bytes(measured, 0),
+    )

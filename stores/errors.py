@@ -5,6 +5,10 @@ class StoreError(OSError):
     """The store at a location cannot be opened, read or written; the message names it and what to do."""
 
 
+class ServerSilent(StoreError):
+    """The server of an object store cannot be reached or does not answer."""
+
+
 class StoreLocked(StoreError):
     """Another writer holds the store; the message names it."""
 

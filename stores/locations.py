@@ -47,7 +47,7 @@ class StoreLocation:
         return ObjectPath(self.text, self.settings)
 
     def check_there(self) -> None:
-        """Raise StoreError if a bucket of S3 is not there, or its server does not answer within seconds.
+        """Raise StoreError if a bucket of S3 is not there; ServerSilent if its server does not answer within seconds.
 
         Icechunk repeats its requests for half a minute, and does not say what was the matter. A server that keeps who
         it does not know from asking for buckets has the last word when it is asked for an object.
@@ -63,7 +63,7 @@ class StoreLocation:
         except StoreError as error:
             if "access is denied" in str(error):
                 return
-            raise StoreError(f"the store {error}") from error
+            raise type(error)(f"the store {error}") from error
         if found.type == FileType.NotFound:
             raise StoreError(f"the store {self.text}: there is no bucket {bucket!r}; make it, or correct the name")
 

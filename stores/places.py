@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlsplit
 
-from ridgestream.stores.errors import StoreError
+from ridgestream.stores.errors import ServerSilent, StoreError
 from ridgestream.stores.reading_ahead import AHEAD_BYTES, ReadAhead
 from ridgestream.stores.storage import ObjectUrl, StorageSettings, file_system
 
 if TYPE_CHECKING:
     import pyarrow.fs
 
+_NO_ANSWER = r"NETWORK_CONNECTION|curlCode|UNAVAILABLE|Could not resolve|Failed to connect"
 _SECOND = 10**9
 _LONGEST = 300
 
@@ -171,7 +172,8 @@ def object_errors(place: ObjectPath, done: str) -> Iterator[None]:
     except (FileNotFoundError, StoreError):
         raise
     except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"{place} cannot be {done}: {_reason(str(error), place)}") from error
+        kind = ServerSilent if re.search(_NO_ANSWER, str(error)) else StoreError
+        raise kind(f"{place} cannot be {done}: {_reason(str(error), place)}") from error
 
 
 def _reason(text: str, place: ObjectPath) -> str:
@@ -185,7 +187,7 @@ def _reason(text: str, place: ObjectPath) -> str:
             f"access is denied ({plain}); the credentials of this process come from its environment: do they reach the "
             f"bucket {bucket!r}? A public one is read with storage.anonymous = true"
         )
-    if re.search(r"NETWORK_CONNECTION|curlCode|UNAVAILABLE|Could not resolve|Failed to connect", text):
+    if re.search(_NO_ANSWER, text):
         endpoint = (place.storage.endpoint if place.parsed.is_s3 else None) or "the service"
         return (
             f"{endpoint} cannot be reached ({plain}); check storage.endpoint_url or AWS_ENDPOINT_URL, and the network"

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from support.jobs import (
     COMMAND,
@@ -121,10 +122,30 @@ def test_ctrl_c_reaches_local_workers_too(work: Workplace, undisturbed: Workplac
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(PATIENCE) == exit_codes.INTERRUPTED
     assert "ridgestream: interrupted" in log.read_text()
+    assert "Traceback" not in log.read_text()
     wait_until(lambda: not group_lives(process.pid))
     assert assert_readable(work) == (PARTITIONS, 0)
     work.run_here(JOB)
     assert_same_model(work.model(), undisturbed.model())
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, exit_codes.INTERRUPTED), (signal.SIGTERM, exit_codes.TERMINATED)]
+)
+def test_a_signal_to_the_whole_group_while_local_workers_start(
+    work: Workplace, number: signal.Signals, code: int
+) -> None:
+    """Workers that hear it too do not start; that is no failure of theirs."""
+    log = work.folder / "log"
+    with log.open("wb") as err:
+        command = [COMMAND, "run", str(work.job(JOB)), "--cluster", "local:2"]
+        process = subprocess.Popen(command, stderr=err, env=clean_environment(), start_new_session=True)
+    wait_until(lambda: len(psutil.Process(process.pid).children()) >= 2, process)  # one tracks resources
+    os.killpg(process.pid, number)
+    assert process.wait(PATIENCE) == code
+    assert "Traceback" not in log.read_text()
+    wait_until(lambda: not group_lives(process.pid))
+    assert not work.store.exists()
 
 
 def group_lives(group: int) -> bool:

@@ -5,6 +5,7 @@ import os
 import pickle
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from support.jobs import (
     clean_environment,
     draw_rows,
     run_command,
+    run_program,
     start_command,
     wait_until,
 )
@@ -226,6 +228,36 @@ def test_a_bucket_for_reports_that_is_not_there_is_told_after_the_night_is_kept(
     assert done.code == exit_codes.UNREPORTED
     assert "the report s3://no-such-bucket/reports/model-0001.json cannot be written: there is no bucket" in done.err
     assert model_of(server, tmp_path).history[-1].rows_seen == PARTITIONS * 200
+
+
+def test_a_server_that_takes_requests_and_never_answers_is_given_up_and_the_same_command_goes_on(
+    server: ObjectStore, local: Workplace, tmp_path: Path
+) -> None:
+    """Partitions are local, so that all that waits for the server is native code of the store's."""
+    job = in_object_store(server, local, tmp_path, {"source.path": str(local.folder / "rows"), "report": "none"})
+    freeze = f"""
+import os, signal, sys, ridgestream.jobs.cli, ridgestream.jobs.progress, ridgestream.jobs.server_watch
+ridgestream.jobs.server_watch.QUIET_SECONDS = 0.5
+real = ridgestream.jobs.progress.LineReporter.begin
+def begin(self, step, total_rows, **facts):
+    if step == "train":
+        os.kill({server.process.pid}, signal.SIGSTOP)
+    real(self, step, total_rows, **facts)
+ridgestream.jobs.progress.LineReporter.begin = begin
+ridgestream.jobs.cli.main()
+"""
+    try:
+        done = run_program([sys.executable, "-c", freeze, "run", job.folder / "job.toml", "--log", "json"])
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    last = json.loads(done.err.splitlines()[-1])
+    assert (done.code, last["exit_code"], last["level"]) == (exit_codes.STORE, exit_codes.STORE, "error")
+    assert f"the store {server.location(tmp_path.name)}/store cannot be opened: {server.endpoint}" in last["event"]
+    assert "cannot be reached" in last["event"]
+    assert last["event"].endswith("what was committed stands, and the same command goes on from there")
+    again = run_command("run", job.folder / "job.toml", "--json")
+    assert "event='ingest' rows=0" in again.err, again
+    assert_same_model(model_of(server, tmp_path), local.model())
 
 
 SECRETS: list[tuple[dict[str, Any], str]] = [

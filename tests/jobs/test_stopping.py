@@ -242,6 +242,20 @@ def test_who_waits_for_workers_leaves(work: Workplace) -> None:
     assert not work.store.exists()
 
 
+def test_workers_that_a_signal_kept_from_starting_are_no_failure_of_the_cluster(work: Workplace) -> None:
+    setup = """
+import ridgestream.jobs.cluster
+def start(*_):
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.2)
+    raise ridgestream.jobs.cluster.ClusterError("the 2 workers of this machine did not start")
+ridgestream.jobs.cluster._start_workers = start
+"""
+    done = run_asked(setup, "run", work.job(JOB), "--cluster", "local:2")
+    assert done.code == exit_codes.TERMINATED, done
+    assert "did not start" not in done.err
+
+
 def test_a_prediction_leaves_whole_files_and_is_finished_by_the_same_command(work: Workplace) -> None:
     work.run_here(JOB)
     setup = f"{ADVANCE} = after(2, {ADVANCE}, ask)"
