@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from ridgestream.jobs.harmless import harmless_cells
 from ridgestream.jobs.log_lines import Log, guess_log, route_libraries, write_end
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ def inspect(
         if as_json:
             typer.echo(json.dumps(told))
         else:
-            show_inspection(told)
+            show_inspection(harmless_cells(told))
 
 
 @app.command()
@@ -246,7 +247,7 @@ def history(
         if as_json:
             typer.echo(json.dumps(told))
         else:
-            show_history(told)
+            show_history(harmless_cells(told))
 
 
 @app.command()
@@ -509,7 +510,7 @@ def _tell(told: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(told))
         return
-    for key, value in told.items():
+    for key, value in harmless_cells(told).items():
         if key == "confusion":
             _show_confusion(value)
         elif isinstance(value, dict):

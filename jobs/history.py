@@ -134,7 +134,7 @@ def show_history(told: dict[str, Any]) -> None:
             "test",
             "tags",
         ):
-            table.add_column(name, no_wrap=True)
+            table.add_column(name, no_wrap=True, min_width=5 if name == "night" else None)
         table.add_column("snapshot", no_wrap=True)
         for night in model["nights"]:
             table.add_row(*_night_cells(night))

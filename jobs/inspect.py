@@ -76,8 +76,9 @@ def show_inspection(told: dict[str, Any]) -> None:
 
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     console.print(f"store {told['store']}  snapshot {told['snapshot']}  rows {told['rows']:,}", highlight=False)
-    names = ("segment", "partition", "rows", "dropped", "bytes", "content")
-    table = Table(*names, title="partitions", title_justify="left")
+    table = Table(title="partitions", title_justify="left")
+    for name in ("segment", "partition", "rows", "dropped", "bytes", "content"):
+        table.add_column(name, overflow="fold", min_width={"partition": 12, "rows": 6}.get(name))
     for entry in told["partitions"]:
         table.add_row(
             str(entry["segment"]),

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from ridgestream.jobs.harmless import harmless
 from ridgestream.stores.secrets import hide_secrets, without_secrets
 
 Log = Literal["auto", "text", "json"]
@@ -45,7 +46,7 @@ def write_end(log: Log, message: str, code: int, error: BaseException | None = N
     if log == "json":
         write_json("error", message, exit_code=code, **({"traceback": told} if told else {}))
     else:
-        print(without_secrets(told or f"ridgestream: {message}"), file=sys.stderr, flush=True)  # noqa: T201
+        print(harmless(without_secrets(told or f"ridgestream: {message}")), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def route_libraries() -> None:

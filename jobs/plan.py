@@ -18,9 +18,17 @@ from ridgestream.jobs.opening import (
 from ridgestream.jobs.recording import Recorder
 from ridgestream.jobs.settings import Job
 from ridgestream.jobs.train import check_training, refits
-from ridgestream.pipeline.arrivals import count_usable_rows, sort_arrivals
+from ridgestream.pipeline.arrivals import ERROR, sort_arrivals, usable_rows
 from ridgestream.pipeline.batch import BatchRequest, plan_batch
-from ridgestream.pipeline.calibration import Estimate, Sample, calibrate, plan_sample_rows, take_sample, time_sums
+from ridgestream.pipeline.calibration import (
+    Estimate,
+    Sample,
+    calibrate,
+    plan_sample_rows,
+    sampled,
+    take_sample,
+    time_sums,
+)
 from ridgestream.pipeline.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.executor import Executor, Need
 from ridgestream.pipeline.methods import METHODS
@@ -30,15 +38,18 @@ from ridgestream.pipeline.refit import plan_refit
 from ridgestream.pipeline.reporting import Silent
 from ridgestream.pipeline.stored_rows import TASK_ROWS
 from ridgestream.pipeline.stream import need_of_block
+from ridgestream.pipeline.survey import survey_partition
 from ridgestream.pipeline.train import plan_training
 from ridgestream.pipeline.trained import Standing, find_unlearned, standing_of
 from ridgestream.pipeline.training import Request, check_memory
 from ridgestream.pipeline.work import needs_of
+from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import Ledger
-from ridgestream.stores.partitions import PartitionFile
+from ridgestream.stores.partitions import PartitionFile, count_rows, each_footer, read_arrow_schema
 from ridgestream.stores.repository import Store
+from ridgestream.stores.schema import Schema, check_request, infer_schema
 
 
 def run_plan(job: Job, executor: Executor, *, new_model: bool) -> dict[str, Any]:
@@ -71,6 +82,8 @@ class _Planning:
     """Those that the store lacks."""
     fresh_rows: tuple[int, ...]
     """Their rows."""
+    schema: Schema
+    """What is which column: the store's, or what it is going to be."""
     limit: int
     """What this process may use."""
     workers: int
@@ -90,13 +103,15 @@ class _Planning:
         else:
             standing = Standing(Ledger(), None, None)
         fresh = sort_arrivals(standing.ledger, files).fresh
-        rows = tuple(count_usable_rows(fresh))
+        count = count_rows if job.source.on_bad == ERROR else usable_rows
+        rows = tuple(each_footer(count, fresh))
+        schema = _find_schema(job, standing.ledger, fresh or files, rows)
         limit = memory_limit_bytes(job)
         if not exists:
             check_memory(Ledger(), sum(rows), None, request, limit)
             if job.evaluate is not None:
                 evaluation_partitions(job)
-        return cls(job, request, standing, exists, files, fresh, rows, limit, executor.count_workers())
+        return cls(job, request, standing, exists, files, fresh, rows, schema, limit, executor.count_workers())
 
     @property
     def rows(self) -> int:
@@ -151,7 +166,14 @@ class _Planning:
         try:
             return stack.enter_context(take_sample(files, rows, schema_request(self.job), policies(self.job))), ""
         except (PartitionError, InputError) as error:
+            if self.job.source.on_bad == ERROR:
+                self._raise_of_rows(files)
             return None, f"no estimate, since the first rows cannot be taken in: {error}"
+
+    def _raise_of_rows(self, files: Sequence[PartitionFile]) -> None:
+        """Raise what the run raises of the first rows, with their own places."""
+        for file in sampled(files):
+            survey_partition(file, self.schema, self.job.source.missing)
 
     def plans(self, sample: Sample | None) -> "list[TrainingPlan | BatchPlan | RefitPlan]":
         """Return what the run admits itself by; the features of a new model are those of the sample."""
@@ -264,3 +286,17 @@ class _Planning:
     def _is_dense(self) -> bool:
         request = self.request
         return isinstance(request, BatchRequest) and bool(METHODS[request.method].sizes(request, 1).dense_rows)
+
+
+def _find_schema(job: Job, ledger: Ledger, files: Sequence[PartitionFile], rows: Sequence[int]) -> Schema:
+    """Return the schema of the store, or of the first file with rows; raise what the run raises of names and types."""
+    schema, request = ledger.schema, schema_request(job)
+    if schema is not None:
+        check_request(schema, request, store_location(job).text)
+    else:
+        first = next((file for file, count in zip(files, rows, strict=False) if count), files[0])
+        schema = infer_schema(request, read_arrow_schema(first), str(first.path))
+    if job.source.on_bad == ERROR:
+        for file, arrow in zip(files, each_footer(read_arrow_schema, files), strict=True):
+            Decoder(schema, str(file.path)).check(arrow)
+    return schema

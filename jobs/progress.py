@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from ridgestream.jobs.harmless import harmless
 from ridgestream.jobs.log_lines import Log, write_json
 from ridgestream.jobs.pace import Pace
 from ridgestream.pipeline.reporting import Fact, Reporter
@@ -153,7 +154,8 @@ class TerminalReporter:
         self._print(message, facts, style="yellow")
 
     def _print(self, message: str, facts: dict[str, Fact], style: str | None = None) -> None:
-        self._progress.console.print(f"{message} {_show(facts)}".rstrip(), highlight=False, markup=False, style=style)
+        line = harmless(f"{message} {_show(facts)}".rstrip())
+        self._progress.console.print(line, highlight=False, markup=False, style=style)
 
 
 def _show(facts: dict[str, Fact]) -> str:

@@ -14,8 +14,10 @@ from ridgestream.stores.locations import StoreLocation
 QUIET_SECONDS = 10.0
 """How long nothing moves before the server is asked, and between two answers."""
 
-LOOKS = 2
-"""How often in a row the server is silent before it is given up; each time takes some ten seconds."""
+SILENT_SECONDS = 20.0
+"""How long the server is silent, asked again and again, before it is given up."""
+
+_AGAIN_SECONDS = 2.0
 
 
 class ServerWatch:
@@ -36,14 +38,13 @@ class ServerWatch:
         self._closed.set()
 
     def _watch(self) -> None:
-        silent = 0
-        while not self._closed.wait(0.0 if silent else QUIET_SECONDS):
-            if monotonic() - self._moved() < QUIET_SECONDS:
-                silent = 0
-                continue
-            why = self._ask()
-            silent = silent + 1 if why else 0
-            if silent == LOOKS and not self._closed.is_set():
+        silent_since: float | None = None
+        while not self._closed.wait(QUIET_SECONDS if silent_since is None else _AGAIN_SECONDS):
+            began, why = monotonic(), ""
+            if began - self._moved() >= QUIET_SECONDS:
+                why = self._ask()
+            silent_since = (silent_since or began) if why else None
+            if silent_since is not None and monotonic() - silent_since > SILENT_SECONDS and not self._closed.is_set():
                 self._leave(f"{why}; what was committed stands, and the same command goes on from there")
 
     def _ask(self) -> str:

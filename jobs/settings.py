@@ -498,7 +498,7 @@ def _list_errors(error: ValidationError) -> str:
     found: dict[str, list[str]] = {}
     for e in error.errors():
         found.setdefault(_key(e["loc"]), []).append(_explain(e))
-    return "\n".join(f"  {key}: {'; '.join(dict.fromkeys(said))}" for key, said in found.items())
+    return "\n".join(f"  {f'{key}: ' if key else ''}{'; '.join(dict.fromkeys(said))}" for key, said in found.items())
 
 
 def _key(location: tuple[int | str, ...]) -> str:
@@ -520,4 +520,5 @@ def _explain(error: Any) -> str:  # noqa: ANN401
         return "there is no such key"
     if error["type"] == "missing":
         return "is missing"
-    return str(error["msg"]) if isinstance(error["input"], dict) else f"{error['msg']} (it is {error['input']!r})"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return message if isinstance(error["input"], dict) else f"{message} (it is {error['input']!r})"

@@ -33,7 +33,7 @@ from ridgestream.pipeline.training import Request, learn
 from ridgestream.stores.errors import PartitionError
 from ridgestream.stores.ledger import Ledger, read_ledger
 from ridgestream.stores.locations import StoreLocation
-from ridgestream.stores.partitions import PartitionFile, list_partitions, read_batches
+from ridgestream.stores.partitions import PartitionFile, count_rows, list_partitions, read_batches
 from ridgestream.stores.repository import Store
 from ridgestream.stores.schema import SchemaRequest
 
@@ -222,6 +222,16 @@ class Timing(Silent):
         pace = spent / sampled / max(sum(each.row_seconds for each in done), 1e-12)
         between = (whole - spent) * sum(e.values for e in asked) / max(sum(e.values for e in done), 1)
         return Estimate(pace * sum(each.row_seconds for each in asked), between, sampled, whole)
+
+
+def sampled(files: Sequence[PartitionFile]) -> Iterator[PartitionFile]:
+    """Yield the files whose rows a sample may have."""
+    left = _MOST_ROWS
+    for file in files:
+        if left <= 0:
+            return
+        yield file
+        left -= count_rows(file)
 
 
 def _first_batches(files: Sequence[PartitionFile], rows: int) -> "list[pa.RecordBatch]":

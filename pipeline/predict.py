@@ -137,8 +137,8 @@ def predict(
 
     A partition is finished, and not read again, if its file of predictions says that it was made of an input of this
     name, size and time stamp by the same bits of the model with the same options; `again` predicts it all the same. One
-    that cannot be used undoes no other: all others are written, then PartitionError is raised. Raises StoreError where
-    nothing can be written; files finished before that stay.
+    that cannot be used, or in whose place there is a file of somebody else's, undoes no other: all others are written,
+    then PartitionError is raised. Raises StoreError where nothing can be written; files finished before that stay.
     """
     inside = [file for file in files if same_place(output / file.name, file.path)]
     if inside:
@@ -163,15 +163,17 @@ def predict(
 
 def predict_partition(task: PredictTask, model: Model, schema: Schema, policies: Policies) -> Outcome:
     """Write one file of predictions, whole or not at all, unless it is finished; return what came of it."""
-    made_of = None if task.again else read_made_of(task.output)
-    if made_of is not None and made_of.items() >= task.made_of.items():
-        return Outcome(Asked(**made_of["asked"]), finished=True)
+    made_of = None
     try:
+        made_of = read_made_of(task.output)
+        if made_of is not None and not task.again and made_of.items() >= task.made_of.items():
+            return Outcome(Asked(**made_of["asked"]), finished=True)
         return Outcome(_predict_rows(task, model, schema, policies))
     except PartitionError as error:
         if may_pass(error):  # no fault of the partition
             raise
-        return Outcome(error=str(error))
+        stays = f"; {task.output} stays as it was, of an earlier input or model" if made_of is not None else ""
+        return Outcome(error=f"{error}{stays}")
 
 
 def _tell_unnamed(schema: Schema, files: Sequence[PartitionFile], keep: tuple[str, ...], report: Reporter) -> None:

@@ -11,6 +11,14 @@ _LONGEST = 500
 
 _REMEDIES = (
     (
+        re.compile(r"service error"),
+        "the server refuses it: do the credentials of this process's environment reach there, to read and to write?",
+    ),
+    (
+        re.compile(r"dispatch failure|timed out|timeout", re.IGNORECASE),
+        "the server cannot be reached: check storage.endpoint_url or AWS_ENDPOINT_URL, and the network",
+    ),
+    (
         re.compile(r"No space left|os error 28\b|Errno 28|File too large|os error 27\b|quota", re.IGNORECASE),
         "make room, then run the same command again; `ridgestream clean` frees what runs that failed have left",
     ),

@@ -27,6 +27,8 @@ BATCH_ROWS = 16384
 
 _FOOTERS_AT_ONCE = 16
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
 Found = TypeVar("Found")
 
 
@@ -49,9 +51,12 @@ def list_partitions(source: Place) -> tuple[PartitionFile, ...]:
 
     Natural order compares runs of digits as numbers: `part-2` comes before `part-10`. Names that begin with a dot or an
     underscore are not partitions. Raises PartitionError if there is no such place, no Parquet file in it, or one that
-    is a link to nowhere; StoreError if an object store cannot be asked.
+    is a link to nowhere or whose name has control characters; StoreError if an object store cannot be asked.
     """
     files = _list_folder(source) if isinstance(source, Path) else _list_prefix(source)
+    for file in files:
+        if _CONTROL.search(file.name):
+            raise PartitionError(f"the source {source}: the name {file.name!r} has control characters; rename the file")
     if not files:
         raise PartitionError(f"the source {source} has no file whose name ends in .parquet")
     return tuple(sorted(files, key=lambda f: natural_key(f.name)))

@@ -4,10 +4,12 @@ A file of an object store appears when all of it has been sent. Arrow completes 
 an exception or at the end of a process; so it is written to a temporary file first, and then sent by a single call.
 """
 
+import glob
 import mmap
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 _NO_ANSWER = r"NETWORK_CONNECTION|curlCode|UNAVAILABLE|Could not resolve|Failed to connect"
 _SECOND = 10**9
 _LONGEST = 300
+_ABANDONED_SECONDS = 3600
 
 
 @dataclass(frozen=True)
@@ -213,6 +216,7 @@ def _write_path(path: Path) -> Iterator[IO[bytes]]:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _forget_unfinished(path)
         with unfinished.open("wb") as sink:
             yield sink
             sink.flush()
@@ -221,6 +225,14 @@ def _write_path(path: Path) -> Iterator[IO[bytes]]:
     finally:
         with suppress(OSError):
             unfinished.unlink()
+
+
+def _forget_unfinished(path: Path) -> None:
+    """Delete what killed processes have left of the file; one that is at it still has written to it lately."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.unfinished"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
+                left.unlink()
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ridgestream.stores.errors import StoreError
+from ridgestream.stores.errors import PartitionError, StoreError
 from ridgestream.stores.places import Place, open_file, write_whole
 from ridgestream.stores.reading_ahead import FOOTER_BYTES
 
@@ -67,9 +67,9 @@ def whole_parquet(place: Place, schema: "pa.Schema") -> Iterator[Predictions]:
 
 
 def read_made_of(place: Place) -> dict[str, Any] | None:
-    """Return what a file of predictions says that it was made of; None if there is no such file or it does not say.
+    """Return what a file of predictions says that it was made of; None if there is no such file, or no sound one.
 
-    Raises StoreError where an object store cannot be asked.
+    Raises PartitionError for a Parquet file of another kind, StoreError where an object store cannot be asked.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -81,4 +81,9 @@ def read_made_of(place: Place) -> dict[str, Any] | None:
         raise
     except (OSError, pa.ArrowException, ValueError):
         return None
-    return made_of if isinstance(made_of, dict) else None
+    if not isinstance(made_of, dict):
+        raise PartitionError(
+            f"{place} is there already, and is none of predict's own files, so it is not replaced: move it away, or "
+            "give another output folder"
+        )
+    return made_of

@@ -237,7 +237,7 @@ def test_a_server_that_takes_requests_and_never_answers_is_given_up_and_the_same
     job = in_object_store(server, local, tmp_path, {"source.path": str(local.folder / "rows"), "report": "none"})
     freeze = f"""
 import os, signal, sys, ridgestream.jobs.cli, ridgestream.jobs.progress, ridgestream.jobs.server_watch
-ridgestream.jobs.server_watch.QUIET_SECONDS = 0.5
+ridgestream.jobs.server_watch.QUIET_SECONDS = ridgestream.jobs.server_watch.SILENT_SECONDS = 0.5
 real = ridgestream.jobs.progress.LineReporter.begin
 def begin(self, step, total_rows, **facts):
     if step == "train":

@@ -1,7 +1,7 @@
 """The plan of a job against what a run of it does, and that it changes nothing."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -198,11 +198,44 @@ def test_another_model_and_bad_places_are_refused_too(work: Workplace) -> None:
     assert (done.code, done.out) == (exit_codes.MEMORY, "")
 
 
-def test_rows_that_cannot_be_taken_in_give_no_estimate(work: Workplace) -> None:
-    work.put(0, set_column(draw_rows(0), "x1", [None] * 200))
-    told = plan(work, {})  # a partition all of whose values are missing has another type than the others
-    assert told["based_on"].startswith("no estimate, since the first rows cannot be taken in")
+def test_rows_that_cannot_be_taken_in_give_no_estimate_where_they_are_put_aside(work: Workplace) -> None:
+    for number in range(3):
+        work.put(number, set_column(draw_rows(number), "x1", [float("nan")] * 200))
+    told = plan(work, {"source.on_bad": "quarantine"})
+    assert told["based_on"].startswith("no estimate")
     assert told["rows"] == 600
+
+
+def break_rows(work: Workplace) -> dict[str, Any]:
+    work.put(2, set_column(draw_rows(2), "x1", [*[0.5] * 150, float("nan"), *[0.5] * 49]))
+    return {}
+
+
+def change_type(work: Workplace) -> dict[str, Any]:
+    work.put(2, set_column(draw_rows(2), "x1", ["a"] * 200))
+    return {}
+
+
+def cut_short(work: Workplace) -> dict[str, Any]:
+    path = work.folder / "rows" / "part-01.parquet"
+    path.write_bytes(path.read_bytes()[:-100])
+    return {}
+
+
+def ask_otherwise(work: Workplace) -> dict[str, Any]:
+    work.run_here()
+    work.put(3)
+    return {"source.positive": 9}
+
+
+@pytest.mark.parametrize("trouble", [break_rows, change_type, cut_short, ask_otherwise])
+def test_what_names_footers_and_first_rows_show_is_refused_in_the_words_of_the_run(
+    work: Workplace, trouble: Callable[[Workplace], dict[str, Any]]
+) -> None:
+    job = work.job(trouble(work))
+    planned, done = run_command("plan", job), run_command("run", job)
+    assert planned.code == done.code != 0
+    assert planned.err == done.err.splitlines(keepends=True)[-1]
 
 
 def test_workers_share_passes_but_not_a_stream(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,7 +197,8 @@ def test_an_earlier_file_of_predictions_is_replaced_or_left_whole(
     predict_folder(regression, source, tmp_path / "out")
     before = (tmp_path / "out" / "part-0.parquet").read_bytes()
     write_partition(source / "part-0.parquet", mixed_columns(40_000) | {"length": [0.0] * 39_999 + [np.nan]})
-    with pytest.raises(PartitionError, match="column 'length' has the value nan in row 39999"):
+    stays = r"column 'length' has the value nan in row 39999.*; .*/out/part-0.parquet stays as it was, of an earlier"
+    with pytest.raises(PartitionError, match=stays):
         predict_folder(regression, source, tmp_path / "out")
     assert (tmp_path / "out" / "part-0.parquet").read_bytes() == before
     write_mixed(source, [7])
@@ -307,6 +308,35 @@ def test_an_unfinished_file_of_the_same_process_is_written_over(tmp_path: Path) 
         writer.write_batch(pa.record_batch([pa.array([1.0])], schema=schema))
     assert files_below(tmp_path) == ["part-0.parquet"]
     assert pq.read_table(tmp_path / "part-0.parquet")["prediction"].to_pylist() == [1.0]
+
+
+def test_what_killed_processes_have_left_long_ago_is_deleted(tmp_path: Path) -> None:
+    left = [
+        tmp_path / f".{name}.parquet.{pid}.unfinished" for name, pid in (("part-0", 1), ("part-0", 2), ("part-1", 1))
+    ]
+    for path in left:
+        path.write_bytes(b"half")
+    for path in left[1:]:
+        os.utime(path, (0, 0))
+    schema = pa.schema({"prediction": pa.float64()})
+    with whole_parquet(tmp_path / "part-0.parquet", schema) as writer:
+        writer.write_batch(pa.record_batch([pa.array([1.0])], schema=schema))
+    assert files_below(tmp_path) == [left[0].name, left[2].name, "part-0.parquet"]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_file_of_somebody_else_s_is_not_replaced(
+    regression: tuple[Model, Schema], tmp_path: Path, *, again: bool
+) -> None:
+    source = write_mixed(tmp_path / "in", [5, 6])
+    write_mixed(tmp_path / "out", [3])
+    before = (tmp_path / "out" / "part-0.parquet").read_bytes()
+    with pytest.raises(
+        PartitionError, match=r"out/part-0\.parquet is there already, and is none of predict's own files"
+    ):
+        predict(*regression, list_partitions(source), tmp_path / "out", (), InProcess(), Silent(), again=again)
+    assert (tmp_path / "out" / "part-0.parquet").read_bytes() == before
+    assert pq.read_metadata(tmp_path / "out" / "part-1.parquet").num_rows == 6
 
 
 def times_below(folder: Path) -> dict[str, int]:

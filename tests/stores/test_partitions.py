@@ -1,6 +1,7 @@
 """Which files are partitions, in which order, and what is said of those that cannot be read."""
 
 import os
+import re
 from pathlib import Path
 from random import Random
 
@@ -79,6 +80,12 @@ def test_a_folder_that_is_named_like_a_partition_is_walked_into(tmp_path: Path) 
 def test_a_single_file_is_a_source_whatever_it_is_called(tmp_path: Path) -> None:
     touch(tmp_path, "night.pq", "other.parquet")
     assert names_in(tmp_path / "night.pq") == ["night.pq"]
+
+
+@pytest.mark.parametrize("name", ["a\x1b[31m.parquet", "b\nridgestream: all is well.parquet", "c\u2028.parquet"])
+def test_names_with_control_characters_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(PartitionError, match=rf"the name {re.escape(repr(name))} has control characters; rename the"):
+        list_partitions(touch(tmp_path, "part-1.parquet", name))
 
 
 def test_a_source_that_does_not_exist(tmp_path: Path) -> None:
