@@ -4,9 +4,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -14,12 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from ridgestream.jobs.harmless import harmless_cells
+from ridgestream.jobs.leaving import Leaving, orderly_exit, unexpected
 from ridgestream.jobs.log_lines import Log, guess_log, route_libraries, write_end
 
 if TYPE_CHECKING:
-    from ridgestream.jobs.server_watch import ServerWatch
     from ridgestream.jobs.settings import Job
-    from ridgestream.jobs.stopping import Stopping
     from ridgestream.pipeline.executor import Executor
     from ridgestream.pipeline.reporting import Reporter
     from ridgestream.stores.locations import StoreLocation
@@ -106,7 +104,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Tell what a run would read, hold and take, and refuse what it would refuse; nothing is changed."""
-    with _exit_codes() as leaving:
+    with orderly_exit() as leaving:
         from ridgestream.jobs.cluster import open_executor
         from ridgestream.jobs.opening import cluster_of
         from ridgestream.jobs.plan import run_plan
@@ -222,7 +220,7 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:
     """Show what a store holds: partitions, models, and what each run did."""
-    with _exit_codes() as leaving:
+    with orderly_exit() as leaving:
         from ridgestream.jobs.inspect import run_inspect, show_inspection
 
         told = run_inspect(_place(leaving, place, settings)[0])
@@ -239,7 +237,7 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """List the nights of a job's model, or of all models of a store, with the names that they can be asked for by."""
-    with _exit_codes() as leaving:
+    with orderly_exit() as leaving:
         from ridgestream.jobs.history import run_history, show_history
 
         location, read = _place(leaving, place, settings)
@@ -260,7 +258,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write the report of a night again, from the store alone."""
-    with _exit_codes() as leaving:
+    with orderly_exit() as leaving:
         from ridgestream.jobs.report import run_report
 
         told = run_report(_read_job(leaving, job, _with_report(settings, folder), store, None), night)
@@ -279,7 +277,7 @@ def tag(
     as_json: AsJson = False,
 ) -> None:
     """Name what the store holds now, or held after a night: for predict --snapshot."""
-    with _exit_codes() as leaving:
+    with orderly_exit() as leaving:
         from ridgestream.jobs.history import run_tag
 
         _tell(run_tag(_read_job(leaving, job, settings, store, None), name, night), as_json=as_json)
@@ -298,7 +296,7 @@ def rollback(
     as_json: AsJson = False,
 ) -> None:
     """Take the model back to a night; what it has learned since is excluded from now on."""
-    with _exit_codes() as leaving:
+    with orderly_exit() as leaving:
         from ridgestream.jobs.history import run_rollback
 
         told = run_rollback(_read_job(leaving, job, settings, store, None), night, wait, replay=replay)
@@ -317,7 +315,7 @@ def quarantine(
     as_json: AsJson = False,
 ) -> None:
     """Reject a partition: no model learns it until it is released."""
-    with _exit_codes() as leaving:
+    with orderly_exit() as leaving:
         from ridgestream.jobs.quarantine import run_quarantine
 
         told = run_quarantine(_read_job(leaving, job, settings, store, None), partition, reason, wait, release=release)
@@ -339,7 +337,7 @@ def clean(
     as_json: AsJson = False,
 ) -> None:
     """Free what a store no longer needs; nights, their models and what is being read stay."""
-    with _exit_codes() as leaving:
+    with orderly_exit() as leaving:
         from ridgestream.jobs.clean import run_clean
 
         location = _place(leaving, place, settings)[0]
@@ -354,7 +352,7 @@ def fetch_forest(
     as_json: AsJson = False,
 ) -> None:
     """Make the Forest Cover Type partitions from UCI's archive, checked."""
-    with _exit_codes():
+    with orderly_exit():
         from ridgestream.jobs.fetch import FOREST_URL
         from ridgestream.jobs.fetch import fetch_forest as fetch
         from ridgestream.jobs.progress import open_fetch_reporter
@@ -410,7 +408,7 @@ def _tell_failure(error: BaseException) -> int:
     """Write a line of JSON about an error of usage, or one that nobody has foreseen, and return the exit code."""
     told: Callable[[], str] | None = getattr(error, "format_message", None)
     if told is None:
-        write_end("json", _unexpected(error), 1, error)
+        write_end("json", unexpected(error), 1, error)
         return 1
     code = int(getattr(error, "exit_code", 1))
     write_end("json", told() or "give a command; --help lists them", code)
@@ -429,7 +427,7 @@ def _run(
 ) -> None:
     from ridgestream.jobs.stopping import SOFT_SECONDS, Stoppable
 
-    with _exit_codes(SOFT_SECONDS) as leaving:
+    with orderly_exit(SOFT_SECONDS) as leaving:
         from ridgestream.jobs.cluster import open_executor
         from ridgestream.jobs.opening import cluster_of
         from ridgestream.jobs.progress import open_reporter
@@ -471,7 +469,7 @@ def _with_report(settings: list[str] | None, folder: str | None) -> list[str] | 
 
 
 def _read_job(
-    leaving: "_Leaving",
+    leaving: Leaving,
     path: Path,
     settings: list[str] | None,
     store: str | None,
@@ -493,7 +491,7 @@ def _read_job(
     return job
 
 
-def _place(leaving: "_Leaving", place: str, settings: list[str] | None) -> "tuple[StoreLocation, Job | None]":
+def _place(leaving: Leaving, place: str, settings: list[str] | None) -> "tuple[StoreLocation, Job | None]":
     """Return where a store is, and the job, if the place is a job file."""
     from ridgestream.jobs.opening import is_job_file, store_location
     from ridgestream.stores.locations import StoreLocation
@@ -536,82 +534,3 @@ def _show_confusion(confusion: dict[str, Any]) -> None:
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     console.print("confusion: true classes (rows) and what they were taken for", highlight=False)
     console.print(confusion_table(confusion))
-
-
-@dataclass
-class _Leaving:
-    """How a command ends."""
-
-    stopping: "Stopping"
-    """Whether it has been asked to."""
-    log: Log
-    """How its last word is written."""
-    watched: "ServerWatch | None" = None
-    """What sees that the store's server answers."""
-
-    def watch(self, location: "StoreLocation") -> None:
-        from ridgestream.jobs.exit_codes import STORE
-        from ridgestream.jobs.server_watch import ServerWatch
-
-        self.watched = ServerWatch(
-            location, lambda: self.stopping.checked_at, lambda message: self.stopping.leave_now(message, STORE)
-        )
-
-    def close(self) -> None:
-        if self.watched is not None:
-            self.watched.close()
-
-    def stopped(self, number: int) -> NoReturn:
-        from ridgestream.jobs.stopping import name_of
-
-        message = f"{name_of(number)}; the last commit stands, and the same command goes on from there"
-        self.leave(message, 128 + number)
-
-    def leave(self, message: str, code: int) -> NoReturn:
-        _forget_pending_tasks()
-        write_end(self.log, message, code)
-        raise typer.Exit(code)
-
-
-@contextmanager
-def _exit_codes(patient_seconds: float = 0.0) -> Iterator[_Leaving]:
-    """Turn errors and signals into one message on standard error and an exit code; what was committed before stands.
-
-    A run may go on for so long after a signal, to the end of a piece of work.
-    """
-    from ridgestream.jobs.exit_codes import CLUSTER, UNEXPECTED, exit_code_of
-    from ridgestream.jobs.stopping import Stopping
-    from ridgestream.pipeline.reporting import Stopped
-
-    stopping = Stopping(patient_seconds, lambda message, code: write_end(leaving.log, message, code))
-    leaving = _Leaving(stopping, guess_log(sys.argv[1:], os.environ))
-    try:
-        with stopping.watching():
-            yield leaving
-    except Stopped as stopped:
-        leaving.stopped(stopped.number)
-    except typer.Exit:
-        raise
-    except Exception as error:
-        code = exit_code_of(error)
-        if code == CLUSTER and stopping.number:  # which local workers may have heard, too
-            leaving.stopped(stopping.number)
-        if code == UNEXPECTED and leaving.log != "json":
-            raise
-        if code == UNEXPECTED:
-            write_end("json", _unexpected(error), code, error)
-            raise typer.Exit(code) from error
-        leaving.leave(str(error), code)
-    finally:
-        leaving.close()
-
-
-def _unexpected(error: BaseException) -> str:
-    return f"unexpected: {type(error).__name__}: {error}"
-
-
-def _forget_pending_tasks() -> None:
-    """Keep asyncio from a page about each of Zarr's reads and writes that was left unfinished, or failed too."""
-    import logging
-
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
