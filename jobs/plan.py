@@ -105,7 +105,7 @@ class _Planning:
         fresh = sort_arrivals(standing.ledger, files).fresh
         count = count_rows if job.source.on_bad == ERROR else usable_rows
         rows = tuple(each_footer(count, fresh))
-        schema = _find_schema(job, standing.ledger, fresh or files, rows)
+        schema = _find_schema(job, standing.ledger, files, fresh, rows)
         limit = memory_limit_bytes(job)
         if not exists:
             check_memory(Ledger(), sum(rows), None, request, limit)
@@ -288,15 +288,17 @@ class _Planning:
         return isinstance(request, BatchRequest) and bool(METHODS[request.method].sizes(request, 1).dense_rows)
 
 
-def _find_schema(job: Job, ledger: Ledger, files: Sequence[PartitionFile], rows: Sequence[int]) -> Schema:
-    """Return the schema of the store, or of the first file with rows; raise what the run raises of names and types."""
+def _find_schema(
+    job: Job, ledger: Ledger, files: Sequence[PartitionFile], fresh: Sequence[PartitionFile], rows: Sequence[int]
+) -> Schema:
+    """Return the schema of the store, or of the first fresh file with rows; raise what the run raises of fresh ones."""
     schema, request = ledger.schema, schema_request(job)
     if schema is not None:
         check_request(schema, request, store_location(job).text)
     else:
-        first = next((file for file, count in zip(files, rows, strict=False) if count), files[0])
+        first = next((file for file, count in zip(fresh, rows, strict=True) if count), files[0])
         schema = infer_schema(request, read_arrow_schema(first), str(first.path))
     if job.source.on_bad == ERROR:
-        for file, arrow in zip(files, each_footer(read_arrow_schema, files), strict=True):
+        for file, arrow in zip(fresh, each_footer(read_arrow_schema, fresh), strict=True):
             Decoder(schema, str(file.path)).check(arrow)
     return schema
