@@ -75,28 +75,21 @@ def _tell_column(column: ColumnDrift) -> dict[str, Any]:
     }
 
 
-def drift_table(model: dict[str, Any]) -> Any:  # noqa: ANN401
+def drift_table(model: dict[str, Any], width: int) -> Any:  # noqa: ANN401
     """Return a table of a model's partitions: rows, progressive error, largest PSI and its column."""
-    from rich import box
-    from rich.table import Table
+    from ridgestream.jobs.tables import fitted_table
 
     any_suspect = any(drift["suspect"] for drift in model["drift"])
-    table = Table(
-        title=f"model {model['name']}: partitions",
-        title_justify="left",
-        caption="! unlike those before it" if any_suspect else None,
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
+    numbers = ("rows", "progressive", "largest PSI")
+    return fitted_table(
+        f"model {model['name']}: partitions",
+        ("partition", *numbers, "of column"),
+        [_cells(drift) for drift in model["drift"]],
+        width,
+        first=("partition", "progressive", "largest PSI"),
+        right=numbers,
+        caption="! unlike those before it" if any_suspect else "",
     )
-    table.add_column("partition")
-    for name in ("rows", "progressive", "largest PSI"):
-        table.add_column(name, justify="right")
-    table.add_column("of column")
-    for drift in model["drift"]:
-        table.add_row(*_cells(drift))
-    return table
 
 
 def _cells(drift: dict[str, Any]) -> tuple[str, ...]:

@@ -106,38 +106,40 @@ def _rollback_night(now: ModelRecord, then: ModelRecord, number: int) -> Night:
     )
 
 
+_COLUMNS = (
+    "night",
+    "finished (UTC)",
+    "what",
+    "parts",
+    "rows",
+    "seen",
+    "basis",
+    "progressive",
+    "test",
+    "tags",
+    "snapshot",
+)
+
+
 def show_history(told: dict[str, Any]) -> None:
     """Print the nights as a table a model."""
     import sys
 
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     from ridgestream.jobs.inspect import WIDTH
+    from ridgestream.jobs.tables import fitted_table
 
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     for model in told["models"]:
         served = f"night {model['served_night']} is served" if model["served_night"] else "the last night is served"
-        table = Table(
-            title=f"model {model['name']}: {served}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+        table = fitted_table(
+            f"model {model['name']}: {served}",
+            _COLUMNS,
+            [_night_cells(night) for night in model["nights"]],
+            console.width,
+            first=("night", "finished (UTC)", "rows", "test", "what"),
         )
-        for name in (
-            "night",
-            "finished (UTC)",
-            "what",
-            "parts",
-            "rows",
-            "seen",
-            "basis",
-            "progressive",
-            "test",
-            "tags",
-        ):
-            table.add_column(name, no_wrap=True, min_width=5 if name == "night" else None)
-        table.add_column("snapshot", no_wrap=True)
-        for night in model["nights"]:
-            table.add_row(*_night_cells(night))
         console.print(table)
         if model["excluded"]:
             console.print(f"excluded: {', '.join(model['excluded'])}", highlight=False, soft_wrap=True)

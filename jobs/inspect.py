@@ -72,15 +72,14 @@ def _tell_model(record: ModelRecord) -> dict[str, Any]:
 def show_inspection(told: dict[str, Any]) -> None:
     """Print an inspection as tables, as wide as the terminal; elsewhere as wide as they are."""
     from rich.console import Console
-    from rich.table import Table
+
+    from ridgestream.jobs.tables import fitted_table
 
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     console.print(f"store {told['store']}  snapshot {told['snapshot']}  rows {told['rows']:,}", highlight=False)
-    table = Table(title="partitions", title_justify="left")
-    for name in ("segment", "partition", "rows", "dropped", "bytes", "content"):
-        table.add_column(name, overflow="fold", min_width={"partition": 12, "rows": 6}.get(name))
-    for entry in told["partitions"]:
-        table.add_row(
+    names = ("segment", "partition", "rows", "dropped", "bytes", "content")
+    cells = [
+        (
             str(entry["segment"]),
             entry["name"],
             f"{entry['rows']:,}",
@@ -88,12 +87,16 @@ def show_inspection(told: dict[str, Any]) -> None:
             f"{entry['size_bytes']:,}",
             entry["content_sha256"][:12],
         )
+        for entry in told["partitions"]
+    ]
+    numbers = ("segment", "rows", "dropped", "bytes")
+    table = fitted_table("partitions", names, cells, console.width, first=("partition", "rows"), right=numbers)
     console.print(table)
     for each in told["quarantined"]:
         console.print(f"quarantine: {each['name']}, since {each['since']}: {each['reason']}", highlight=False)
     for model in told["models"]:
-        console.print(drift_table(model))
-        console.print(_history_table(model))
+        console.print(drift_table(model, console.width))
+        console.print(_history_table(model, console.width))
         console.print(_numerics_line(model), highlight=False)
         if "confusion" in model:
             console.print(f"model {model['name']}: true classes (rows) and what they were taken for", highlight=False)
@@ -127,38 +130,30 @@ def _choice_line(model: dict[str, Any]) -> str:
     return said
 
 
-def _history_table(model: dict[str, Any]) -> Any:  # noqa: ANN401
-    from rich import box
-    from rich.table import Table
+def _history_table(model: dict[str, Any], width: int) -> Any:  # noqa: ANN401
+    from ridgestream.jobs.tables import fitted_table
 
     refitted = ", refitted" if model["refitted"] else ""
     title = (
         f"model {model['name']}: {model['n_basis']} basis vectors{refitted}, "
         f"{model['partitions_consumed']} partitions consumed"
     )
-    caption = "* refitted" if any(night["refitted"] for night in model["history"]) else None
-    table = Table(
-        title=title,
-        title_justify="left",
-        caption=caption,
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
+    caption = "* refitted" if any(night["refitted"] for night in model["history"]) else ""
+    numbers = ("parts", "rows", "seen", "basis", "progressive", "test", "seconds")
+    cells = [_night_cells(night) for night in model["history"]]
+    first = ("finished (UTC)", "rows", "test")
+    return fitted_table(title, ("finished (UTC)", *numbers), cells, width, first=first, right=numbers, caption=caption)
+
+
+def _night_cells(night: dict[str, Any]) -> tuple[str, ...]:
+    test = night["test_error"] if night["test_error"] is not None else night["test_mse"]
+    return (
+        night["finished_at"][:16].replace("T", " "),
+        str(len(night["partitions"])),
+        f"{night['rows']:,}",
+        f"{night['rows_seen']:,}",
+        f"{night['n_basis']}{'*' if night['refitted'] else ''}",
+        "" if night["progressive_error"] is None else f"{night['progressive_error']:.4g}",
+        "" if test is None else f"{test:.4g}",
+        f"{night['seconds']:.1f}",
     )
-    table.add_column("finished (UTC)", no_wrap=True)
-    for name in ("parts", "rows", "seen", "basis", "progressive", "test", "seconds"):
-        table.add_column(name, justify="right")
-    for night in model["history"]:
-        test = night["test_error"] if night["test_error"] is not None else night["test_mse"]
-        table.add_row(
-            night["finished_at"][:16].replace("T", " "),
-            str(len(night["partitions"])),
-            f"{night['rows']:,}",
-            f"{night['rows_seen']:,}",
-            f"{night['n_basis']}{'*' if night['refitted'] else ''}",
-            "" if night["progressive_error"] is None else f"{night['progressive_error']:.4g}",
-            "" if test is None else f"{test:.4g}",
-            f"{night['seconds']:.1f}",
-        )
-    return table
