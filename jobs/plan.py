@@ -31,6 +31,7 @@ from ridgestream.pipeline.calibration import (
 )
 from ridgestream.pipeline.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.executor import Executor, Need
+from ridgestream.pipeline.ingest import find_schema
 from ridgestream.pipeline.methods import METHODS
 from ridgestream.pipeline.passes import PassPlan, is_sure, plan_passes, sum_pass
 from ridgestream.pipeline.planning import BatchPlan, RefitPlan, TrainingPlan
@@ -49,7 +50,7 @@ from ridgestream.stores.guarding import naming
 from ridgestream.stores.ledger import Ledger
 from ridgestream.stores.partitions import PartitionFile, count_rows, each_footer, read_arrow_schema
 from ridgestream.stores.repository import Store
-from ridgestream.stores.schema import Schema, check_request, infer_schema
+from ridgestream.stores.schema import Schema
 
 
 def run_plan(job: Job, executor: Executor, *, new_model: bool) -> dict[str, Any]:
@@ -105,7 +106,10 @@ class _Planning:
         fresh = sort_arrivals(standing.ledger, files).fresh
         count = count_rows if job.source.on_bad == ERROR else usable_rows
         rows = tuple(each_footer(count, fresh))
-        schema = _find_schema(job, standing.ledger, files, fresh, rows)
+        schema = find_schema(standing.ledger, files, schema_request(job), policies(job), location.text, Silent())
+        if job.source.on_bad == ERROR:
+            for file, arrow in zip(fresh, each_footer(read_arrow_schema, fresh), strict=True):
+                Decoder(schema, str(file.path)).check(arrow)
         limit = memory_limit_bytes(job)
         if not exists:
             check_memory(Ledger(), sum(rows), None, request, limit)
@@ -286,19 +290,3 @@ class _Planning:
     def _is_dense(self) -> bool:
         request = self.request
         return isinstance(request, BatchRequest) and bool(METHODS[request.method].sizes(request, 1).dense_rows)
-
-
-def _find_schema(
-    job: Job, ledger: Ledger, files: Sequence[PartitionFile], fresh: Sequence[PartitionFile], rows: Sequence[int]
-) -> Schema:
-    """Return the schema of the store, or of the first fresh file with rows; raise what the run raises of fresh ones."""
-    schema, request = ledger.schema, schema_request(job)
-    if schema is not None:
-        check_request(schema, request, store_location(job).text)
-    else:
-        first = next((file for file, count in zip(fresh, rows, strict=True) if count), files[0])
-        schema = infer_schema(request, read_arrow_schema(first), str(first.path))
-    if job.source.on_bad == ERROR:
-        for file, arrow in zip(fresh, each_footer(read_arrow_schema, fresh), strict=True):
-            Decoder(schema, str(file.path)).check(arrow)
-    return schema

@@ -145,7 +145,8 @@ def ingest(
     """
     policies = policies or Policies()
     kept = read_ledger(store.root())
-    ledger, schema = _with_schema(kept, files, request, policies, store, report)
+    schema = find_schema(kept, files, request, policies, store.location.text, report)
+    ledger = replace(kept, schema=schema)
     arrivals = sort_arrivals(ledger, files)
     looks = list(executor.run(look_again, arrivals.touched, schema, content_of))
     changed = find_changed(looks, ledger, policies.on_changed)
@@ -180,18 +181,22 @@ def ingest(
     )
 
 
-def _with_schema(
+def find_schema(
     ledger: Ledger,
     files: tuple[PartitionFile, ...],
     request: SchemaRequest,
     policies: Policies,
-    store: Store,
+    store: str,
     report: Reporter,
-) -> tuple[Ledger, Schema]:
-    """Return the ledger with its schema, inferred from the first file with rows if nothing was taken in before."""
+) -> Schema:
+    """Return the ledger's schema, inferred from the first file with rows if nothing was taken in before.
+
+    Raises StoreError, which names the place `store`, if the request contradicts it, PartitionError if the file has
+    other columns or cannot be read.
+    """
     if ledger.schema is not None:
-        check_request(ledger.schema, request, store.location.text)
-        return ledger, ledger.schema
+        check_request(ledger.schema, request, store)
+        return ledger.schema
     rows_of = count_rows if policies.on_bad == ERROR else usable_rows
     first = next((file for file in files if rows_of(file)), files[0])  # without rows, types may be missing
     arrow = read_arrow_schema(first)
@@ -199,7 +204,7 @@ def _with_schema(
     absent = [name for name in request.ignore if name not in arrow.names]
     if absent:
         report.warn("columns to be ignored are not there; are they spelled right?", columns=", ".join(absent))
-    return replace(ledger, schema=schema), schema
+    return schema
 
 
 def _commit_names(store: Store, kept: Ledger, ledger: Ledger) -> Ledger:
