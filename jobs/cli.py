@@ -526,11 +526,9 @@ def _show(value: Any) -> str:  # noqa: ANN401
 
 
 def _show_confusion(confusion: dict[str, Any]) -> None:
-    from rich.console import Console
-
     from ridgestream.jobs.confusion import confusion_table
-    from ridgestream.jobs.inspect import WIDTH
+    from ridgestream.jobs.tables import open_console
 
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console = open_console()
     console.print("confusion: true classes (rows) and what they were taken for", highlight=False)
     console.print(confusion_table(confusion))

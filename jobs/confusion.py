@@ -13,11 +13,10 @@ def tell_confusion(classes: Sequence[Label], weights: Sequence[Sequence[float]])
 
 def confusion_table(confusion: dict[str, Any]) -> Any:  # noqa: ANN401
     """Return the matrix as a table: a row for each true class, what it was taken for, and the share that was found."""
-    from rich import box
-    from rich.table import Table
+    from ridgestream.jobs.tables import bare_table
 
     names = [class_name(label) for label in confusion["classes"]]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = bare_table()
     table.add_column("class", no_wrap=True)
     for name in [*names, "found"]:
         table.add_column(name, justify="right")

@@ -123,14 +123,9 @@ _COLUMNS = (
 
 def show_history(told: dict[str, Any]) -> None:
     """Print the nights as a table a model."""
-    import sys
+    from ridgestream.jobs.tables import fitted_table, open_console
 
-    from rich.console import Console
-
-    from ridgestream.jobs.inspect import WIDTH
-    from ridgestream.jobs.tables import fitted_table
-
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console = open_console()
     for model in told["models"]:
         served = f"night {model['served_night']} is served" if model["served_night"] else "the last night is served"
         table = fitted_table(

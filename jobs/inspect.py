@@ -1,6 +1,5 @@
 """The inspect job: what a store holds, its partitions, its models and what each run did."""
 
-import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -14,9 +13,6 @@ from ridgestream.stores.ledger import read_ledger
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.models import CONFUSION, ModelRecord, list_models, require_model
 from ridgestream.stores.repository import Store
-
-WIDTH = 400
-"""Columns of a table that no terminal shows: nothing in it is cut."""
 
 
 def run_inspect(location: StoreLocation) -> dict[str, Any]:
@@ -71,11 +67,9 @@ def _tell_model(record: ModelRecord) -> dict[str, Any]:
 
 def show_inspection(told: dict[str, Any]) -> None:
     """Print an inspection as tables, as wide as the terminal; elsewhere as wide as they are."""
-    from rich.console import Console
+    from ridgestream.jobs.tables import fitted_table, open_console
 
-    from ridgestream.jobs.tables import fitted_table
-
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console = open_console()
     console.print(f"store {told['store']}  snapshot {told['snapshot']}  rows {told['rows']:,}", highlight=False)
     names = ("segment", "partition", "rows", "dropped", "bytes", "content")
     cells = [

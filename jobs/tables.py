@@ -1,10 +1,29 @@
-"""Tables on a terminal: where not all columns have room, the most important ones are shown whole, the rest is named."""
+"""Tables on standard output: on a narrow terminal the most important columns are shown whole, the rest is named."""
 
+import sys
 from collections.abc import Collection, Sequence
 from typing import Any
 
+_WIDTH = 400
+"""Columns of a table that no terminal shows: nothing in it is cut."""
+
 _GAP = 2
 """Cells between two columns, and at the edges together."""
+
+
+def open_console() -> Any:  # noqa: ANN401
+    """Return a rich console as wide as the terminal; elsewhere so wide that nothing is cut."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else _WIDTH)
+
+
+def bare_table(**named: Any) -> Any:  # noqa: ANN401
+    """Return a rich table with a line below its head and no others; `named` goes to rich."""
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), **named)
 
 
 def fitted_table(
@@ -22,23 +41,15 @@ def fitted_table(
     `first` names the most important ones, the most important first; the others follow in their order. Columns of
     `right` are flush right. A text as long as half of the width is folded.
     """
-    from rich import box
     from rich.markup import escape
-    from rich.table import Table
 
     shown = _fitting(columns, rows, width, first)
     omitted = [name for name in columns if name not in shown]
     notes = [caption] if caption else []
     if omitted:
         notes.append(f"no room for: {', '.join(omitted)}")
-    table = Table(
-        title=escape(title),
-        title_justify="left",
-        caption="; ".join(notes) or None,
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
+    table = bare_table(
+        title=escape(title), title_justify="left", caption="; ".join(notes) or None, caption_justify="left"
     )
     places = [place for place, name in enumerate(columns) if name in shown]
     for place in places:
