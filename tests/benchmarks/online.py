@@ -13,7 +13,9 @@ On the bundled forest rows, standardized and in memory, in one process on one BL
 - the learner, and Nystroem + Ridge, each in a process of its own: seconds, test error, peak of memory.
 
 --parts adds what each matrix product of the learner, and its swaps, cost alone, in microseconds a row, with `ratio` of
-their sum to the lower bound: what deciding row by row, and all else, comes on top of.
+their sum to the lower bound: what deciding row by row, and all else, comes on top of. `nothing_to_decide` is the ratio
+of the same engine where no row is useful enough to be decided on; `triangular`, in microseconds a row, the other exact
+form of the products W, C, the sweep and P⁻¹.
 
 --plot adds the cost of a row against the dictionary's size (100 … 2,000) and against the rows (10,000 … 5,000,000), as
 JSON and as a picture; that takes minutes. --quick takes each measurement once and small, to see that it runs.

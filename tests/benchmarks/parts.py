@@ -3,6 +3,12 @@
 Each product is the product's own compiled call, on one block or strip of rows of the size that the learner takes, again
 and again: no decision, nothing but this in the caches. A swap is timed as what the learner takes more where, its
 coefficients gone, every row is worth more than some basis vector.
+
+Two figures tell how far exact decisions are from the lower bound at best. `nothing_to_decide` is the ratio of the same
+engine on the same rows where no row can be useful enough: all that is left is what decisions would be made from.
+`triangular` is what the other exact form would cost for these products: no P⁻¹ is carried, a Cholesky factor of P is
+made anew every so many rows, and the rows are solved against it, with the factor of I + C over all of them; the number
+of rows at which that is cheapest. It leaves out what deciding would need besides: columns of P⁻¹ at weak vectors.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,6 +19,7 @@ from time import process_time
 import numpy as np
 import numpy.typing as npt
 from benchmarks.measuring import GAMMA, LOWER_BOUND_ROWS, lower_bound
+from scipy.linalg import blas, lapack
 from support.forest import Rows
 
 from ridgestream.pipeline.arrays import Floats
@@ -34,6 +41,12 @@ from ridgestream.pipeline.threads import one_blas_thread
 
 SWAP_ROWS = 512
 """Rows that are learned with, and without, a swap at almost each."""
+
+IDLE_ROWS = 20_000
+"""Rows that are learned with nothing to decide."""
+
+FACTOR_ROWS = (96, 128, 192, 256, 384)
+"""Rows between two factors of P in the triangular form."""
 
 
 @compiled
@@ -75,7 +88,7 @@ def repeat_sweep(times: int, lapack: Lapack, factor: Floats, rows: Floats) -> No
 def measure_parts(learner: OnlineLSSVM, rows: Rows, *, quick: bool) -> dict[str, float]:
     """Return microseconds a row of each part, after a run over `rows`, their sum, the lower bound, and the ratio.
 
-    `swaps` is `a_swap`, microseconds, times the swaps a row of that run.
+    `swaps` is `a_swap`, microseconds, times the swaps a row of that run. See above for the two last.
     """
     repeats = 3 if quick else 15
     state = learner.state()
@@ -83,10 +96,13 @@ def measure_parts(learner: OnlineLSSVM, rows: Rows, *, quick: bool) -> dict[str,
     with one_blas_thread():
         parts = time_products(state, rows, repeats)
         a_swap = time_a_swap(state, rows.first(SWAP_ROWS), repeats)
+        idle = time_nothing_to_decide(state, rows.first(SWAP_ROWS if quick else IDLE_ROWS))
+        triangular = time_triangular_form(state, rows, repeats)
     bound = min(lower_bound(bound_rows, state.basis_vectors)[1].cpu_seconds for _ in range(repeats))
     parts["swaps"] = a_swap * learner.swaps / learner.rows_seen
     total, lower = sum(parts.values()), 1e6 * bound / len(bound_rows.X)
     told = {**parts, "sum": total, "lower_bound": lower, "ratio": total / lower, "a_swap": a_swap}
+    told |= {"nothing_to_decide": idle / lower, "triangular": triangular}
     return {name: round(value, 3) for name, value in told.items()}
 
 
@@ -128,6 +144,31 @@ def time_a_swap(state: OnlineState, rows: Rows, repeats: int) -> float:
         took.append(best(partial(learn_next, iter(learners), rows), repeats))
         swaps = learners[0].swaps - state.swaps
     return (took[1] - took[0]) / max(1, swaps)
+
+
+def time_nothing_to_decide(state: OnlineState, rows: Rows) -> float:
+    """Return microseconds a row of the learner where no row is useful enough to be decided on."""
+    learner = OnlineLSSVM.from_state(replace(state, parameters=replace(state.parameters, usefulness_threshold=1e300)))
+    learners = [learner] * 3
+    return best(partial(learn_next, iter(learners), rows), len(learners)) / len(rows.X)
+
+
+def time_triangular_form(state: OnlineState, rows: Rows, repeats: int) -> float:
+    """Return microseconds a row of L of P = LLᵀ, V = Kb L⁻ᵀ, C = VVᵀ and the factor of I + C, at the best block."""
+    P, costs = np.asfortranarray(state.normal_matrix), []
+    for n in FACTOR_ROWS:
+        K = RBF(GAMMA).block(rows.X[:n], state.basis_vectors, np.zeros(rows.X.shape[1])).T
+        costs.append(best(partial(solve_triangular_form, P, K), repeats) / n)
+    return min(costs)
+
+
+def solve_triangular_form(P: Floats, K: Floats) -> None:
+    """Do that once for P (m, m) and the transposed kernel values K (m, rows)."""
+    L, _ = lapack.dpotrf(P, lower=1, clean=0)
+    V = blas.dtrsm(1.0, L, K, lower=1)
+    C = blas.dsyrk(1.0, V, trans=1, lower=1)
+    C[np.diag_indices_from(C)] += 1.0
+    lapack.dpotrf(C, lower=1, clean=0, overwrite_a=1)
 
 
 def learn_next(learners: Iterator[OnlineLSSVM], rows: Rows) -> None:

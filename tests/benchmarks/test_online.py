@@ -25,7 +25,7 @@ def assert_positive(*values: float) -> None:
 def check_parts(parts: dict[str, float]) -> None:
     assert_positive(*parts.values())
     summed = ("kernel", "W", "P", "inverse_of_P", "C", "A", "sweep", "swaps")
-    assert set(parts) == {*summed, "sum", "lower_bound", "ratio", "a_swap"}
+    assert set(parts) == {*summed, "sum", "lower_bound", "ratio", "a_swap", "nothing_to_decide", "triangular"}
     assert parts["sum"] == pytest.approx(sum(parts[name] for name in summed), abs=0.01)
     assert parts["ratio"] == pytest.approx(parts["sum"] / parts["lower_bound"], rel=0.05)
 
