@@ -103,9 +103,11 @@ def _numerics_line(model: dict[str, Any]) -> str:
     if not c.get("normal_condition"):
         return _choice_line(model)
     jitter = f"at most {c['largest_jitter']:.2g}, at {c['jitter_count']} refreshes" if c["jitter_count"] else "none"
+    refused = f", {c['refused']:,} rows refused for the condition of P" if c.get("refused") else ""
     return (
         f"λ {model['parameters']['regularization']:.4g}, condition of P {c['normal_condition']:.2g}, "
-        f"of K {c['gram_condition']:.2g}, drift {c['drift']:.2g} (largest {c['largest_drift']:.2g}), jitter {jitter}"
+        f"of K {c['gram_condition']:.2g}, drift {c['drift']:.2g} (largest {c['largest_drift']:.2g}), "
+        f"jitter {jitter}{refused}"
     )
 
 

@@ -187,7 +187,15 @@ def _figures(told: _Told) -> dict[str, Any]:
 
 def _numerics(record: ModelRecord) -> dict[str, Any]:
     """Return condition, drift and jitter; nothing for a model that was kept without them."""
-    names = ("normal_condition", "gram_condition", "drift", "largest_drift", "largest_jitter", "jitter_count")
+    names = (
+        "normal_condition",
+        "gram_condition",
+        "drift",
+        "largest_drift",
+        "largest_jitter",
+        "jitter_count",
+        "refused",
+    )
     counters = record.counters
     if is_batch(record):
         return {name: value for name, value in sorted(fitted_of(record).notes.items()) if name != "rows"}

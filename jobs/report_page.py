@@ -201,4 +201,5 @@ def _numerics(numerics: dict[str, Any]) -> Pairs:
         ("drift at the last refresh", figure(numerics["drift"])),
         ("largest drift", figure(numerics["largest_drift"])),
         ("jitter", jitter if numerics["jitter_count"] else "none"),
+        ("rows refused for the condition of P", figure(numerics.get("refused", 0))),
     ]

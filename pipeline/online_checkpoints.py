@@ -32,7 +32,7 @@ KEEP_SECONDS = 30.0
 COST = 20.0
 """Where keeping takes long, so many times as long is learned before the next one is kept."""
 
-_FORMAT = 2
+_FORMAT = 3
 """Goes up when a training makes other bits of the same rows, or keeps something else."""
 
 
@@ -52,6 +52,8 @@ class Progress:
     """Their rows."""
     course: Course = Course()  # noqa: RUF009 (frozen)
     """How the learner went along them."""
+    refused: int = 0
+    """How many rows had been refused for P's condition before the first row."""
 
     def after(self, rows: int, part: Progressive, course: Course) -> Self:
         """Return the progress after one more block of so many rows, with these errors and the course to its end."""

@@ -15,6 +15,7 @@ from ridgestream.pipeline.executor import Executor, InProcess
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.kernels import make_kernel
+from ridgestream.pipeline.learners.numerics import Numerics
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.learners.random_dictionary import draw_rows
 from ridgestream.pipeline.online_checkpoints import OnlineCheckpoints, Progress, key_of
@@ -35,6 +36,10 @@ from ridgestream.stores.places import Place
 
 if TYPE_CHECKING:
     import zarr
+
+
+FAR_WEIGHT = 100.0
+"""A mean weight beyond this, or below its inverse, is told of."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +188,8 @@ def _begin(
     else:
         learner = _resumed(record, request, report)
     classes = ledger.schema is not None and ledger.schema.classifies
-    return learner, Progress(Progressive(Evaluation(classes=classes)), learner.numerics.jitter_count)
+    sums, before = Progressive(Evaluation(classes=classes)), learner.numerics
+    return learner, Progress(sums, before.jitter_count, refused=before.refused)
 
 
 def _given_dictionary(
@@ -286,7 +292,8 @@ def _learn(
         running = mean_errors(progress.sums.total, feature_map)[0] if progress.sums.total.weight else None
         report.advance(len(block.features), n_basis=learner.n_basis, swaps=learner.swaps, running_error=running)
     report.end(rows_seen=learner.rows_seen, n_basis=learner.n_basis, swaps=learner.swaps)
-    _tell_jitter(learner, progress.jittered, report)
+    _tell_numerics(learner.numerics, progress, report)
+    _tell_weights(learner, report)
     return progress
 
 
@@ -315,13 +322,30 @@ def _learn_block(
     return Progressive.of(block.where.segment, part, feature_map), course
 
 
-def _tell_jitter(learner: OnlineLSSVM, before: int, report: Reporter) -> None:
-    told = learner.numerics
-    if told.jitter_count > before:
+def _tell_numerics(told: Numerics, progress: Progress, report: Reporter) -> None:
+    if told.jitter_count > progress.jittered:
         report.warn(
             "P or K was singular within rounding, and jitter was added to its diagonal; raise novelty_threshold or "
             "regularization, or give a dictionary whose rows lie further apart",
-            times=told.jitter_count - before,
+            times=told.jitter_count - progress.jittered,
             largest_ever=told.largest_jitter,
             condition=told.normal_condition,
+        )
+    if told.refused > progress.refused:
+        report.warn(
+            "novel rows were not taken into the dictionary, since P would have been singular within rounding; raise "
+            "regularization or novelty_threshold",
+            rows=told.refused - progress.refused,
+            condition=told.normal_condition,
+        )
+
+
+def _tell_weights(learner: OnlineLSSVM, report: Reporter) -> None:
+    """Warn where weights are on the average so far from one that the thresholds mean something else."""
+    mean = learner.weight_seen / learner.rows_seen if learner.rows_seen else 1.0
+    if not 1 / FAR_WEIGHT <= mean <= FAR_WEIGHT:
+        report.warn(
+            "weights are far from one on the average, and usefulness_threshold is in units of weight times squared "
+            "target; scale the weights to a mean of one, or usefulness_threshold with them",
+            mean_weight=mean,
         )

@@ -7,7 +7,7 @@ import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.learners.compiling import compiled, compiled_inline, compiled_part, zero
-from ridgestream.pipeline.learners.elimination import END, GROW, UNSAFE, eliminate, scan_rows
+from ridgestream.pipeline.learners.elimination import END, GROW, REFUSED, UNSAFE, eliminate, scan_rows
 from ridgestream.pipeline.learners.exchange import (
     Exchange,
     entries_of,
@@ -143,11 +143,12 @@ def settle(
     carried: Carried,
     penalty: float,
     new: Candidate,
+    counts: Integers,
 ) -> bool:
     """Fill in the candidate, row j; tell whether it may be taken; O(m²). The rows up to j are still to be added to P.
 
     It may not if its novelty, computed again with a refined a = K⁻¹k, is in the span after all, or if it would leave P
-    singular within rounding.
+    singular within rounding, which is counted.
     """
     k, w, pivot, m = rows.kernel[j], rows.weights[j], rows.pivots[j], len(new.a)
     refine(lapack, dictionary.gram, carried.gram, k, new.a)
@@ -179,6 +180,7 @@ def settle(
             new.rhs[c] += shares[r] * rows.targets[r, c]
         for i in range(m):
             new.rhs[c] += new.a[i] * dictionary.rhs[i, c]
+    counts[REFUSED] += 0 if worst < CONDITION_LIMIT else 1
     return bool(worst < CONDITION_LIMIT)
 
 
@@ -398,7 +400,7 @@ def run_rows(
                 what = UNSAFE
                 break
             j, row = row, row + 1
-            if not settle(lapack, rows, j, dictionary, carried, penalty, new):
+            if not settle(lapack, rows, j, dictionary, carried, penalty, new, counts):
                 continue
             if what == GROW:
                 index, n_basis = n_basis, n_basis + 1

@@ -23,8 +23,8 @@ END, GROW, SWAP, UNSAFE = 0, 1, 2, 3
 HALF_ROWS = 24
 """Rows of C that are formed at a time, from their diagonal on."""
 
-SCANNED, SUSPECTED = 0, 1
-"""Counters: rows scanned at the cap, and those of them that no bound ruled out."""
+SCANNED, SUSPECTED, REFUSED = 0, 1, 2
+"""Counters: rows scanned at the cap, those of them that no bound ruled out, and rows refused for P's condition."""
 
 
 @compiled_part

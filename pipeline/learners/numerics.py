@@ -29,6 +29,12 @@ class Numerics:
     """The most that was ever added to the diagonal of P or K to factorize it; zero if nothing was needed."""
     jitter_count: int = 0
     """At how many refreshes something was added."""
+    refused: int = 0
+    """How many rows were not taken, though novel and useful, since they would have left P singular within rounding."""
+
+    def after_refusals(self, refused: int) -> Self:
+        """Return the figures with so many rows more that were refused for P's condition."""
+        return replace(self, refused=self.refused + refused) if refused else self
 
     def after_refresh(self, condition: "Condition", drift: float | None) -> Self:
         """Return the figures after one more refresh; `drift` is None where there was nothing to compare with."""

@@ -13,7 +13,7 @@ Departures from the paper, each with its reason:
 - A vector that would leave P singular within rounding is not taken, however novel.
 - Rows may carry weights, and several targets may share the dictionary (their gains are added).
 - Selection is one rule of several (`selection`). Where no row can change the dictionary any more, rows are absorbed by
-  sums alone, and what is predicted before learning uses the coefficients of the last refresh.
+  sums alone, and what is predicted before learning uses coefficients that all but the last few rows have made.
 """
 
 import math
@@ -28,7 +28,7 @@ from ridgestream.pipeline.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.factorization import cholesky
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.learners.closed_dictionary import Solution
-from ridgestream.pipeline.learners.elimination import GROW, UNSAFE
+from ridgestream.pipeline.learners.elimination import GROW, REFUSED, SCANNED, SUSPECTED, UNSAFE
 from ridgestream.pipeline.learners.given_dictionary import check_independent
 from ridgestream.pipeline.learners.information import Information
 from ridgestream.pipeline.learners.inverses import Condition, Inverses
@@ -46,6 +46,11 @@ What is carried drifts by the condition of P rather than by the rows: no more ov
 
 SCREEN_BASIS, SCREEN_ROWS = 256, 200
 """Bounds on swaps pay from so many basis vectors on, and after so many rows for each of them."""
+
+SOLVED_SHARE, SOLVED_ROWS = 16, 8192
+"""A dictionary that no row can change has its coefficients made anew after one row in so many of those seen, and after
+so many at the latest, for what is predicted before learning.
+"""
 
 GRID_ROWS = 256
 """Rows whose kernel values are formed at once: blocks divide them."""
@@ -100,10 +105,10 @@ class OnlineLSSVM:
         self.rows_seen = 0
         self.weight_seen = 0.0
         self.swaps = 0
-        self._position = 0
-        self._counts: Integers = np.zeros(2, dtype=np.int64)
+        self._position = self._solved_at = 0
+        self._counts: Integers = np.zeros(3, dtype=np.int64)
         self._room = Workspace()
-        self._behind = False
+        self._behind = self._is_cut_off = False
         self._solved_penalty = 0.0
         self.numerics = Numerics()
         self.memory_limit_bytes: int | None = None
@@ -129,14 +134,14 @@ class OnlineLSSVM:
 
         For these K⁻¹k was needed. One where bounds do not pay, zero before the dictionary is full.
         """
-        scanned, suspected = map(int, self._counts)
+        scanned, suspected = int(self._counts[SCANNED]), int(self._counts[SUSPECTED])
         return suspected / scanned if scanned else 0.0
 
     def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Learn rows X (rows, n_features) and targets y (rows,) or (rows, n_targets); O(max_basis²) a row.
 
         A row of weight zero is absent. Raises InputError before anything has changed, NumericalBreakdown if P or K lose
-        their positive definiteness.
+        their positive definiteness: this learner then learns no more, and a state taken before is to go on from.
         """
         self.predict_then_learn(X, y, sample_weight)
         return self
@@ -144,21 +149,27 @@ class OnlineLSSVM:
     def predict_then_learn(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
     ) -> Floats:
-        """Learn like `partial_fit`; return each row's prediction from the rows before it, shape (rows, n_targets)."""
+        """Learn like `partial_fit`; return each row's prediction from the rows before it, shape (rows, n_targets).
+
+        A row of weight zero is predicted as at the start of its block of at most `GRID_ROWS`; where no row can change
+        the dictionary any more, a row by the coefficients of up to `SOLVED_ROWS` rows before, one in `SOLVED_SHARE`.
+        """
+        self._check_whole()
         rows = check_rows(X, self._information.basis_vectors.shape[1] if self._information else None)
         n_targets = self._information.target_square.shape[0] if self._information else None
         targets = check_targets(y, len(rows), n_targets)
         weights = check_weights(sample_weight, len(rows))
         if self._information is None:
             self._information = Information(self._first_state(rows.shape[1], targets.shape[1]))
-        predictions = np.zeros_like(targets)
+        predictions, start = np.zeros_like(targets), 0
+        self._is_cut_off = True
         with one_blas_thread():
-            start = 0
             while start < len(rows):
                 stop, reached = self._next_cut(start, weights)
                 part = slice(start, stop)
                 predictions[part] = self._learn_block(rows[part], targets[part], weights[part], reached)
                 start = stop
+        self._is_cut_off = False
         return predictions
 
     def refresh(self) -> None:
@@ -202,7 +213,10 @@ class OnlineLSSVM:
         self.refresh()
 
     def coefficients(self) -> Floats:
-        """Return the published β = (P + (λn − γ)K)⁻¹z, shape (n_basis, n_targets); O(n_basis³) after new rows."""
+        """Return the published β = (P + (λn − γ)K)⁻¹z, shape (n_basis, n_targets); O(n_basis³) after new rows.
+
+        The array cannot be written to.
+        """
         if self._published is None:
             information = self._begun()
             if not (self.n_basis and self.weight_seen > 0):
@@ -211,6 +225,7 @@ class OnlineLSSVM:
             with one_blas_thread():
                 matrix = information.normal_matrix + excess * information.gram
                 self._published = cholesky(matrix, "normal matrix P").solve(information.normal_rhs)
+            self._published.setflags(write=False)
         return self._published
 
     def predict(self, X: npt.ArrayLike) -> Floats:
@@ -236,6 +251,7 @@ class OnlineLSSVM:
 
     def state(self) -> OnlineState:
         """Return a copy of the whole state; taken where `is_refreshed`, it goes on bit for bit."""
+        self._check_whole()
         information = self._begun()
         gram, normal_matrix = information.symmetric_matrices()
         return OnlineState(
@@ -326,9 +342,21 @@ class OnlineLSSVM:
         self.rows_seen += len(X)
         self._position += len(X)
         self._count(reached)
-        if self._position % REFRESH_ROWS == 0:
+        if self._position % REFRESH_ROWS == 0 or self._wants_solution():
             self._refresh()
         return predictions
+
+    def _wants_solution(self) -> bool:
+        """Tell whether so many rows were absorbed by sums alone that coefficients are due; on the block grid."""
+        rows = min(self.rows_seen // SOLVED_SHARE, SOLVED_ROWS)
+        return self._behind and self._position % GRID_ROWS == 0 and self.rows_seen - self._solved_at >= rows
+
+    def _check_whole(self) -> None:
+        if self._is_cut_off:
+            raise NumericalBreakdown(
+                "the learner was stopped amid its rows, by an error before this one, and holds a part of them; go on "
+                "from a state that was taken before (OnlineLSSVM.from_state)"
+            )
 
     def _predict_before(self, X: Floats) -> Floats:
         information = self._begun()
@@ -353,7 +381,7 @@ class OnlineLSSVM:
         self._begun().reserve(self.n_basis)
         comparable = scheduled and not self._behind and penalty == self._solved_penalty
         self._inverses = self._solved() if self.n_basis and penalty > 0 else None
-        self._behind, self._solved_penalty = False, penalty
+        self._behind, self._solved_penalty, self._solved_at = False, penalty, self.rows_seen
         if self._inverses is not None:
             drift = self._drift(before, self._inverses) if before is not None and comparable else None
             self.numerics = self.numerics.after_refresh(self._inverses.condition, drift)
@@ -393,6 +421,8 @@ class OnlineLSSVM:
                 p.rule, p.usefulness_threshold, p.max_basis, fresh=fresh, counts=self._counts
             )
             self.swaps += swaps
+            self.numerics = self.numerics.after_refusals(int(self._counts[REFUSED]))
+            self._counts[REFUSED] = 0
             if what == UNSAFE and learned == 0 and fresh:
                 raise NumericalBreakdown(
                     f"row {numbers[start]} of the stream has a pivot that is not safely positive right after a "

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.extended_precision import GaussianKernel, direct_coefficients
 from support.krls_reference import KRLS
 
-from ridgestream.pipeline.errors import InputError, MemoryRefused
+from ridgestream.pipeline.errors import InputError, MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.factorization import JITTERS
 from ridgestream.pipeline.kernels import RBF, Linear, Polynomial, gram
 from ridgestream.pipeline.learners.given_dictionary import find_independent
@@ -331,3 +331,44 @@ def test_jitter_is_counted_and_stays_within_its_bound() -> None:
     assert 0 < told.largest_jitter <= JITTERS[-1] * np.diagonal(learner.state().normal_matrix).max()
     assert OnlineLSSVM.from_state(learner.state()).numerics == told
     assert np.isfinite(learner.predict(X)).all()
+
+
+@pytest.mark.parametrize("settings", [{"selection": "fixed", "dictionary": DICTIONARY}, {"selection": "novelty"}])
+def test_what_is_predicted_over_a_closed_dictionary_follows_a_target_that_jumps(settings: dict[str, Any]) -> None:
+    X, y = rows(9000)
+    y[5000:] += 3.0
+    often, alone = (OnlineLSSVM(KERNEL, **{"max_basis": 15, **settings}) for _ in range(2))
+    parts = []
+    for start in range(0, 9000, 100):
+        parts.append(often.predict_then_learn(X[start : start + 100], y[start : start + 100]))
+        often.refresh()
+    fresh, at_once = np.concatenate(parts), alone.predict_then_learn(X, y)
+    errors = [np.mean((predicted[5000:] - y[5000:]) ** 2) for predicted in (fresh, at_once)]
+    assert errors[1] == pytest.approx(errors[0], rel=0.1)
+
+
+def test_rows_refused_for_the_condition_of_p_are_counted() -> None:
+    X = np.random.default_rng(0).uniform(-1, 1, (3000, 2))
+    learner = OnlineLSSVM(RBF(0.5), regularization=1e-9, max_basis=None, novelty_threshold=1e-6, selection="novelty")
+    learner.partial_fit(X, np.sin(3 * X[:, 0])).refresh()
+    left_out = np.linalg.cond(learner.state().normal_matrix) > 1e9 and learner.numerics.refused
+    assert left_out > 100
+    again = OnlineLSSVM.from_state(learner.state())
+    assert again.numerics == learner.numerics
+
+
+def test_a_learner_that_an_error_has_stopped_amid_its_rows_learns_no_more() -> None:
+    X, y = rows(600)
+    learner = OnlineLSSVM(KERNEL, max_basis=None, novelty_threshold=1e-9, usefulness_threshold=0.0)
+    learner.memory_limit_bytes = 100_000
+    with pytest.raises(MemoryRefused, match="basis vectors"):
+        learner.partial_fit(X, y)
+    for use in (lambda: learner.partial_fit(X, y), learner.state):
+        with pytest.raises(NumericalBreakdown, match="stopped amid its rows"):
+            use()
+
+
+def test_coefficients_cannot_be_changed_in_place() -> None:
+    learner = OnlineLSSVM(KERNEL, max_basis=15).partial_fit(*rows(300))
+    with pytest.raises(ValueError, match="read-only"):
+        learner.coefficients()[0] = 0.0
