@@ -360,3 +360,23 @@ def make_old(work: Workplace) -> None:
 def test_keys_that_a_rule_does_not_take_are_refused(tmp_path: Path, changes: Settings, message: str) -> None:
     with pytest.raises(JobFileError, match=message):
         read_job(Workplace(tmp_path).job(changes), {})
+
+
+def test_rows_refused_for_the_condition_of_p_are_told(tmp_path: Path) -> None:
+    work = workplace(tmp_path)
+    greedy = {"model.selection": "novelty", "model.max_basis": "unlimited", "model.regularization": 1e-13}
+    heard = run_and_hear(work, greedy | {"model.novelty_threshold": 1e-9, "model.kernel.gamma": 0.002})
+    [facts] = [facts for message, facts in heard if "singular within rounding" in message]
+    refused = work.model().counters["refused"]
+    assert facts["rows"] == refused > 0
+    assert f"{refused:,} rows refused for the condition of P" in run_command("inspect", work.store).out
+
+
+@pytest.mark.parametrize(("weight", "told"), [(1.0, False), (1e-4, True), (1e4, True)])
+def test_weights_far_from_one_are_told(tmp_path: Path, weight: float, told: bool) -> None:
+    work = workplace(tmp_path, 0)
+    table = draw_rows(0)
+    for where in ("rows", "held-out"):
+        work.put(0, table.append_column("w", pa.array(np.full(len(table), weight))), where=where)
+    heard = run_and_hear(work, {"source.weight": "w"})
+    assert [facts["mean_weight"] for message, facts in heard if "weights" in message] == [weight] * told
