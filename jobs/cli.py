@@ -530,5 +530,5 @@ def _show_confusion(confusion: dict[str, Any]) -> None:
     from ridgestream.jobs.tables import open_console
 
     console = open_console()
-    console.print("confusion: true classes (rows) and what they were taken for", highlight=False)
+    console.print("confusion: true classes (rows) and what they were taken for")
     console.print(confusion_table(confusion))

@@ -137,7 +137,7 @@ def show_history(told: dict[str, Any]) -> None:
         )
         console.print(table)
         if model["excluded"]:
-            console.print(f"excluded: {', '.join(model['excluded'])}", highlight=False, soft_wrap=True)
+            console.print(f"excluded: {', '.join(model['excluded'])}", soft_wrap=True)
 
 
 def _night_cells(night: dict[str, Any]) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def show_inspection(told: dict[str, Any]) -> None:
     from ridgestream.jobs.tables import fitted_table, open_console
 
     console = open_console()
-    console.print(f"store {told['store']}  snapshot {told['snapshot']}  rows {told['rows']:,}", highlight=False)
+    console.print(f"store {told['store']}  snapshot {told['snapshot']}  rows {told['rows']:,}")
     names = ("segment", "partition", "rows", "dropped", "bytes", "content")
     cells = [
         (
@@ -87,13 +87,13 @@ def show_inspection(told: dict[str, Any]) -> None:
     table = fitted_table("partitions", names, cells, console.width, first=("partition", "rows"), right=numbers)
     console.print(table)
     for each in told["quarantined"]:
-        console.print(f"quarantine: {each['name']}, since {each['since']}: {each['reason']}", highlight=False)
+        console.print(f"quarantine: {each['name']}, since {each['since']}: {each['reason']}")
     for model in told["models"]:
         console.print(drift_table(model, console.width))
         console.print(_history_table(model, console.width))
-        console.print(_numerics_line(model), highlight=False)
+        console.print(_numerics_line(model))
         if "confusion" in model:
-            console.print(f"model {model['name']}: true classes (rows) and what they were taken for", highlight=False)
+            console.print(f"model {model['name']}: true classes (rows) and what they were taken for")
             console.print(confusion_table(model["confusion"]))
 
 

@@ -95,9 +95,12 @@ class TerminalReporter:
 
         self._progress: Progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description:<9}"),
+            TextColumn("{task.description:<9}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[rows]:>9,} rows {task.fields[speed]:>9} {task.fields[left]} {task.fields[facts]}"),
+            TextColumn(
+                "{task.fields[rows]:>9,} rows {task.fields[speed]:>9} {task.fields[left]} {task.fields[facts]}",
+                markup=False,
+            ),
             TimeElapsedColumn(),
             console=Console(stderr=True),
         )
@@ -155,7 +158,7 @@ class TerminalReporter:
 
     def _print(self, message: str, facts: dict[str, Fact], style: str | None = None) -> None:
         line = harmless(f"{message} {_show(facts)}".rstrip())
-        self._progress.console.print(line, highlight=False, markup=False, style=style)
+        self._progress.console.print(line, highlight=False, markup=False, emoji=False, style=style)
 
 
 def _show(facts: dict[str, Fact]) -> str:

@@ -12,10 +12,14 @@ _GAP = 2
 
 
 def open_console() -> Any:  # noqa: ANN401
-    """Return a rich console as wide as the terminal; elsewhere so wide that nothing is cut."""
+    """Return a rich console as wide as the terminal; elsewhere so wide that nothing is cut.
+
+    What is printed is shown as it is: names from files and stores may hold what rich takes for markup or an emoji.
+    """
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else _WIDTH)
+    width = None if sys.stdout.isatty() else _WIDTH
+    return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
 def bare_table(**named: Any) -> Any:  # noqa: ANN401
@@ -36,26 +40,22 @@ def fitted_table(
     right: Collection[str] = (),
     caption: str = "",
 ) -> Any:  # noqa: ANN401
-    """Return a rich table of the columns that fit into `width` cells, in their order.
+    """Return a rich table of the columns that fit into `width` cells, in their order, for a console of `open_console`.
 
     `first` names the most important ones, the most important first; the others follow in their order. Columns of
     `right` are flush right. A text as long as half of the width is folded.
     """
-    from rich.markup import escape
-
     shown = _fitting(columns, rows, width, first)
     omitted = [name for name in columns if name not in shown]
     notes = [caption] if caption else []
     if omitted:
         notes.append(f"no room for: {', '.join(omitted)}")
-    table = bare_table(
-        title=escape(title), title_justify="left", caption="; ".join(notes) or None, caption_justify="left"
-    )
+    table = bare_table(title=title, title_justify="left", caption="; ".join(notes) or None, caption_justify="left")
     places = [place for place, name in enumerate(columns) if name in shown]
     for place in places:
         table.add_column(columns[place], justify="right" if columns[place] in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(escape(row[place]) for place in places))
+        table.add_row(*(row[place] for place in places))
     return table
 
 

@@ -16,6 +16,7 @@ from support.jobs import COMMAND, PATIENCE, Outcome, Workplace, clean_environmen
 from ridgestream.jobs import exit_codes, pace
 from ridgestream.jobs.log_lines import guess_log
 from ridgestream.jobs.pace import Pace
+from ridgestream.jobs.progress import TerminalReporter
 
 OFTEN = "ridgestream.jobs.progress.PROGRESS_SECONDS = 0.0"
 
@@ -198,6 +199,19 @@ def test_a_terminal_has_bars_unless_lines_are_asked_for(work: Workplace) -> None
     lines = run_on_terminal("evaluate", work.job(), "--log", "text")
     assert "\x1b" not in lines
     assert "event='evaluate'" in lines
+
+
+def test_a_name_that_looks_like_markup_is_shown_above_and_beside_a_bar_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    with TerminalReporter() as report:
+        report.warn("a column is not there", column="a[red]b:x:")
+        report.begin("ingest", None, partitions=2)
+        report.advance(10, partition="part[/x]:x:.parquet")
+    shown = capsys.readouterr().err
+    assert "column=a[red]b:x:\n" in shown
+    assert "partition=part[/x]:x:.parquet" in shown
 
 
 class Clock:

@@ -4,16 +4,22 @@ import io
 from collections.abc import Sequence
 
 import pytest
-from rich.console import Console
 
-from ridgestream.jobs.tables import fitted_table
+from ridgestream.jobs.confusion import confusion_table
+from ridgestream.jobs.tables import fitted_table, open_console
 
 COLUMNS = ("night", "finished", "rows", "test", "snapshot")
 ROWS = [("1", "2026-11-28 18:38", "500,000", "0.1963", "4MNRSHS3DACHMWS68YVG"), ("12", "", "7", "", "")]
 
 
+def printed(what: object, width: int) -> list[str]:
+    console = open_console()
+    console.file, console.width = io.StringIO(), width
+    console.print(what)
+    return [line.rstrip() for line in console.file.getvalue().splitlines() if line.strip()]
+
+
 def show(width: int, columns: tuple[str, ...] = COLUMNS, rows: Sequence[tuple[str, ...]] = ROWS) -> list[str]:
-    out = io.StringIO()
     table = fitted_table(
         "nights [1]",
         columns,
@@ -22,8 +28,7 @@ def show(width: int, columns: tuple[str, ...] = COLUMNS, rows: Sequence[tuple[st
         first=[name for name in ("night", "rows", "test") if name in columns],
         right=("rows",),
     )
-    Console(file=out, width=width).print(table)
-    return [line.rstrip() for line in out.getvalue().splitlines() if line.strip()]
+    return printed(table, width)
 
 
 @pytest.mark.parametrize(
@@ -55,5 +60,17 @@ def test_a_long_text_is_folded_and_others_keep_their_room() -> None:
     assert any(line.endswith("500,000") for line in lines)
 
 
-def test_what_looks_like_markup_is_text() -> None:
-    assert any("[red]part[/red]" in line for line in show(60, ("night", "rows"), [("[red]part[/red]", "1")]))
+NAMES = ("[red]part[/red]", "a[/b]", "x:x:y", "c\\\\[d]")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_looks_like_markup_or_an_emoji_is_text(name: str) -> None:
+    assert show(60, ("night", "rows"), [(name, "1")])[-1].split() == [name, "1"]
+    assert printed(f"excluded: {name}", 60) == [f"excluded: {name}"]
+
+
+def test_so_are_classes_in_a_confusion_matrix() -> None:
+    weights = [[float(row == column) for column in range(len(NAMES))] for row in range(len(NAMES))]
+    head, _, *rows = printed(confusion_table({"classes": NAMES, "weights": weights}), 100)
+    assert head.split() == ["class", *NAMES, "found"]
+    assert [row.split()[0] for row in rows] == list(NAMES)
