@@ -79,7 +79,7 @@ def _old_nights(store: Store, keep_nights: int) -> list[str]:
     for name in list_models(root):
         record = require_model(root, name)
         nights = [night.number for night in record.history]
-        staying = {*nights[len(nights) - keep_nights :], record.serves} if keep_nights else {record.serves}
+        staying = {*nights[-keep_nights:], record.serves} if keep_nights else {record.serves}
         old += [night_tag(name, number) for number in nights if number not in staying]
     return [tag for tag in old if tag in tags and store.tagged(tag) not in named]
 

@@ -330,6 +330,7 @@ def test_a_cleaning_leaves_every_night_or_the_last_ones_and_what_has_a_tag(work:
     run_tag(read_job(work.job(), {}), "first", "1")
     before = predict_at(work, "1")
     assert clean(work, None)["forgotten_nights"] == 0
+    assert clean(work, 4)["forgotten_nights"] == clean(work, 3)["forgotten_nights"] == 0
     assert predict_at(work, "1").equals(before)
     assert clean(work, 1)["forgotten_nights"] == 1
     assert predict_at(work, "first").equals(before)
