@@ -145,6 +145,7 @@ def ingest(
     """
     policies = policies or Policies()
     kept = read_ledger(store.root())
+    rejected_before = frozenset(kept.quarantined)
     schema = find_schema(kept, files, request, policies, store.location.text, report)
     ledger = replace(kept, schema=schema)
     arrivals = sort_arrivals(ledger, files)
@@ -155,8 +156,8 @@ def ingest(
     if renamed:
         kept = _commit_names(store, kept, ledger)
     rebuilt = tuple(file.name for file in changed) if policies.on_changed == REBUILD else ()
-    new_names = {file.name for file in renamed.values()}
-    fresh = [f for f in files if f.name in rebuilt or (f in arrivals.fresh and f.name not in new_names)]
+    wanted = {*rebuilt, *(file.name for file in arrivals.fresh)} - {file.name for file in renamed.values()}
+    fresh = [file for file in files if file.name in wanted]
     first_new = ledger.next_segment
     known = None if rebuilt else feature_map  # a model that has learned what changed begins anew, by a map of its own
     wave = _Wave(store, schema, executor, report, known, policies, frozenset(rebuilt))
@@ -166,7 +167,6 @@ def ingest(
         kept = ledger = wave.take_in(kept, ledger, fresh[start : start + PARTITIONS_A_COMMIT])
     added = tuple(entry for entry in ledger.entries if entry.segment >= first_new)
     report.end(partitions=len(added), rows=sum(entry.rows for entry in added), **_dropped(added))
-    rejected = {each.name for each in arrivals.rejected}
     return IngestReport(
         added,
         _unnamed_columns(files, added, schema),
@@ -175,7 +175,7 @@ def ingest(
         tuple((old, file.name) for old, file in renamed.items()),
         tuple(file.name for file in changed) if policies.on_changed == IGNORE else (),
         rebuilt,
-        tuple(each for each in ledger.quarantined if each.name not in rejected and not each.by_hand),
+        tuple(each for each in ledger.quarantined if each not in rejected_before),
         arrivals.rejected,
         wave.missing,
     )

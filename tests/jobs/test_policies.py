@@ -184,6 +184,9 @@ def test_bad_partitions_are_put_aside_with_the_reason_and_tried_again_when_writt
         "partitions are in quarantine and are not learned",
         {"partitions": 2, "first": "part-00.parquet"},
     )
+    bad = (work.folder / "rows" / "part-00.parquet").rename(tmp_path / "aside")
+    assert not [said for said, _ in run(work).said if "quarantine now" in said]
+    bad.rename(work.folder / "rows" / "part-00.parquet")
     work.put(2, draw_rows(2))
     run(work)
     assert names_of(work) == ["part-01.parquet", "part-03.parquet", "part-02.parquet"]
