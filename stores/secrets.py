@@ -19,6 +19,7 @@ _IN_AUTHORITY = re.compile(
 _IN_QUERY = re.compile(rf"([?&;](?:[^=&;\s]*(?:{_NAMES})[^=&;\s]*|sig)=)[^&;\s'\"]+", re.IGNORECASE)
 
 _VARIABLE = re.compile(rf"{_NAMES}|connection_string|(?:^|_)sas(?:_|$)", re.IGNORECASE)
+_OF_A_FILE = re.compile(r"(?:file|path|dir|credentials)$", re.IGNORECASE)
 _SHORTEST = 8
 """A shorter value is no secret worth the name, and would be found in any text."""
 
@@ -40,8 +41,14 @@ def has_credentials(url: str) -> bool:
 
 def _values() -> list[str]:
     """Return the secrets of the environment, long ones first: one may be a part of another."""
-    found = {value for name, value in os.environ.items() if _VARIABLE.search(name) and len(value) >= _SHORTEST}
-    return sorted((value for value in found if not value.startswith("/")), key=lambda value: (-len(value), value))
+    found = {value for name, value in os.environ.items() if _VARIABLE.search(name) and not _is_harmless(name, value)}
+    return sorted(found, key=lambda value: (-len(value), value))
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    """Tell whether a variable with the name of a secret holds none: too short, or the path of the file that does."""
+    is_path = value.startswith("/") and (_OF_A_FILE.search(name) or os.path.exists(value))  # noqa: PTH110 (of any length)
+    return len(value) < _SHORTEST or bool(is_path)
 
 
 def _hide(text: str, values: Sequence[str]) -> str:

@@ -55,6 +55,18 @@ def test_secrets_of_the_environment_are_hidden_in_texts_and_keys(monkeypatch: py
     assert without_secrets("a plan for all of us") == "a plan for all of us"
 
 
+def test_a_key_may_begin_like_a_path_and_the_path_of_a_key_is_no_secret(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    key = tmp_path / "key.pem"
+    key.touch()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "/JalrXUtnFEMI")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/key.json")
+    monkeypatch.setenv("SERVER_PRIVATE_KEY", str(key))
+    told = f"/nowhere/key.json and {key} are read, "
+    assert without_secrets(f"{told}/JalrXUtnFEMI") == f"{told}***"
+
+
 def test_a_store_is_not_named_by_a_url_with_credentials() -> None:
     with pytest.raises(
         StoreError, match=r"s3://\*\*\*@bucket/store has credentials in its URL.* environment"
