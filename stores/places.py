@@ -203,7 +203,8 @@ def _local_url(text: str, what: str) -> Path:
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         shown = "file://" + text.rpartition("@")[2] if "@" in parts.netloc else text
         raise StoreError(f"{what} {shown!r} must name an absolute path of this machine, as file:///data/rows")
-    return Path(os.path.normpath(unquote(text.partition("://")[2].removeprefix("localhost"))))
+    path = text.removeprefix(f"file://{parts.netloc}").removeprefix("file:")  # as it is written, with # and ?
+    return Path(os.path.normpath(unquote(path)))
 
 
 def _stamp(info: "pyarrow.fs.FileInfo") -> Stamp:
