@@ -97,16 +97,18 @@ def list_readers(folder: Path) -> list[Reader]:
 
 def _look_at(path: Path) -> Reader | None:
     """Return the reader if it lives; sweep its entry away if it does not."""
+    since = datetime.fromtimestamp(0, UTC)
     try:
         since = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        if path.suffix == _NEW and time.time() - since.timestamp() <= _NEW_SECONDS:
+            return Reader(since, None)  # to ask for its lock would keep its own process from it
         with path.open("rb") as file:
             if _is_held(file.fileno()):
                 return Reader(since, _snapshot_in(file.read()))
-        if path.suffix != _NEW or time.time() - since.timestamp() > _NEW_SECONDS:
-            path.unlink()
+        path.unlink()
     except FileNotFoundError:
         return None
-    except OSError:  # another user's
+    except OSError:  # another user's, or a file that cannot even be looked at: it may be of any age
         return Reader(since, None)
     return None
 

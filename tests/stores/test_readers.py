@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from support.jobs import PATIENCE, clean_environment, wait_until
 from support.stores import new_store
 
 from ridgestream.stores.errors import StoreError
-from ridgestream.stores.readers import list_readers, registered
+from ridgestream.stores.readers import Reader, list_readers, registered
 from ridgestream.stores.repository import Store
 
 READ = """
@@ -118,12 +119,19 @@ def test_where_nobody_can_be_entered_reading_goes_on(store: Store, monkeypatch: 
     assert snapshots(store) == []
 
 
+def test_an_entry_that_cannot_be_looked_at_is_of_a_reader_of_any_age(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "store" / "readers").mkdir(exist_ok=True)
+    (tmp_path / "store" / "readers" / "loop.json").symlink_to("loop.json")
+    assert list_readers(tmp_path / "store") == [Reader(datetime(1970, 1, 1, tzinfo=UTC), None)]
+    assert "segments" in store.root()
+
+
 def test_what_was_being_entered_is_left_alone_while_it_is_new(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "store" / "readers"
     folder.mkdir(exist_ok=True)
     new = folder / "host.1.abc.new"
     new.touch()
-    assert snapshots(store) == []
+    assert snapshots(store) == [None]
     assert new.exists()
     os.utime(new, (0, 0))
     assert snapshots(store) == []
