@@ -166,10 +166,14 @@ def _open(partition: PartitionFile, ahead_bytes: int = AHEAD_BYTES) -> Any:  # n
 
 
 def _list_folder(source: Path) -> list[PartitionFile]:
-    if not source.exists():
+    try:
+        is_file, is_there = source.is_file(), source.exists()
+    except OSError as error:
+        raise PartitionError(f"the source {source} cannot be read: {error.strerror}") from error
+    if not is_there:
         raise PartitionError(f"the source {source} does not exist")
-    found = [source] if source.is_file() else [p for p in source.rglob("*.parquet") if _is_visible(p, source)]
-    base = source.parent if source.is_file() else source
+    found = [source] if is_file else [p for p in source.rglob("*.parquet") if _is_visible(p, source)]
+    base = source.parent if is_file else source
     return [_partition(path, base) for path in found]
 
 

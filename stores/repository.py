@@ -319,15 +319,16 @@ def _is_repository_folder(folder: Path) -> bool:
 
     A folder with nothing but snapshots is none: the making of a store was cut off there.
     """
-    if not folder.exists():
-        return False
-    if not folder.is_dir():
-        raise StoreError(f"the store {folder} is a file; a store is a folder")
     try:
-        links = _links_in(folder)
-        names = {entry.name for entry in folder.iterdir() if not _is_writers(entry.name)}
+        if not folder.exists():
+            return False
+        is_folder = folder.is_dir()
+        links = _links_in(folder) if is_folder else []
+        names = {entry.name for entry in folder.iterdir() if not _is_writers(entry.name)} if is_folder else set()
     except OSError as error:
         raise StoreError(f"the store {folder} cannot be read: {error.strerror}") from error
+    if not is_folder:
+        raise StoreError(f"the store {folder} is a file; a store is a folder")
     if links:
         raise StoreError(f"{links[0]} of the store is a link to {links[0].readlink()}; a store has none: move it back")
     if names <= {"snapshots", "transactions"}:

@@ -93,6 +93,11 @@ def test_a_source_that_does_not_exist(tmp_path: Path) -> None:
         list_partitions(tmp_path / "nowhere")
 
 
+def test_a_source_that_cannot_be_looked_at(tmp_path: Path) -> None:
+    with pytest.raises(PartitionError, match=r"the source .*/xxx+ cannot be read: File name too long"):
+        list_partitions(tmp_path / ("x" * 300))
+
+
 def test_a_folder_without_partitions(tmp_path: Path) -> None:
     touch(tmp_path, "data.csv", "_x.parquet")
     with pytest.raises(PartitionError, match=r"has no file whose name ends in \.parquet"):

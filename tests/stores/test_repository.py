@@ -121,6 +121,12 @@ def test_a_file_is_no_store(tmp_path: Path, action: object) -> None:
 
 
 @pytest.mark.parametrize("action", [Store.open, Store.create, Store.exists])
+def test_a_place_that_cannot_be_looked_at(tmp_path: Path, action: object) -> None:
+    with pytest.raises(StoreError, match=r"the store .*/xxx+ cannot be read: File name too long"):
+        action(location_of(tmp_path / ("x" * 300)))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("action", [Store.open, Store.create, Store.exists])
 @pytest.mark.parametrize("name", ["thesis.tex", "chunks/0", "refs/heads", "snapshots.txt", "manifests/x"])
 def test_a_folder_with_other_files_is_no_store_and_stays_as_it_is(tmp_path: Path, action: object, name: str) -> None:
     file = tmp_path / "store" / name
