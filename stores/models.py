@@ -137,11 +137,12 @@ def check_model_name(name: str) -> str:
 
 
 def list_models(root: "zarr.Group") -> tuple[str, ...]:
-    """Return the names of the models in a snapshot, sorted."""
-    check_metadata(root.store, _GROUP, members=True)
-    if _GROUP not in root:
-        return ()
-    return tuple(sorted(cast("zarr.Group", root[_GROUP]).group_keys()))
+    """Return the names of the models in a snapshot, sorted; raise StoreError if they cannot be listed."""
+    with reading("the store's list of models"):
+        check_metadata(root.store, _GROUP, members=True)
+        if _GROUP not in root:
+            return ()
+        return tuple(sorted(cast("zarr.Group", root[_GROUP]).group_keys()))
 
 
 def read_model(root: "zarr.Group", name: str, *, with_arrays: bool = True) -> ModelRecord | None:

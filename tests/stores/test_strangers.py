@@ -30,7 +30,7 @@ from ridgestream.stores import limits, partitions
 from ridgestream.stores.checkpoints import forget
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.ledger import Ledger, LedgerEntry, read_ledger
-from ridgestream.stores.models import read_model, require_model
+from ridgestream.stores.models import list_models, read_model, require_model
 from ridgestream.stores.partitions import list_partitions
 from ridgestream.stores.places import ObjectPath, Stamp
 from ridgestream.stores.segments import Segment
@@ -348,6 +348,14 @@ def test_a_branch_s_name_does_not_lead_out_of_the_folder(work: Workplace) -> Non
     with pytest.raises(icechunk.IcechunkError):
         forget(open_store(work.store), "checkpoints.x/../../../outside")
     assert outside.exists()
+
+
+def test_an_array_in_the_place_of_the_models_is_told(work: Workplace) -> None:
+    store = open_store(work.store)
+    with store.lock(), store.write("Change") as writing:
+        writing.root.create_array("models", shape=(1,), dtype="float64", overwrite=True)
+    with pytest.raises(StoreError, match="the store's list of models holds damaged data"):
+        list_models(store.root())
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "x" * 65, "a\x00"])
