@@ -79,12 +79,13 @@ def check_errors(found: Mapping[int, float], entries: Sequence[LedgerEntry]) -> 
 
     `found` are the errors by segment: a kernel without a bound overflows on rows far from those the model knows.
     """
-    for entry in entries:
-        if not np.isfinite(found.get(entry.segment, 0.0)):
-            raise NumericalBreakdown(
-                f"partition {entry.name} has rows so far from those that the model knows that its predictions leave "
-                f"float64: correct them, choose the rbf kernel, {ASIDE.format(name=entry.name)}"
-            )
+    far = {segment for segment, error in found.items() if not np.isfinite(error)}
+    if far:
+        name = next(entry.name for entry in entries if entry.segment in far)
+        raise NumericalBreakdown(
+            f"partition {name} has rows so far from those that the model knows that its predictions leave float64: "
+            f"correct them, choose the rbf kernel, {ASIDE.format(name=name)}"
+        )
 
 
 def check_predictions(predictions: Floats, place: str, numbers: Integers) -> None:
