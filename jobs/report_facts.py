@@ -314,7 +314,7 @@ def _evaluation(told: _Told) -> dict[str, Any]:
     if told.task == "classes" and CONFUSION in told.record.arrays:
         found["confusion"] = tell_confusion(told.record.encoding["classes"], told.record.arrays[CONFUSION].tolist())
     elif told.task == "binary":
-        found["confusion"] = _two_classes(class_name(schema.positive or ""), found)
+        found["confusion"] = _two_classes("" if schema.positive is None else class_name(schema.positive), found)
     elif told.task == "regression":
         found["residuals"] = [
             {"target": target, **bars} for target, bars in zip(schema.targets, residuals, strict=False)

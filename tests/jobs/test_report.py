@@ -149,6 +149,17 @@ def test_of_one_class_against_the_rest_the_confusion_adds_up(work: Workplace) ->
     assert (weights[0].sum(), weights[0, 0]) == (judged["positive"], judged["true_positive"])
 
 
+@pytest.mark.parametrize(("positive", "name"), [(0, "0"), (False, "false")])
+def test_the_class_that_counts_may_be_zero_or_false(tmp_path: Path, positive: int, name: str) -> None:
+    work = Workplace(tmp_path)
+    for where in ("rows", "held-out"):
+        rows = draw_rows(0)
+        labels = [type(positive)(label.as_py() == 2) for label in rows["label"]]
+        work.put(0, set_column(rows, "label", labels), where)
+    confusion = read(reported(work, {"source.positive": positive}))["evaluation"]["confusion"]
+    assert confusion["classes"] == [name, "all others"]
+
+
 def test_of_each_class_the_confusion_is_that_of_inspect(work: Workplace) -> None:
     told = reported(work, {"source.positive": None, "source.classes": "all"})
     assert read(told)["evaluation"]["confusion"] == inspected(work)["models"][0]["confusion"]
