@@ -24,13 +24,13 @@ def run_quarantine(job: Job, name: str, reason: str, wait_seconds: float, *, rel
         root = store.root()
         ledger = read_ledger(root)
         changed, entry = _released(ledger, name) if release else _rejected(job, ledger, name, reason)
-        with store.write(f"{'Release' if release else 'Quarantine'} {name}") as writing:
-            write_ledger(writing.root, changed)
         learned = [
             model
             for model in list_models(root)
             if entry is not None and entry.segment in require_model(root, model).learned
         ]
+        with store.write(f"{'Release' if release else 'Quarantine'} {name}") as writing:
+            write_ledger(writing.root, changed)
     return {"partition": name, "quarantined": not release, "learned_by": learned, "snapshot": writing.snapshot}
 
 
