@@ -464,8 +464,13 @@ def _with_report(settings: list[str] | None, folder: str | None) -> list[str] | 
     """Return the assignments with that of the flag, relative to where the user is, after them."""
     if folder is None:
         return settings
-    place = folder if folder == "none" or "://" in folder else str(Path(folder).absolute())
+    place = folder if folder == "none" else _from_here(folder)
     return [*(settings or []), f"report={json.dumps(place, ensure_ascii=False)}"]
+
+
+def _from_here(place: str) -> str:
+    """Return a place of the command line as a job file can name it: a URL as it is, a path from where the user is."""
+    return place if "://" in place or place.startswith("file:") else str(Path(place).absolute())
 
 
 def _read_job(
@@ -481,7 +486,7 @@ def _read_job(
 
     flags = parse_flags(settings or [])
     if store is not None:
-        flags["store"] = store if "://" in store else str(Path(store).absolute())
+        flags["store"] = _from_here(store)
     if cluster is not None:
         flags["cluster"] = f"file:{Path(cluster[5:]).absolute()}" if cluster.startswith("file:") else cluster
     if log is not None:

@@ -9,6 +9,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
@@ -189,6 +190,15 @@ def test_flags_and_environment_reach_the_job(work: Workplace) -> None:
     assert (told["model"], told["n_basis"]) == ("small", 4)
     assert (work.folder / "elsewhere").is_dir()
     assert not work.store.exists()
+
+
+def test_a_url_of_a_local_folder_is_no_path(work: Workplace) -> None:
+    job, place = work.job(), work.folder / "else where"
+    url = f"file:{quote(str(place))}"
+    told = run_command("run", job, "--json", "--store", url, "--report", f"{url}-reports", cwd=work.folder).told
+    assert told["report"]["json"] == f"{place}-reports/model-0001.json"
+    assert (place / "refs").is_dir()
+    assert not (work.folder / "file:").exists()
 
 
 def test_without_json_the_figures_are_plain_lines(work: Workplace) -> None:
