@@ -10,7 +10,6 @@ Count = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Text, ...], Field(min_length=1)]
 Grid = Annotated[tuple[Positive, ...], Field(min_length=1)]
-Label = bool | int | float | str
 
 LABELS = ("positive", "classes")
 """Keys whose values are labels, which may be booleans."""

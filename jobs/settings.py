@@ -35,7 +35,6 @@ from ridgestream.jobs.sections import (
     LABELS,
     Count,
     Grid,
-    Label,
     Names,
     NotNegative,
     Positive,
@@ -43,6 +42,7 @@ from ridgestream.jobs.sections import (
     Text,
     refuse_boolean,
 )
+from ridgestream.stores.classes import Label
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.places import Place, place_of
 from ridgestream.stores.secrets import WHERE_CREDENTIALS_GO, has_credentials

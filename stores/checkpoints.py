@@ -20,6 +20,7 @@ from ridgestream.stores.arrays import create_array, read_array
 from ridgestream.stores.collecting import collect
 from ridgestream.stores.errors import StoreError
 from ridgestream.stores.guarding import reading, store_errors
+from ridgestream.stores.lease import FIRST_SNAPSHOT
 from ridgestream.stores.limits import check_metadata
 from ridgestream.stores.models import check_model_name
 from ridgestream.stores.repository import Store
@@ -32,7 +33,6 @@ COLLECT_BYTES = 2**30
 
 _GROUP = "checkpoints"
 _WRITING = "writing"
-_FIRST = "1CECHNKREP0F1RSTCMT0"
 _ROWS_A_CHUNK = 1024
 _BRANCH = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
@@ -170,7 +170,7 @@ def _first_snapshot(store: Store) -> str:
     import icechunk
 
     try:
-        return store.repository.lookup_snapshot(_FIRST).id
+        return store.repository.lookup_snapshot(FIRST_SNAPSHOT).id
     except icechunk.IcechunkError:
         return store.snapshot()
 
