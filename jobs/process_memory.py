@@ -1,4 +1,4 @@
-"""The memory of this process: its peak so far, and what may still be used."""
+"""The memory of this process: its peak so far."""
 
 import resource
 import sys

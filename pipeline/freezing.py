@@ -22,9 +22,8 @@ def freeze_feature_map(
 ) -> FeatureMap:
     """Standardize by the first partitions that make up `scaling_rows` rows, or by all that are there if it is None.
 
-    A row of weight zero is absent here, too. Every category of the ledger gets an
-    indicator, or, unless `whole_ledger`, every one of these partitions; every class gets an output. Raises InputError
-    if there is no row.
+    A row of weight zero is absent here, too. Every category of the ledger gets an indicator, or, unless `whole_ledger`,
+    every one of these partitions; every class gets an output. Raises InputError if there is no row.
     """
     if ledger.schema is None or ledger.rows == 0:
         raise InputError("there is no row to standardize by: ingest a partition that has rows first")
