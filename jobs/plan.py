@@ -42,7 +42,7 @@ from ridgestream.pipeline.stream import need_of_block
 from ridgestream.pipeline.survey import survey_partition
 from ridgestream.pipeline.train import plan_training
 from ridgestream.pipeline.trained import Standing, find_unlearned, standing_of
-from ridgestream.pipeline.training import Request, check_memory
+from ridgestream.pipeline.training import Request, check_memory, is_changed
 from ridgestream.pipeline.work import needs_of
 from ridgestream.stores.decoding import Decoder
 from ridgestream.stores.errors import PartitionError
@@ -128,10 +128,21 @@ class _Planning:
         return sum(self.fresh_rows) + sum(e.rows for e in find_unlearned(self.standing.ledger, self.standing.record))
 
     @property
+    def is_changed(self) -> bool:
+        """Whether the job asks for another regularization than the model has."""
+        return is_changed(self.standing.record, self.request)
+
+    @property
+    def learns(self) -> bool:
+        """Whether the model is going to be another one, by new rows or without any."""
+        return bool(self.new_rows) or self.is_changed
+
+    @property
     def chooses(self) -> bool:
         """Whether a batch method is fitted to all rows, not to new ones alone."""
         return isinstance(self.request, BatchRequest) and (
             self.standing.record is None
+            or self.is_changed
             or METHODS[self.request.method].always_anew
             or self.request.reselect == "always"
         )
@@ -143,16 +154,16 @@ class _Planning:
 
     @property
     def refits(self) -> bool:
-        return refits(self.job, self.standing.record, learns=bool(self.new_rows))
+        return refits(self.job, self.standing.record, learns=self.learns)
 
     def passes(self) -> tuple[PassPlan, ...]:
         """Return the passes of learning over the rows, the refit not among them."""
-        if not self.new_rows:
+        if not (self.learns and self.passed_rows):
             return ()
         request = self.request
         if not isinstance(request, BatchRequest):
             return (sum_pass(self._most_basis()),)
-        judging = (sum_pass(1),) if self.standing.record is not None else ()
+        judging = (sum_pass(1),) if self.standing.record is not None and self.new_rows else ()
         if self.chooses:
             return judging + plan_passes(request, self.rows)
         return (*judging, sum_pass(self._most_basis()))
@@ -164,7 +175,7 @@ class _Planning:
 
     def sample(self, stack: ExitStack) -> tuple[Sample | None, str]:
         """Return the first of the rows in a store of their own, or why there are none."""
-        if not self.new_rows:
+        if not self.passes():
             return None, "nothing new to learn"
         files, rows = self.fresh or self.files, plan_sample_rows(self.request, self.passed_rows)
         try:
@@ -195,9 +206,9 @@ class _Planning:
     def admit(self, executor: Executor, plans: "Sequence[TrainingPlan | BatchPlan | RefitPlan]") -> None:
         """Raise MemoryRefused where a worker may not use what a task of the run needs."""
         executor.admit(needs_of(self.fresh))
-        if self.job.evaluate is not None and self.new_rows:
+        if self.job.evaluate is not None and self.learns:
             executor.admit(needs_of(evaluation_partitions(self.job)))
-        if self.new_rows:
+        if self.passes():
             shares = [Need(plan.worker_bytes) for plan in plans if isinstance(plan, BatchPlan)]
             executor.admit(shares or [need_of_block()])
 

@@ -140,6 +140,28 @@ def test_a_refit_is_a_pass_and_has_its_own_memory(work: Workplace, admitted: lis
     assert told["refit_seconds"] >= 0
 
 
+@pytest.mark.parametrize("method", ["isls-svm", "shard-merge-select", "kernel-ridge"])
+def test_other_regularizations_are_a_choice_from_all_rows(method: str, work: Workplace, admitted: list[int]) -> None:
+    run(work, asked(method))
+    other = asked(method, regularization=[1e-3, 1e-2])
+    told = plan(work, other)
+    assert (told["new_rows"], told["rows_to_learn"], told["rows"]) == (0, 0, 600)
+    assert told["tasks_a_pass"] == 3
+    assert "rows, learned in" in told["based_on"]
+    admitted.clear()
+    done = run(work, other)
+    assert told["passes"] == done.passes > 0
+    assert told["process_memory_bytes"] == admitted[-1]
+
+
+def test_another_regularization_of_a_stream_costs_a_refit_alone(work: Workplace) -> None:
+    run(work, asked("online", refit=True))
+    other = asked("online", refit=True, regularization=1e-3)
+    told = plan(work, other)
+    assert (told["rows_to_learn"], told["passes"]) == (0, 1)
+    assert run(work, other).passes == 2  # the stream's own is of no rows
+
+
 def test_nothing_is_changed_and_nobody_waits(work: Workplace) -> None:
     before = sorted(work.folder.rglob("*"))
     job = work.job()
