@@ -150,6 +150,7 @@ def _batch_request(job: Job) -> BatchRequest:
         job.place(m.dictionary) if m.dictionary else None,
         options,
         job.source.unseen_categories,
+        _count_given(job),
     )
 
 
@@ -168,10 +169,16 @@ def _max_basis(job: Job) -> int | None:
     """Return the largest dictionary, None for no cap; a fixed one has the rows that it is given."""
     m = job.model
     if m.dictionary is not None:
-        return sum(count_rows(file) for file in list_partitions(job.place(m.dictionary)))
+        return _count_given(job)
     if m.random_basis is not None:
         return m.random_basis
     return None if m.max_basis == "unlimited" else m.max_basis
+
+
+def _count_given(job: Job) -> int:
+    """Return how many rows the given dictionary has, by the footers of its files; 0 where none is given."""
+    path = job.model.dictionary
+    return sum(count_rows(file) for file in list_partitions(job.place(path))) if path is not None else 0
 
 
 def cluster_of(job: Job) -> tuple[str, float, ClusterOptions]:

@@ -83,6 +83,8 @@ class BatchRequest:
     """What belongs to some methods alone, by the names of their sections."""
     unseen_categories: str = ERROR
     """What becomes of categories that the model has not seen; may change from one training to the next."""
+    given_basis: int = 0
+    """The rows of a dictionary to begin with, by the footers of its files; 0 where none is given."""
 
     def parameters(self) -> dict[str, Any]:
         """Return what makes a model of this name another model if it changes."""

@@ -75,6 +75,10 @@ class Sized(Protocol):
     def options(self) -> Mapping[str, Mapping[str, Any]]:
         """What belongs to some methods alone."""
 
+    @property
+    def given_basis(self) -> int:
+        """The rows of a given dictionary, 0 for none."""
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -235,7 +239,7 @@ def _start_sizes(section: str) -> Callable[[Sized, int], Sizes]:
     """Return the sizes of a method that begins with a dictionary, and may have a bias."""
 
     def sizes(asked: Sized, n_rows: int) -> Sizes:
-        return Sizes(min(n_rows, asked.options[section]["start_basis"]) + 1)
+        return Sizes((asked.given_basis or min(n_rows, asked.options[section]["start_basis"])) + 1)
 
     return sizes
 

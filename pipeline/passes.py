@@ -59,6 +59,10 @@ class Planned(Protocol):
     def options(self) -> Mapping[str, Mapping[str, Any]]:
         """What belongs to some methods alone."""
 
+    @property
+    def given_basis(self) -> int:
+        """The rows of a given dictionary, 0 for none."""
+
 
 def plan_passes(request: Planned, n_rows: int) -> tuple[PassPlan, ...]:
     """Return the passes over so many rows, in their order; none without rows."""
@@ -122,7 +126,7 @@ def _orols(request: Planned, n_rows: int) -> Iterator[PassPlan]:
 
 def _started(request: Planned, n_rows: int) -> Iterator[PassPlan]:
     options = request.options[request.method.replace("-", "_")]
-    n_basis = min(options["start_basis"], n_rows)
+    n_basis = request.given_basis or min(options["start_basis"], n_rows)
     if options["start"] == "k-means":
         yield from (PassPlan(n_basis, n_basis) for _ in range(KMEANS_PASSES))
     if options["start"] == "efvs":

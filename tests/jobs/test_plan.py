@@ -3,18 +3,21 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pyarrow.parquet as pq
 import pytest
 from support.clusters import real_cluster
 from support.jobs import REGRESSION, Workplace, draw_regression, draw_rows, run_command, set_column
 from support.recording import Notes
 
 from ridgestream.jobs import exit_codes
+from ridgestream.jobs.opening import model_request
 from ridgestream.jobs.plan import run_plan
 from ridgestream.jobs.run import run_job
 from ridgestream.jobs.settings import read_job
 from ridgestream.pipeline import calibration, planning
+from ridgestream.pipeline.batch import BatchRequest, plan_batch
 from ridgestream.pipeline.errors import MemoryRefused
 from ridgestream.pipeline.executor import Executor, InProcess
 from ridgestream.pipeline.methods import METHODS
@@ -192,6 +195,17 @@ def test_what_cannot_fit_is_refused_as_the_run_refuses_it(method: str, work: Wor
     assert str(planned.value) == str(refused.value)
 
 
+@pytest.mark.parametrize("method", ["isls-svm", "subset-of-regressors"])
+def test_a_given_dictionary_is_planned_with_all_its_rows(method: str, work: Workplace, tmp_path: Path) -> None:
+    pq.write_table(draw_rows(9).drop_columns(["label"]), tmp_path / "dictionary.parquet")
+    section = method.replace("-", "_")
+    given = {f"{section}.start": "given", f"{section}.start_basis": 4, "dictionary": "dictionary.parquet"}
+    changes = asked(method, **{**given, "kernel.gamma": 0.4})
+    admitted_by = plan_batch(cast("BatchRequest", model_request(read_job(work.job(changes), {}))), 600, 4)
+    assert admitted_by.n_functions == 200 + 1
+    assert plan(work, changes)["process_memory_bytes"] == admitted_by.total_bytes
+
+
 def test_what_fits_but_for_its_features_is_refused_with_the_numbers(work: Workplace) -> None:
     wide = draw_rows(0)
     for column in range(400):
@@ -314,6 +328,7 @@ def test_a_method_without_rows_makes_no_pass() -> None:
         kernels: tuple[dict[str, float], ...] = ({},)
         max_basis = 5
         options: Mapping[str, Mapping[str, Any]] = {"ols": {"gcv": False}}
+        given_basis = 0
 
     assert plan_passes(Asked(), 0) == ()
     assert is_sure(Asked())
