@@ -191,13 +191,14 @@ def _names(told: dict[str, Any]) -> str:
 
 
 def name_of(each: str | dict[str, Any]) -> str:
-    """Return a partition as it is named in a list of arrivals, with what belongs to it."""
+    """Return a partition, or a column, as it is named in a list of arrivals, with what belongs to it."""
     if isinstance(each, str):
         return each
     if "was" in each:
         return f"{each['was']} → {each['is']}"
-    name, (detail,) = each["partition"], [value for key, value in each.items() if key != "partition"]
-    return f"{name} ({count(detail, 'row') if isinstance(detail, int) else detail})"
+    what, unit = ("partition", "row") if "partition" in each else ("column", "value")
+    (detail,) = (value for key, value in each.items() if key != what)
+    return f"{each[what]} ({count(detail, unit) if isinstance(detail, int) else detail})"
 
 
 def criterion_of(path: dict[str, Any]) -> str:

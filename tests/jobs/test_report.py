@@ -165,6 +165,16 @@ def test_of_each_class_the_confusion_is_that_of_inspect(work: Workplace) -> None
     assert read(told)["evaluation"]["confusion"] == inspected(work)["models"][0]["confusion"]
 
 
+@pytest.mark.parametrize(("policy", "rows"), [("impute", ROWS), ("drop", ROWS - 2)])
+def test_a_night_with_missing_values_says_how_many_each_column_lacks(work: Workplace, policy: str, rows: int) -> None:
+    values = draw_rows(3)["x1"].to_pylist()
+    work.put(3, set_column(draw_rows(3), "x1", [None, None, *values[2:]]))
+    told = reported(work, {"source.missing": policy})
+    assert read(told)["arrivals"]["missing_values"] == {"count": 1, "first": [{"column": "x1", "values": 2}]}
+    assert read(told)["figures"]["new_rows"] == 3 * ROWS + rows
+    assert "missing values (1): x1 (2 values)" in Path(told["report"]["html"]).read_text()
+
+
 def test_of_a_regression_the_residuals_are_all_rows(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     for number in range(3):
