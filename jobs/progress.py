@@ -11,6 +11,7 @@ from ridgestream.jobs.harmless import harmless
 from ridgestream.jobs.log_lines import Log, write_json
 from ridgestream.jobs.pace import Pace
 from ridgestream.pipeline.reporting import Fact, Reporter
+from ridgestream.stores.secrets import hide_secrets, without_secrets
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -65,7 +66,7 @@ class LineReporter:
 
 
 def text_writer() -> Callable[..., None]:
-    """Return what writes level and event as key='value' on one line; that of level info goes without saying."""
+    """Return what writes level and event as key='value' on one line, without secrets; level info is not told."""
     import structlog
 
     log = structlog.wrap_logger(
@@ -77,7 +78,7 @@ def text_writer() -> Callable[..., None]:
     )
 
     def write(level: str, event: str, **facts: Fact) -> None:
-        log.info(event, **({} if level == "info" else {"level": level}), **facts)
+        log.info(event, **({} if level == "info" else {"level": level}), **hide_secrets(facts))
 
     return write
 
@@ -157,7 +158,7 @@ class TerminalReporter:
         self._print(message, facts, style="yellow")
 
     def _print(self, message: str, facts: dict[str, Fact], style: str | None = None) -> None:
-        line = harmless(f"{message} {_show(facts)}".rstrip())
+        line = harmless(without_secrets(f"{message} {_show(facts)}".rstrip()))
         self._progress.console.print(line, highlight=False, markup=False, emoji=False, style=style)
 
 

@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from support.jobs import COMMAND, PATIENCE, Outcome, Workplace, clean_environmen
 from ridgestream.jobs import exit_codes, pace
 from ridgestream.jobs.log_lines import guess_log
 from ridgestream.jobs.pace import Pace
-from ridgestream.jobs.progress import TerminalReporter
+from ridgestream.jobs.progress import LineReporter, TerminalReporter
 
 OFTEN = "ridgestream.jobs.progress.PROGRESS_SECONDS = 0.0"
 
@@ -212,6 +213,19 @@ def test_a_name_that_looks_like_markup_is_shown_above_and_beside_a_bar_as_it_is(
     shown = capsys.readouterr().err
     assert "column=a[red]b:x:\n" in shown
     assert "partition=part[/x]:x:.parquet" in shown
+
+
+@pytest.mark.parametrize("make", [LineReporter, lambda: LineReporter("json"), TerminalReporter])
+def test_no_reporter_tells_a_secret(
+    make: Callable[[], LineReporter | TerminalReporter],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
+    report = make()
+    report.warn("a partition cannot be used", reason="no answer to https://me:hush@host, key wJalrXUtnFEMI")
+    told = capsys.readouterr().err
+    assert "no answer to https://***@host, key ***" in told
 
 
 class Clock:
