@@ -24,7 +24,10 @@ def check_rows(X: npt.ArrayLike, n_features: int | None = None) -> Floats:
 
 
 def check_targets(y: npt.ArrayLike, n_rows: int, n_targets: int | None = None) -> Floats:
-    """Return `y` as float64 of shape (rows, n_targets); a vector counts as one target."""
+    """Return `y` as float64 of shape (rows, n_targets); a vector counts as one target.
+
+    Raises InputError for other numbers of rows or targets, and naming the first bad entry.
+    """
     targets = np.ascontiguousarray(y, dtype=np.float64)
     if targets.ndim == 1:
         targets = targets[:, np.newaxis]
@@ -41,7 +44,10 @@ def check_targets(y: npt.ArrayLike, n_rows: int, n_targets: int | None = None) -
 
 
 def check_weights(sample_weight: npt.ArrayLike | None, n_rows: int) -> Floats:
-    """Return the weights as float64 of shape (rows,), ones where none are given; none may be negative."""
+    """Return the weights as float64 of shape (rows,), ones where none are given.
+
+    Raises InputError for another number of them, and naming the first bad entry, or the least if it is negative.
+    """
     if sample_weight is None:
         return np.ones(n_rows)
     weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
