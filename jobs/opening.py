@@ -1,5 +1,6 @@
 """From a job's settings to what the stages take: store, partitions, requests, limits."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -194,5 +195,7 @@ def memory_limit_bytes(job: Job) -> int:
 
 
 def is_job_file(path: str) -> bool:
-    """Tell whether a path names a job file, not a store."""
-    return path.endswith(".toml") and Path(path).is_file()
+    """Tell whether a path names a job file, not a store; what cannot be looked at is for who opens it as one."""
+    with suppress(OSError):
+        return path.endswith(".toml") and Path(path).is_file()
+    return False

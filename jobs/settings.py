@@ -440,7 +440,11 @@ def read_job(path: Path, flags: dict[str, Any]) -> Job:
 
     Raises JobFileError naming the file and every key that is missing, unknown or wrong.
     """
-    if not path.is_file():
+    try:
+        is_there = path.is_file()
+    except OSError as error:
+        raise JobFileError(f"the job {path} cannot be read: {error.strerror}") from error
+    if not is_there:
         raise JobFileError(f"there is no job file {path}; a store is named in one, or by --store beside one")
 
     class JobFromFile(Job):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.jobs import Workplace, clean_environment
 
-from ridgestream.jobs.opening import memory_limit_bytes, store_location
+from ridgestream.jobs.opening import is_job_file, memory_limit_bytes, store_location
 from ridgestream.jobs.settings import Job, JobFileError, parse_bytes, parse_flags, read_job
 
 
@@ -187,6 +187,13 @@ def test_a_missing_file_and_a_folder_are_refused_by_name(work: Workplace) -> Non
     for path in (work.folder / "none.toml", work.folder):
         with pytest.raises(JobFileError, match=f"there is no job file {re.escape(str(path))}"):
             read_job(path, {})
+
+
+def test_what_cannot_be_looked_at_is_no_job_file_and_is_told(work: Workplace) -> None:
+    path = work.folder / f"{'x' * 300}.toml"
+    assert not is_job_file(str(path))
+    with pytest.raises(JobFileError, match=r"the job .*xxx\.toml cannot be read: File name too long"):
+        read_job(path, {})
 
 
 def test_paths_are_relative_to_the_job_file(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
