@@ -197,7 +197,7 @@ def _would_list(source: Place, output: Place) -> bool:
     if isinstance(source, Path) or isinstance(output, Path):
         return False
     below = output.path.removeprefix(f"{source.path}/")
-    return source.parsed.scheme == output.parsed.scheme and below != output.path and not _is_hidden(below.split("/"))
+    return source.parsed.shares_bucket(output.parsed) and below != output.path and not _is_hidden(below.split("/"))
 
 
 def _partition(path: Path, base: Path) -> PartitionFile:

@@ -96,7 +96,9 @@ def same_place(one: Place, other: Place) -> bool:
     """Tell whether two places are the same file or folder."""
     if isinstance(one, Path) and isinstance(other, Path):
         return one.resolve() == other.resolve()
-    return isinstance(one, ObjectPath) and isinstance(other, ObjectPath) and one.parsed == other.parsed
+    if isinstance(one, Path) or isinstance(other, Path):
+        return False
+    return one.parsed.shares_bucket(other.parsed) and one.parsed.key == other.parsed.key
 
 
 def find_objects(place: ObjectPath) -> list[tuple[str, ObjectPath, Stamp]]:

@@ -109,6 +109,12 @@ class ObjectUrl:
         """Whether it is of Azure."""
         return self.scheme in _AZURE
 
+    def shares_bucket(self, other: Self) -> bool:
+        """Tell whether both are of one bucket, by whichever of the schemes of its service; unnamed accounts are one."""
+        accounts = {url.account for url in (self, other) if url.account is not None}
+        services = {(url.is_s3, url.is_azure, url.bucket) for url in (self, other)}
+        return len(services) == 1 and len(accounts) <= 1
+
     def account_of(self, settings: StorageSettings, place: str) -> str:
         """Return Azure's account; raise StoreError if nobody says it."""
         account = self.account or settings.account or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")

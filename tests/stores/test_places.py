@@ -343,6 +343,22 @@ def test_outputs_and_sources_in_an_object_store_lie_apart() -> None:
     check_apart(BASE, source)
 
 
+@pytest.mark.parametrize(
+    ("source", "output"),
+    [
+        ("gs://b/rows", "gcs://b/rows"),
+        ("gcs://b/rows", "gs://b/rows/out"),
+        ("abfs://box/rows", "az://box/rows/out"),
+        ("abfs://box@one.dfs.core.windows.net/rows", "abfss://box@one.blob.core.windows.net/rows/out"),
+    ],
+)
+def test_another_scheme_of_a_service_leads_to_the_same_bucket(source: str, output: str) -> None:
+    with pytest.raises(PartitionError, match=re.escape(f"the output {output} lies in the source {source}")):
+        check_apart(ObjectPath(source), ObjectPath(output))
+    other = ObjectPath("abfs://box@two.dfs.core.windows.net/rows")
+    check_apart(ObjectPath("abfs://box@one.dfs.core.windows.net/rows"), other)
+
+
 @pytest.mark.parametrize("key", ["rows//x.parquet", "rows/a//x.parquet"])
 def test_a_name_that_would_lead_elsewhere_is_refused(server: ObjectStore, prefix: ObjectPath, key: str) -> None:
     connection = HTTPConnection("127.0.0.1", server.port)  # Arrow writes no such names
