@@ -39,7 +39,7 @@ from ridgestream.stores.models import (
 )
 from ridgestream.stores.nights import served_record
 from ridgestream.stores.partitions import PartitionFile
-from ridgestream.stores.repository import Store
+from ridgestream.stores.repository import Store, Writing
 
 if TYPE_CHECKING:
     import zarr
@@ -283,10 +283,13 @@ class _Training:
         """Commit the record, forget the checkpoints on the way to it, and return the snapshot."""
         name, partitions = record.name, len(record.history[-1].partitions)
         message = f"Train {name} on {partitions} partitions" if partitions else f"Refit {name}"
-        with self.store.write(message, night_tag(name, record.history[-1].number)) as writing:
-            now = read_model(writing.root, name, with_arrays=False)
-            check_not_overtaken(self.standing.kept, now, self.store.location.text)
-            write_model(writing.root, record)
-        self.report.is_committed = True
+        writing: Writing | None = None
+        try:
+            with self.store.write(message, night_tag(name, record.history[-1].number)) as writing:
+                now = read_model(writing.root, name, with_arrays=False)
+                check_not_overtaken(self.standing.kept, now, self.store.location.text)
+                write_model(writing.root, record)
+        finally:  # what goes wrong with the commit's tag leaves the commit
+            self.report.is_committed = writing is not None and writing.snapshot is not None
         self.checkpoints.drop()
         return writing.snapshot or ""

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import icechunk
 import numpy as np
 import pytest
 from support.jobs import (
@@ -33,7 +34,7 @@ from ridgestream.jobs.train import Held, run_train
 from ridgestream.pipeline.executor import InProcess
 from ridgestream.pipeline.online_checkpoints import OnlineCheckpoints
 from ridgestream.pipeline.reporting import Silent
-from ridgestream.stores.errors import ModelError, PartitionError
+from ridgestream.stores.errors import ModelError, PartitionError, StoreError
 from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.repository import Store
 
@@ -364,6 +365,23 @@ def test_a_report_that_cannot_be_written_is_told_and_the_night_is_kept(work: Wor
     again = work.run_here({"report": "out"})
     assert again["new_rows"] == 0
     assert read(again)["night"] == 1
+
+
+def test_a_night_that_is_committed_and_not_named_has_not_failed(
+    work: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no answer")
+
+    work.run_here()
+    work.put(3)
+    with monkeypatch.context() as patched:
+        patched.setattr(icechunk.Repository, "create_tag", refuse)
+        with pytest.raises(StoreError, match="cannot be read or written: no answer"):
+            reported(work)
+    assert not (work.folder / "store-reports").exists()
+    assert reported(work)["new_partitions"] == 0
+    assert reports(work) == ["model-0002.html", "model-0002.json"]
 
 
 def test_a_training_alone_is_reported_too_or_told_not_to_be(work: Workplace) -> None:
