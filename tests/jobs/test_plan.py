@@ -140,7 +140,8 @@ def test_a_refit_is_a_pass_and_has_its_own_memory(work: Workplace, admitted: lis
     done = run(work, asked("online", refit=True, max_basis=300))
     assert told["passes"] == done.passes == 2
     assert told["process_memory_bytes"] == max(admitted)
-    assert told["refit_seconds"] >= 0
+    seconds = [told[f"{step}_seconds"] for step in ("ingest", "train", "refit")]
+    assert told["total_seconds"] == pytest.approx(sum(seconds), abs=0.02)
 
 
 @pytest.mark.parametrize("method", ["isls-svm", "shard-merge-select", "kernel-ridge"])

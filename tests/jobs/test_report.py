@@ -127,7 +127,7 @@ def test_the_stages_are_those_of_the_run(work: Workplace) -> None:
     assert stages["ingest"]["bytes"] == sizes["rows"]
     assert stages["evaluate"]["bytes"] == sizes["held-out"]
     assert stages["train"]["bytes"] >= 3 * ROWS * 4 * 4
-    assert all(stage["seconds"] >= 0 for stage in stages.values())
+    assert sum(stage["seconds"] for stage in stages.values()) > 0
 
 
 def test_a_report_leaves_no_trace_in_the_model(work: Workplace, tmp_path: Path) -> None:
