@@ -23,6 +23,7 @@ from ridgestream.stores.locations import StoreLocation
 from ridgestream.stores.lock import writer_lock
 from ridgestream.stores.readers import READERS, registered
 from ridgestream.stores.segments import SEGMENTS
+from ridgestream.stores.transience import may_pass
 
 if TYPE_CHECKING:
     import icechunk
@@ -226,13 +227,16 @@ class Store:
             self.repository.create_tag(name, snapshot)
 
     def has_snapshot(self, name: str) -> bool:
-        """Tell whether there is a snapshot of that name."""
+        """Tell whether there is a snapshot of that name; raise StoreError where that cannot be seen."""
         import icechunk
 
-        try:
-            self.repository.lookup_snapshot(name)
-        except (icechunk.IcechunkError, ValueError):
-            return False
+        with store_errors(f"the store {self.location.text}"):
+            try:
+                self.repository.lookup_snapshot(name)
+            except (icechunk.IcechunkError, ValueError) as error:
+                if may_pass(error):
+                    raise
+                return False
         return True
 
     def mend_tags(self) -> None:

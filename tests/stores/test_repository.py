@@ -486,3 +486,19 @@ def test_a_folder_that_may_only_be_read_is_read_and_not_written() -> None:
     assert value == "7"
     assert created == f"StoreError the store {folder}-new/deep cannot be written: Permission denied"
     assert locked == f"StoreError the store {folder} cannot be written: Permission denied"
+
+
+def test_a_snapshot_that_cannot_be_asked_for_is_not_one_that_there_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store(tmp_path / "store")
+    assert store.has_snapshot(store.snapshot())
+    assert not store.has_snapshot("0" * 20)
+    assert not store.has_snapshot("no name of a snapshot")
+
+    def refuse(*_: object) -> None:
+        raise icechunk.IcechunkError("dispatch failure")
+
+    monkeypatch.setattr(icechunk.Repository, "lookup_snapshot", refuse)
+    with pytest.raises(StoreError, match=r"the store .*/store cannot be read or written: dispatch failure; the server"):
+        store.has_snapshot("0" * 20)
