@@ -8,7 +8,7 @@ from the differences themselves.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self, TypeGuard
 
 import numpy as np
 
@@ -105,10 +105,10 @@ class Polynomial:
 
     def __post_init__(self) -> None:
         check_positive("gamma", self.gamma)
-        if self.degree != int(self.degree) or self.degree < 1:
-            raise InputError(f"degree must be a whole number of at least 1, it is {self.degree}")
-        if self.coef0 < 0:
-            raise InputError(f"coef0 must not be negative, it is {self.coef0}")
+        if not (_is_finite(self.degree) and self.degree >= 1 and self.degree == int(self.degree)):
+            raise InputError(f"degree must be a whole number of at least 1, it is {self.degree!r}")
+        object.__setattr__(self, "degree", int(self.degree))
+        check_not_negative("coef0", self.coef0)
 
     def block(self, X: Floats, Z: Floats, centre: Floats | None = None, out: Floats | None = None) -> Floats:  # noqa: ARG002
         """Return (γ x_iᵀz_j + coef0)^degree; the kernel is not stationary, so `centre` is not used."""
@@ -129,8 +129,8 @@ class Polynomial:
     @classmethod
     def with_defaults(cls, parameters: Mapping[str, float], n_features: int) -> Self:
         """Gamma defaults to 1/n_features, degree to 3, coef0 to 1."""
-        gamma = parameters.get("gamma", 1.0 / max(n_features, 1))
-        return cls(gamma=gamma, degree=int(parameters.get("degree", 3)), coef0=parameters.get("coef0", 1.0))
+        gamma, degree = parameters.get("gamma", 1.0 / max(n_features, 1)), parameters.get("degree", 3)
+        return cls(gamma=gamma, degree=degree, coef0=parameters.get("coef0", 1.0))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -182,8 +182,18 @@ def gram(kernel: Kernel, X: Floats, centre: Floats | None = None) -> Floats:
 
 def check_positive(name: str, value: object) -> None:
     """Raise InputError unless `value` is a finite number above zero."""
-    if not (isinstance(value, int | float | np.integer | np.floating) and math.isfinite(value) and value > 0):
-        raise InputError(f"{name} must be a positive number, it is {value}")
+    if not (_is_finite(value) and value > 0):
+        raise InputError(f"{name} must be a positive number, it is {value!r}")
+
+
+def check_not_negative(name: str, value: object) -> None:
+    """Raise InputError unless `value` is zero or a finite number above."""
+    if not (_is_finite(value) and value >= 0):
+        raise InputError(f"{name} must be zero or positive, it is {value!r}")
+
+
+def _is_finite(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float | np.integer | np.floating) and math.isfinite(value)
 
 
 def _squared_distances(X: Floats, Z: Floats) -> Floats:

@@ -79,7 +79,12 @@ def test_every_kernel_is_made_again_from_its_name_and_parameters() -> None:
         ("rbf", {"gamma": float("nan")}, "gamma must be a positive number, it is nan"),
         ("rbf", {"degree": 2}, "the rbf kernel takes no degree"),
         ("polynomial", {"degree": 0}, "degree must be a whole number of at least 1, it is 0"),
-        ("polynomial", {"coef0": -1.0}, "coef0 must not be negative, it is -1.0"),
+        ("polynomial", {"degree": float("nan")}, "degree must be a whole number of at least 1, it is nan"),
+        ("polynomial", {"degree": float("inf")}, "degree must be a whole number of at least 1, it is inf"),
+        ("polynomial", {"degree": 2.5}, "degree must be a whole number of at least 1, it is 2.5"),
+        ("polynomial", {"coef0": -1.0}, "coef0 must be zero or positive, it is -1.0"),
+        ("polynomial", {"coef0": float("nan")}, "coef0 must be zero or positive, it is nan"),
+        ("polynomial", {"coef0": float("inf")}, "coef0 must be zero or positive, it is inf"),
     ],
 )
 def test_a_kernel_that_is_none_is_refused(name: str, parameters: dict[str, float], message: str) -> None:
