@@ -17,6 +17,7 @@ from scipy.linalg import LinAlgError, eigh
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.errors import InputError, MemoryRefused, NumericalBreakdown
+from ridgestream.pipeline.factorization import check_kernel_sums
 from ridgestream.pipeline.planning import show_bytes
 from ridgestream.pipeline.row_sets import RowSet
 
@@ -52,8 +53,7 @@ class DenseSystem:
     @classmethod
     def of(cls, K: Floats, weights: Floats, *, bias: bool) -> Self:
         """Decompose it for K (l, l) and positive weights (l,); O(l³). Raises NumericalBreakdown for an infinite K."""
-        if not np.isfinite(K).all():
-            raise NumericalBreakdown(f"the kernel matrix of {len(K)} rows holds a value that is not finite")
+        check_kernel_sums(K, "kernel matrix of the rows")
         root = np.sqrt(weights)
         try:
             values, vectors = eigh(root[:, np.newaxis] * K * root, overwrite_a=True, check_finite=False, driver="evd")

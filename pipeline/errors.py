@@ -11,3 +11,10 @@ class NumericalBreakdown(ArithmeticError):
 
 class MemoryRefused(MemoryError):
     """The plan needs more bytes than it may use; the message gives both numbers and a way out."""
+
+
+TOO_LARGE = (
+    "kernel values are too large to compute with: standardize the features, lower the kernel's gamma or degree, or "
+    "choose the rbf kernel"
+)
+"""What a kernel without a bound comes to on rows far from zero, and what helps."""

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from ridgestream.pipeline.arrays import Floats
-from ridgestream.pipeline.errors import NumericalBreakdown
+from ridgestream.pipeline.errors import TOO_LARGE, NumericalBreakdown
 
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 """Multiples of the largest diagonal entry that are tried in turn; past the last one the matrix is refused."""
@@ -48,8 +48,7 @@ def cholesky(matrix: Floats, name: str) -> Cholesky:
 
     Raises NumericalBreakdown, with `name` and advice, if a jitter of 10⁻¹⁰ of the largest entry does not help.
     """
-    if not np.isfinite(np.tril(matrix)).all():
-        raise NumericalBreakdown(f"the {name} ({len(matrix)} × {len(matrix)}) holds a value that is not finite")
+    check_kernel_sums(np.tril(matrix), name)
     if not len(matrix):
         return Cholesky(np.empty((0, 0)), 0.0, 1.0)
     largest = float(np.max(np.diagonal(matrix)))
@@ -78,6 +77,13 @@ def mirror(lower: Floats) -> Floats:
         lower[start:stop, start:stop] = symmetric(lower[start:stop, start:stop])
         lower[start:stop, stop:] = lower[stop:, start:stop].T
     return lower.T
+
+
+def check_kernel_sums(values: Floats, name: str) -> None:
+    """Raise NumericalBreakdown, with `name` and advice, unless these kernel values, or sums of them, are finite."""
+    if not np.isfinite(values).all():
+        shape = " × ".join(map(str, values.shape))
+        raise NumericalBreakdown(f"the {name} ({shape}) holds a value that is not finite: {TOO_LARGE}")
 
 
 def check_info(routine: str, info: int) -> None:

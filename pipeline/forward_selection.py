@@ -15,7 +15,7 @@ from scipy.linalg import blas, lapack, solve_triangular
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.errors import InputError, NumericalBreakdown
-from ridgestream.pipeline.factorization import check_info
+from ridgestream.pipeline.factorization import check_info, check_kernel_sums
 from ridgestream.pipeline.threads import one_blas_thread
 
 SAFE_SHARE = 1e-10
@@ -80,8 +80,8 @@ def _check(normal: Floats, rhs: Floats, begun: int) -> None:
     n = len(normal)
     if normal.shape != (n, n) or len(rhs) != n or not 0 <= begun <= n:
         raise InputError(f"P of shape {normal.shape}, z of shape {rhs.shape} and {begun} chosen before do not fit")
-    if not (np.isfinite(normal).all() and np.isfinite(rhs).all()):
-        raise NumericalBreakdown(f"the normal matrix P ({n} × {n}) or its right side holds a value that is not finite")
+    check_kernel_sums(normal, "normal matrix P")
+    check_kernel_sums(rhs, "right side z")
 
 
 def _eliminate_begun(normal: Floats, rhs: Floats, begun: int) -> tuple[Floats, Floats, Floats]:

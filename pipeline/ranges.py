@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ridgestream.pipeline.arrays import LARGEST_VALUE, Floats, Integers
-from ridgestream.pipeline.errors import InputError, NumericalBreakdown
+from ridgestream.pipeline.errors import TOO_LARGE, InputError, NumericalBreakdown
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.moments import Moments
 from ridgestream.stores.errors import PartitionError
@@ -69,9 +69,7 @@ def naming_partition(entries: Sequence[LedgerEntry], segment: int) -> Iterator[N
             raise
         raise type(error)(f"partition {name}: {error}, {ASIDE.format(name=name)}") from error
     except OverflowError as error:
-        raise NumericalBreakdown(
-            "kernel values are too large to compute with: lower the kernel's gamma or degree, or choose the rbf kernel"
-        ) from error
+        raise NumericalBreakdown(TOO_LARGE) from error
 
 
 def check_errors(found: Mapping[int, float], entries: Sequence[LedgerEntry]) -> None:

@@ -10,19 +10,24 @@ from scipy.linalg import lapack
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.errors import InputError
+from ridgestream.pipeline.factorization import check_kernel_sums
 from ridgestream.pipeline.kernels import Kernel, gram
 from ridgestream.pipeline.learners.strip import SPAN_TOLERANCE
 from ridgestream.pipeline.threads import one_blas_thread
 
 
 def find_independent(kernel: Kernel, rows: Floats, centre: Floats | None) -> Integers:
-    """Return the positions, ascending, of a largest set of rows (rows, n_features) that are independent; O(rows³)."""
+    """Return the positions, ascending, of a largest set of rows (rows, n_features) that are independent; O(rows³).
+
+    Raises NumericalBreakdown if a kernel value is not finite.
+    """
     lengths = kernel.diagonal(rows)
     present = np.flatnonzero(lengths > 0)
     if not len(present):
         return present.astype(np.int64)
     with one_blas_thread():
         K = gram(kernel, rows[present], centre)
+        check_kernel_sums(K, "kernel matrix K of the dictionary")
         scale = np.sqrt(lengths[present])
         K /= np.outer(scale, scale)
         _, pivots, rank, _ = lapack.dpstrf(K, tol=SPAN_TOLERANCE, lower=1)

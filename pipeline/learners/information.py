@@ -4,6 +4,7 @@ Jung & Polani (2006) propagate P⁻¹; here P, K and z themselves are carried, s
 anew at any time. Symmetric matrices are kept in the lower triangle of Fortran-ordered arrays, as BLAS updates them.
 """
 
+import sys
 from typing import TypeVar
 
 import numpy as np
@@ -11,8 +12,14 @@ import numpy.typing as npt
 from scipy.linalg import blas
 
 from ridgestream.pipeline.arrays import Floats, Integers
+from ridgestream.pipeline.errors import TOO_LARGE, NumericalBreakdown
 from ridgestream.pipeline.factorization import symmetric
 from ridgestream.pipeline.learners.online_state import OnlineState
+
+LARGEST_SELF_KERNEL = 1e154
+"""The square of a kernel value beyond this leaves float64."""
+
+TOO_SMALL = "scale the weights, or the features, up"
 
 
 class Information:
@@ -72,11 +79,22 @@ class Information:
             self.rhs_room = padded(self.normal_rhs, capacity)
 
     def begin(self, x: Floats, row: int, self_kernel: float, weight: float, y: Floats, penalty: float) -> None:
-        """Make the row x, number `row` of the stream, the dictionary: K = [k*], P = [wk*² + γk*], z = [wk*y]."""
+        """Make the row x, number `row` of the stream, the dictionary: K = [k*], P = [wk*² + γk*], z = [wk*y].
+
+        Raises NumericalBreakdown where P or γ leaves float64, above or below.
+        """
+        if not self_kernel < LARGEST_SELF_KERNEL:
+            raise NumericalBreakdown(f"k(x, x) of row {row} is {self_kernel:.6g}: {TOO_LARGE}")
+        normal = weight * self_kernel**2 + penalty * self_kernel
+        if not (penalty > 0 and normal >= sys.float_info.min):
+            raise NumericalBreakdown(
+                f"row {row}, the first of the dictionary, has k(x, x) = {self_kernel:.6g} and weight {weight:.6g}: "
+                f"products of them are below what float64 holds; {TOO_SMALL}"
+            )
         self.n_basis, self.penalty = 1, penalty
         self.vectors, self.numbers = x[np.newaxis].copy(), np.array([row])
         self.gram_room = np.array([[self_kernel]])
-        self.normal_room = np.array([[weight * self_kernel**2 + penalty * self_kernel]])
+        self.normal_room = np.array([[normal]])
         self.rhs_room = (weight * self_kernel * y)[np.newaxis]
 
     def absorb(self, kernel_rows: Floats, targets: Floats, weights: Floats) -> None:
@@ -91,7 +109,9 @@ class Information:
         self.target_square += targets.T @ (targets * weights[:, np.newaxis])
 
     def set_penalty(self, penalty: float) -> None:
-        """P += (γ′ − γ)K: the regularization changes exactly."""
+        """P += (γ′ − γ)K: the regularization changes exactly. Raises NumericalBreakdown for a γ′ of zero."""
+        if not penalty > 0:
+            raise NumericalBreakdown(f"regularization times all weights so far is zero in float64: {TOO_SMALL}")
         normal = self.normal_matrix
         normal += (penalty - self.penalty) * self.gram
         self.penalty = penalty

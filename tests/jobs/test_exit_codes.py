@@ -24,6 +24,9 @@ BREAKS = {
 }
 """Kernel values beyond all digits."""
 
+BEGINS_BROKEN = {"model.kernel.name": "polynomial", "model.kernel.degree": 4000, "model.kernel.gamma": 1.0}
+"""A kernel whose value of the first row is beyond float64, for the online learner."""
+
 
 @pytest.fixture
 def work(tmp_path: Path) -> Workplace:
@@ -82,6 +85,7 @@ CASES = [
     Case(exit_codes.STORE, "train {job}", "there is no store at", {}),
     Case(exit_codes.LOCKED, "train {job}", "is being written by process", {}, around=another_writes),
     Case(exit_codes.NUMERICS, "run {job}", "lower the kernel's gamma or degree", BREAKS),
+    Case(exit_codes.NUMERICS, "run {job}", "lower the kernel's gamma or degree", BEGINS_BROKEN),
     Case(exit_codes.MEMORY, "run {job} --set memory_limit=1MB", "1 MB may be used", {}),
     Case(exit_codes.CLUSTER, "run {job} --cluster 127.0.0.1:9", "no scheduler answers at", {"cluster_seconds": 0.5}),
     Case(exit_codes.MODEL, "evaluate {job}", "has no model 'other'", {"model.name": "other"}, run_before),

@@ -13,7 +13,7 @@ from support.extended_precision import GaussianKernel, direct_coefficients
 from support.online_reference import Decision, RowByRow
 from support.streams import INPUTS, Stream, streams
 
-from ridgestream.pipeline.errors import InputError
+from ridgestream.pipeline.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram
 from ridgestream.pipeline.learners import online_ls_svm
 from ridgestream.pipeline.learners.block_run import CONDITION_LIMIT
@@ -395,7 +395,7 @@ def test_bad_rows_are_refused_and_nothing_has_changed(
     [
         ({"max_basis": 0}, "max_basis must be a whole number of at least 1, it is 0"),
         ({"regularization": 0.0}, "regularization must be a positive number, it is 0.0"),
-        ({"regularization": "5"}, "regularization must be a positive number, it is 5"),
+        ({"regularization": "5"}, "regularization must be a positive number, it is '5'"),
         ({"novelty_threshold": -1.0}, "novelty_threshold must be zero or positive, it is -1.0"),
         ({"usefulness_threshold": float("nan")}, "usefulness_threshold must be zero or positive, it is nan"),
     ],
@@ -448,3 +448,24 @@ def test_a_row_whose_kernel_value_squared_leaves_float64_is_learned_where_it_nee
     learner = OnlineLSSVM(Linear(), max_basis=20).partial_fit(X, X[:, 0])
     learner.partial_fit(1e85 * X[:3], 1e85 * X[:3, 0])
     np.testing.assert_allclose(learner.predict(1e85 * X[:3])[:, 0], 1e85 * X[:3, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("selection", ["supervised", "novelty", "fixed"])
+@pytest.mark.parametrize(("kernel", "scale"), [(Polynomial(1.0), 1e30), (Polynomial(1.0), 1e60), (Linear(), 1e99)])
+def test_kernel_values_that_leave_float64_are_named_with_a_remedy(kernel: Kernel, scale: float, selection: str) -> None:
+    X, y = forest_like(50)
+    dictionary = X[:3] * scale if selection == "fixed" else None
+    learner = OnlineLSSVM(kernel, selection=selection, dictionary=dictionary)
+    remedy = r"too large to compute with: standardize the features, lower the kernel's gamma or degree"
+    with np.errstate(over="ignore"), pytest.raises(NumericalBreakdown, match=remedy):
+        learner.partial_fit(X * scale, y)
+
+
+@pytest.mark.parametrize("selection", ["supervised", "fixed"])
+def test_weights_that_vanish_are_named_with_a_remedy(selection: str) -> None:
+    X, y = forest_like(50)
+    learner = OnlineLSSVM(RBF(1.0), selection=selection, dictionary=X[:3] if selection == "fixed" else None)
+    with pytest.raises(NumericalBreakdown, match=r"float64.* scale the weights, or the features, up"):
+        learner.partial_fit(X, y, np.full(50, 5e-324))
+    tiny = OnlineLSSVM(RBF(1.0), max_basis=20).partial_fit(X, y, np.full(50, 1e-300))
+    assert np.isfinite(tiny.predict(X)).all()
