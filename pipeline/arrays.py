@@ -14,7 +14,7 @@ LARGEST_VALUE = 1e100
 
 def check_rows(X: npt.ArrayLike, n_features: int | None = None) -> Floats:
     """Return `X` as float64 of shape (rows, n_features), C-contiguous; raise InputError naming the first bad entry."""
-    rows = np.ascontiguousarray(X, dtype=np.float64)
+    rows = as_floats(X, "X")
     if rows.ndim != 2:
         raise InputError(f"X must have two dimensions (rows, features), it has shape {rows.shape}")
     if n_features is not None and rows.shape[1] != n_features:
@@ -28,7 +28,7 @@ def check_targets(y: npt.ArrayLike, n_rows: int, n_targets: int | None = None) -
 
     Raises InputError for other numbers of rows or targets, and naming the first bad entry.
     """
-    targets = np.ascontiguousarray(y, dtype=np.float64)
+    targets = as_floats(y, "y")
     if targets.ndim == 1:
         targets = targets[:, np.newaxis]
     if targets.ndim != 2 or targets.shape[0] != n_rows:
@@ -50,7 +50,7 @@ def check_weights(sample_weight: npt.ArrayLike | None, n_rows: int) -> Floats:
     """
     if sample_weight is None:
         return np.ones(n_rows)
-    weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
+    weights = as_floats(sample_weight, "sample_weight")
     if weights.shape != (n_rows,):
         raise InputError(f"sample_weight must have {n_rows} entries, its shape is {weights.shape}")
     check_finite(weights[:, np.newaxis], "sample_weight")
@@ -58,6 +58,24 @@ def check_weights(sample_weight: npt.ArrayLike | None, n_rows: int) -> Floats:
         row = int(np.argmin(weights))
         raise InputError(f"sample_weight of row {row} is {weights[row]}; weights must be zero or positive")
     return weights
+
+
+def as_floats(values: npt.ArrayLike, name: str) -> Floats:
+    """Return `values` as a C-contiguous float64 array of at least one dimension; raise InputError for another kind."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        entry = np.argwhere(np.ma.getmaskarray(values))[0]
+        place = ", ".join(f"{axis} {number}" for axis, number in zip(("row", "column"), entry, strict=False))
+        raise InputError(f"{name} is masked at {place}: fill it in, or leave its row out")
+    if hasattr(values, "toarray"):
+        raise InputError(f"{name} must be a dense array, it is a {type(values).__name__}: pass {name}.toarray()")
+    try:
+        array = np.asarray(values)
+        floats = np.ascontiguousarray(array, dtype=None if array.dtype.kind in "cmM" else np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{name} must hold real numbers, row by row: {error}") from error
+    if floats.dtype != np.float64:
+        raise InputError(f"{name} must hold real numbers, it is of type {array.dtype}")
+    return floats
 
 
 def check_finite(values: Floats, name: str) -> None:
