@@ -12,14 +12,14 @@ LARGEST_VALUE = 1e100
 """Beyond this a value is taken for damage: its square would leave float64 together with any sum it enters."""
 
 
-def check_rows(X: npt.ArrayLike, n_features: int | None = None) -> Floats:
+def check_rows(X: npt.ArrayLike, n_features: int | None = None, name: str = "X") -> Floats:
     """Return `X` as float64 of shape (rows, n_features), C-contiguous; raise InputError naming the first bad entry."""
-    rows = as_floats(X, "X")
+    rows = as_floats(X, name)
     if rows.ndim != 2:
-        raise InputError(f"X must have two dimensions (rows, features), it has shape {rows.shape}")
+        raise InputError(f"{name} must have two dimensions (rows, features), it has shape {rows.shape}")
     if n_features is not None and rows.shape[1] != n_features:
-        raise InputError(f"X must have {n_features} features, it has {rows.shape[1]}")
-    check_finite(rows, "X")
+        raise InputError(f"{name} must have {n_features} features, it has {rows.shape[1]}")
+    check_finite(rows, name)
     return rows
 
 

@@ -180,6 +180,12 @@ def gram(kernel: Kernel, X: Floats, centre: Floats | None = None) -> Floats:
     return values
 
 
+def check_kernel(kernel: object) -> None:
+    """Raise InputError unless `kernel` can be used as one."""
+    if isinstance(kernel, type) or not all(hasattr(kernel, name) for name in ("kind", "block", "diagonal")):
+        raise InputError(f"kernel must be a kernel, such as RBF(gamma=0.1), it is {kernel!r}")
+
+
 def check_positive(name: str, value: object) -> None:
     """Raise InputError unless `value` is a finite number above zero."""
     if not (_is_finite(value) and value > 0):

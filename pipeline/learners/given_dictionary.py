@@ -6,9 +6,10 @@ taken before, is within rounding (SPAN_TOLERANCE).
 """
 
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import lapack
 
-from ridgestream.pipeline.arrays import Floats, Integers
+from ridgestream.pipeline.arrays import Floats, Integers, check_rows
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.factorization import check_kernel_sums
 from ridgestream.pipeline.kernels import Kernel, gram
@@ -32,6 +33,29 @@ def find_independent(kernel: Kernel, rows: Floats, centre: Floats | None) -> Int
         K /= np.outer(scale, scale)
         _, pivots, rank, _ = lapack.dpstrf(K, tol=SPAN_TOLERANCE, lower=1)
     return np.sort(present[pivots[:rank] - 1]).astype(np.int64)
+
+
+def check_given(dictionary: npt.ArrayLike, max_basis: int | None) -> Floats:
+    """Return the rows (n_basis, n_features); raise InputError if there is none, or there are more than `max_basis`."""
+    rows = check_rows(dictionary, name="dictionary")
+    if not len(rows):
+        raise InputError("dictionary must have at least one row, it has none")
+    if max_basis is not None and max_basis < len(rows):
+        raise InputError(f"max_basis is {max_basis}, the dictionary has {len(rows)} rows: leave max_basis out")
+    return rows
+
+
+def check_places(places: npt.ArrayLike | None, dictionary: Floats | None) -> Integers | None:
+    """Return the rows' numbers in the stream; raise InputError unless there is a whole one for each row."""
+    if places is None:
+        return None
+    numbers, n_basis = np.asarray(places), 0 if dictionary is None else len(dictionary)
+    if numbers.shape != (n_basis,) or numbers.dtype.kind not in "iu":
+        raise InputError(
+            f"dictionary_rows must be whole numbers, one for each of the {n_basis} rows of the dictionary, they are of "
+            f"shape {numbers.shape} and type {numbers.dtype}"
+        )
+    return numbers.astype(np.int64)
 
 
 def check_independent(kernel: Kernel, rows: Floats, centre: Floats | None) -> None:

@@ -23,13 +23,13 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from ridgestream.pipeline.arrays import Floats, Integers, check_rows, check_targets, check_weights
+from ridgestream.pipeline.arrays import Floats, Integers, as_floats, check_rows, check_targets, check_weights
 from ridgestream.pipeline.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.factorization import cholesky
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.learners.closed_dictionary import Solution
 from ridgestream.pipeline.learners.elimination import GROW, REFUSED, SCANNED, SUSPECTED, UNSAFE
-from ridgestream.pipeline.learners.given_dictionary import check_independent
+from ridgestream.pipeline.learners.given_dictionary import check_given, check_independent, check_places
 from ridgestream.pipeline.learners.information import Information
 from ridgestream.pipeline.learners.inverses import Condition, Inverses
 from ridgestream.pipeline.learners.numerics import Numerics, measure_drift
@@ -70,7 +70,8 @@ class OnlineLSSVM:
     `GRID_ROWS` after a refresh leave no trace; other splits give the same decisions and values to rounding. `centre`
     (n_features,) is where a stationary kernel measures its distances from, the first row unless given: somewhere amid
     the rows, for speed. `selection` names the rule that chooses the dictionary; `fixed` takes it from `dictionary`
-    (n_basis, n_features), which sets max_basis; `dictionary_rows` are its row numbers in the stream, if it has any.
+    (n_basis, n_features), which sets max_basis (one that is smaller, other than the default, is refused);
+    `dictionary_rows` (n_basis,) are its row numbers in the stream, if it has any.
     With max_basis None, a dictionary that would need more than `memory_limit_bytes` (None until set) is refused as it
     grows: MemoryRefused is raised in the midst of a block, and the state taken before is the one to go on from.
     Several threads may each have a learner; one learner is for one thread at a time.
@@ -86,22 +87,23 @@ class OnlineLSSVM:
         usefulness_threshold: float = 1e-4,
         selection: str = "supervised",
         dictionary: npt.ArrayLike | None = None,
-        dictionary_rows: Integers | None = None,
-        centre: Floats | None = None,
+        dictionary_rows: npt.ArrayLike | None = None,
+        centre: npt.ArrayLike | None = None,
     ) -> None:
-        self._given = None if dictionary is None else check_rows(dictionary)
-        self._given_rows = dictionary_rows
-        if self._given is not None:
-            max_basis = len(self._given)
         self.parameters = OnlineParameters(
             kernel, regularization, max_basis, novelty_threshold, usefulness_threshold, selection
         )
-        if self.parameters.rule.grows == (self._given is not None):
+        if self.parameters.rule.grows == (dictionary is not None):
             raise InputError("a dictionary is given if selection is 'fixed', and only then")
+        self._given = None
+        if dictionary is not None:
+            self._given = check_given(dictionary, None if max_basis == OnlineParameters.max_basis else max_basis)
+            self.parameters = replace(self.parameters, max_basis=len(self._given))
+        self._given_rows = check_places(dictionary_rows, self._given)
         self._information: Information | None = None
         self._inverses: Inverses | Solution | None = None
         self._published: Floats | None = None
-        self._centre = centre
+        self._centre = None if centre is None else as_floats(centre, "centre")
         self.rows_seen = 0
         self.weight_seen = 0.0
         self.swaps = 0

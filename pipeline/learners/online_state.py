@@ -7,7 +7,7 @@ import numpy as np
 
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.errors import InputError
-from ridgestream.pipeline.kernels import Kernel, check_positive, gram, make_kernel
+from ridgestream.pipeline.kernels import Kernel, check_kernel, check_not_negative, check_positive, gram, make_kernel
 from ridgestream.pipeline.learners.numerics import Numerics
 from ridgestream.pipeline.learners.selection import SelectionRule, selection_rule
 
@@ -30,13 +30,14 @@ class OnlineParameters:
     """Which rows enter the dictionary: a key of SELECTIONS."""
 
     def __post_init__(self) -> None:
+        check_kernel(self.kernel)
         check_positive("regularization", self.regularization)
         selection_rule(self.selection)
-        if self.max_basis is not None and (self.max_basis != int(self.max_basis) or self.max_basis < 1):
-            raise InputError(f"max_basis must be a whole number of at least 1, it is {self.max_basis}")
-        for name in ("novelty_threshold", "usefulness_threshold"):
-            if not (np.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
-                raise InputError(f"{name} must be zero or positive, it is {getattr(self, name)}")
+        m = self.max_basis
+        if m is not None and not (isinstance(m, int | np.integer) and m >= 1):
+            raise InputError(f"max_basis must be a whole number of at least 1, or None for no bound; it is {m!r}")
+        check_not_negative("novelty_threshold", self.novelty_threshold)
+        check_not_negative("usefulness_threshold", self.usefulness_threshold)
 
     @property
     def rule(self) -> SelectionRule:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from support.online_reference import Decision, RowByRow
 from support.streams import INPUTS, Stream, streams
 
 from ridgestream.pipeline.errors import InputError, NumericalBreakdown
-from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram
+from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram, make_kernel
 from ridgestream.pipeline.learners import online_ls_svm
 from ridgestream.pipeline.learners.block_run import CONDITION_LIMIT
 from ridgestream.pipeline.learners.online_ls_svm import GRID_ROWS, REFRESH_ROWS, OnlineLSSVM, plan_block_rows
@@ -393,16 +394,35 @@ def test_bad_rows_are_refused_and_nothing_has_changed(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"max_basis": 0}, "max_basis must be a whole number of at least 1, it is 0"),
+        ({"max_basis": 0}, "max_basis must be a whole number of at least 1, or None for no bound; it is 0"),
+        ({"max_basis": 2.0}, "max_basis must be a whole number of at least 1, or None for no bound; it is 2.0"),
+        ({"max_basis": "unlimited"}, "max_basis must be a whole number of at least 1, .*; it is 'unlimited'"),
+        ({"max_basis": float("nan")}, "max_basis must be a whole number of at least 1, .*; it is nan"),
+        ({"max_basis": float("inf")}, "max_basis must be a whole number of at least 1, .*; it is inf"),
+        ({"novelty_threshold": "x"}, "novelty_threshold must be zero or positive, it is 'x'"),
+        ({"usefulness_threshold": None}, "usefulness_threshold must be zero or positive, it is None"),
+        ({"centre": ["x"]}, "centre must hold real numbers"),
         ({"regularization": 0.0}, "regularization must be a positive number, it is 0.0"),
         ({"regularization": "5"}, "regularization must be a positive number, it is '5'"),
         ({"novelty_threshold": -1.0}, "novelty_threshold must be zero or positive, it is -1.0"),
         ({"usefulness_threshold": float("nan")}, "usefulness_threshold must be zero or positive, it is nan"),
     ],
 )
-def test_bad_settings_are_refused(settings: dict[str, float], message: str) -> None:
+def test_bad_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        small(**settings)  # type: ignore[arg-type]
+        OnlineLSSVM(RBF(1.0), **settings)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", None, RBF, make_kernel])
+def test_what_is_no_kernel_is_refused(kernel: Any) -> None:
+    with pytest.raises(InputError, match=r"kernel must be a kernel, such as RBF\(gamma=0.1\), it is"):
+        OnlineLSSVM(kernel)
+
+
+def test_a_centre_may_be_a_list() -> None:
+    X, y = forest_like(50, d=2)
+    learners = [OnlineLSSVM(RBF(1.0), centre=centre).partial_fit(X, y) for centre in ([0, 0], np.zeros(2))]
+    assert_same_bits(*learners)
 
 
 @pytest.mark.parametrize("centre", [np.zeros(3), np.array([0.0, np.nan])])

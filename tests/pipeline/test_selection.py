@@ -188,15 +188,44 @@ def test_without_a_cap_a_dictionary_is_that_of_a_cap_that_is_never_reached() -> 
     [
         (DICTIONARY[[0, 1, 2, 1]], r"row 3 of the dictionary \(from zero, of 4\) equals row 1, .* K singular: remove"),
         (np.vstack([DICTIONARY, DICTIONARY[4] + 1e-9]), r"row \d+ of the dictionary \(from zero, of 16\) lies in the"),
-        (np.array([[1.0, np.nan]]), "X has the value nan at row 0, column 1"),
+        (np.array([[1.0, np.nan]]), "dictionary has the value nan at row 0, column 1"),
         (DICTIONARY[:, :3], "the rows have 4 features, the dictionary has 3"),
-        (np.empty((0, 4)), "max_basis must be a whole number of at least 1, it is 0"),
+        (np.empty((0, 4)), "dictionary must have at least one row, it has none"),
     ],
 )
 def test_a_dictionary_that_cannot_be_used_is_refused_by_its_row(dictionary: Array, message: str) -> None:
     X, y = rows(5)
     with pytest.raises(InputError, match=message):
         OnlineLSSVM(KERNEL, selection="fixed", dictionary=dictionary).partial_fit(X, y)
+
+
+@pytest.mark.parametrize("max_basis", [None, 500, 3, 7])
+def test_a_dictionary_sets_max_basis_where_it_is_not_larger(max_basis: int | None) -> None:
+    learner = OnlineLSSVM(KERNEL, selection="fixed", dictionary=DICTIONARY[:3], max_basis=max_basis)
+    assert learner.parameters.max_basis == 3
+
+
+def test_a_dictionary_larger_than_max_basis_is_refused_unless_that_is_the_default() -> None:
+    with pytest.raises(InputError, match="max_basis is 2, the dictionary has 3 rows: leave max_basis out"):
+        OnlineLSSVM(KERNEL, selection="fixed", dictionary=DICTIONARY[:3], max_basis=2)
+    many = np.arange(501.0)[:, np.newaxis]
+    assert OnlineLSSVM(KERNEL, selection="fixed", dictionary=many).parameters.max_basis == 501
+
+
+@pytest.mark.parametrize(
+    ("dictionary", "places", "came"),
+    [
+        (DICTIONARY[:3], [0, 1], r"3 rows .* shape \(2,\) and type int64"),
+        (DICTIONARY[:3], [0.0, 1.0, 2.0], r"3 rows .* shape \(3,\) and type float64"),
+        (None, [0, 1], r"0 rows .* shape \(2,\) and type int64"),
+    ],
+)
+def test_numbers_of_dictionary_rows_are_whole_and_one_for_each(
+    dictionary: Array | None, places: list[float], came: str
+) -> None:
+    selection = "supervised" if dictionary is None else "fixed"
+    with pytest.raises(InputError, match=f"dictionary_rows must be whole numbers, one for each of the {came}"):
+        OnlineLSSVM(KERNEL, selection=selection, dictionary=dictionary, dictionary_rows=places)
 
 
 @pytest.mark.parametrize("settings", [{"selection": "fixed"}, {"selection": "novelty", "dictionary": DICTIONARY}])
