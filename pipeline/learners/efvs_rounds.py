@@ -7,7 +7,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ridgestream.pipeline.arrays import Floats, Integers
-from ridgestream.pipeline.factorization import cholesky
+from ridgestream.pipeline.factorization import check_kernel_sums, cholesky
 from ridgestream.pipeline.kernels import Kernel, gram
 from ridgestream.pipeline.look_ahead import (
     Candidates,
@@ -176,6 +176,7 @@ class Sampling:
         half_sample, left_sample = self._reduce(found.vectors, sample.features)
         E = self._block(sample.features, candidates.features) - half_sample.T @ half
         lengths, threshold = self._kernel.diagonal(candidates.features), self._settings.spanned_threshold
+        check_kernel_sums(lengths, "vector of the candidates' k(x, x)")
         shares = sample.weights / self._kernel.diagonal(sample.features)
         open_shares = np.where(shares * left_sample > threshold * sample.weights, shares, 0.0)
         best = best_candidate(np.arange(len(lengths)), open_shares @ E**2, left, lengths, threshold)
@@ -209,6 +210,7 @@ def _project(kernel: Kernel, vectors: Floats, features: Floats) -> tuple[Floats,
     """Return what the chosen vectors leave of the kernel matrix of candidates, and K_SS⁻¹k_S of each of these."""
     n_basis = len(vectors)
     values = gram(kernel, np.concatenate([vectors, features]), np.zeros(features.shape[1]))
+    check_kernel_sums(values, "kernel matrix of the candidates")
     if not n_basis:
         return values, np.empty((0, len(features)))
     factor = cholesky(values[:n_basis, :n_basis], "kernel matrix K of the dictionary")

@@ -191,8 +191,8 @@ class _Selection:
         places = _join(taken)
         if not len(places):
             raise NumericalBreakdown(
-                "no row has a usable column: kernel values are zero or alike everywhere; raise condition_limit, or "
-                "change the kernel's parameters"
+                "no row has a usable column: kernel values are zero, alike everywhere or too large; raise "
+                "condition_limit, or change the kernel's parameters (lower gamma or degree)"
             )
         found = self._known.at(np.sort(places))
         basis = Basis(self._kernel, found.features[np.searchsorted(found.places, places)], self._centre, constant=True)

@@ -12,7 +12,7 @@ from support.efvs_reference import DenseEFVS
 from support.recording import Notes
 from support.row_sets import CountedRows
 
-from ridgestream.pipeline.errors import InputError, MemoryRefused
+from ridgestream.pipeline.errors import InputError, MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial
 from ridgestream.pipeline.learners.efvs import EFVSSettings, fit_efvs, select_basis
 from ridgestream.pipeline.learners.efvs_rounds import Selection
@@ -175,6 +175,14 @@ def test_what_cannot_be_done_is_refused() -> None:
             select_basis(nothing, KERNEL, replace(ASKED, sample=sample), Silent())
     with pytest.raises(InputError, match="among 0 rows"):
         select_basis(ArrayRows(np.empty((0, 2)), np.empty((0, 1))), KERNEL, ASKED, Silent())
+
+
+@pytest.mark.parametrize("sample", ["all", 5])
+def test_kernel_values_that_leave_float64_are_named_with_a_remedy(sample: NumberOrAll) -> None:
+    rows = draw(30)
+    far = ArrayRows(rows.features * 1e90, rows.targets)
+    with np.errstate(over="ignore"), pytest.raises(NumericalBreakdown, match=r"not finite: .* lower the kernel's gam"):
+        select_basis(far, Polynomial(1.0, 4), replace(ASKED, sample=sample), Silent())
 
 
 @pytest.mark.parametrize(
