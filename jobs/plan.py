@@ -29,7 +29,7 @@ from ridgestream.pipeline.calibration import (
     take_sample,
     time_sums,
 )
-from ridgestream.pipeline.errors import InputError, NumericalBreakdown
+from ridgestream.pipeline.errors import DictionaryError, InputError, NumericalBreakdown
 from ridgestream.pipeline.executor import Executor, Need
 from ridgestream.pipeline.ingest import find_schema
 from ridgestream.pipeline.methods import METHODS
@@ -272,6 +272,8 @@ class _Planning:
         ingest = sample.ingest_row_seconds * sum(self.fresh_rows) / self.workers
         try:
             estimate = calibrate(sample, self.request, self.passed_rows, self.limit)
+        except DictionaryError:
+            raise
         except (InputError, NumericalBreakdown) as error:
             return {"ingest_seconds": round(ingest, 2), "based_on": f"no estimate of learning: {error}"}
         train = self._train_seconds(estimate)

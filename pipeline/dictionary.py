@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from ridgestream.pipeline.errors import InputError
+from ridgestream.pipeline.errors import DictionaryError, InputError
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.starting_dictionary import StartingDictionary
 from ridgestream.stores.decoding import Decoder
@@ -20,11 +20,12 @@ _REMEDY = (
 def read_dictionary(path: Place, schema: Schema, feature_map: FeatureMap) -> StartingDictionary:
     """Return the rows of one Parquet file, or of a folder of them, with the feature columns of the store.
 
-    Raises PartitionError for a file that cannot be used, InputError for a category that the model does not know.
+    Raises PartitionError for a file that cannot be used, DictionaryError if there is no row, InputError for a category
+    that the model does not know.
     """
     parts = []
     for file in list_partitions(path):
-        decoder = Decoder(schema, str(file.path), with_target=False)
+        decoder = Decoder(schema, str(file.path), with_target=False, whole=True)
         decoder.check(read_arrow_schema(file))
         for batch in read_batches(file, schema.columns(with_target=False)):
             rows = decoder.decode(batch)
@@ -32,7 +33,7 @@ def read_dictionary(path: Place, schema: Schema, feature_map: FeatureMap) -> Sta
             parts.append(feature_map.features(rows.numeric, rows.codes, maps))
     features = np.concatenate([np.empty((0, feature_map.n_features)), *parts])
     if not len(features):
-        raise InputError(f"the dictionary {path} has no row")
+        raise DictionaryError(f"the dictionary {path} has no row")
     return StartingDictionary(features, np.full(len(features), -1))
 
 

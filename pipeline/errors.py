@@ -5,6 +5,10 @@ class InputError(ValueError):
     """Rows, targets or settings that cannot be used; the message names what was expected, what came, what to do."""
 
 
+class DictionaryError(InputError):
+    """A given dictionary that cannot be used; the message names its file and row."""
+
+
 class NumericalBreakdown(ArithmeticError):
     """A matrix that must be positive definite is not, within rounding; the message says which setting helps."""
 

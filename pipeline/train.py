@@ -10,11 +10,13 @@ from ridgestream.pipeline.arrivals import ERROR
 from ridgestream.pipeline.course import Course
 from ridgestream.pipeline.dictionary import read_dictionary
 from ridgestream.pipeline.encodings import encoding_of, plan_encodings
+from ridgestream.pipeline.errors import DictionaryError, InputError
 from ridgestream.pipeline.evaluate import Evaluation, compare
 from ridgestream.pipeline.executor import Executor, InProcess
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.keeping import Keeper
 from ridgestream.pipeline.kernels import make_kernel
+from ridgestream.pipeline.learners.given_dictionary import check_independent
 from ridgestream.pipeline.learners.numerics import Numerics
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.learners.random_dictionary import draw_rows
@@ -198,7 +200,13 @@ def _given_dictionary(
     """Return the dictionary of a new model that is given; None where there is none."""
     if record is not None or request.dictionary is None or ledger.schema is None:
         return None
-    return read_dictionary(request.dictionary, ledger.schema, feature_map)
+    given = read_dictionary(request.dictionary, ledger.schema, feature_map)
+    kernel = make_kernel(request.kernel, request.kernel_parameters, feature_map.n_features)
+    try:
+        check_independent(kernel, given.vectors, np.zeros(feature_map.n_features))
+    except InputError as error:
+        raise DictionaryError(f"{request.dictionary}: {error}") from error
+    return given
 
 
 def _drawn_from(ledger: Ledger, record: ModelRecord | None, request: ModelRequest) -> list[tuple[str, int]] | None:

@@ -54,6 +54,8 @@ class Decoder:
     """Whether target and weight are read."""
     missing: str = ERROR
     """What is to become of missing values."""
+    whole: bool = False
+    """Whether they are refused whatever the job says of its source: a dictionary's are."""
     rows: int = 0
     """Rows decoded so far."""
     categories: list[dict[str, int]] = field(default_factory=list)
@@ -262,6 +264,8 @@ class Decoder:
         return name in (*self.schema.targets, self.schema.weight)
 
     def _way_out(self, name: str) -> str:
+        if self.whole:
+            return "; a dictionary must be whole: fill or remove the row"
         if self._is_given(name):
             return '; a target or weight is never imputed: fill or remove the row, or set source.missing = "drop"'
         return '; fill or remove the row, or set source.missing = "drop" or "impute"'

@@ -1,5 +1,6 @@
 """The schema of a store, fixed at the first ingest: which column is what."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -23,6 +24,9 @@ Target = str | tuple[str, ...]
 
 Classes = Literal["all"] | tuple[Label, ...]
 """The classes of a target, each learned against the rest: those that the rows have, or those listed."""
+
+PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+"""What pandas calls an index without a name that it writes along: no feature, unless it is asked for."""
 
 _FIXED = "the schema of a store is fixed at its first ingest: use another store"
 
@@ -132,7 +136,7 @@ def infer_schema(request: SchemaRequest, arrow: "pa.Schema", place: str) -> Sche
     """Make the schema from the request and the first partition's columns; raise PartitionError naming `place`."""
     weight = (request.weight,) if request.weight else ()
     taken = {*request.targets, *weight, *request.ignore}
-    names = request.features or tuple(name for name in arrow.names if name not in taken)
+    names = request.features or tuple(n for n in arrow.names if n not in taken and not PANDAS_INDEX.fullmatch(n))
     for name in (*request.targets, *weight, *names, *request.categorical):
         check_column(name, arrow, place)
     if not names:

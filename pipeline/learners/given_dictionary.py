@@ -64,8 +64,9 @@ def check_independent(kernel: Kernel, rows: Floats, centre: Floats | None) -> No
     if not len(dependent):
         return
     row = int(dependent[0])
-    equal = np.flatnonzero((rows == rows[row]).all(axis=1) & (np.arange(len(rows)) != row))
-    what = f"equals row {equal[0]}" if len(equal) else "lies in the span of the others, within rounding"
+    equal = np.flatnonzero((rows == rows[row]).all(axis=1))
+    row = int(equal[-1])
+    what = f"equals row {equal[0]}" if len(equal) > 1 else "lies in the span of the others, within rounding"
     raise InputError(
         f"row {row} of the dictionary (from zero, of {len(rows)}) {what}, which would leave K singular: remove it"
     )

@@ -112,9 +112,14 @@ def test_a_dictionary_that_cannot_be_used_begins_no_model(
 ) -> None:
     work = workplace(tmp_path)
     give(work, table)
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=message) as raised:
         work.run_here(GIVEN)
+    assert "basis.parquet" in str(raised.value)
+    assert "leave the partition out" not in str(raised.value)
+    assert "source.missing" not in str(raised.value)
     assert list_models(open_store(work.store).root()) == ()
+    planned = run_command("plan", work.job(GIVEN))
+    assert (planned.code, str(raised.value) in planned.err) == (exit_codes.DATA, True)
 
 
 def test_a_dictionary_that_is_not_there_is_told_before_anything_is_taken_in(tmp_path: Path) -> None:

@@ -58,6 +58,14 @@ def test_ignored_columns_are_no_features_and_need_not_be_there() -> None:
     assert "length" not in kinds(infer(ignore=("length", "not yet there")))
 
 
+def test_an_index_that_pandas_has_written_along_is_a_feature_only_if_it_is_named() -> None:
+    indexed = ARROW.append(pa.field("__index_level_0__", pa.int64()))
+    inferred, named = (infer(indexed, features=features) for features in ((), ("length", "__index_level_0__")))
+    assert "length" in kinds(inferred)
+    assert "__index_level_0__" not in kinds(inferred)
+    assert list(kinds(named)) == ["length", "__index_level_0__"]
+
+
 def test_the_weight_is_read_with_the_target_only() -> None:
     schema = infer(weight="w", features=("length",))
     assert schema.columns(with_target=True) == ["length", "y", "w"]
