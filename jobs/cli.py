@@ -326,7 +326,7 @@ def quarantine(
 def clean(
     place: Annotated[str, typer.Argument(metavar="JOB.toml|STORE", help="A job file, or a store.")],
     older_than: Annotated[
-        float, typer.Option(metavar="HOURS", min=0, help="Keep every commit that is younger.")
+        float, typer.Option(metavar="HOURS", min=0, max=1e6, help="Keep every commit that is younger.")
     ] = 24.0,
     keep_nights: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Of each model, keep the last N nights to go back to.")

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from ridgestream.jobs.server_watch import ServerWatch
     from ridgestream.jobs.stopping import Stopping
     from ridgestream.stores.locations import StoreLocation
+
+
+UNREAD = 128 + signal.SIGPIPE
+"""The exit code where what read standard output has gone, as the shell tells it of any other program."""
 
 
 @dataclass
@@ -72,11 +77,14 @@ def orderly_exit(patient_seconds: float = 0.0) -> Iterator[Leaving]:
     try:
         with stopping.watching():
             yield leaving
+        sys.stdout.flush()
     except Stopped as stopped:
         leaving.stopped(stopped.number)
     except typer.Exit:
         raise
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            raise typer.Exit(UNREAD) from error
         code = exit_code_of(error)
         if code == CLUSTER and stopping.number:  # which local workers may have heard, too
             leaving.stopped(stopping.number)
@@ -88,6 +96,16 @@ def orderly_exit(patient_seconds: float = 0.0) -> Iterator[Leaving]:
         leaving.leave(str(error), code)
     finally:
         leaving.close()
+
+
+def _nobody_reads() -> bool:
+    """Tell whether what reads standard output has gone, as `| head` does; then what is left to say goes nowhere."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def unexpected(error: BaseException) -> str:

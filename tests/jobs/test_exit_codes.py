@@ -1,7 +1,9 @@
 """Every documented exit code, brought about by the command itself, with its words on standard error."""
 
+import os
 import re
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -9,7 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.jobs import PATIENCE, Workplace, draw_rows, open_store, run_command, set_column, start_command, wait_until
+from support.jobs import (
+    COMMAND,
+    PATIENCE,
+    Workplace,
+    draw_rows,
+    open_store,
+    run_command,
+    set_column,
+    start_command,
+    wait_until,
+)
 
 from ridgestream.jobs import exit_codes
 
@@ -127,3 +139,15 @@ def test_every_documented_code_is_here() -> None:
     help_text = run_command("--help").out
     documented = {int(code) for code in re.findall(r"(\d+)\s+[a-z]", help_text.split("Exit codes:")[1])}
     assert documented - {exit_codes.UNEXPECTED} == {case.code for case in CASES} | set(SIGNALS.values())
+
+
+def test_a_reader_that_goes_early_is_no_error(work: Workplace) -> None:
+    assert run_command("ingest", work.job()).code == 0
+    end, pipe = os.pipe()
+    os.close(end)
+    for more in ((), ("--json",)):
+        done = subprocess.run(
+            [COMMAND, "inspect", work.store, *more], stdout=pipe, stderr=subprocess.PIPE, timeout=PATIENCE, check=False
+        )
+        assert (done.returncode in (1, 128 + signal.SIGPIPE), done.stderr) == (True, b"")
+    os.close(pipe)
