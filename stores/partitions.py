@@ -1,5 +1,6 @@
 """Parquet partitions: which there are, in which order, and their rows in batches."""
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -172,9 +173,22 @@ def _list_folder(source: Path) -> list[PartitionFile]:
         raise PartitionError(f"the source {source} cannot be read: {error.strerror}") from error
     if not is_there:
         raise PartitionError(f"the source {source} does not exist")
-    found = [source] if is_file else [p for p in source.rglob("*.parquet") if _is_visible(p, source)]
+    found = [source] if is_file else list(_find_files(source))
     base = source.parent if is_file else source
     return [_partition(path, base) for path in found]
+
+
+def _find_files(source: Path) -> Iterator[Path]:
+    """Yield the files below the folder that are partitions; raise PartitionError for a folder that cannot be read."""
+
+    def refuse(error: OSError) -> None:
+        raise PartitionError(
+            f"the source {source}: {error.filename} cannot be read: {error.strerror}; make it readable, or move it away"
+        ) from error
+
+    for folder, folders, names in os.walk(source, onerror=refuse):
+        folders[:] = [name for name in folders if not _is_hidden([name]) and name != "lost+found"]
+        yield from (Path(folder, name) for name in names if name.endswith(".parquet") and not _is_hidden([name]))
 
 
 def _list_prefix(source: ObjectPath) -> list[PartitionFile]:
@@ -206,10 +220,6 @@ def _partition(path: Path, base: Path) -> PartitionFile:
     except OSError as error:
         raise PartitionError(f"{path} cannot be read: {error.strerror}; put it back or remove it") from error
     return PartitionFile(path.relative_to(base).as_posix(), path, status.st_size, status.st_mtime_ns)
-
-
-def _is_visible(path: Path, base: Path) -> bool:
-    return not path.is_dir() and _has_visible_name(path, base)
 
 
 def _has_visible_name(path: Path, base: Path) -> bool:

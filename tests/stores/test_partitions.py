@@ -98,6 +98,22 @@ def test_a_source_that_cannot_be_looked_at(tmp_path: Path) -> None:
         list_partitions(tmp_path / ("x" * 300))
 
 
+def test_a_folder_that_cannot_be_read_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    touch(tmp_path, *(f"{folder}/a.parquet" for folder in ("open", "locked", "lost+found")))
+    look = os.scandir
+
+    def scandir(path: str) -> object:
+        if Path(path).name in ("locked", "lost+found"):
+            raise PermissionError(13, "Permission denied", path)
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(PartitionError, match=r"locked cannot be read: Permission denied; make it readable"):
+        list_partitions(tmp_path)
+    monkeypatch.undo()
+    assert names_in(tmp_path) == ["locked/a.parquet", "open/a.parquet"]
+
+
 def test_a_folder_without_partitions(tmp_path: Path) -> None:
     touch(tmp_path, "data.csv", "_x.parquet")
     with pytest.raises(PartitionError, match=r"has no file whose name ends in \.parquet"):
