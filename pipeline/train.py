@@ -355,5 +355,5 @@ def _tell_weights(learner: OnlineLSSVM, report: Reporter) -> None:
         report.warn(
             "weights are far from one on the average, and usefulness_threshold is in units of weight times squared "
             "target; scale the weights to a mean of one, or usefulness_threshold with them",
-            mean_weight=mean,
+            mean_weight=float(f"{mean:.3g}"),
         )
