@@ -272,9 +272,9 @@ class _Planning:
         ingest = sample.ingest_row_seconds * sum(self.fresh_rows) / self.workers
         try:
             estimate = calibrate(sample, self.request, self.passed_rows, self.limit)
-        except DictionaryError:
-            raise
         except (InputError, NumericalBreakdown) as error:
+            if isinstance(error, DictionaryError) and self.standing.record is None:
+                raise
             return {"ingest_seconds": round(ingest, 2), "based_on": f"no estimate of learning: {error}"}
         train = self._train_seconds(estimate)
         refit = 0.0
