@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from ridgestream.jobs.settings import Job
 from ridgestream.pipeline.drift import PartitionDrift, Segments, compare_partitions
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.fitted import Path
+from ridgestream.pipeline.learners.numerics import Numerics
 from ridgestream.pipeline.records import fitted_of, is_batch, is_refitted
 from ridgestream.stores.classes import class_name
 from ridgestream.stores.errors import StoreError
@@ -187,22 +188,14 @@ def _figures(told: _Told) -> dict[str, Any]:
 
 def _numerics(record: ModelRecord) -> dict[str, Any]:
     """Return condition, drift and jitter; nothing for a model that was kept without them."""
-    names = (
-        "normal_condition",
-        "gram_condition",
-        "drift",
-        "largest_drift",
-        "largest_jitter",
-        "jitter_count",
-        "refused",
-    )
     counters = record.counters
     if is_batch(record):
         return {name: value for name, value in sorted(fitted_of(record).notes.items()) if name != "rows"}
     if not counters.get("normal_condition"):
         return {}
     digits = max(16 - math.log10(counters["normal_condition"]), 0.0)
-    return {name: counters[name] for name in names if name in counters} | {"digits": round(digits, 1)}
+    kept = {each.name: counters[each.name] for each in fields(Numerics) if each.name in counters}
+    return kept | {"digits": round(digits, 1)}
 
 
 def _tell_night(night: Night) -> dict[str, Any]:

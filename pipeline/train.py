@@ -15,7 +15,7 @@ from ridgestream.pipeline.evaluate import Evaluation, compare
 from ridgestream.pipeline.executor import Executor, InProcess
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.keeping import Keeper
-from ridgestream.pipeline.kernels import make_kernel
+from ridgestream.pipeline.kernels import Kernel, make_kernel
 from ridgestream.pipeline.learners.given_dictionary import check_independent
 from ridgestream.pipeline.learners.numerics import Numerics
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
@@ -201,7 +201,7 @@ def _given_dictionary(
     if record is not None or request.dictionary is None or ledger.schema is None:
         return None
     given = read_dictionary(request.dictionary, ledger.schema, feature_map)
-    kernel = make_kernel(request.kernel, request.kernel_parameters, feature_map.n_features)
+    kernel = _kernel_of(request, feature_map.n_features)
     try:
         check_independent(kernel, given.vectors, np.zeros(feature_map.n_features))
     except InputError as error:
@@ -226,7 +226,7 @@ def _drawn_dictionary(
     """Return the dictionary of a new model that is drawn; None where none is."""
     if request.random_seed is None or request.max_basis is None:
         return None
-    kernel = make_kernel(request.kernel, request.kernel_parameters, feature_map.n_features)
+    kernel = _kernel_of(request, feature_map.n_features)
     segments = [entry.segment for entry in ledger.entries]
     rows = StoredRows(root, ledger, segments, feature_map, InProcess(), report)
     drawn = draw_rows(rows, kernel, request.max_basis, request.random_seed)
@@ -261,10 +261,14 @@ def _retuned(record: ModelRecord | None, request: ModelRequest) -> ModelRecord |
     return replace(record, parameters=record.parameters | changed | {"learner": learner})
 
 
+def _kernel_of(request: ModelRequest, n_features: int) -> Kernel:
+    return make_kernel(request.kernel, request.kernel_parameters, n_features)
+
+
 def new_learner(request: ModelRequest, n_features: int, dictionary: StartingDictionary | None = None) -> OnlineLSSVM:
     """Return the learner that the request asks for; its rows are standardized, so distances are measured from zero."""
     return OnlineLSSVM(
-        make_kernel(request.kernel, request.kernel_parameters, n_features),
+        _kernel_of(request, n_features),
         regularization=request.regularization,
         max_basis=request.max_basis,
         novelty_threshold=request.novelty_threshold,
