@@ -1,7 +1,15 @@
-"""Hypothesis draws the same examples on every run and knows no clock; `--hypothesis-profile=search` draws new ones."""
+"""Hypothesis draws the same examples on every run and knows no clock; `--hypothesis-profile=search` draws new ones.
+
+A script that starts the tests in the background makes them ignore SIGINT, and every process that they start inherits that:
+the default is restored first, so that a test of Ctrl-C tests Ctrl-C.
+"""
+
+import signal
 
 from hypothesis import settings
 
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("fixed")
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
