@@ -6,12 +6,12 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from ridgestream import pipeline
 from ridgestream.jobs.harmless import harmless_cells
 from ridgestream.jobs.leaving import Leaving, orderly_exit, unexpected
 from ridgestream.jobs.log_lines import Log, guess_log, route_libraries, write_end
@@ -370,7 +370,7 @@ def _root(
     show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if show_version:
-        typer.echo(version("ridgestream"))
+        typer.echo(pipeline.__version__)
         raise typer.Exit
 
 

@@ -7,12 +7,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from pkgutil import resolve_name
 from time import monotonic, sleep
 from typing import Any, cast
 
 from ridgestream.jobs.cluster_options import ClusterOptions
 from ridgestream.jobs.workers import (
     DECISIVE,
+    OWN,
+    OWN_VERSION,
     PYTHON,
     TOLD,
     Sight,
@@ -138,18 +141,29 @@ def check_versions(client: Any, workers: Sequence[str], report: Reporter) -> set
 
 
 async def _ask_versions(client: Any, workers: Sequence[str]) -> dict[str, Any]:  # noqa: ANN401
-    """Return what each worker has installed, as Dask tells it without a task; nothing of one that does not answer."""
+    """Return the versions on each worker, without a task; a worker that does not answer is left out."""
 
     async def ask(address: str) -> dict[str, Any]:
         question = {"op": "versions", "packages": [*DECISIVE, *TOLD]}
         asking = client.scheduler.broadcast(msg=question, workers=[address], on_error="ignore")
+        running = client.run(resolve_name, OWN_VERSION, workers=[address], on_error="return")
         try:
-            return cast("dict[str, Any]", await asyncio.wait_for(asking, ANSWER_SECONDS))
+            installed, own = await asyncio.wait_for(asyncio.gather(asking, running), ANSWER_SECONDS)
         except TimeoutError:
             return {}
+        for answer in installed.values():
+            answer["packages"][OWN] = _own_version_of(own.get(address))
+        return cast("dict[str, Any]", installed)
 
     answers = await asyncio.gather(*map(ask, workers))
     return {address: versions for answer in answers for address, versions in answer.items()}
+
+
+def _own_version_of(answer: object) -> str | None:
+    """Return the version of Ridgestream that a worker has, from its answer; None if the worker cannot import it."""
+    if isinstance(answer, ModuleNotFoundError):
+        return None
+    return answer if isinstance(answer, str) else "of an unknown version"
 
 
 def reaches_workers(client: Any) -> bool:  # noqa: ANN401

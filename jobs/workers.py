@@ -11,12 +11,17 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
+from ridgestream import pipeline
 from ridgestream.pipeline.threads import blas_threads, limited_threads, numba_threads
 from ridgestream.stores.transience import may_pass
 
 Result = TypeVar("Result")
 
-DECISIVE = ("ridgestream", "numpy", "scipy", "numba", "icechunk")
+OWN = "ridgestream"
+OWN_VERSION = "ridgestream.pipeline:__version__"
+"""Where the version of the code that runs is found; metadata of some version may lie in any working directory."""
+
+DECISIVE = (OWN, "numpy", "scipy", "numba", "icechunk")
 """Packages in which another version may make other bits, or may not understand what a task brings."""
 
 TOLD = ("dask", "distributed", "zarr", "pyarrow", "cloudpickle")
@@ -117,6 +122,8 @@ def _differ(name: str, here: str | None, there: str | None) -> str:
 @cache
 def version_of(name: str) -> str | None:
     """Return the version of a package, None if it is not installed; of Python, its feature release."""
+    if name == OWN:
+        return pipeline.__version__
     if name == PYTHON:
         return f"{sys.version_info[0]}.{sys.version_info[1]}"
     try:

@@ -33,18 +33,12 @@ from ridgestream.pipeline.reporting import Silent
 from ridgestream.stores.partitions import PartitionFile, list_partitions
 
 BLOCKED = """
-import importlib.metadata, sys
+import sys
 class Blocked:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] == "ridgestream":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Blocked())
-real = importlib.metadata.version
-def version(name):
-    if name == "ridgestream":
-        raise importlib.metadata.PackageNotFoundError(name)
-    return real(name)
-importlib.metadata.version = version
 """
 """What makes a Python of one without ridgestream."""
 
@@ -67,7 +61,15 @@ def cluster(scheduler: Cluster) -> Iterator[Cluster]:
 
 
 def with_version(folder: Path, package: str, version: str) -> dict[str, str]:
-    """The environment of a worker that finds another version of a package installed."""
+    """The environment of a worker that has another version of a package."""
+    if package == "ridgestream":
+        (folder / "sitecustomize.py").write_text(f"import ridgestream.pipeline as own; own.__version__ = {version!r}\n")
+        return {"PYTHONPATH": str(folder)}
+    return with_metadata(folder, package, version)
+
+
+def with_metadata(folder: Path, package: str, version: str) -> dict[str, str]:
+    """The environment of a process that finds a package's metadata of another version first."""
     place = folder / f"{package}-{version}.dist-info"
     place.mkdir()
     (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
@@ -95,6 +97,16 @@ def test_a_worker_with_other_versions_is_refused_by_its_name(cluster: Cluster, t
         pass
     assert good not in str(caught.value)
     assert exit_codes.exit_code_of(caught.value) == exit_codes.CLUSTER
+
+
+def test_metadata_of_another_version_in_the_way_accuses_no_worker(cluster: Cluster, tmp_path: Path) -> None:
+    """Such as an installation leaves in a clone: what counts is the version of the code that runs."""
+    cluster.start_worker(environment=with_metadata(tmp_path, "ridgestream", "99.1"))
+    cluster.wait_for(1)
+    notes = Notes()
+    with _open(cluster, notes) as executor:
+        assert list(executor.run(abs, [-1, -2])) == [1, 2]
+    assert notes.facts("workers")["workers"] == 1
 
 
 def test_a_worker_with_another_version_of_what_changes_no_result_is_told(cluster: Cluster, tmp_path: Path) -> None:
