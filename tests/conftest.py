@@ -1,7 +1,7 @@
 """Hypothesis draws the same examples on every run and knows no clock; `--hypothesis-profile=search` draws new ones.
 
-A script that starts the tests in the background makes them ignore SIGINT, and every process that they start inherits that:
-the default is restored first, so that a test of Ctrl-C tests Ctrl-C.
+A script that starts the tests in the background makes them ignore SIGINT, and so would every process that they start.
+The default is restored first, so that a test of Ctrl-C tests Ctrl-C.
 """
 
 import signal
