@@ -24,7 +24,7 @@ from ridgestream.pipeline.evaluate import Evaluation, compare
 from ridgestream.pipeline.executor import Executor, Need
 from ridgestream.pipeline.features import FeatureMap
 from ridgestream.pipeline.fitted import Fitted
-from ridgestream.pipeline.keeping import Keeper
+from ridgestream.pipeline.keeping import Keeper, named_pass
 from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.methods import METHODS, Asked, Method
 from ridgestream.pipeline.planning import BatchPlan
@@ -291,6 +291,7 @@ class _Judging:
         return self.segments[bisect_right(self.firsts, place) - 1]
 
 
+@named_pass("ridgestream.pipeline.batch", "judge_rows")
 def judge_rows(judging: _Judging, blocks: Iterable[RowBlock]) -> Progressive:
     """Return the errors on the rows of all blocks, by segment."""
     total = Progressive(Evaluation(classes=judging.classes))

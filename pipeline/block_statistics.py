@@ -23,6 +23,7 @@ from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.factorization import Cholesky, cholesky, mirror
 from ridgestream.pipeline.folds import deal_folds
+from ridgestream.pipeline.keeping import named_pass
 from ridgestream.pipeline.kernels import Kernel, gram
 from ridgestream.pipeline.planning import KERNEL_BYTES
 from ridgestream.pipeline.threads import one_blas_thread
@@ -229,6 +230,7 @@ def sum_rows(summing: Summing, blocks: Iterable[RowBlock]) -> FoldedStatistics:
     return sum_together((summing,), blocks).parts[0]
 
 
+@named_pass("ridgestream.pipeline.block_statistics", "sum_together")
 def sum_together(summings: Sequence[Summing], blocks: Iterable[RowBlock]) -> SeveralStatistics:
     """Return the sums for several bases from one read of the rows, each with the bits that `sum_rows` gives."""
     growing = [_FoldedSums(summing) for summing in summings]

@@ -15,6 +15,7 @@ from scipy.linalg import blas
 from ridgestream.pipeline.arrays import Floats
 from ridgestream.pipeline.block_statistics import BlockStatistics, RowBlock, drop_absent, plan_kernel_rows
 from ridgestream.pipeline.factorization import mirror
+from ridgestream.pipeline.keeping import named_pass
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.threads import one_blas_thread
 
@@ -73,6 +74,7 @@ class CandidateSums:
         return BlockStatistics(products, rhs, self.target_square, self.weight, self.rows)
 
 
+@named_pass("ridgestream.pipeline.candidate_sums", "sum_candidates")
 def sum_candidates(summing: CandidateSumming, blocks: Iterable[RowBlock]) -> CandidateSums:
     """Return the sums over the rows of all blocks, added in their order.
 

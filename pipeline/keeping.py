@@ -7,7 +7,7 @@ of one that was not; the clock only chooses after which tasks something is kept.
 
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any, Protocol, get_type_hints
+from typing import Any, Protocol, TypeVar, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,8 @@ KEEP_BYTES = 512 * 2**20
 Kept = tuple[dict[str, Any], Mapping[str, npt.NDArray[Any]]]
 """A record, as JSON takes it, and arrays of numbers."""
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 Make = Callable[[], Kept | None]
 """Makes what could be kept now; None where that does not pay."""
 
@@ -43,6 +45,28 @@ class Keeper(Protocol):
 
     def hold(self, key: str, make: Make | None) -> None:
         """Have something at hand to be kept under the key if the run is stopped, or nothing any more."""
+
+
+def named_pass(*name: str) -> Callable[[Function], Function]:
+    """Give a function of blocks the name by which its checkpoints are found again.
+
+    The name is a constant that is on disk: it stays when the function is moved or renamed. The names of version 0.1.0
+    are the module and the name that the function had then, so that a pass that was killed under 0.1.0 goes on.
+    """
+
+    def mark(function: Function) -> Function:
+        function.pass_name = name  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def name_of_pass(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the name that `named_pass` gave to a function; raise InputError for a function without one."""
+    name: tuple[str, ...] | None = getattr(function, "pass_name", None)
+    if name is None:
+        raise InputError(f"{function!r} has no name to keep its sums by: decorate it with named_pass(...)")
+    return name
 
 
 class KeptPass:

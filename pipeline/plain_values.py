@@ -60,7 +60,7 @@ def _flatten(value: Any, arrays: Arrays, *, typed: bool) -> Any:  # noqa: ANN401
         return {"array": name}
     if is_dataclass(value) and not isinstance(value, type):
         plain = {item.name: _flatten(getattr(value, item.name), arrays, typed=typed) for item in fields(value)}
-        return {type(value).__qualname__: plain} if typed else plain
+        return {_name_of(type(value)): plain} if typed else plain
     if isinstance(value, tuple | list):
         return [_flatten(part, arrays, typed=typed) for part in value]
     if isinstance(value, np.generic):
@@ -68,3 +68,8 @@ def _flatten(value: Any, arrays: Arrays, *, typed: bool) -> Any:  # noqa: ANN401
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise InputError(f"a {type(value).__name__} is no plain value")
+
+
+def _name_of(kind: type) -> str:
+    """Return the name of a dataclass in hashes: its constant `hashed_as` if it has been renamed, else its own name."""
+    return str(getattr(kind, "hashed_as", kind.__qualname__))

@@ -16,6 +16,7 @@ from ridgestream.pipeline.arrays import Floats
 from ridgestream.pipeline.block_statistics import RowBlock, drop_absent
 from ridgestream.pipeline.candidate_sums import KernelValues
 from ridgestream.pipeline.factorization import mirror
+from ridgestream.pipeline.keeping import named_pass
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.threads import one_blas_thread
 
@@ -48,6 +49,7 @@ class ResidualSums:
         return type(self)(self.own + other.own, self.weight + other.weight)
 
 
+@named_pass("ridgestream.pipeline.residual_sums", "sum_residuals")
 def sum_residuals(summing: ResidualSumming, blocks: Iterable[RowBlock]) -> ResidualSums:
     """Return the sums over the rows of all blocks, added in their order.
 

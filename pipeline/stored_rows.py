@@ -16,7 +16,7 @@ from ridgestream.pipeline.block_statistics import RowBlock, SeveralStatistics, S
 from ridgestream.pipeline.blocks import plan_blocks
 from ridgestream.pipeline.executor import Executor
 from ridgestream.pipeline.features import FeatureMap
-from ridgestream.pipeline.keeping import Keeper, KeptPass
+from ridgestream.pipeline.keeping import Keeper, KeptPass, name_of_pass
 from ridgestream.pipeline.plain_values import hash_of
 from ridgestream.pipeline.reporting import Reporter
 from ridgestream.pipeline.row_sets import Sums, cut_evenly
@@ -177,7 +177,7 @@ class StoredRows:
             return ""
         contents = [entry.content_sha256 for entry in self._entries]
         cuts = [[(rows.segment, rows.start, rows.stop, rows.first) for rows in task] for task in tasks]
-        return hash_of((function.__module__, function.__qualname__, argument, self._source.feature_map, contents, cuts))
+        return hash_of((*name_of_pass(function), argument, self._source.feature_map, contents, cuts))
 
     def _split(self, ascending: Integers) -> Iterator[tuple[int, Integers]]:
         """Yield each segment's number and which of its rows, from zero, are at these places."""

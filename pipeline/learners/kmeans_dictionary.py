@@ -14,6 +14,7 @@ import numpy as np
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.block_statistics import RowBlock, plan_kernel_rows
 from ridgestream.pipeline.errors import InputError
+from ridgestream.pipeline.keeping import named_pass
 from ridgestream.pipeline.leaders import LeaderBoard, Leaders
 from ridgestream.pipeline.look_ahead import take_present
 from ridgestream.pipeline.reporting import Reporter
@@ -87,6 +88,7 @@ def kmeans_centres(rows: RowSet, n_basis: int, seed: int, passes: int, report: R
     return StartingDictionary(centres, np.full(len(centres), -1))
 
 
+@named_pass("ridgestream.pipeline.learners.kmeans_dictionary", "sum_clusters")
 def sum_clusters(centres: Floats, blocks: Iterable[RowBlock]) -> Clusters:
     """Return the sums for centres (n_centres, n_features) over the rows of all blocks; BLAS runs on one thread.
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ridgestream.pipeline.arrays import Floats, Integers
 from ridgestream.pipeline.block_statistics import Basis, RowBlock
 from ridgestream.pipeline.factorization import symmetric
+from ridgestream.pipeline.keeping import named_pass
 from ridgestream.pipeline.kernels import Kernel, gram
 from ridgestream.pipeline.leaders import NOBODY, LeaderBoard, Leaders, RowTable
 from ridgestream.pipeline.threads import one_blas_thread
@@ -83,6 +84,7 @@ class Screened:
         )
 
 
+@named_pass("ridgestream.pipeline.learners.orols_pass", "screen_rows")
 def screen_rows(screening: Screening, blocks: Iterable[RowBlock]) -> Screened:
     """Return what the rows of all blocks give; n_functions kernel values a row and products with the new ones.
 

@@ -20,6 +20,7 @@ from ridgestream.pipeline.block_statistics import Basis, BlockStatistics, Folded
 from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.fitted import Fitted, Path
 from ridgestream.pipeline.forward_selection import choose_by_gain
+from ridgestream.pipeline.keeping import named_pass
 from ridgestream.pipeline.kernels import Kernel, check_positive
 from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.nested_models import NestedModels
@@ -115,6 +116,7 @@ def learn_shards(rows: RowSet, kernel: Kernel, settings: ShardMergeSelectSetting
     return np.concatenate(found.vectors), np.concatenate(places)
 
 
+@named_pass("ridgestream.pipeline.learners.shard_merge_select", "learn_shard")
 def learn_shard(learning: ShardLearning, blocks: Iterable[RowBlock]) -> ShardDictionaries:
     """Return the dictionary that one online pass over a shard's rows chooses."""
     settings = learning.settings

@@ -1,11 +1,11 @@
 """A store's rows as a row set: the same answers as rows in memory, wherever the tasks are done."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,18 @@ from support.recording import Killed, Notes
 from support.stores import Elsewhere, ingest_folder, ledger_of, new_store
 
 from ridgestream.pipeline import keeping, stored_rows
-from ridgestream.pipeline.block_statistics import Basis, RowBlock, Summing
+from ridgestream.pipeline.batch import judge_rows
+from ridgestream.pipeline.block_statistics import Basis, RowBlock, Summing, sum_together
+from ridgestream.pipeline.candidate_sums import sum_candidates
+from ridgestream.pipeline.errors import InputError
 from ridgestream.pipeline.executor import Executor, InProcess
-from ridgestream.pipeline.keeping import Keeper, Make
+from ridgestream.pipeline.keeping import Keeper, Make, name_of_pass
 from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.learners.kmeans_dictionary import sum_clusters
+from ridgestream.pipeline.learners.orols_pass import screen_rows
+from ridgestream.pipeline.learners.shard_merge_select import learn_shard
+from ridgestream.pipeline.plain_values import hash_of
+from ridgestream.pipeline.residual_sums import sum_residuals
 from ridgestream.pipeline.row_sets import ArrayRows, RowSet, cut_evenly
 from ridgestream.pipeline.stored_rows import StoredRows
 from ridgestream.stores.repository import Store
@@ -124,6 +132,42 @@ class KeptHere:
 
     def hold(self, key: str, make: Make | None) -> None:
         self.held = {key: make} if make else {}
+
+
+@pytest.mark.parametrize(
+    ("function", "module"),
+    [
+        (sum_together, "block_statistics"),
+        (sum_candidates, "candidate_sums"),
+        (sum_residuals, "residual_sums"),
+        (sum_clusters, "learners.kmeans_dictionary"),
+        (screen_rows, "learners.orols_pass"),
+        (learn_shard, "learners.shard_merge_select"),
+        (judge_rows, "batch"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_pass_keeps_the_name_under_which_version_0_1_0_kept_it(function: Callable[..., Any], module: str) -> None:
+    assert name_of_pass(function) == (f"ridgestream.pipeline.{module}", function.__name__)
+
+
+def test_a_pass_without_a_name_is_refused_where_its_sums_are_to_be_kept(store: Store) -> None:
+    with pytest.raises(InputError, match=r"has no name to keep its sums by: decorate it with named_pass"):
+        rows_of(store, keeper=KeptHere()).reduce(min, 0, "count")  # type: ignore[arg-type]
+
+
+def test_a_renamed_dataclass_is_hashed_by_the_name_that_it_had() -> None:
+    @dataclass(frozen=True)
+    class Before:
+        value: int
+
+    @dataclass(frozen=True)
+    class After:
+        value: int
+        hashed_as: ClassVar[str] = Before.__qualname__
+
+    assert hash_of(After(3)) == hash_of(Before(3))
+    assert hash_of(After(3)) != hash_of(After(4))
 
 
 def test_a_pass_that_was_killed_goes_on_and_ends_in_the_same_bits(
