@@ -12,8 +12,8 @@ from typing import ClassVar, Protocol, Self, TypeGuard
 
 import numpy as np
 
-from ridgestream.pipeline.arrays import Floats
-from ridgestream.pipeline.errors import InputError
+from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.errors import InputError
 
 _SAFE_SQUARED_NORM = 500.0
 """With γ‖x‖² and γ‖z‖² up to this, the rounding of γ‖x − z‖², about 4·2⁻⁵³·γ(‖x‖² + ‖z‖²), stays below 10⁻¹²."""

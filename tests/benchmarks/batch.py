@@ -24,14 +24,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`
 
 from benchmarks import batch_path, batch_selection, forest_jobs
 from benchmarks.measuring import say
-from support.forest import N_FEATURES, standardized_forest
+from support.data.forest import N_FEATURES, standardized_forest
 
-from ridgestream.jobs.opening import model_request
-from ridgestream.jobs.settings import parse_flags, read_job
-from ridgestream.pipeline.batch import BatchRequest, plan_batch
+from ridgestream.jobs.config.job_file import parse_flags, read_job
+from ridgestream.jobs.config.requests import model_request
+from ridgestream.pipeline.training.batch import BatchRequest, plan_batch
 
 IMPORTS = "from ridgestream.jobs import run, cluster, progress; from ridgestream.pipeline import methods; "
-PRINT_PEAK = "from ridgestream.jobs.process_memory import peak_rss_bytes; print(peak_rss_bytes())"
+PRINT_PEAK = "from ridgestream.jobs.runs.peak_memory import peak_rss_bytes; print(peak_rss_bytes())"
 
 
 def run_job(method: str, rows: int, workers: int, settings: list[str]) -> tuple[dict[str, Any], int]:

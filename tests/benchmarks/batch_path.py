@@ -23,16 +23,16 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`, as pytest finds them
 
 from benchmarks.measuring import GAMMA, Array, Watch, lower_bound, say
-from support.forest import Rows, standardized_forest
+from support.data.forest import Rows, standardized_forest
 
-from ridgestream.pipeline.block_statistics import Basis, Summing
-from ridgestream.pipeline.fitted import Fitted
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.batch.isls_svm import ISLSSVMSettings, fit_isls_svm
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.learners.isls_svm import ISLSSVMSettings, fit_isls_svm
-from ridgestream.pipeline.pruning_path import Score, plan_sizes
-from ridgestream.pipeline.reporting import Silent
-from ridgestream.pipeline.row_sets import ArrayRows
-from ridgestream.pipeline.starting_dictionary import StartingDictionary
+from ridgestream.pipeline.selection.backward_elimination import Score, plan_sizes
+from ridgestream.pipeline.selection.fit_result import Fitted
+from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
+from ridgestream.pipeline.sums.normal_equations import Basis, Summing
+from ridgestream.pipeline.sums.row_set import ArrayRows
 
 FOLDS = 5
 REGULARIZATIONS = tuple(float(value) for value in np.logspace(-9, -3, 20))

@@ -19,16 +19,16 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`, as pytest finds them
 
 from benchmarks.measuring import GAMMA, REGULARIZATION, Took, Watch
-from support.forest import N_FEATURES, Rows, standardized_forest
+from support.data.forest import N_FEATURES, Rows, standardized_forest
 
-from ridgestream.pipeline.block_statistics import RowBlock
-from ridgestream.pipeline.candidate_sums import CandidateSumming
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.batch.ols import OLSSettings, fit_ols
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.learners.ols import OLSSettings, fit_ols
-from ridgestream.pipeline.look_ahead import RULE_OF_59, draw_round
-from ridgestream.pipeline.reporting import Silent
-from ridgestream.pipeline.row_sets import Argument, ArrayRows, Summed
-from ridgestream.pipeline.threads import one_blas_thread
+from ridgestream.pipeline.selection.candidate_rounds import RULE_OF_59, draw_round
+from ridgestream.pipeline.sums.candidate_products import CandidateSumming
+from ridgestream.pipeline.sums.normal_equations import RowBlock
+from ridgestream.pipeline.sums.row_set import Argument, ArrayRows, Summed
 
 STORED_ROWS = 2048
 """Rows of a block of stored columns."""

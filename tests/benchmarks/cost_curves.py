@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.measuring import Took, learn, lower_bound, new_learner, say
-from support.forest import Rows, standardized_forest, stream_like_forest
+from support.data.forest import Rows, standardized_forest, stream_like_forest
 
 
 @dataclass(frozen=True)

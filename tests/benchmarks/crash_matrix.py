@@ -3,7 +3,7 @@
 python crash_matrix.py --kills 50        # kills in each mode; 200 in all take about half an hour on two cores
 
 Each kill is of a run on a new store; afterwards the same command is run to its end. What must hold is asserted by
-`support.crashes`: every partition once, every row counted once, the model of the undisturbed run, bit for bit.
+`support.jobs.crashes`: every partition once, every row counted once, the model of the undisturbed run, bit for bit.
 """
 
 import argparse
@@ -16,8 +16,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from support.crashes import MODES, Blow, CrashBench, Kill, crash_bench, spread, strike_all
-from support.object_store import object_store
+from support.jobs.crashes import MODES, Blow, CrashBench, Kill, crash_bench, spread, strike_all
+from support.stores.object_store import object_store
 
 SHARES = {
     "alone": {"time": 0.2, "call": 0.4, "request": 0.4},

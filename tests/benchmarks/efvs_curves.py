@@ -22,11 +22,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`
 
 from benchmarks.measuring import Watch, say
 
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.batch.efvs import EFVSSettings, select_basis
 from ridgestream.pipeline.kernels import RBF, Kernel
-from ridgestream.pipeline.learners.efvs import EFVSSettings, select_basis
-from ridgestream.pipeline.look_ahead import NumberOrAll
-from ridgestream.pipeline.reporting import Silent
-from ridgestream.pipeline.row_sets import ArrayRows
+from ridgestream.pipeline.selection.candidate_rounds import NumberOrAll
+from ridgestream.pipeline.sums.row_set import ArrayRows
 
 Array = npt.NDArray[np.float64]
 EVERY = 10

@@ -21,13 +21,13 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`, as pytest finds them
 
-from support.forest import PARTITION_ROWS, read_forest
+from support.data.forest import PARTITION_ROWS, read_forest
 
-from ridgestream.pipeline.block_statistics import Basis, RowBlock, Summing, sum_rows
-from ridgestream.pipeline.classes import scores_of, winners_of
+from ridgestream.pipeline.features.one_vs_rest import scores_of, winners_of
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
-from ridgestream.pipeline.moments import Moments
+from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
+from ridgestream.pipeline.sums.moments import Moments
+from ridgestream.pipeline.sums.normal_equations import Basis, RowBlock, Summing, sum_rows
 
 PAPER = {100: "23.80 ± 0.64", 300: "21.77 ± 0.39", 500: "21.17 ± 0.32"}
 

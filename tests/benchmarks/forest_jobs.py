@@ -27,13 +27,13 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`, as pytest finds them
 
 from benchmarks.measuring import error_percent, say
-from support.forest import FOREST, PARTITION_ROWS, read_forest
+from support.data.forest import FOREST, PARTITION_ROWS, read_forest
 
-from ridgestream.pipeline.block_statistics import Basis
-from ridgestream.pipeline.records import fitted_of, model_of
-from ridgestream.stores.locations import StoreLocation
-from ridgestream.stores.models import ModelRecord, require_model
-from ridgestream.stores.repository import Store
+from ridgestream.pipeline.models.model_record import fitted_of, model_of
+from ridgestream.pipeline.sums.normal_equations import Basis
+from ridgestream.stores.catalog.models import ModelRecord, require_model
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.repository.store_location import StoreLocation
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "ridgestream")
 LOOK_SECONDS = 0.25

@@ -20,14 +20,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`, as pytest finds them
 
 from benchmarks.measuring import say
-from support.many_rows import write_many_rows
+from support.data.many_rows import write_many_rows
 
-from ridgestream.jobs.ingest import run_ingest
-from ridgestream.jobs.process_memory import peak_rss_bytes
-from ridgestream.jobs.settings import read_job
-from ridgestream.jobs.train import run_train
-from ridgestream.pipeline.executor import InProcess
-from ridgestream.pipeline.reporting import Fact, Silent
+from ridgestream.jobs.commands.ingest import run_ingest
+from ridgestream.jobs.commands.train import run_train
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
+from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.reporter import Fact, Silent
 
 TENTHS = 10
 JOB = """

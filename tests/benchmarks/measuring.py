@@ -7,11 +7,11 @@ from time import perf_counter, process_time
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas
-from support.forest import N_FEATURES, PARTITION_ROWS, Rows
+from support.data.forest import N_FEATURES, PARTITION_ROWS, Rows
 
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.learners.online_ls_svm import OnlineLSSVM
-from ridgestream.pipeline.threads import one_blas_thread
+from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 
 GAMMA = 1 / N_FEATURES
 REGULARIZATION = 1e-5

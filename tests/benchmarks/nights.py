@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`, as pytest finds them
 
 from benchmarks.measuring import say
-from support.forest import FOREST
+from support.data.forest import FOREST
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "ridgestream")
 JOB = """

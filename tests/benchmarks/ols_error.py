@@ -17,14 +17,14 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`, as pytest finds them
 
 from benchmarks.measuring import GAMMA, Array, Watch, error_percent, say
-from support.forest import Rows, standardized_forest
+from support.data.forest import Rows, standardized_forest
 
-from ridgestream.pipeline.fitted import Fitted
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.batch.ols import OLSSettings, fit_ols
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.learners.ols import OLSSettings, fit_ols
-from ridgestream.pipeline.nested_models import NestedModels
-from ridgestream.pipeline.reporting import Silent
-from ridgestream.pipeline.row_sets import ArrayRows
+from ridgestream.pipeline.selection.fit_result import Fitted
+from ridgestream.pipeline.selection.nested_models import NestedModels
+from ridgestream.pipeline.sums.row_set import ArrayRows
 
 PAPER_AT_MOST = {
     10_000: {100: 23.16, 300: 21.72, 500: 20.57},

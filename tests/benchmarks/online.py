@@ -36,9 +36,9 @@ from benchmarks.measuring import Took, error_percent, learn, lower_bound, new_le
 from benchmarks.parts import measure_parts
 from benchmarks.rivals import measure_in_a_process
 from benchmarks.row_by_row import measure_row_by_row
-from support.forest import Rows, standardized_forest
+from support.data.forest import Rows, standardized_forest
 
-from ridgestream.pipeline.threads import blas_threads, one_blas_thread
+from ridgestream.pipeline.base.blas_threads import blas_threads, one_blas_thread
 
 ROW_BY_ROW_ROWS = 20_000
 

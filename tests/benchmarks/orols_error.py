@@ -27,14 +27,14 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `support`, as pytest finds it
 
-from support.forest import standardized_forest
+from support.data.forest import standardized_forest
 
-from ridgestream.pipeline.classes import scores_of, winners_of
-from ridgestream.pipeline.folds import deal_folds
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.batch.orols.orols import OrolsFitted, OrolsSettings, fit_orols
+from ridgestream.pipeline.features.one_vs_rest import scores_of, winners_of
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.learners.orols import OrolsFitted, OrolsSettings, fit_orols
-from ridgestream.pipeline.reporting import Silent
-from ridgestream.pipeline.row_sets import ArrayRows
+from ridgestream.pipeline.sums.folds import deal_folds
+from ridgestream.pipeline.sums.row_set import ArrayRows
 
 TRAINING_ROWS = {"pendigits": 7494, "optdigits": 3823}
 PAPER = {"pendigits": "1.66 with 1.9 % a machine", "optdigits": "1.11 with 10.2 % a machine"}

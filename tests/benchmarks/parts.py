@@ -20,24 +20,24 @@ import numpy as np
 import numpy.typing as npt
 from benchmarks.measuring import GAMMA, LOWER_BOUND_ROWS, lower_bound
 from scipy.linalg import blas, lapack
-from support.forest import Rows
+from support.data.forest import Rows
 
-from ridgestream.pipeline.arrays import Floats
+from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.learners import lapack_calls
-from ridgestream.pipeline.learners.compiling import compiled
-from ridgestream.pipeline.learners.elimination import cross_triangle
-from ridgestream.pipeline.learners.lapack_calls import Lapack
-from ridgestream.pipeline.learners.online_ls_svm import (
+from ridgestream.pipeline.online.compiled import lapack as lapack_calls
+from ridgestream.pipeline.online.compiled.jit import compiled
+from ridgestream.pipeline.online.compiled.lapack import Lapack
+from ridgestream.pipeline.online.compiled.scan import cross_triangle
+from ridgestream.pipeline.online.online_ls_svm import (
     GRID_ROWS,
     SCREEN_BASIS,
     SCREEN_ROWS,
     OnlineLSSVM,
     plan_block_rows,
 )
-from ridgestream.pipeline.learners.online_state import OnlineState
-from ridgestream.pipeline.learners.strip import TRACKED_SHARE
-from ridgestream.pipeline.threads import one_blas_thread
+from ridgestream.pipeline.online.row_strip import TRACKED_SHARE
+from ridgestream.pipeline.online.state import OnlineState
 
 SWAP_ROWS = 512
 """Rows that are learned with, and without, a swap at almost each."""

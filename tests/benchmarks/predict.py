@@ -23,19 +23,19 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`, as pytest finds them
 
 from benchmarks.measuring import GAMMA, Array, Watch, say
-from support.forest import FOREST, PARTITION_ROWS, Rows, standardized_forest
-from support.stores import ingest_folder, ledger_of, new_store
+from support.data.forest import FOREST, PARTITION_ROWS, Rows, standardized_forest
+from support.stores.stores import ingest_folder, ledger_of, new_store
 
-from ridgestream.pipeline.block_statistics import Basis
-from ridgestream.pipeline.executor import InProcess
-from ridgestream.pipeline.freezing import freeze_feature_map
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.dataset.feature_map_fit import freeze_feature_map
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.model import PREDICTION_BYTES, Model
-from ridgestream.pipeline.predict import predict
-from ridgestream.pipeline.reporting import Silent
-from ridgestream.pipeline.threads import one_blas_thread
-from ridgestream.stores.partitions import PartitionFile, list_partitions
-from ridgestream.stores.schema import Schema, SchemaRequest
+from ridgestream.pipeline.models.predictor import PREDICTION_BYTES, Model
+from ridgestream.pipeline.prediction.predict import predict
+from ridgestream.pipeline.sums.normal_equations import Basis
+from ridgestream.stores.parquet.partitions import PartitionFile, list_partitions
+from ridgestream.stores.schema.schema import Schema, SchemaRequest
 
 
 def make_model(folder: Path, rows: Rows, n_basis: int) -> tuple[Model, Schema]:

@@ -30,10 +30,10 @@ from benchmarks.measuring import (
     new_learner,
     warm_up,
 )
-from support.forest import Rows, standardized_forest
+from support.data.forest import Rows, standardized_forest
 
-from ridgestream.jobs.process_memory import peak_rss_bytes
-from ridgestream.pipeline.threads import one_blas_thread
+from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
 
 Predict = Callable[[Array], Array]
 PREDICTION_ROWS = 8192

@@ -3,11 +3,11 @@
 from typing import Any
 
 from benchmarks.measuring import GAMMA, REGULARIZATION, Took, Watch, learn, new_learner
-from support.forest import Rows
-from support.row_by_row import NumPyRowByRow
+from support.data.forest import Rows
+from support.references.row_by_row import NumPyRowByRow
 
-from ridgestream.pipeline.learners.online_state import OnlineState
-from ridgestream.pipeline.threads import one_blas_thread
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.online.state import OnlineState
 
 TOO_CLOSE = 1e-10
 """Where the sides of a comparison differ by less than this, relative, either choice is right.

@@ -25,14 +25,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`
 from benchmarks.cost_plot import STYLE
 from benchmarks.measuring import say
 
-from ridgestream.pipeline.arrays import Floats, Integers
-from ridgestream.pipeline.fitted import Path as Models
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.batch.dense.sls_svm import SLSSVMSettings, fit_sls_svm
+from ridgestream.pipeline.batch.isls_svm import ISLSSVMSettings, fit_isls_svm
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.learners.isls_svm import ISLSSVMSettings, fit_isls_svm
-from ridgestream.pipeline.learners.sls_svm import SLSSVMSettings, fit_sls_svm
-from ridgestream.pipeline.reporting import Silent
-from ridgestream.pipeline.row_sets import ArrayRows
-from ridgestream.pipeline.starting_dictionary import StartingDictionary
+from ridgestream.pipeline.selection.fit_result import Path as Models
+from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
+from ridgestream.pipeline.sums.row_set import ArrayRows
 
 REGULARIZATIONS = tuple(float(value) for value in np.logspace(-7, 0, 15))
 WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)

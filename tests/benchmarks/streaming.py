@@ -21,16 +21,16 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`, as pytest finds them
 
 from benchmarks.measuring import Took, Watch, learn, new_learner, say, warm_up
-from support.forest import FOREST, Rows, standardized_forest
+from support.data.forest import FOREST, Rows, standardized_forest
 
-from ridgestream.jobs.ingest import run_ingest
-from ridgestream.jobs.settings import Job, read_job
-from ridgestream.jobs.train import run_train
-from ridgestream.pipeline.executor import InProcess
-from ridgestream.pipeline.reporting import Silent
-from ridgestream.stores.locations import StoreLocation
-from ridgestream.stores.models import require_model
-from ridgestream.stores.repository import Store
+from ridgestream.jobs.commands.ingest import run_ingest
+from ridgestream.jobs.commands.train import run_train
+from ridgestream.jobs.config.job_file import Job, read_job
+from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.stores.catalog.models import require_model
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.repository.store_location import StoreLocation
 
 JOB = f"""
 store = "store"

@@ -14,12 +14,12 @@ from benchmarks.batch_selection import STORED_ROWS, BareProducts, measure_ols, m
 from benchmarks.efvs_curves import CURVES, read_features, reconstruction_errors
 from benchmarks.measuring import GAMMA
 from benchmarks.ols_error import nested_scores
-from support.forest import standardized_forest
+from support.data.forest import standardized_forest
 
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.batch.ols import OLSSettings, fit_ols
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.learners.ols import OLSSettings, fit_ols
-from ridgestream.pipeline.reporting import Silent
-from ridgestream.pipeline.row_sets import ArrayRows
+from ridgestream.pipeline.sums.row_set import ArrayRows
 
 
 def run(script: str, *flags: str) -> Any:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from benchmarks.measuring import GAMMA, REGULARIZATION
 from benchmarks.online import table
-from support.forest import standardized_forest
-from support.row_by_row import NumPyRowByRow
+from support.data.forest import standardized_forest
+from support.references.row_by_row import NumPyRowByRow
 
 BENCHMARK = Path(__file__).with_name("online.py")
 POINTS = {"against_basis": "max_basis", "against_rows": "rows"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from benchmarks.orols_error import GAMMAS, error_percent, fit, read_digits
 
-from ridgestream.pipeline.learners.orols import OrolsSettings
+from ridgestream.pipeline.batch.orols.orols import OrolsSettings
 
 FOLDER = os.environ.get("RIDGESTREAM_DATA")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from support.motorcycle import motorcycle
+from support.data.motorcycle import motorcycle
 
 BENCHMARK = Path(__file__).with_name("sparse_curves.py")
 

@@ -28,7 +28,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from ridgestream.jobs.workers import version_of
+from ridgestream.jobs.cluster.worker_task import version_of
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"

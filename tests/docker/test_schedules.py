@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 import yaml
-from support.jobs import COMMAND, Workplace, clean_environment, run_program, start_command
-from support.object_store import ObjectStore, object_store
+from support.jobs.jobs import COMMAND, Workplace, clean_environment, run_program, start_command
+from support.stores.object_store import ObjectStore, object_store
 
-from ridgestream.jobs import exit_codes
-from ridgestream.jobs.settings import parse_bytes, read_job
+from ridgestream.jobs.cli import exit_codes
+from ridgestream.jobs.config.job_file import parse_bytes, read_job
 
 DOCKER = Path(__file__).parents[2] / "docker"
 FOREST = Path(__file__).parents[1] / "data" / "forest"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ridgestream.pipeline.errors import InputError
+from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.kernels import KERNELS, RBF, Kernel, Linear, Polynomial, gram, make_kernel
 
 Array = npt.NDArray[np.float64]

@@ -1,0 +1,1 @@
+"""The command `ridgestream`: commands and options, exit codes, signals."""

@@ -1,0 +1,42 @@
+"""Exit codes, one for each kind of trouble, so that a scheduler can tell them apart."""
+
+from ridgestream.jobs.cluster.dask_executor import ClusterError
+from ridgestream.jobs.config.job_file import JobFileError
+from ridgestream.jobs.datasets.download import FetchError
+from ridgestream.pipeline.base.errors import InputError, MemoryRefused, NumericalBreakdown
+from ridgestream.stores.errors.exceptions import ModelError, NewerFormat, PartitionError, StoreError, StoreLocked
+
+UNEXPECTED, USAGE, DATA, STORE, LOCKED, NUMERICS, MEMORY, CLUSTER, MODEL, FETCH, HELD, UNREPORTED = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    10,
+    11,
+    12,
+)
+INTERRUPTED, TERMINATED = 130, 143
+
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (JobFileError, USAGE),
+    (StoreLocked, LOCKED),
+    (NewerFormat, STORE),
+    (StoreError, STORE),
+    (PartitionError, DATA),
+    (ModelError, MODEL),
+    (InputError, DATA),
+    (NumericalBreakdown, NUMERICS),
+    (MemoryRefused, MEMORY),
+    (ClusterError, CLUSTER),
+    (FetchError, FETCH),
+)
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code of an error that a user can do something about; UNEXPECTED for any other."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)

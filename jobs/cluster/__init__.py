@@ -1,0 +1,1 @@
+"""The Dask executor: connection, tasks on workers, lost workers."""

@@ -1,0 +1,40 @@
+"""The clean job: take away what a store no longer needs, under the writer's lock."""
+
+from datetime import timedelta
+from time import perf_counter
+from typing import Any
+
+from ridgestream.stores.catalog.expiry import clean
+from ridgestream.stores.errors.translation import naming
+from ridgestream.stores.repository.garbage_collection import measure_bytes
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.repository.store_location import StoreLocation
+
+
+def run_clean(
+    location: StoreLocation,
+    older_than_hours: float,
+    wait_seconds: float,
+    *,
+    keep_nights: int | None = None,
+    dry_run: bool = False,
+) -> dict[str, Any]:
+    """Clean the store and return what is to be told of it; sizes are those of a local store."""
+    began = perf_counter()
+    store = Store.open(location)
+    with naming(location.text), store.lock(wait_seconds):
+        before = measure_bytes(store)
+        done = clean(store, timedelta(hours=older_than_hours), keep_nights=keep_nights, dry_run=dry_run)
+        after = measure_bytes(store)
+    return {
+        "store": location.text,
+        "expired_snapshots": done.expired_snapshots,
+        "forgotten_nights": done.forgotten_nights,
+        "dropped_checkpoints": len(done.dropped_checkpoints),
+        "freed_bytes": done.freed_bytes,
+        "bytes_before": before,
+        "bytes_after": after,
+        "readers": done.readers,
+        "dry_run": dry_run,
+        "seconds": round(perf_counter() - began, 3),
+    }

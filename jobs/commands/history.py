@@ -1,0 +1,158 @@
+"""The history, tag and rollback jobs: what each night left, a name for it, and back to it."""
+
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ridgestream.jobs.config.job_file import Job
+from ridgestream.jobs.config.requests import store_location
+from ridgestream.jobs.runs.guard import night_served
+from ridgestream.pipeline.training.training_result import find_unlearned, standing_of
+from ridgestream.stores.catalog.ledger import Ledger, read_ledger
+from ridgestream.stores.catalog.models import (
+    ModelRecord,
+    Night,
+    list_models,
+    next_number,
+    night_tag,
+    require_model,
+    write_model,
+)
+from ridgestream.stores.catalog.snapshots import check_tag, find_snapshot, record_of_night
+from ridgestream.stores.errors.translation import naming
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.repository.store_location import StoreLocation
+
+
+def run_history(location: StoreLocation, model: str | None) -> dict[str, Any]:
+    """Return the nights of a model, or of all models of the store, with what names each can be asked for by."""
+    store = Store.open(location)
+    root = store.root()
+    with naming(location.text):
+        names = [model] if model else list(list_models(root))
+        models = [_tell_nights(store, read_ledger(root), require_model(root, name)) for name in names]
+    return {"store": location.text, "models": models}
+
+
+def _tell_nights(store: Store, ledger: Ledger, record: ModelRecord) -> dict[str, Any]:
+    tags = store.tags()
+    of_users: dict[str, list[str]] = {}
+    for tag in sorted(tags):
+        if not tag.startswith("night."):
+            of_users.setdefault(store.tagged(tag), []).append(tag)
+    nights = []
+    for night in record.history:
+        tag = night_tag(record.name, night.number)
+        snapshot = store.tagged(tag) if tag in tags else None
+        nights.append(asdict(night) | {"snapshot": snapshot, "tags": of_users.get(snapshot or "", [])})
+    names = {entry.segment: entry.name for entry in ledger.entries}
+    excluded = [names[segment] for segment in record.excluded if segment in names]
+    return {"name": record.name, "served_night": night_served(record), "excluded": excluded, "nights": nights}
+
+
+def run_tag(job: Job, name: str, night: str | None) -> dict[str, Any]:
+    """Name a night of the job's model, or what the store holds now, and return what was named."""
+    store = Store.open(store_location(job))
+    with naming(store.location.text):
+        require_model(store.root(), job.model.name)
+        snapshot = find_snapshot(store, job.model.name, night) if night else store.snapshot()
+        store.tag(check_tag(name), snapshot)
+    return {"tag": name, "snapshot": snapshot}
+
+
+def run_rollback(job: Job, night: int, wait_seconds: float, *, replay: bool) -> dict[str, Any]:
+    """Take the job's model back to a night, and return what is told of it; one commit.
+
+    The partitions that it has learned since are not learned again, unless they are to be replayed.
+    """
+    store = Store.open(store_location(job))
+    with naming(store.location.text), store.lock(wait_seconds):
+        store.mend_tags()
+        root, name = store.root(), job.model.name
+        now, then = require_model(root, name), record_of_night(store, name, night)
+        since = [segment for segment in now.learned if segment not in then.learned]
+        excluded = () if replay else tuple(dict.fromkeys([*now.excluded, *since]))
+        record = replace(then, history=(*now.history, _rollback_night(now, then, night)), excluded=excluded, serves=0)
+        with store.write(f"Take {name} back to night {night}", night_tag(name, next_number(now))) as writing:
+            write_model(writing.root, record)
+        standing = standing_of(store.root(), name, new_model=False)
+    names = {entry.segment: entry.name for entry in read_ledger(root).entries}
+    return {
+        "model": name,
+        "night": night,
+        "rows_seen": int(record.counters["rows_seen"]),
+        "excluded": [names[segment] for segment in excluded if segment in names],
+        "begins_anew": standing.record is None,
+        "to_learn": len(find_unlearned(standing.ledger, standing.record)),
+        "snapshot": writing.snapshot,
+    }
+
+
+def _rollback_night(now: ModelRecord, then: ModelRecord, number: int) -> Night:
+    last = then.history[-1]
+    return replace(
+        last,
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        partitions=(),
+        rows=0,
+        progressive_error=None,
+        progressive_mse_of=None,
+        progressive_errors=None,
+        segments=(),
+        seconds=0.0,
+        number=next_number(now),
+        event=f"rollback to {number}",
+        held=None,
+    )
+
+
+_COLUMNS = (
+    "night",
+    "finished (UTC)",
+    "what",
+    "parts",
+    "rows",
+    "seen",
+    "basis",
+    "progressive",
+    "test",
+    "tags",
+    "snapshot",
+)
+
+
+def show_history(told: dict[str, Any]) -> None:
+    """Print the nights as a table a model."""
+    from ridgestream.jobs.console.tables import fitted_table, open_console
+
+    console = open_console()
+    for model in told["models"]:
+        served = f"night {model['served_night']} is served" if model["served_night"] else "the last night is served"
+        table = fitted_table(
+            f"model {model['name']}: {served}",
+            _COLUMNS,
+            [_night_cells(night) for night in model["nights"]],
+            console.width,
+            first=("night", "finished (UTC)", "rows", "test", "what"),
+        )
+        console.print(table)
+        if model["excluded"]:
+            console.print(f"excluded: {', '.join(model['excluded'])}", soft_wrap=True)
+
+
+def _night_cells(night: dict[str, Any]) -> tuple[str, ...]:
+    test = night["test_error"] if night["test_error"] is not None else night["test_mse"]
+    what = night["event"] or ("train" if night["partitions"] else "refit")
+    return (
+        str(night["number"] or ""),
+        night["finished_at"][:16].replace("T", " "),
+        f"{what}, held back" if night["held"] else what,
+        str(len(night["partitions"])),
+        f"{night['rows']:,}",
+        f"{night['rows_seen']:,}",
+        str(night["n_basis"]),
+        "" if night["progressive_error"] is None else f"{night['progressive_error']:.4g}",
+        "" if test is None else f"{test:.4g}",
+        ", ".join(night["tags"]),
+        night["snapshot"] or "",
+    )

@@ -1,0 +1,155 @@
+"""The inspect job: what a store holds, its partitions, its models and what each run did."""
+
+from dataclasses import asdict
+from typing import Any
+
+from ridgestream.jobs.console.confusion_table import confusion_table, tell_confusion
+from ridgestream.jobs.console.log_format import finite
+from ridgestream.jobs.runs.drift_warnings import drift_table, tell_drifts
+from ridgestream.pipeline.models.model_record import fitted_of, is_batch, is_refitted
+from ridgestream.pipeline.monitoring.drift import Segments, compare_partitions
+from ridgestream.stores.catalog.ledger import read_ledger
+from ridgestream.stores.catalog.models import CONFUSION, ModelRecord, list_models, require_model
+from ridgestream.stores.errors.translation import naming
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.repository.store_location import StoreLocation
+
+
+def run_inspect(location: StoreLocation) -> dict[str, Any]:
+    """Return everything that the last commit of the store tells of itself, as JSON takes it."""
+    store = Store.open(location)
+    snapshot = store.snapshot()
+    root = store.root(snapshot)
+    with naming(location.text):
+        ledger = read_ledger(root)
+        segments, records = Segments(root), [require_model(root, name) for name in list_models(root)]
+        models = [
+            _tell_model(record) | {"drift": tell_drifts(compare_partitions(segments, ledger, record, ledger.entries))}
+            for record in records
+        ]
+    return {
+        "store": location.text,
+        "format_version": store.format_version,
+        "snapshot": snapshot,
+        "rows": ledger.rows,
+        "schema": ledger.schema.as_dict() if ledger.schema else None,
+        "partitions": [asdict(entry) for entry in ledger.entries],
+        "quarantined": [asdict(each) for each in ledger.quarantined],
+        "models": models,
+    }
+
+
+def _tell_model(record: ModelRecord) -> dict[str, Any]:
+    told = {
+        "name": record.name,
+        "parameters": record.parameters,
+        "parameters_hash": record.parameters_hash,
+        "data_snapshot": record.data_snapshot,
+        "n_basis": len(record.arrays.get("basis_vectors", ())),
+        "counters": {name: finite(value) for name, value in record.counters.items()},
+        "partitions_consumed": len(record.learned),
+        "refitted": is_refitted(record),
+        "serves": record.serves,
+        "excluded": list(record.excluded),
+        "history": [asdict(night) for night in record.history],
+    }
+    if record.encoding.get("classes"):
+        told["classes"] = record.encoding["classes"]
+    path = fitted_of(record).path if is_batch(record) else None
+    if path is not None:
+        names = ("n_basis", "regularization", "width", "value")
+        points = {name: [finite(v) for v in getattr(path, name).tolist()] for name in names}
+        told["path"] = {"criterion": path.criterion, "chosen": path.chosen, **points}
+    if CONFUSION in record.arrays:
+        told["confusion"] = tell_confusion(record.encoding["classes"], record.arrays[CONFUSION].tolist())
+    return told
+
+
+def show_inspection(told: dict[str, Any]) -> None:
+    """Print an inspection as tables, as wide as the terminal; elsewhere as wide as they are."""
+    from ridgestream.jobs.console.tables import fitted_table, open_console
+
+    console = open_console()
+    console.print(f"store {told['store']}  snapshot {told['snapshot']}  rows {told['rows']:,}")
+    names = ("segment", "partition", "rows", "dropped", "bytes", "content")
+    cells = [
+        (
+            str(entry["segment"]),
+            entry["name"],
+            f"{entry['rows']:,}",
+            f"{entry['dropped']:,}",
+            f"{entry['size_bytes']:,}",
+            entry["content_sha256"][:12],
+        )
+        for entry in told["partitions"]
+    ]
+    numbers = ("segment", "rows", "dropped", "bytes")
+    table = fitted_table("partitions", names, cells, console.width, first=("partition", "rows"), right=numbers)
+    console.print(table)
+    for each in told["quarantined"]:
+        console.print(f"quarantine: {each['name']}, since {each['since']}: {each['reason']}")
+    for model in told["models"]:
+        console.print(drift_table(model, console.width))
+        console.print(_history_table(model, console.width))
+        console.print(_numerics_line(model))
+        if "confusion" in model:
+            console.print(f"model {model['name']}: true classes (rows) and what they were taken for")
+            console.print(confusion_table(model["confusion"]))
+
+
+def _numerics_line(model: dict[str, Any]) -> str:
+    """Return λ, conditions, drift and jitter in one line; nothing for a model that was kept without them."""
+    c = model["counters"]
+    if not c.get("normal_condition"):
+        return _choice_line(model)
+    jitter = f"at most {c['largest_jitter']:.2g}, at {c['jitter_count']} refreshes" if c["jitter_count"] else "none"
+    refused = f", {c['refused']:,} rows refused for the condition of P" if c.get("refused") else ""
+    return (
+        f"λ {model['parameters']['regularization']:.4g}, condition of P {c['normal_condition']:.2g}, "
+        f"of K {c['gram_condition']:.2g}, drift {c['drift']:.2g} (largest {c['largest_drift']:.2g}), "
+        f"jitter {jitter}{refused}"
+    )
+
+
+def _choice_line(model: dict[str, Any]) -> str:
+    """Return what a batch method chose, and from how many models; nothing for an online model."""
+    learner, path = model["parameters"].get("learner", {}), model.get("path")
+    if "bias" not in learner:
+        return ""
+    kernel = ", ".join(f"{name} {value}" for name, value in learner["kernel"].items() if name != "name")
+    name = model["parameters"]["method"]
+    said = f"method {name}, λ {learner['regularization']:.4g}, {learner['kernel']['name']} {kernel}"
+    if path is not None:
+        value = path["value"][path["chosen"]]
+        shown = "infinite" if value is None else f"{value:.4g}"
+        said += f"; {path['criterion']} {shown}, of {len(path['value'])} models looked at"
+    return said
+
+
+def _history_table(model: dict[str, Any], width: int) -> Any:  # noqa: ANN401
+    from ridgestream.jobs.console.tables import fitted_table
+
+    refitted = ", refitted" if model["refitted"] else ""
+    title = (
+        f"model {model['name']}: {model['n_basis']} basis vectors{refitted}, "
+        f"{model['partitions_consumed']} partitions consumed"
+    )
+    caption = "* refitted" if any(night["refitted"] for night in model["history"]) else ""
+    numbers = ("parts", "rows", "seen", "basis", "progressive", "test", "seconds")
+    cells = [_night_cells(night) for night in model["history"]]
+    first = ("finished (UTC)", "rows", "test")
+    return fitted_table(title, ("finished (UTC)", *numbers), cells, width, first=first, right=numbers, caption=caption)
+
+
+def _night_cells(night: dict[str, Any]) -> tuple[str, ...]:
+    test = night["test_error"] if night["test_error"] is not None else night["test_mse"]
+    return (
+        night["finished_at"][:16].replace("T", " "),
+        str(len(night["partitions"])),
+        f"{night['rows']:,}",
+        f"{night['rows_seen']:,}",
+        f"{night['n_basis']}{'*' if night['refitted'] else ''}",
+        "" if night["progressive_error"] is None else f"{night['progressive_error']:.4g}",
+        "" if test is None else f"{test:.4g}",
+        f"{night['seconds']:.1f}",
+    )

@@ -1,0 +1,57 @@
+"""The predict job: Parquet in, Parquet out, by a model of the store."""
+
+from typing import Any
+
+from ridgestream.jobs.config.job_file import Job, JobFileError, PredictSection
+from ridgestream.jobs.config.requests import open_served, policies
+from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
+from ridgestream.pipeline.base.executor import Executor
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.models.model_record import model_of
+from ridgestream.pipeline.prediction.predict import predict
+from ridgestream.stores.files.paths import Place
+from ridgestream.stores.parquet.partitions import check_apart, list_partitions
+
+
+def run_predict(
+    job: Job,
+    source: Place | None,
+    output: Place | None,
+    executor: Executor,
+    report: Reporter,
+    *,
+    with_std: bool = False,
+    with_scores: bool = False,
+    snapshot: str | None = None,
+    again: bool = False,
+) -> dict[str, Any]:
+    """Predict the rows of `source` into `output` (the job's own if None) and return what is to be told of it.
+
+    What is finished already is skipped, unless it is to be predicted `again`.
+    """
+    section = job.predict or PredictSection()
+    source = source or (job.place(section.path) if section.path else None)
+    output = output or (job.place(section.output) if section.output else None)
+    if source is None or output is None:
+        raise JobFileError("give INPUT and OUTPUT, or a [predict] section with path and output in the job file")
+    served = open_served(job, snapshot)
+    served.tell(report)
+    if with_scores and not served.schema.classifies:
+        raise JobFileError("--scores is for classes; the job regresses on a number")
+    files = list_partitions(source)
+    for rows_come_from in (source, job.place(job.source.path)):
+        check_apart(rows_come_from, output)
+    model = model_of(served.record, with_uncertainty=with_std)
+    where = served.schema, files, output, section.keep, executor, report
+    done = predict(model, *where, with_scores=with_scores, policies=policies(job), again=again)
+    return {
+        "model": served.record.name,
+        "rows": done.rows,
+        "partitions": len(files),
+        "written": done.written,
+        "skipped": done.skipped,
+        "output": str(output),
+        **done.asked.as_dict(),
+        "peak_rss_bytes": peak_rss_bytes(),
+        "snapshot": served.snapshot,
+    }

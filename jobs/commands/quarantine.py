@@ -1,0 +1,63 @@
+"""The quarantine job: a partition that a user rejects, or takes back."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ridgestream.jobs.config.job_file import Job
+from ridgestream.jobs.config.requests import source_partitions, store_location
+from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, Quarantined, read_ledger, write_ledger
+from ridgestream.stores.catalog.models import list_models, require_model
+from ridgestream.stores.errors.exceptions import PartitionError
+from ridgestream.stores.errors.translation import naming
+from ridgestream.stores.repository.repository import Store
+
+
+def run_quarantine(job: Job, name: str, reason: str, wait_seconds: float, *, release: bool) -> dict[str, Any]:
+    """Put a partition into quarantine, or take it out, and return what is told of it; one commit.
+
+    One that was taken in leaves the rows of the store, and comes back as the last of them; models that have learned it
+    keep what they have learned, and are named. Raises PartitionError if there is no such partition.
+    """
+    store = Store.open(store_location(job))
+    with naming(store.location.text), store.lock(wait_seconds):
+        root = store.root()
+        ledger = read_ledger(root)
+        changed, entry = _released(ledger, name) if release else _rejected(job, ledger, name, reason)
+        learned = [
+            model
+            for model in list_models(root)
+            if entry is not None and entry.segment in require_model(root, model).learned
+        ]
+        with store.write(f"{'Release' if release else 'Quarantine'} {name}") as writing:
+            write_ledger(writing.root, changed)
+    return {"partition": name, "quarantined": not release, "learned_by": learned, "snapshot": writing.snapshot}
+
+
+def _rejected(job: Job, ledger: Ledger, name: str, reason: str) -> tuple[Ledger, LedgerEntry | None]:
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    entry = ledger.by_name().get(name)
+    if entry is not None:
+        each = Quarantined(name, reason, entry.size_bytes, entry.modified_ns, since, by_hand=True, entry=entry)
+        return ledger.without({name}).with_quarantined([each]), entry
+    before = next((each for each in ledger.quarantined if each.name == name), None)
+    if before is not None:
+        return ledger.with_quarantined([replace(before, reason=reason, by_hand=True)]), before.entry
+    file = next((file for file in source_partitions(job) if file.name == name), None)
+    if file is None:
+        raise PartitionError(
+            f"there is no partition {name!r} in the store or the source; `ridgestream inspect` lists their names"
+        )
+    each = Quarantined(name, reason, file.size_bytes, file.modified_ns, since, by_hand=True)
+    return ledger.with_quarantined([each]), None
+
+
+def _released(ledger: Ledger, name: str) -> tuple[Ledger, LedgerEntry | None]:
+    each = next((each for each in ledger.quarantined if each.name == name), None)
+    if each is None:
+        known = ", ".join(each.name for each in ledger.quarantined) or "nothing"
+        raise PartitionError(f"the partition {name!r} is not in quarantine; there is {known}")
+    ledger = ledger.with_quarantined([], released=[name])
+    if each.entry is None:
+        return ledger, None
+    return replace(ledger, entries=(*ledger.entries, each.entry)), each.entry

@@ -1,0 +1,34 @@
+"""The run job, the same line every night: ingest what is new, learn what is not learned yet, judge, commit."""
+
+from time import perf_counter
+from typing import Any
+
+from ridgestream.jobs.commands.ingest import tell_of_ingest
+from ridgestream.jobs.commands.train import check_training, train_and_commit
+from ridgestream.jobs.config.job_file import Job
+from ridgestream.jobs.config.requests import open_or_create_store, policies, schema_request, source_partitions
+from ridgestream.jobs.report.report_files import Concluded, concluded, recorded
+from ridgestream.pipeline.base.executor import Executor
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.ingest.ingest import ingest
+from ridgestream.stores.errors.translation import naming
+
+
+def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float, *, new_model: bool) -> dict[str, Any]:
+    """Run the whole job and return what is to be told of it; with nothing new it changes nothing."""
+    began = perf_counter()
+    with recorded(job, report) as recorder:
+        files = source_partitions(job)
+        store = open_or_create_store(job, wait_seconds)
+        with naming(store.location.text), store.lock(wait_seconds):
+            feature_map = check_training(job, store, files, recorder, new_model=new_model)
+            done = ingest(store, files, schema_request(job), executor, recorder, feature_map, policies(job))
+            tell_of_ingest(done, recorder)
+            recorder.note_ingest(done)
+            dropped = {"dropped_rows": sum(entry.dropped for entry in done.added)}
+            try:
+                told = train_and_commit(job, store, executor, recorder, new_model=new_model)
+            except Concluded as ended:
+                ended.told |= dropped | {"seconds": round(perf_counter() - began, 3)}
+                raise
+    return concluded(told | dropped | {"seconds": round(perf_counter() - began, 3)}, recorder)

@@ -1,0 +1,301 @@
+"""The train job: teach the model what it has not learned yet, judge it on held-out rows, commit both."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Self
+
+from ridgestream.jobs.cluster.dask_executor import ClusterError
+from ridgestream.jobs.config.job_file import Job
+from ridgestream.jobs.config.requests import (
+    evaluation_partitions,
+    memory_limit_bytes,
+    model_request,
+    policies,
+    store_location,
+)
+from ridgestream.jobs.report.report_files import Concluded, concluded, recorded, report_night
+from ridgestream.jobs.runs.drift_warnings import tell_of_drift
+from ridgestream.jobs.runs.guard import Verdict, compare_with_served, hold_back, night_served, tell_of_verdict
+from ridgestream.jobs.runs.recorder import Recorder, with_run
+from ridgestream.jobs.runs.run_outcome import learned_by, outcome, tell_of_oddities, with_night
+from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
+from ridgestream.pipeline.base.executor import Executor
+from ridgestream.pipeline.base.reporter import Reporter, Silent, Stopped
+from ridgestream.pipeline.dataset.feature_map_fit import has_rows
+from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.ingest.source_diff import count_usable_rows, sort_arrivals
+from ridgestream.pipeline.models.model_record import is_refitted, model_of
+from ridgestream.pipeline.prediction.evaluate import Evaluation, check_partitions, evaluate
+from ridgestream.pipeline.training.dispatch import Request, check_asked, check_memory, is_changed, learn
+from ridgestream.pipeline.training.refit import check_refit_memory, refit
+from ridgestream.pipeline.training.training_result import Standing, Trained, find_unlearned, standing_of
+from ridgestream.stores.catalog.checkpoints import Checkpoints
+from ridgestream.stores.catalog.ledger import Ledger, read_ledger
+from ridgestream.stores.catalog.models import (
+    ModelRecord,
+    begin_anew,
+    check_not_overtaken,
+    next_number,
+    night_tag,
+    read_model,
+    write_model,
+)
+from ridgestream.stores.catalog.snapshots import served_record
+from ridgestream.stores.errors.exceptions import PartitionError, StoreError
+from ridgestream.stores.errors.translation import naming
+from ridgestream.stores.parquet.partitions import PartitionFile
+from ridgestream.stores.repository.repository import Store, Writing
+
+if TYPE_CHECKING:
+    import zarr
+
+Trouble = PartitionError | ClusterError | MemoryRefused | NumericalBreakdown
+"""What may go wrong after the model has learned; what it has learned is kept."""
+
+TROUBLES = (PartitionError, ClusterError, MemoryRefused, NumericalBreakdown)
+
+
+def run_train(
+    job: Job, executor: Executor, report: Reporter, wait_seconds: float, *, new_model: bool
+) -> dict[str, Any]:
+    """Train on what the store holds and return what is to be told of it."""
+    began = perf_counter()
+    with recorded(job, report) as recorder:
+        store = Store.open(store_location(job))
+        with naming(store.location.text), store.lock(wait_seconds):
+            told = train_and_commit(job, store, executor, recorder, new_model=new_model)
+    return concluded(told | {"seconds": round(perf_counter() - began, 3)}, recorder)
+
+
+def check_training(
+    job: Job, store: Store, files: Sequence[PartitionFile], report: Recorder, *, new_model: bool
+) -> FeatureMap | None:
+    """Refuse before `files` are taken in what training would refuse after it; return the feature map of the model.
+
+    Memory is looked at only if there is something new; a model that is yet to begin has no map.
+    """
+    root, request = store.root(), model_request(job)
+    standing = standing_of(root, request.name, new_model=new_model)
+    ledger, record, report.night = standing.ledger, standing.record, next_number(standing.kept)
+    if record is not None:
+        check_asked(ledger, record, request)
+    new = sort_arrivals(read_ledger(root), files).fresh
+    learns = bool(new or find_unlearned(ledger, record))
+    if learns:
+        check_memory(ledger, sum(count_usable_rows(new)), record, request, memory_limit_bytes(job))
+    learns = learns or is_changed(record, request)
+    if refits(job, record, learns=learns):
+        check_refit_memory(ledger, _most_basis(request, record), memory_limit_bytes(job))
+    if job.evaluate is not None and (learns or refits(job, record, learns=learns)):
+        evaluation_partitions(job)
+    return FeatureMap.from_dict(record.encoding) if record else None
+
+
+def train_and_commit(
+    job: Job, store: Store, executor: Executor, report: Recorder, *, new_model: bool
+) -> dict[str, Any]:
+    """Train and refit under the writer's lock; the state, its position and what is served change by one commit.
+
+    A training that is stopped keeps where it is, for the next one.
+    """
+    store.mend_tags()
+    training = _Training.of(job, store, executor, report, new_model=new_model)
+    if not training.is_due:
+        return training.tell_nothing()
+    try:
+        return _train(training)
+    except Stopped:
+        training.keep()
+        raise
+
+
+def _train(training: "_Training") -> dict[str, Any]:
+    """Learn, refit, judge and commit, and return what is to be told of it."""
+    job, report = training.job, training.report
+    training.check()
+    trained = training.learn()
+    drifts = tell_of_drift(training.root, training.ledger, trained, report)
+    trained, judged, failure = training.refit_and_judge(trained)
+    verdict, failure = training.guard(judged, failure)
+    record = training.with_night(trained, judged, held=failure is not None or bool(verdict and verdict.served))
+    tell_of_oddities(training.ledger, record, trained, judged, report)
+    report.note_end(trained.course, verdict, job.model.guard or 0.0, failure)
+    record = with_run(record, report)
+    snapshot = training.commit(record)
+    written = report_night(job, training.store, record, report, drifts)
+    if failure is not None:
+        lacks = "a test error" if is_refitted(record) or not job.model.refit else "its refit and a test error"
+        raise type(failure)(f"{failure}; the model has learned and is kept, without {lacks}") from failure
+    suspects = [drift.name for drift in drifts if drift.is_suspect]
+    told = outcome(record, snapshot, trained.entries) | {"suspects": suspects, "report": written}
+    if verdict and verdict.served:
+        tell_of_verdict(verdict, [entry.name for entry in trained.entries], report)
+        raise Held(told)
+    return told
+
+
+class Held(Concluded):
+    """The model has learned and is kept, but is held back by the guard."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        super().__init__(f"the model of night {told['served_night']} goes on being served", told)
+
+
+def refits(job: Job, record: ModelRecord | None, *, learns: bool) -> bool:
+    """Tell whether a run is to refit: where the job asks for it, and the coefficients are not those of a refit yet."""
+    return job.model.refit and (learns or (record is not None and not is_refitted(record)))
+
+
+def _most_basis(request: Request, record: ModelRecord | None) -> int:
+    """Return the size of the largest dictionary that there can be; without a cap, of the one that there is."""
+    return request.max_basis or max(len(record.arrays["basis_vectors"]) if record else 0, 1)
+
+
+@dataclass(frozen=True)
+class _Training:
+    """One training, from what the store holds to the commit."""
+
+    job: Job
+    store: Store
+    executor: Executor
+    report: Recorder
+    new_model: bool
+    snapshot: str
+    root: "zarr.Group"
+    request: Request
+    standing: Standing
+    checkpoints: Checkpoints
+
+    @classmethod
+    def of(cls, job: Job, store: Store, executor: Executor, report: Recorder, *, new_model: bool) -> Self:
+        """Look at the last commit; raise ModelError if the model was asked to be something else before."""
+        snapshot, request = store.snapshot(), model_request(job)
+        root = store.root(snapshot)
+        standing = standing_of(root, request.name, new_model=new_model)
+        report.night = next_number(standing.kept)
+        if standing.record is not None:
+            check_asked(standing.ledger, standing.record, request)
+        checkpoints = Checkpoints(store, request.name)
+        return cls(job, store, executor, report, new_model, snapshot, root, request, standing, checkpoints)
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.standing.ledger
+
+    @property
+    def record(self) -> ModelRecord | None:
+        return self.standing.record
+
+    @property
+    def learns(self) -> bool:
+        unlearned = bool(find_unlearned(self.ledger, self.record))
+        can_begin = self.record is not None or (unlearned and has_rows(self.root, self.ledger))
+        return is_changed(self.record, self.request) or (unlearned and can_begin)
+
+    @property
+    def refits(self) -> bool:
+        return refits(self.job, self.record, learns=self.learns)
+
+    @property
+    def is_due(self) -> bool:
+        return self.learns or self.refits
+
+    def tell_nothing(self) -> dict[str, Any]:
+        nothing = "nothing new to learn"
+        if self.record is None:
+            nothing = "no row of weight above zero to learn from: there is no model yet"
+        self.report.say(nothing, model=self.request.name, partitions=len(self.ledger.entries))
+        record = self.standing.kept
+        written = report_night(self.job, self.store, record, self.report, anew=False) if record else None
+        return outcome(self.record, self.snapshot, None) | {"report": written}
+
+    def check(self) -> None:
+        """Refuse before the first row what would be refused after the last one."""
+        if self.job.evaluate is not None and self.ledger.schema is not None:
+            check_partitions(evaluation_partitions(self.job), self.ledger.schema)
+        if self.refits:
+            check_refit_memory(self.ledger, _most_basis(self.request, self.record), memory_limit_bytes(self.job))
+
+    def learn(self) -> Trained:
+        limit = memory_limit_bytes(self.job)
+        where = self.root, self.ledger, self.record, self.request
+        return learn(*where, limit, self.executor, self.report, self.checkpoints)
+
+    def keep(self) -> None:
+        """Keep what is learned up to the last refresh, or summed of a pass, since the run is stopped."""
+        try:
+            if self.checkpoints.save_held():
+                self.report.say("stopped: a checkpoint is kept, and the same command goes on from there")
+        except StoreError as error:
+            self.report.warn("stopped: no checkpoint could be kept", reason=str(error))
+
+    def refit_and_judge(self, trained: Trained) -> tuple[Trained, Evaluation | None, Trouble | None]:
+        """Return what came of it, and what went wrong on the way; what was learned before that is to be kept."""
+        judged = None
+        try:
+            if self.job.model.refit:
+                trained = self._refit(trained)
+            judged = self._judge(trained.record, self.report)
+            if judged is not None:
+                self.report.note_evaluation(judged, evaluation_partitions(self.job))
+        except TROUBLES as error:
+            if not trained.entries and not is_refitted(trained.record):
+                raise
+            return trained, judged, error
+        return trained, judged, None
+
+    def _refit(self, trained: Trained) -> Trained:
+        began = perf_counter()
+        n_basis = len(trained.record.arrays["basis_vectors"])
+        check_refit_memory(self.ledger, n_basis, memory_limit_bytes(self.job))
+        where = self.root, self.ledger, trained.record, learned_by(trained)
+        record = refit(*where, self.executor, self.report, self.checkpoints)
+        return replace(trained, record=record, seconds=trained.seconds + perf_counter() - began)
+
+    def _judge(self, record: ModelRecord, report: Reporter) -> Evaluation | None:
+        if self.job.evaluate is None or self.ledger.schema is None:
+            return None
+        files, model = evaluation_partitions(self.job), model_of(record)
+        return evaluate(model, self.ledger.schema, files, self.executor, report, policies(self.job))
+
+    @property
+    def guarded(self) -> ModelRecord | None:
+        """The record whose model may go on being served; None without a guard, or where its night has no number."""
+        kept = self.standing.kept
+        return kept if self.job.model.guard is not None and kept and night_served(kept) else None
+
+    def guard(self, judged: Evaluation | None, failure: Trouble | None) -> tuple[Verdict | None, Trouble | None]:
+        """Return what the guard says, and what went wrong so far."""
+        kept = self.guarded
+        if kept is None or judged is None or failure is not None:
+            return None, failure
+        try:
+            before = self._judge(served_record(self.store, kept), Silent()) or judged
+        except TROUBLES as error:
+            return None, error
+        return compare_with_served(kept, before, judged, self.job.model.guard or 0.0), None
+
+    def with_night(self, trained: Trained, judged: Evaluation | None, *, held: bool) -> ModelRecord:
+        """Return the record that is to be committed."""
+        kept, schema = self.standing.kept, self.ledger.schema
+        if kept and self.record is None and not self.new_model:
+            trained = replace(trained, record=begin_anew(trained.record, kept))
+        targets = schema.targets if schema else ()
+        record = with_night(trained, next_number(kept), self.snapshot, judged, targets)
+        return hold_back(record, night_served(self.guarded)) if self.guarded and held else record
+
+    def commit(self, record: ModelRecord) -> str:
+        """Commit the record, forget the checkpoints on the way to it, and return the snapshot."""
+        name, partitions = record.name, len(record.history[-1].partitions)
+        message = f"Train {name} on {partitions} partitions" if partitions else f"Refit {name}"
+        writing: Writing | None = None
+        try:
+            with self.store.write(message, night_tag(name, record.history[-1].number)) as writing:
+                now = read_model(writing.root, name, with_arrays=False)
+                check_not_overtaken(self.standing.kept, now, self.store.location.text)
+                write_model(writing.root, record)
+        finally:  # what goes wrong with the commit's tag leaves the commit
+            self.report.is_committed = writing is not None and writing.snapshot is not None
+        self.checkpoints.drop()
+        return writing.snapshot or ""

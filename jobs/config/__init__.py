@@ -1,0 +1,1 @@
+"""The job file: sections, checks, and the requests made from them."""

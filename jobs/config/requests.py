@@ -1,0 +1,200 @@
+"""From a job's settings to what the stages take: store, partitions, requests, limits."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ridgestream.jobs.config.cluster_options import FILE, ClusterOptions
+from ridgestream.jobs.config.job_file import Job, JobFileError
+from ridgestream.jobs.config.method_sections import METHOD_SECTIONS
+from ridgestream.pipeline.base.policies import Policies
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.models.model_record import ONLINE
+from ridgestream.pipeline.training.batch import BatchRequest
+from ridgestream.pipeline.training.online import ModelRequest
+from ridgestream.stores.catalog.ledger import read_ledger
+from ridgestream.stores.catalog.models import ModelRecord, require_model
+from ridgestream.stores.catalog.snapshots import find_snapshot, served_record
+from ridgestream.stores.errors.exceptions import StoreError
+from ridgestream.stores.errors.translation import naming
+from ridgestream.stores.files.paths import Place
+from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, list_partitions
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.repository.store_location import StoreLocation
+from ridgestream.stores.schema.schema import Schema, SchemaRequest
+from ridgestream.stores.segments.available_memory import available_bytes
+
+
+def store_location(job: Job) -> StoreLocation:
+    """Return where the job's store is."""
+    return StoreLocation.parse(job.store, job.base, job.storage.settings)
+
+
+def report_folder(job: Job) -> Place | None:
+    """Return where reports go: where the job says, or beside the store; None for no reports.
+
+    Raises JobFileError or StoreError for a URL that is none.
+    """
+    if job.report is not None:
+        return None if job.report == "none" else job.place(job.report)
+    return store_location(job).beside("-reports")
+
+
+def open_or_create_store(job: Job, wait_seconds: float) -> Store:
+    """Open the job's store; make it if there is none, waiting for another writer as its lock does."""
+    return Store.open_or_create(store_location(job), wait_seconds)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model of the last commit, ready to be asked."""
+
+    record: ModelRecord
+    """The model."""
+    schema: Schema
+    """The store's schema."""
+    snapshot: str
+    """The commit."""
+    is_held: bool = False
+    """Whether it was held back by the guard, and was asked for by the number of its night."""
+
+    def tell(self, report: Reporter) -> None:
+        """Say what a user may not expect of the model."""
+        if self.is_held:
+            report.warn("the night was held back by the guard: this is its own model, which was not served then")
+
+
+def open_served(job: Job, name: str | None = None) -> Served:
+    """Return the job's model as it is served, or as a night (its number), a tag or a snapshot has it.
+
+    Raises StoreError or ModelError if there is no such store, partition, model or night. Of a night's number, its own
+    model is returned, even if it was held back.
+    """
+    store = Store.open(store_location(job))
+    with naming(store.location.text):
+        snapshot = find_snapshot(store, job.model.name, name) if name else store.snapshot()
+        root = store.root(snapshot)
+        record, schema = require_model(root, job.model.name), read_ledger(root).schema
+        own = bool(name and name.isdecimal())
+        served = record if own else served_record(store, record)
+    if schema is None:
+        raise StoreError(f"the store {store.location.text} holds no partition yet")
+    return Served(served, schema, snapshot, is_held=own and bool(record.serves))
+
+
+def source_partitions(job: Job) -> tuple[PartitionFile, ...]:
+    """Return the partitions that the job's source holds now."""
+    return list_partitions(job.place(job.source.path))
+
+
+def evaluation_partitions(job: Job) -> tuple[PartitionFile, ...]:
+    """Return the held-out partitions; raise JobFileError if the job names none."""
+    if job.evaluate is None:
+        raise JobFileError("the job has no [evaluate] section: it needs the path of held-out partitions")
+    return list_partitions(job.place(job.evaluate.path))
+
+
+def schema_request(job: Job) -> SchemaRequest:
+    """Return what the job says of the columns."""
+    s = job.source
+    target = s.targets[0] if len(s.targets) == 1 else s.targets
+    return SchemaRequest(target, s.positive, s.features, s.ignore, s.categorical, s.weight, s.classes)
+
+
+def policies(job: Job) -> Policies:
+    """Return what the job says of partitions that are not as they should be."""
+    s = job.source
+    return Policies(s.on_changed, s.on_bad, s.missing, s.unseen_categories)
+
+
+def model_request(job: Job) -> ModelRequest | BatchRequest:
+    """Return what the job asks the model to be; raise PartitionError if its dictionary is no Parquet file."""
+    return _online_request(job) if job.model.method == ONLINE else _batch_request(job)
+
+
+def _online_request(job: Job) -> ModelRequest:
+    m = job.model
+    return ModelRequest(
+        m.name,
+        m.kernel.name,
+        _kernels(job)[0],
+        m.regularizations[0],
+        _max_basis(job),
+        m.novelty_threshold,
+        m.usefulness_threshold,
+        _scaling_rows(job),
+        selection=m.selection,
+        dictionary=job.place(m.dictionary) if m.dictionary else None,
+        random_seed=m.random_seed if m.random_basis else None,
+        unseen_categories=job.source.unseen_categories,
+    )
+
+
+def _batch_request(job: Job) -> BatchRequest:
+    m = job.model
+    own = m.method.replace("-", "_")
+    needed = {own} | ({"efvs"} if m.isls_svm and m.isls_svm.start == "efvs" else set())
+    options = {name: m.section(name) for name in METHOD_SECTIONS if name in needed}
+    return BatchRequest(
+        m.name,
+        m.method,
+        m.kernel.name,
+        _kernels(job),
+        m.regularizations,
+        None if m.max_basis == "unlimited" else m.max_basis,
+        m.folds,
+        m.random_seed,
+        _scaling_rows(job),
+        m.reselect,
+        m.drift_margin,
+        job.place(m.dictionary) if m.dictionary else None,
+        options,
+        job.source.unseen_categories,
+        _count_given(job),
+    )
+
+
+def _kernels(job: Job) -> tuple[dict[str, float], ...]:
+    """Return the parameters of every kernel that is to be tried."""
+    given = {k: v for k, v in job.model.kernel.model_dump(exclude={"name"}).items() if v is not None}
+    gammas = given.get("gamma")
+    return tuple(given | {"gamma": gamma} for gamma in gammas) if isinstance(gammas, tuple) else (given,)
+
+
+def _scaling_rows(job: Job) -> int | None:
+    return None if job.model.scaling_rows == "all" else job.model.scaling_rows
+
+
+def _max_basis(job: Job) -> int | None:
+    """Return the largest dictionary, None for no cap; a fixed one has the rows that it is given."""
+    m = job.model
+    if m.dictionary is not None:
+        return _count_given(job)
+    if m.random_basis is not None:
+        return m.random_basis
+    return None if m.max_basis == "unlimited" else m.max_basis
+
+
+def _count_given(job: Job) -> int:
+    """Return how many rows the given dictionary has, by the footers of its files; 0 where none is given."""
+    path = job.model.dictionary
+    return sum(count_rows(file) for file in list_partitions(job.place(path))) if path is not None else 0
+
+
+def cluster_of(job: Job) -> tuple[str, float, ClusterOptions]:
+    """Return which cluster the job runs on, how long to wait for it, and what is asked of it, with paths as meant."""
+    path = job.cluster.removeprefix(FILE)
+    cluster = job.cluster if path == job.cluster else f"{FILE}{job.path(path)}"
+    return cluster, job.cluster_seconds, job.cluster_options.at(job.base)
+
+
+def memory_limit_bytes(job: Job) -> int:
+    """Return what this process may use."""
+    return int(job.memory_limit) if job.memory_limit is not None else available_bytes()
+
+
+def is_job_file(path: str) -> bool:
+    """Tell whether a path names a job file, not a store; what cannot be looked at is for who opens it as one."""
+    with suppress(OSError):
+        return path.endswith(".toml") and Path(path).is_file()
+    return False

@@ -1,0 +1,78 @@
+"""The log of a long command: on standard error, one line an event, without colours: text for people, JSON for programs.
+
+A line of JSON has `timestamp` (ISO 8601, UTC), `level` (info, warning, error) and `event`; what else is known are
+further keys. The last line of a command that failed is of level error and has its `exit_code`.
+"""
+
+import json
+import logging
+import math
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from ridgestream.jobs.console.escaping import harmless
+from ridgestream.stores.files.credentials import hide_secrets, without_secrets
+
+Log = Literal["auto", "text", "json"]
+"""How a long command shows its work: bars on a terminal and text elsewhere, text, or JSON."""
+
+LOGS: tuple[Log, ...] = ("auto", "text", "json")
+
+
+def guess_log(arguments: Sequence[str], environment: Mapping[str, str]) -> Log:
+    """Return what the flags or the environment ask for, before a job file is read."""
+    given = environment.get("RIDGESTREAM_LOG", "auto")
+    for flag, following in zip(arguments, [*arguments[1:], ""], strict=False):
+        if flag == "--log":
+            given = following
+        elif flag.startswith("--log="):
+            given = flag.removeprefix("--log=")
+    return next((log for log in LOGS if log == given), "auto")
+
+
+def write_json(level: str, event: str, **facts: Any) -> None:  # noqa: ANN401
+    """Write a line of JSON; values that JSON does not know are written as text."""
+    timestamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    line = {"timestamp": timestamp, "level": level, "event": event, **facts}
+    print(json.dumps(hide_secrets(finite(line)), default=str), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def write_end(log: Log, message: str, code: int, error: BaseException | None = None) -> None:
+    """Write why a command ends, with a traceback where an error is given."""
+    told = "".join(traceback.format_exception(error)) if error is not None else ""
+    if log == "json":
+        write_json("error", message, exit_code=code, **({"traceback": told} if told else {}))
+    else:
+        print(harmless(without_secrets(told or f"ridgestream: {message}")), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def route_libraries() -> None:
+    """Write warnings, and what libraries log, as lines of JSON too; again where a library has set itself up since."""
+    logging.captureWarnings(capture=True)
+    handler = _AsJson(logging.WARNING)
+    loggers = [logging.getLogger(), *map(logging.getLogger, ("distributed", "distributed.client", "bokeh", "tornado"))]
+    for logger in loggers:
+        if logger.handlers or logger.parent is None:
+            logger.handlers = [handler]
+
+
+class _AsJson(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "error" if record.levelno >= logging.ERROR else "warning"
+        error = record.exc_info[1] if record.exc_info else None
+        told = {"traceback": "".join(traceback.format_exception(error))} if error is not None else {}
+        event = record.getMessage().strip() or (f"{type(error).__name__}: {error}" if error is not None else "")
+        if event:
+            write_json(level, event, logger=record.name, **told)
+
+
+def finite(plain: Any) -> Any:  # noqa: ANN401
+    """Return what JSON takes, None in the place of numbers that are none."""
+    if isinstance(plain, float):
+        return plain if math.isfinite(plain) else None
+    if isinstance(plain, dict):
+        return {key: finite(value) for key, value in plain.items()}
+    return [finite(part) for part in plain] if isinstance(plain, list | tuple) else plain

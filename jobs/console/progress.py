@@ -1,0 +1,197 @@
+"""How a job shows its work: bars on a terminal, one plain line a step elsewhere; always on standard error."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from ridgestream.jobs.console.escaping import harmless
+from ridgestream.jobs.console.log_format import Log, write_json
+from ridgestream.jobs.console.throughput import Pace
+from ridgestream.pipeline.base.reporter import Fact, Reporter
+from ridgestream.stores.files.credentials import hide_secrets, without_secrets
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+
+PROGRESS_SECONDS = 10.0
+"""How often a line tells how far a step has come."""
+
+
+def open_reporter(log: Log = "auto") -> "AbstractContextManager[Reporter]":
+    """Return the reporter that is asked for; with auto, the one that suits standard error."""
+    if log == "auto" and sys.stderr.isatty():
+        return TerminalReporter()
+    return nullcontext(LineReporter(log))
+
+
+class LineReporter:
+    """Writes one line when a step ends, with what is known then, and one now and then while it goes on."""
+
+    def __init__(self, log: Log = "text") -> None:
+        self._write = write_json if log == "json" else text_writer()
+        self._step, self._began, self._told_at, self._pace = "", 0.0, 0.0, Pace(None, None)
+
+    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
+        """Note the step and the time."""
+        self._step, self._began, self._told_at = step, time.perf_counter(), time.monotonic()
+        partitions = facts.get("partitions")
+        self._pace = Pace(total_rows, partitions if isinstance(partitions, int) else None)
+
+    def advance(self, rows: int, **facts: Fact) -> None:
+        """Count the rows; write how far the step has come, if the last time was long enough ago."""
+        self._pace.advance(rows)
+        if time.monotonic() - self._told_at < PROGRESS_SECONDS:
+            return
+        self._told_at, pace = time.monotonic(), self._pace
+        told: dict[str, Fact] = {"step": self._step, "rows": pace.rows, "percent": pace.percent}
+        told |= {"rows_per_second": pace.rows_per_second, "remaining_seconds": pace.remaining_seconds}
+        self._write("info", "progress", **_known(told | facts))
+
+    def end(self, **facts: Fact) -> None:
+        """Write the step's line."""
+        seconds = time.perf_counter() - self._began
+        self._write("info", self._step, **_known({"rows": self._pace.rows} | facts), seconds=round(seconds, 2))
+
+    def say(self, message: str, **facts: Fact) -> None:
+        """Write the message as a line."""
+        self._write("info", message, **facts)
+
+    def warn(self, message: str, **facts: Fact) -> None:
+        """Write the message as a line of level warning."""
+        self._write("warning", message, **facts)
+
+
+def text_writer() -> Callable[..., None]:
+    """Return what writes level and event as key='value' on one line, without secrets; level info is not told."""
+    import structlog
+
+    log = structlog.wrap_logger(
+        structlog.PrintLogger(sys.stderr),
+        processors=[
+            structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"], drop_missing=True),
+        ],
+    )
+
+    def write(level: str, event: str, **facts: Fact) -> None:
+        log.info(event, **({} if level == "info" else {"level": level}), **hide_secrets(facts))
+
+    return write
+
+
+def _known(facts: Mapping[str, Fact]) -> dict[str, Fact]:
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+class TerminalReporter:
+    """Shows a bar for each step, with rows, rows per second, the time that it still takes, and what is known."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        self._progress: Progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:<9}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn(
+                "{task.fields[rows]:>9,} rows {task.fields[speed]:>9} {task.fields[left]} {task.fields[facts]}",
+                markup=False,
+            ),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+        )
+        self._task: TaskID | None = None
+        self._pace, self._by_rows = Pace(None, None), True
+
+    def __enter__(self) -> "TerminalReporter":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
+        """Add a bar."""
+        partitions = facts.get("partitions")
+        whole = total_rows or (partitions if isinstance(partitions, int) else None)
+        self._pace = Pace(total_rows, partitions if isinstance(partitions, int) else None)
+        told: dict[str, Any] = {"rows": 0, "speed": "", "left": "", "facts": _show(facts)}
+        self._task, self._by_rows = self._progress.add_task(step, total=whole, **told), bool(total_rows)
+
+    def advance(self, rows: int, **facts: Fact) -> None:
+        """Move the bar."""
+        if self._task is None:
+            return
+        pace = self._pace
+        pace.advance(rows)
+        percent, speed, left = pace.percent, pace.rows_per_second, pace.remaining_seconds
+        told: dict[str, Any] = {
+            "rows": pace.rows,
+            "speed": "" if speed is None else f"{speed:,}/s",
+            "left": "" if left is None or percent is None else f"{percent:.0f} %, {timedelta(seconds=left)} left",
+        }
+        self._progress.update(self._task, advance=rows if self._by_rows else 1, facts=_show(facts), **told)
+
+    def end(self, **facts: Fact) -> None:
+        """Complete the bar."""
+        if self._task is not None:
+            done = max(self._pace.rows, 1)
+            told: dict[str, Any] = {
+                "left": "",
+                "speed": f"{self._pace.mean_rows_per_second:,}/s",
+                "facts": _show(facts),
+            }
+            self._progress.update(self._task, total=done, completed=done, **told)
+        self._task = None
+
+    def say(self, message: str, **facts: Fact) -> None:
+        """Print the message above the bars."""
+        self._print(message, facts)
+
+    def warn(self, message: str, **facts: Fact) -> None:
+        """Print the message above the bars, so that it is seen."""
+        self._print(message, facts, style="yellow")
+
+    def _print(self, message: str, facts: dict[str, Fact], style: str | None = None) -> None:
+        line = harmless(without_secrets(f"{message} {_show(facts)}".rstrip()))
+        self._progress.console.print(line, highlight=False, markup=False, emoji=False, style=style)
+
+
+def _show(facts: dict[str, Fact]) -> str:
+    shown = (
+        f"{key}={value:.4f}" if isinstance(value, float) else f"{key}={value}"
+        for key, value in facts.items()
+        if value is not None
+    )
+    return " ".join(shown)
+
+
+@contextmanager
+def open_fetch_reporter() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Yield what a fetch reports to: a bar a stage on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda stage, done, total: None  # noqa: ARG005
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description:<9}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        bars: dict[str, TaskID] = {}
+
+        def report(stage: str, done: int, total: int | None) -> None:
+            if stage not in bars:
+                bars[stage] = progress.add_task(stage, total=total)
+            progress.update(bars[stage], completed=done, total=total)
+
+        yield report

@@ -1,0 +1,1 @@
+"""The report of a run, as JSON and as one HTML page."""

@@ -1,0 +1,205 @@
+"""A run report as one page: HTML with its style and pictures in it, no script, nothing loaded from anywhere.
+
+The template escapes every value; a policy in the page forbids scripts and requests all the same.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
+
+from ridgestream.jobs.report.charts import plots_of
+from ridgestream.jobs.report.summary_text import count, duration, figure, name_of, percent, size
+from ridgestream.stores.schema.class_labels import class_name
+
+if TYPE_CHECKING:
+    import jinja2
+
+ROWS = 200
+"""Rows of a table of the page; the JSON has all."""
+
+_OF_A_NIGHT = ("figures", "nights", "course", "path", "partitions", "evaluation", "numerics", "card")
+
+Pairs = list[tuple[str, Any]]
+
+
+def render_page(facts: dict[str, Any]) -> str:
+    """Return the page of a report, of a night or of a run that failed; nothing is in it that is not in `facts`."""
+    facts = {key: {} for key in _OF_A_NIGHT} | {"task": ""} | facts
+    regression, figures = facts["task"] == "regression", facts["figures"]
+    page = _template().render(
+        facts=facts,
+        title=_title(facts),
+        test=figures and figures["test_mse" if regression else "test_error"],
+        plots=list(plots_of(facts)) if figures else [],
+        partitions=_first_suspects(facts["partitions"] or []),
+        confusion=_confusion(facts["evaluation"].get("confusion")),
+        arrivals=_arrivals(facts["arrivals"]),
+        cards=list(_cards(facts)),
+        shown=figure if regression else percent,
+        longest=max((stage["seconds"] for stage in facts["stages"]), default=0) or 1,
+    )
+    return page.lstrip()
+
+
+@cache
+def _template() -> "jinja2.Template":
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "breakable": _breakable,
+        "count": count,
+        "duration": duration,
+        "figure": figure,
+        "grouped": lambda number: f"{number:,.10g}",
+        "moment": lambda iso: iso[:16].replace("T", " "),
+        "percent": percent,
+        "size": size,
+        "spaced": lambda name: name.replace("_", " "),
+    }
+    return environment.from_string(files("ridgestream.jobs.report").joinpath("report.html.jinja").read_text("utf-8"))
+
+
+def _title(facts: dict[str, Any]) -> str:
+    night = f"night {facts['night']}" if facts["night"] else "a run"
+    return f"{night} that failed" if facts["event"] == "failed" else night
+
+
+def _breakable(name: str) -> Markup:
+    """Return a name that may be broken behind its underscores and dots."""
+    return Markup(str(escape(name)).replace("_", "_<wbr>").replace(".", ".<wbr>"))  # noqa: S704 (escaped just there)
+
+
+def _first_suspects(partitions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what a table shows: all in their order, or, of too many, the suspects and then the last."""
+    if len(partitions) <= ROWS:
+        return partitions
+    suspects = [each for each in partitions if each["suspect"]][:ROWS]
+    others = [each for each in partitions if not each["suspect"]]
+    return suspects + others[len(others) - (ROWS - len(suspects)) :]
+
+
+def _confusion(confusion: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the matrix with each cell's share of its row, for its shade, and what was found of each class."""
+    if confusion is None:
+        return None
+    rows = []
+    for place, (label, weights) in enumerate(zip(confusion["classes"], confusion["weights"], strict=True)):
+        total = sum(weights)
+        cells = [(weight, weight / total if total else 0.0, column == place) for column, weight in enumerate(weights)]
+        rows.append((class_name(label), cells, weights[place] / total if total else None))
+    taken = [(f"taken for {class_name(label)}", "number") for label in confusion["classes"]]
+    return {"columns": [("true class", ""), *taken, ("found", "number")], "rows": rows}
+
+
+def _arrivals(arrivals: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return what was unlike the rest among what came in, by kind, with the first names in one text."""
+    told = ((kind, each) for kind, each in arrivals.items() if each["count"])
+    return [
+        (kind, {"count": each["count"], "shown": len(each["first"]), "names": ", ".join(map(name_of, each["first"]))})
+        for kind, each in told
+    ]
+
+
+def _cards(facts: dict[str, Any]) -> Iterator[tuple[str, Pairs]]:
+    """Yield the tables of the model card by their titles; of a run that failed, what there is."""
+    card = facts["card"]
+    if card:
+        yield "Data", _data(facts)
+        yield "Parameters", _parameters(card)
+        if facts["guard"]:
+            yield "Guard", _guard(facts)
+        if facts["numerics"]:
+            yield "Numerics", _numerics(facts["numerics"])
+    else:
+        yield (
+            "Run",
+            [("store", facts["store"]), ("error", facts["error"]), ("peak memory", size(facts["peak_rss_bytes"]))],
+        )
+    about = card or facts
+    if about["versions"]:
+        machine = [(name.replace("_", " "), value) for name, value in about["machine"].items()]
+        yield "Versions", [*about["versions"].items()]
+        yield "Machine", machine
+
+
+def _data(facts: dict[str, Any]) -> Pairs:
+    card, figures = facts["card"], facts["figures"]
+    kind = "each class against the rest" if card["classes"] else "one class against the rest"
+    return [
+        ("target", ", ".join(card["target"])),
+        ("learned as", "regression" if facts["task"] == "regression" else kind),
+        ("positive class", card["positive"]),
+        ("classes", ", ".join(map(class_name, card["classes"] or ()))),
+        ("row weights", card["weight_column"]),
+        ("columns", f"{len(card['features'])}, encoded as {count(card['n_features'], 'feature')}"),
+        ("standardized by", count(card["standardized_by"]["count"], "partition")),
+        ("in the store", f"{count(card['rows_in_store'], 'row')} of {count(card['partitions_in_store'], 'partition')}"),
+        ("learned", count(figures["partitions_consumed"], "partition")),
+        ("excluded", count(figures["excluded_partitions"], "partition") if figures["excluded_partitions"] else None),
+        ("store", facts["store"]),
+        ("data snapshot", facts["data_snapshot"]),
+        ("model snapshot", facts["snapshot"]),
+        ("served", f"night {facts['served_night']}" if facts["served_night"] else None),
+    ]
+
+
+def _parameters(card: dict[str, Any]) -> Pairs:
+    """Return what the model was asked to be; first what it was left to choose."""
+    asked = _flat(card["parameters"])
+    used = _flat({"regularization": card["regularization"], "kernel": card["kernel"]})
+    chosen = [(f"{key}, as used", value) for key, value in used.items() if value != asked.get(key)]
+    names = {"regularization": "regularization (λ per row)"}
+    return [
+        *chosen,
+        *((names.get(key, key), value) for key, value in asked.items()),
+        ("hash", card["parameters_hash"][:16]),
+    ]
+
+
+def _flat(parameters: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for key, value in parameters.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        elif value is not None:
+            flat[f"{prefix}{key}"] = _plain(value)
+    return flat
+
+
+def _plain(value: Any) -> str:  # noqa: ANN401
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    return f"{value:.6g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+
+
+def _guard(facts: dict[str, Any]) -> Pairs:
+    guard, shown = facts["guard"], figure if facts["task"] == "regression" else percent
+    did = f"held back; night {guard['served']} is served" if guard["served"] else "let it be served"
+    return [
+        ("what it did", did),
+        ("error now", shown(guard["now"])),
+        ("of the model served before", shown(guard["before"])),
+        ("may rise by", f"{guard['margin']:.6g}{' of it' if facts['task'] == 'regression' else ''}"),
+    ]
+
+
+def _numerics(numerics: dict[str, Any]) -> Pairs:
+    if "normal_condition" not in numerics:
+        return [(name.replace("_", " "), figure(value)) for name, value in numerics.items()]
+    jitter = f"at most {figure(numerics['largest_jitter'])}, at {count(int(numerics['jitter_count']), 'refresh', 'es')}"
+    return [
+        ("condition of P", figure(numerics["normal_condition"])),
+        ("condition of K", figure(numerics["gram_condition"])),
+        ("digits to trust, about", numerics["digits"]),
+        ("drift at the last refresh", figure(numerics["drift"])),
+        ("largest drift", figure(numerics["largest_drift"])),
+        ("jitter", jitter if numerics["jitter_count"] else "none"),
+        ("rows refused for the condition of P", figure(numerics.get("refused", 0))),
+    ]

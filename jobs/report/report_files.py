@@ -1,0 +1,155 @@
+"""Reports of runs: each night of a model as JSON and as one page, and a run that failed, up to where it came."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from ridgestream.jobs.config.job_file import Job, JobFileError
+from ridgestream.jobs.config.requests import report_folder, store_location
+from ridgestream.jobs.report.facts import tell_failure, tell_night
+from ridgestream.jobs.runs.recorder import Recorder
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.monitoring.drift import PartitionDrift
+from ridgestream.stores.catalog.models import ModelRecord, check_model_name
+from ridgestream.stores.errors.exceptions import ModelError, StoreError
+from ridgestream.stores.files.paths import Place, is_file, write_whole
+from ridgestream.stores.repository.repository import Store
+
+
+class Concluded(Exception):
+    """The night is committed, and something is to be known of it; `told` is what the run would have returned."""
+
+    def __init__(self, message: str, told: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.told = told
+
+
+class Unreported(Concluded):
+    """The night is committed, but its report could not be written."""
+
+
+class _CannotWrite(OSError):
+    """A report cannot be written; the message names it."""
+
+
+def run_report(job: Job, night: int | None) -> dict[str, Any]:
+    """Write the report of a night of the job's model, the last one if None, and return what is to be told of it."""
+    folder = report_folder(job)
+    if folder is None:
+        raise JobFileError("give --report FOLDER, or the key report in the job file: the folder for reports")
+    told = tell_night(Store.open(store_location(job)), job.model.name, night)
+    try:
+        return {"model": told["model"], "night": told["night"]} | _write(told, folder)
+    except _CannotWrite as error:
+        raise StoreError(str(error)) from error
+
+
+@contextmanager
+def recorded(job: Job, report: Reporter) -> Iterator[Recorder]:
+    """Yield a recorder that passes on to `report`; a run that ends in an error before its commit leaves a report, too.
+
+    Where that cannot be written either, it is told, and the error stays what it was. Raises JobFileError or StoreError
+    at once if the job names no place for reports that could be.
+    """
+    report_folder(job)
+    recorder = Recorder(report)
+    try:
+        yield recorder
+    except BaseException as error:
+        if not recorder.is_committed and not isinstance(error, Concluded):
+            _report_failure(job, recorder, error)
+        raise
+
+
+def _report_failure(job: Job, recorder: Recorder, error: BaseException) -> None:
+    try:
+        folder = report_folder(job)
+        if folder is not None:
+            written = _write(tell_failure(job, recorder, error), folder)
+            recorder.say("the report of what failed is written", page=written["html"])
+    except Exception as unwritten:  # noqa: BLE001 (the error to tell of is the other one)
+        recorder.warn("there is no report of what failed", reason=_plainly(unwritten))
+
+
+def report_night(
+    job: Job,
+    store: Store,
+    record: ModelRecord,
+    report: Recorder,
+    drifts: Sequence[PartitionDrift] | None = None,
+    *,
+    anew: bool = True,
+) -> dict[str, str] | None:
+    """Write the report of the last night of a record that is committed; return its files, None if there are none.
+
+    `drifts` are those of the night's partitions, where they are known.
+
+    It is written only if it is not there, unless `anew`. What goes wrong is said and noted in `report.unreported`: the
+    model is kept all the same, and the same command, or `ridgestream report`, makes its report later.
+    """
+    folder, night = report_folder(job), record.history[-1].number
+    if folder is None and job.report is None:
+        report.warn("there is no place beside a store that is a whole bucket; name one for reports by report, or none")
+    if folder is None or not night:  # a night of an older release has no number
+        return None
+    files = _files(folder, record.name, night)
+    if not anew and _are_there(files):
+        return {kind: str(file) for kind, file in files.items()}
+    try:
+        written = _write(tell_night(store, record.name, night, drifts), folder)
+    except Exception as error:  # noqa: BLE001 (the night is committed, whatever becomes of its report)
+        report.unreported = _plainly(error)
+        report.warn("the night is committed, but its report could not be written", reason=report.unreported)
+        return None
+    report.say("the report of the night is written", page=written["html"])
+    return written
+
+
+def _plainly(error: Exception) -> str:
+    known = isinstance(error, _CannotWrite | StoreError | ModelError)
+    return str(error) if known else f"the report cannot be made: {type(error).__name__}: {error}"
+
+
+def concluded(told: dict[str, Any], report: Recorder) -> dict[str, Any]:
+    """Return what a run told; raise Unreported with it if the night's report could not be written."""
+    if report.unreported:
+        raise Unreported(
+            f"{report.unreported}; the model has learned and is kept: run the same command again for its report", told
+        )
+    return told
+
+
+def _files(folder: Place, model: str, night: int, failed: str = "") -> dict[str, Place]:
+    name = f"{check_model_name(model)}-{night:04d}{failed}"
+    return {"json": folder / f"{name}.json", "html": folder / f"{name}.html"}
+
+
+def _are_there(files: dict[str, Place]) -> bool:
+    """Tell whether all are there; what cannot be looked at is not, and writing it tells why."""
+    with suppress(OSError, StoreError):
+        return all(is_file(file) for file in files.values())
+    return False
+
+
+def _write(told: dict[str, Any], folder: Place) -> dict[str, str]:
+    """Write `MODEL-NNNN.json` and `.html` into the folder, each whole or not at all, and return them."""
+    from ridgestream.jobs.report.html_page import render_page
+
+    files = _files(folder, told["model"], told["night"], ".failed" if told["event"] == "failed" else "")
+    _write_whole(
+        files["json"], json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "application/json"
+    )
+    _write_whole(files["html"], render_page(told), "text/html; charset=utf-8")
+    return {kind: str(file) for kind, file in files.items()}
+
+
+def _write_whole(path: Place, text: str, kind: str) -> None:
+    """Put the text in the place of the file; where that cannot be, what was there stays."""
+    try:
+        with write_whole(path, kind) as sink:
+            sink.write(text.encode(errors="replace"))
+    except StoreError as error:  # which names the place
+        raise _CannotWrite(f"the report {error}") from error
+    except OSError as error:
+        raise _CannotWrite(f"the report {path} cannot be written: {error.strerror or error}") from error

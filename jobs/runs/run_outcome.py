@@ -1,0 +1,111 @@
+"""What a night leaves in a model's record, and what is told of it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from ridgestream.jobs.runs.guard import night_served
+from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.models.model_record import is_refitted
+from ridgestream.pipeline.prediction.evaluate import Evaluation
+from ridgestream.pipeline.training.training_result import Trained
+from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
+from ridgestream.stores.catalog.models import CONFUSION, ModelRecord, Night
+
+
+def with_night(
+    trained: Trained, number: int, snapshot: str, judged: Evaluation | None, targets: tuple[str, ...]
+) -> ModelRecord:
+    """Return the record as it is to be committed, with one more night in its history; it serves its own model."""
+    record, entries = trained.record, trained.entries
+    rows = sum(entry.rows for entry in entries)
+    night = Night(
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        partitions=tuple(entry.name for entry in entries),
+        rows=rows,
+        rows_seen=int(record.counters["rows_seen"]),
+        n_basis=len(record.arrays["basis_vectors"]),
+        progressive_error=trained.progressive_error if rows else None,
+        test_error=judged.test_error if judged else None,
+        test_mse=judged.test_mse if judged else None,
+        seconds=round(trained.seconds, 3),
+        refitted=is_refitted(record),
+        progressive_mse_of=_by_target(targets, trained.progressive_mse_of),
+        test_mse_of=_by_target(targets, judged.test_mse_of if judged else ()),
+        regularization=record.parameters["learner"]["regularization"],
+        number=number,
+        progressive_errors=trained.progressive_errors if rows else None,
+        segments=tuple(entry.segment for entry in entries),
+    )
+    arrays = record.arrays | ({CONFUSION: np.array(judged.confusion)} if judged and judged.confusion else {})
+    history = (*record.history, night)
+    return replace(
+        record, learned=learned_by(trained), data_snapshot=snapshot, history=history, arrays=arrays, serves=0
+    )
+
+
+def _by_target(targets: tuple[str, ...], errors: tuple[float, ...]) -> dict[str, float] | None:
+    """Return the error of each of several targets by its name; None where one number says all."""
+    return dict(zip(targets, errors, strict=True)) if len(errors) > 1 else None
+
+
+def learned_by(trained: Trained) -> tuple[int, ...]:
+    """Return the segments that the model has learned after a training."""
+    return (*trained.record.learned, *(entry.segment for entry in trained.entries))
+
+
+def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerEntry] | None) -> dict[str, Any]:
+    """Return what is told of a model after a run that learned `entries`; None if it changed nothing."""
+    nights = record.history if record else ()
+    night = nights[-1] if nights else None
+    progressive = [n.progressive_error for n in nights if n.progressive_error is not None]
+    told: dict[str, Any] = {
+        "model": record.name if record else None,
+        "rows_seen": int(record.counters["rows_seen"]) if record else 0,
+        "n_basis": night.n_basis if night else 0,
+        "test_error": night.test_error if night else None,
+        "progressive_error": progressive[-1] if progressive else None,
+        "refitted": is_refitted(record) if record else False,
+        "partitions_consumed": len(record.learned) if record else 0,
+        "condition": record.counters.get("normal_condition") if record else None,
+        "drift": record.counters.get("drift") if record else None,
+        "largest_jitter": record.counters.get("largest_jitter") if record else None,
+        "new_partitions": len(entries or ()),
+        "new_rows": sum(entry.rows for entry in entries or ()),
+        "train_seconds": night.seconds if night and entries is not None else 0.0,
+        "peak_rss_bytes": peak_rss_bytes(),
+        "snapshot": snapshot,
+        "served_night": night_served(record) if record else 0,
+        "suspects": [],
+    }
+    if night and night.test_mse is not None:
+        told["test_mse"] = night.test_mse
+    for name in ("progressive_mse_of", "test_mse_of"):
+        if night and getattr(night, name) is not None:
+            told[name] = getattr(night, name)
+    return told
+
+
+def tell_of_oddities(
+    ledger: Ledger, record: ModelRecord, trained: Trained, judged: Evaluation | None, report: Reporter
+) -> None:
+    """Say what is allowed but seldom meant: little to standardize by, one class, nothing to judge on, a refit lost."""
+    wanted = record.parameters["scaling_rows"]
+    if not record.history[:-1] and wanted is not None and ledger.rows < wanted:
+        report.warn(
+            "the standardization is now fixed for good, by fewer rows than scaling_rows",
+            rows=ledger.rows,
+            wanted=wanted,
+        )
+    if trained.one_class:
+        schema = ledger.schema
+        asked = {"positive": schema.positive} if schema and schema.positive is not None else {}
+        report.warn("all rows learned in this run are of one class; is it spelled right?", **asked)
+    if judged is not None and not judged.weight:
+        report.warn("the held-out partitions have no row to judge on")
+    if [night.refitted for night in record.history[-2:]] == [True, False]:
+        report.say("the coefficients are those of the stream again: this run was not asked to refit")

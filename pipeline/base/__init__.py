@@ -1,0 +1,1 @@
+"""What every room shares: errors, protocols, checks of arguments, memory plans."""

@@ -1,0 +1,1 @@
+"""The batch methods: one algorithm, one file, and their registry."""

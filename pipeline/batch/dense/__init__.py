@@ -1,0 +1,1 @@
+"""Methods with a kernel matrix of all rows, for small data."""

@@ -1,0 +1,206 @@
+"""SLS-SVM: Suykens' pruning of a dense LS-SVM (Suykens et al. 2000), as the ISLS-SVM paper compares with it.
+
+An LS-SVM is fitted to all rows; the share `step` of them with the smallest |α| is dropped, an LS-SVM fitted to the rest
+alone, and so on: what is no longer in the dictionary is forgotten. γ and the kernel are selected anew at every step, by
+folds of the rows that are left, or by leaving out each of them once.
+
+λ is per row that is left; Suykens' objective does not scale with the rows, so his γ is 1/(2λn), with n their weight. As
+λ is selected anew at each step, this is a matter of the grid.
+
+Departures: rows may carry weights (α is that of all a row's weight), several targets share dictionary, kernel and λ
+(rows of smallest α by norm go). The error of every size, by which the size is chosen, is that on outer folds, with
+pruning and selection done anew without their rows; the error that selection sees is of rows that pruning has picked.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.batch.dense.kernel_matrix import DenseSystem, PresentRows, read_present
+from ridgestream.pipeline.batch.dense.leave_one_out import finish, left_out_error
+from ridgestream.pipeline.kernels import Kernel, gram
+from ridgestream.pipeline.selection.backward_elimination import check_path, plan_sizes, rank, squared_norms
+from ridgestream.pipeline.selection.cross_validation import check_choices
+from ridgestream.pipeline.selection.fit_result import Fitted, Path
+from ridgestream.pipeline.sums.folds import deal_folds
+from ridgestream.pipeline.sums.row_set import RowSet
+
+
+@dataclass(frozen=True)
+class SLSSVMSettings:
+    """What is compared and how, and the room for it."""
+
+    regularizations: tuple[float, ...]
+    """λ per row, each above zero."""
+    selection_folds: int = 4
+    """Folds of the rows that are left, by which λ and the kernel are selected at a step; 0 to leave out one by one."""
+    folds: int = 5
+    """Outer folds, by which the size is chosen; 1 to take the largest size allowed."""
+    fold_seed: int = 0
+    """What rows are dealt with."""
+    step: float = 0.05
+    """The share of vectors dropped a step, one at least; 0 for one by one."""
+    smallest: int = 2
+    """Where the path ends, 2 at least: of two, the α are opposite, and one alone is no more than a bias."""
+    max_basis: int | None = None
+    """The most vectors that the model may have, None for all rows."""
+    memory_limit_bytes: int = 2**30
+    """What the matrices of all rows may take together."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        check_choices(1, self.regularizations)
+        check_path(self.step, self.smallest, self.max_basis)
+        if self.smallest < 2:
+            raise InputError(f"smallest must be at least 2, it is {self.smallest}")
+        if self.selection_folds == 1 or self.selection_folds < 0:
+            raise InputError(
+                f"selection_folds must be 0, to leave out one by one, or 2 or more: {self.selection_folds}"
+            )
+        if self.folds < 1:
+            raise InputError(f"folds must be at least 1, which is no cross-validation, it is {self.folds}")
+
+
+@dataclass(frozen=True)
+class _Data:
+    """The rows and their kernel matrices."""
+
+    rows: PresentRows
+    grams: tuple[Floats, ...]
+    """K of each kernel, shape (l, l)."""
+
+    def part(self, kept: Integers) -> PresentRows:
+        rows = self.rows
+        return PresentRows(rows.features[kept], rows.targets[kept], rows.weights[kept], rows.places[kept])
+
+    def system(self, width: int, kept: Integers) -> DenseSystem:
+        return DenseSystem.of(self.grams[width][np.ix_(kept, kept)], self.rows.weights[kept], bias=True)
+
+    def fit(self, choice: "_Choice", kept: Integers) -> tuple[Floats, Floats]:
+        """Return α and b of the LS-SVM of these rows."""
+        penalty = choice.regularization * float(self.rows.weights[kept].sum())
+        return self.system(choice.width, kept).solve(penalty, self.rows.targets[kept])
+
+    def held_error(self, width: int, solved: tuple[Floats, Floats], kept: Integers, held: Integers) -> float:
+        """Return Σ w(y − f)² over the rows `held`, summed over targets."""
+        residuals = self.rows.targets[held] - self.grams[width][np.ix_(held, kept)] @ solved[0] - solved[1]
+        return float(self.rows.weights[held] @ (residuals**2).sum(axis=1))
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What selection chose."""
+
+    width: int
+    regularization: float
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One model of a path."""
+
+    kept: Integers
+    choice: _Choice
+    solved: tuple[Floats, Floats]
+
+
+def fit_sls_svm(rows: RowSet, kernels: Sequence[Kernel], settings: SLSSVMSettings, report: Reporter) -> Fitted:
+    """Return the best model on the pruning path of all rows, the bias last.
+
+    O(size³) for each step, kernel, selection fold and outer fold; O(rows²) memory a kernel. Raises MemoryRefused, with
+    the numbers, where the matrices do not fit, InputError for settings or fewer than two rows, NumericalBreakdown where
+    kernel values are not finite.
+    """
+    check_choices(len(kernels), settings.regularizations)
+    with one_blas_thread():
+        present = read_present(rows, len(kernels), settings.memory_limit_bytes)
+        data = _Data(present, tuple(gram(kernel, present.features) for kernel in kernels))
+        sizes = plan_sizes(len(present.places), settings.step, settings.smallest, settings.max_basis)
+        walked = list(_prune(data, np.arange(len(present.places)), sizes, settings))
+        path = _compare(data, walked, sizes, settings, report) if settings.folds > 1 else None
+        step = walked[sizes.index(_asked(path, sizes, settings))]
+        kernel, part = kernels[step.choice.width], data.part(step.kept)
+        return finish(rows, part, kernel, step.solved, step.choice.regularization, path, label="sls-svm", bias=True)
+
+
+def _asked(path: Path | None, sizes: Sequence[int], settings: SLSSVMSettings) -> int:
+    """Return the size that was chosen, or the largest that may be."""
+    if path is not None:
+        return int(path.n_basis[path.chosen])
+    return next(size for size in sizes if settings.max_basis is None or size <= settings.max_basis)
+
+
+def _prune(data: _Data, kept: Integers, sizes: Sequence[int], settings: SLSSVMSettings) -> Iterator[_Step]:
+    """Yield the model of each size, descending from that of `kept`, each from the largest |α| of the one before."""
+    choice = _Choice(0, settings.regularizations[0])
+    solved: tuple[Floats, Floats] | None = None
+    for size in sizes:
+        if solved is not None:
+            kept = kept[np.sort(rank(squared_norms(solved[0]))[:size])]
+        if len(kept) > 2:  # of two, each predicts the other by the bias alone, whatever λ
+            choice = _select(data, kept, settings)
+        solved = data.fit(choice, kept)
+        yield _Step(kept, choice, solved)
+
+
+def _select(data: _Data, kept: Integers, settings: SLSSVMSettings) -> _Choice:
+    """Return the kernel and λ of least error on rows of `kept` that are left out; the first wins a tie."""
+    errors = np.zeros((len(data.grams), len(settings.regularizations)))
+    for width in range(len(data.grams)):
+        errors[width] = _selection_errors(data, width, kept, settings)
+    width, place = divmod(int(errors.argmin()), errors.shape[1])
+    return _Choice(width, settings.regularizations[place])
+
+
+def _selection_errors(data: _Data, width: int, kept: Integers, settings: SLSSVMSettings) -> list[float]:
+    if settings.selection_folds == 0:
+        system, part = data.system(width, kept), data.part(kept)
+        return [left_out_error(system, part, regularization) for regularization in settings.regularizations]
+    errors = np.zeros(len(settings.regularizations))
+    dealt = deal_folds(0, len(kept), settings.selection_folds, settings.fold_seed)
+    for fold in range(settings.selection_folds):
+        training, held = kept[dealt != fold], kept[dealt == fold]
+        if not len(held):
+            continue
+        system, weight = data.system(width, training), float(data.rows.weights[training].sum())
+        for place, regularization in enumerate(settings.regularizations):
+            solved = system.solve(regularization * weight, data.rows.targets[training])
+            errors[place] += data.held_error(width, solved, training, held)
+    return errors.tolist()
+
+
+def _compare(
+    data: _Data, walked: Sequence[_Step], sizes: Sequence[int], settings: SLSSVMSettings, report: Reporter
+) -> Path:
+    """Return the error on outer folds of every size that all folds' other rows can have."""
+    dealt = deal_folds(0, len(data.rows.places), settings.folds, settings.fold_seed)
+    trainings = [np.flatnonzero(dealt != fold) for fold in range(settings.folds)]
+    fewest = min(len(training) for training in trainings)
+    shared = [size for size in sizes if size <= fewest]
+    if not shared:
+        raise InputError(
+            f"the path ends at {sizes[-1]} vectors, and without a fold there are {fewest} rows: lower smallest, "
+            "give more rows, or folds = 1"
+        )
+    errors = np.zeros(len(shared))
+    for fold, training in enumerate(trainings):
+        held = np.flatnonzero(dealt == fold)
+        steps = list(_prune(data, training, [len(training), *(s for s in shared if s < len(training))], settings))
+        for place, step in enumerate(steps[len(steps) - len(shared) :]):
+            errors[place] += data.held_error(step.choice.width, step.solved, step.kept, held)
+        report.say("pruned without a fold", fold=fold, folds=settings.folds)
+    choices = [step.choice for step in walked[len(sizes) - len(shared) :]]
+    values = errors / (float(data.rows.weights.sum()) * data.rows.targets.shape[1])
+    return _make_path(np.array(shared), choices, values, settings.max_basis)
+
+
+def _make_path(sizes: Integers, choices: Sequence[_Choice], values: Floats, max_basis: int | None) -> Path:
+    allowed = sizes <= (sizes.max() if max_basis is None else max_basis)
+    chosen = int(np.argmin(np.where(allowed, values, np.inf)))
+    lambdas, widths = np.array([c.regularization for c in choices]), np.array([c.width for c in choices])
+    return Path("fold_error", sizes, lambdas, values, widths, chosen)

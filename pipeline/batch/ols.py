@@ -1,0 +1,222 @@
+"""OLS: forward selection by orthogonal least squares, which the online learner is compared with in Table 2.
+
+Paper: Jung & Polani (2006), "Sequential learning with LS-SVM for large-scale data sets", after Chen, Cowan & Grant
+(1991). Each round adds, of 59 random rows, the one whose kernel function lowers the regularized cost the most:
+
+    ‖y − Kβ‖² + λn βᵀK_SS β,  h = K_Sᵀq + λn k_S(c),  Δ = qᵀq + λn k(c, c) − hᵀP⁻¹h,  gain = Σ_t (qᵀy_t − hᵀβ_t)²/Δ
+
+with P = K_SᵀK_S + λn K_SS, q the candidate's kernel values at all rows, and all sums weighted.
+
+Where we depart from it. The paper stores the columns, t × m numbers; here a pass sums the products of the candidates of
+several rounds with the chosen vectors and with each other, and the choices follow from the sums, exactly those of a
+pass a round, in O((m + 59r)²) memory (`look_ahead.py`, `candidate_sums.py`, `forward_selection.py`). A round's
+candidates are drawn from all rows; those chosen already or spanned, whose Δ rounding would decide, are skipped and not
+replaced. Coefficients come from the sums of a last pass. The paper's γ is λn here, its σ is gamma.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.kernels import Kernel, check_positive, gram
+from ridgestream.pipeline.selection.candidate_rounds import (
+    RULE_OF_59,
+    Candidates,
+    NumberOrAll,
+    candidate_source,
+    check_candidates,
+    check_pass_memory,
+    count_passes,
+    cut_idle,
+    largest_pass,
+    plan_look_ahead,
+)
+from ridgestream.pipeline.selection.fit_result import Fitted, Path
+from ridgestream.pipeline.selection.fixed_basis_fit import fit_coefficients
+from ridgestream.pipeline.selection.forward_selection import Chosen, choose_by_gain
+from ridgestream.pipeline.selection.nested_models import NestedModels, gcv_of
+from ridgestream.pipeline.sums.candidate_products import CandidateSumming, sum_candidates
+from ridgestream.pipeline.sums.normal_equations import Basis, BlockStatistics
+from ridgestream.pipeline.sums.row_set import RowSet
+
+
+@dataclass(frozen=True)
+class OLSSettings:
+    """What OLS is told."""
+
+    regularization: float
+    """λ per row: the paper's γ is λ times the sum of weights."""
+    max_basis: int
+    """The largest dictionary."""
+    candidates: NumberOrAll = RULE_OF_59
+    """Rows that each round chooses from, drawn at random, or "all": one pass, whose sums take memory O(rows²)."""
+    look_ahead: int | None = None
+    """Rounds whose candidates share a pass; None leaves it to `plan_look_ahead`. It changes no choice."""
+    gcv: bool = False
+    """Whether generalized cross-validation decides the size: once it has not fallen for `patience` vectors, the
+    smallest model with the least is taken."""
+    patience: int = 10
+    """Vectors that are chosen in the hope that GCV falls again."""
+    folds: int = 1
+    """Folds for which the sums of the chosen dictionary are kept."""
+    seed: int = 0
+    """What candidates are drawn with, and rows dealt to folds."""
+    memory_limit: int | None = None
+    """Bytes that the sums of a pass may take in a process, None where nothing limits them."""
+
+    def __post_init__(self) -> None:
+        check_positive("regularization", self.regularization)
+        check_candidates("candidates", self.candidates)
+        least = {"max_basis": 1, "patience": 1, "folds": 1, "seed": 0}
+        for name, lowest in least.items():
+            if getattr(self, name) < lowest:
+                raise InputError(f"{name} must be at least {lowest}, it is {getattr(self, name)}")
+        if self.look_ahead is not None and self.look_ahead < 1:
+            raise InputError(f"look_ahead must be at least 1, it is {self.look_ahead}; leave it out for the default")
+
+    def rounds_of_pass(self, n_basis: int) -> int:
+        """Return how many rounds the next pass serves, of a dictionary of so many vectors."""
+        left = self.max_basis - n_basis
+        if self.candidates == "all":
+            return left
+        return min(left, self.look_ahead or plan_look_ahead(self.max_basis, n_basis, self.candidates))
+
+
+@dataclass(frozen=True)
+class _Grown:
+    """What has been chosen, and what is known of it."""
+
+    places: Integers
+    """Where the vectors are among the rows, (n_basis,)."""
+    vectors: Floats
+    """(n_basis, n_features)."""
+    sums: BlockStatistics
+    """Of the vectors, over all rows."""
+    gcv: Floats
+    """Of every size from one on, (n_basis,)."""
+    freedoms: Floats
+    """tr(P⁻¹G), the effective parameters, of every size from one on, (n_basis,)."""
+    rounds: Integers
+    """The round that chose each, (n_basis,)."""
+
+    def first(self, size: int) -> "_Grown":
+        """Return what it was when it had so many vectors."""
+        sums = self.sums.choose(np.arange(size))
+        measures = self.gcv[:size], self.freedoms[:size]
+        return _Grown(self.places[:size], self.vectors[:size], sums, *measures, self.rounds[:size])
+
+
+def fit_ols(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporter) -> Fitted:
+    """Return a dictionary chosen by OLS, with its coefficients; several targets share it, their gains added.
+
+    About n/r + 1 passes, n = max_basis, of O(59·(n_basis + 59r)) a row and round. Raises InputError without a row of
+    positive weight, MemoryRefused where the sums of a pass cannot fit, NumericalBreakdown if P loses its definiteness.
+    """
+    largest = largest_pass(settings.max_basis, rows.n_rows, settings.candidates, settings.look_ahead)
+    check_pass_memory(largest, settings.candidates, settings.memory_limit)
+    grown, tried, passes = _grow(rows, kernel, settings, report)
+    if not len(grown.places):
+        raise InputError(f"OLS found no row to choose among {rows.n_rows} rows: it needs one of positive weight")
+    path = _path(grown, settings)
+    size = path.chosen + 1
+    return fit_coefficients(
+        rows,
+        Basis(kernel, grown.vectors[:size], np.zeros(rows.n_features)),
+        grown.places[:size],
+        settings.regularization,
+        folds=settings.folds,
+        seed=settings.seed,
+        path=path,
+        notes={"passes": passes + 1, "rounds": tried},
+    )
+
+
+def _grow(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporter) -> tuple[_Grown, int, int]:
+    """Choose until something stops it; return that, the rounds tried and the passes taken."""
+    nothing = np.empty(0, dtype=np.int64)
+    sums = BlockStatistics.empty(0, rows.n_targets)
+    grown = _Grown(nothing, np.empty((0, rows.n_features)), sums, np.empty(0), np.empty(0), nothing)
+    source, tried, passes = candidate_source(rows, settings.seed, settings.candidates), 0, 0
+    while True:
+        n_basis = len(grown.places)
+        ahead = settings.rounds_of_pass(n_basis)
+        candidates = source.of_rounds(tried, ahead, settings.max_basis - n_basis, grown.places)
+        if len(candidates.places):
+            grown, passes = _extend(rows, kernel, settings, grown, candidates, tried), passes + 1
+        tried += ahead
+        grown, spent = _drop_idle(grown, n_basis, tried, exhaustive=source.exhaustive)
+        _tell(report, grown, settings)
+        if spent or len(grown.places) == settings.max_basis or _stopped(grown, settings) is not None:
+            return grown, tried, passes
+
+
+def _extend(
+    rows: RowSet, kernel: Kernel, settings: OLSSettings, grown: _Grown, candidates: Candidates, tried: int
+) -> _Grown:
+    """Return what has been chosen after a pass over the rows for these candidates."""
+    n_basis = len(grown.places)
+    argument = CandidateSumming(kernel, grown.vectors, candidates.features, rows.n_targets)
+    sums = rows.reduce(sum_candidates, argument, f"OLS from {n_basis} vectors").extend(grown.sums)
+    places = np.concatenate([grown.places, candidates.places])
+    vectors = np.concatenate([grown.vectors, candidates.features])
+    allowed = None if candidates.rounds is None else [n_basis + columns for columns in candidates.rounds]
+    with one_blas_thread():
+        normal = sums.products + settings.regularization * sums.weight * gram(
+            kernel, vectors, np.zeros(rows.n_features)
+        )
+        chosen = choose_by_gain(normal, sums.rhs, settings.max_basis, begun=n_basis, allowed=allowed, overwrite=True)
+        sums = sums.choose(chosen.columns)
+        gcv, freedoms = _measure(grown, chosen, sums)
+    rounds = np.concatenate([grown.rounds, tried + chosen.rounds[n_basis:]])
+    return _Grown(places[chosen.columns], vectors[chosen.columns], sums, gcv, freedoms, rounds)
+
+
+def _measure(grown: _Grown, chosen: Chosen, sums: BlockStatistics) -> tuple[Floats, Floats]:
+    """Return GCV and the effective parameters of every size, of which those of `grown` are known."""
+    errors, growth = NestedModels(chosen.factor, chosen.half_solution).after(len(grown.places), sums)
+    before = grown.freedoms[-1] if len(grown.freedoms) else 0.0
+    freedoms = before + np.cumsum(growth)
+    return np.append(grown.gcv, gcv_of(errors, freedoms, sums.weight)), np.append(grown.freedoms, freedoms)
+
+
+def _drop_idle(grown: _Grown, n_basis: int, tried: int, *, exhaustive: bool) -> tuple[_Grown, bool]:
+    """Return what was chosen before rounds found nothing, and whether no candidate is taken to be left."""
+    last = int(grown.rounds[n_basis - 1]) if n_basis else -1
+    new = grown.rounds[n_basis:]
+    kept, spent = cut_idle(new, last, tried)
+    if exhaustive:  # a round that finds none among all rows is followed by none that does
+        return grown, n_basis + len(new) < tried
+    return (grown.first(n_basis + kept) if kept < len(new) else grown), spent
+
+
+def _stopped(grown: _Grown, settings: OLSSettings) -> int | None:
+    """Return the size at which GCV had not fallen for `patience` vectors, None where it has not come to that."""
+    if not settings.gcv or not len(grown.places):
+        return None
+    gcv = grown.gcv
+    falls = np.concatenate([[True], gcv[1:] < np.minimum.accumulate(gcv)[:-1]])
+    sizes = np.arange(1, len(gcv) + 1)
+    waited = sizes - np.maximum.accumulate(np.where(falls, sizes, 0))
+    over = np.flatnonzero(waited >= settings.patience)
+    return int(sizes[over[0]]) if len(over) else None
+
+
+def _path(grown: _Grown, settings: OLSSettings) -> Path:
+    """Return the models that were looked at; the least GCV decides where it is asked to, the largest otherwise."""
+    size = _stopped(grown, settings) or len(grown.places)
+    gcv = grown.gcv[:size]
+    chosen = int(np.argmin(gcv)) if settings.gcv else size - 1
+    sizes = np.arange(1, size + 1)
+    return Path("gcv", sizes, np.full(size, settings.regularization), gcv, np.zeros(size, dtype=np.int64), chosen)
+
+
+def _tell(report: Reporter, grown: _Grown, settings: OLSSettings) -> None:
+    n_basis = len(grown.places)
+    if not n_basis or settings.candidates == "all":
+        return
+    left = count_passes(settings.max_basis, n_basis, settings.candidates, settings.look_ahead)
+    report.say("OLS", vectors=n_basis, gcv=float(grown.gcv[n_basis - 1]), passes_left=left)

@@ -1,0 +1,1 @@
+"""OROLS (Andelić et al. 2007)."""

@@ -1,0 +1,256 @@
+"""One machine of OROLS: the model of one target, the steps it has taken, and those it expects to take next.
+
+Steps are expected among the rows whose columns are known, and taken once a pass over all rows has shown that no other
+row has a larger residual. What was expected wrongly is taken back, so the steps are those of one pass a step.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.batch.orols.orthogonal_columns import OrthogonalColumns
+from ridgestream.pipeline.batch.orols.residual_pass import Chain, Library, row_keys
+from ridgestream.pipeline.sums.top_rows import NOBODY
+
+SPAN_TOLERANCE = 1e-10
+"""A column is spanned by those before it if what is left of its squared length is below this share of it."""
+
+TIE = 1e-10
+"""Residuals that differ by less than this share of the target's root mean square are equal within rounding."""
+
+REFUSALS = 10
+"""So many rows of largest residual, one after the other, without a usable column, show that nothing is left to find."""
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """When a machine has enough."""
+
+    max_basis: int
+    """Vectors at most."""
+    tolerance: float
+    """λ stands still if it changed by no more than this share of itself."""
+    patience: int
+    """Steps in a row in which it must have stood still."""
+    condition_limit: float
+    """The largest condition number of Q."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One vector taken."""
+
+    place: int
+    """Which row."""
+    penalty: float
+    """λ after it was taken."""
+    gcv: float
+    """The generalized cross-validation of the model with it."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Rows of large residuals, the largest first; places are NOBODY where there are fewer."""
+
+    residuals: Floats
+    """|y − f|, shape (depth,)."""
+    places: Integers
+    """Whose, shape (depth,)."""
+
+    def in_order(self, margin: float) -> Iterator[int]:
+        """Yield the places, of those whose residuals are equal within `margin` the lowest first."""
+        present = self.places != NOBODY
+        residuals, places = self.residuals[present], self.places[present]
+        while len(places):
+            first = int(np.argmin(np.where(residuals >= residuals[0] - margin, places, np.iinfo(np.int64).max)))
+            yield int(places[first])
+            residuals, places = np.delete(residuals, first), np.delete(places, first)
+
+
+class Machine:
+    """The model of one target."""
+
+    def __init__(self, target: int, columns: OrthogonalColumns, penalty: float, rule: StopRule) -> None:
+        self.target, self._columns, self._rule, self._penalty = target, columns, rule, penalty
+        self._steps: list[Step] = []
+        self._refused: dict[int, Floats] = {}
+        self._refused_now = 0
+        self._rankings: dict[int, Ranking] = {}
+        self._margin = TIE * float(np.sqrt(columns.square / columns.weight))
+        self.settled = 0
+        self.wanted = np.empty(0, dtype=np.int64)
+        self.residual = float("inf")
+        self.finished = ""
+
+    @property
+    def steps(self) -> list[Step]:
+        """Return the steps that are taken for good."""
+        return self._steps[: self.settled]
+
+    @property
+    def condition(self) -> float:
+        """Return the condition number of Q, the square root of that of QᵀQ."""
+        lengths = self._columns.lengths[: self.settled + 1]
+        return float(np.sqrt(lengths.max() / lengths.min()))
+
+    def places(self) -> Integers:
+        """Return the rows taken, in their order."""
+        return np.array([step.place for step in self.steps], dtype=np.int64)
+
+    def needs(self) -> Integers:
+        """Return the places of the columns that the machine works with from here on."""
+        return np.union1d(self.places(), self.wanted)
+
+    def learn(self, rankings: dict[int, Ranking]) -> None:
+        """Take in what a pass found for the models of these sizes."""
+        self._rankings.update(rankings)
+
+    def advance(self, library: Library, pool: int) -> None:
+        """Take every step for which the largest residual and the columns are known; want `pool` columns of the last."""
+        while not self.finished and self.settled in self._rankings:
+            ranking = self._rankings[self.settled]
+            if not self._take(ranking, library):
+                break
+            del self._rankings[self.settled - 1]
+            self.wanted = np.sort(ranking.places[:pool][ranking.places[:pool] != NOBODY])
+            self._check_finished()
+
+    def expect(self, library: Library, steps: int) -> None:
+        """Take so many steps more among the rows of the library, to be confirmed."""
+        for _ in range(steps):
+            if self.finished or len(self._steps) >= self._rule.max_basis or not self._has_freedom(len(self._steps)):
+                return
+            for place in self._expected(library):
+                if self._fits(library, place, len(self._steps)):
+                    self._push(library, place)
+                    break
+            else:
+                return
+
+    def chain(self, library: Library) -> Chain | None:
+        """Return the models whose largest residuals must be known, None if that is not what the machine waits for."""
+        if self.finished or self.settled in self._rankings:
+            return None
+        sizes = np.arange(self.settled, len(self._steps) + 1)
+        coefficients = np.zeros((len(self._steps) + 1, len(sizes)))
+        for column, size in enumerate(sizes):
+            solved = self.coefficients(int(size))
+            coefficients[:size, column], coefficients[-1, column] = solved[1:], solved[0]
+        taken = np.array([step.place for step in self._steps], dtype=np.int64)
+        columns = library.find(taken)
+        met = np.concatenate([*self._refused.values(), library.rows.features[columns]])
+        barred, first = np.unique(row_keys(met), return_index=True)
+        turns = np.maximum(first - len(self._refused) + 1, 0)
+        return Chain(self.target, columns, coefficients, sizes, barred, turns)
+
+    def penalty(self, size: int) -> float:
+        """Return λ of the model of the first `size` vectors."""
+        return self._steps[size - 1].penalty if size else self._penalty
+
+    def coefficients(self, size: int) -> Floats:
+        """Return those of the model of the first `size` vectors, the bias first."""
+        return self._columns.coefficients(size + 1, self.penalty(size))
+
+    def stop(self, reason: str) -> None:
+        """Take no more steps."""
+        self.finished, self.wanted = reason, np.empty(0, dtype=np.int64)
+        self._cut(self.settled)
+
+    def _take(self, ranking: Ranking, library: Library) -> bool:
+        """Take the step that the ranking shows; return False if its column is not known yet or there is none."""
+        for place in ranking.in_order(self._margin):
+            if place in self._refused:
+                continue
+            if len(self._steps) > self.settled and self._steps[self.settled].place == place:
+                return self._settle(ranking)
+            if place not in library:
+                self._cut(self.settled)
+                self.wanted = np.union1d(ranking.places[ranking.places != NOBODY], place)
+                return False
+            if self._fits(library, place, self.settled):
+                self._cut(self.settled)
+                self._push(library, place)
+                return self._settle(ranking)
+            self._refuse(library, place)
+            if self.finished:
+                return False
+        if ranking.places[-1] == NOBODY:
+            self.stop("no rows are left")
+        else:
+            del self._rankings[self.settled]
+        return False
+
+    def _refuse(self, library: Library, place: int) -> None:
+        """Pass a row over; one that equals a row met before says nothing of what is left to find."""
+        own = library.rows.features[library.find(np.array([place]))]
+        met = [library.rows.features[library.find(self.places())], *self._refused.values()]
+        self._refused[place] = own
+        if not (np.concatenate(met) == own).all(axis=1).any():
+            self._refused_now += 1
+        if self._refused_now == REFUSALS:
+            self.stop("Q would be ill-conditioned")
+
+    def _settle(self, ranking: Ranking) -> bool:
+        self.settled += 1
+        self._refused_now = 0
+        self.residual = float(ranking.residuals[0])
+        return True
+
+    def _check_finished(self) -> None:
+        rule, steps = self._rule, self.steps
+        recent = [self.penalty(size) for size in range(max(0, self.settled - rule.patience), self.settled + 1)]
+        still = [abs(b - a) <= rule.tolerance * b for a, b in pairwise(recent)]
+        if self.residual <= self._margin:
+            self.stop("the residuals are zero within rounding")
+        elif len(still) == rule.patience and all(still):
+            self.stop("lambda stands still")
+        elif len(steps) >= rule.max_basis:
+            self.stop("max_basis is reached")
+        elif not self._has_freedom(self.settled):
+            self.stop("as many vectors as rows")
+
+    def _has_freedom(self, size: int) -> bool:
+        """Return whether a further vector leaves the trace of P̃ above zero whatever λ."""
+        return size + 2 < self._columns.weight
+
+    def _expected(self, library: Library) -> Iterator[int]:
+        """Yield the rows of the library from the largest residual of the longest model on."""
+        size = len(self._steps)
+        taken = library.find(np.array([step.place for step in self._steps], dtype=np.int64))
+        solved = self.coefficients(size)
+        residuals = np.abs(library.rows.targets[:, self.target] - library.gram[:, taken] @ solved[1:] - solved[0])
+        residuals[taken] = NOBODY
+        residuals[np.isin(library.rows.places, list(self._refused))] = NOBODY
+        best = np.argsort(-residuals, kind="stable")[: 4 * REFUSALS]
+        best = best[residuals[best] != NOBODY]
+        return Ranking(residuals[best], library.rows.places[best]).in_order(self._margin)
+
+    def _measure(self, library: Library, place: int, size: int) -> tuple[Floats, float, float]:
+        """Return h and s of the row's column after the first `size` steps, and its own square; O(size²)."""
+        taken = library.find(np.array([step.place for step in self._steps[:size]], dtype=np.int64))
+        column = int(library.find(np.array([place]))[0])
+        own = library.products[:, column]
+        half, length = self._columns.measure(np.concatenate([own[-1:], own[taken], own[[column]]]), size + 1)
+        return half, length, float(own[column])
+
+    def _fits(self, library: Library, place: int, size: int) -> bool:
+        """Return whether the row's column would leave Q well-conditioned."""
+        _, length, square = self._measure(library, place, size)
+        lengths = self._columns.lengths[: size + 1]
+        smallest = max(float(lengths.max()), length) / self._rule.condition_limit**2
+        return length > SPAN_TOLERANCE * square and min(length, float(lengths.min())) >= smallest
+
+    def _push(self, library: Library, place: int) -> None:
+        half, length, _ = self._measure(library, place, len(self._steps))
+        column = int(library.find(np.array([place]))[0])
+        self._columns.push(half, length, float(library.rhs[column, self.target]))
+        self._steps.append(Step(place, *self._columns.estimate(self.penalty(len(self._steps)))))
+
+    def _cut(self, size: int) -> None:
+        """Take back the steps after the first `size`."""
+        del self._steps[size:]
+        self._columns.shrink(size + 1)
+        self._rankings = {known: ranking for known, ranking in self._rankings.items() if known <= size}

@@ -1,0 +1,315 @@
+"""OROLS: Andelić, Schafföner, Katz, Krüger & Wendemuth (2007), "Updates for nonlinear discriminants".
+
+Forward selection on rows: each step takes the row with the largest |residual|, makes its kernel column orthogonal to
+those before, K = QU, and re-estimates λ by generalized cross-validation, equation (30), until λ stands still. λ
+penalizes the orthogonal weights, ‖y − Qα̃‖² + λα̃ᵀα̃, not βᵀKβ, and depends on the order of the vectors.
+
+What is as in the paper: the constant column comes first and is penalized as the others are; one estimate of λ a step,
+from zero; one machine a class against the rest, with rows and λ of its own. The paper says neither what "changes
+significantly" means nor how wide Q's condition may be: `tolerance`, `patience` and `condition_limit` are ours.
+
+Errata: (24) holds for one λ only; as λ moves, the residual is y − Σ qᵢ(yᵀqᵢ)/(λ + sᵢ) with every weight anew. (20)
+needs q_m in Q_m, whence U has ones on its diagonal. (5) to (18) count the constant column apart, Algorithm 1 as the
+first of m. (25) divides by λ + qᵢᵀqᵢ with Q as it is, not normalized, so λ is in units of rows.
+
+Departures, each with its reason:
+
+- Neither pseudoinverse nor Q is kept: G = KᵀK, a row and a column a step, gives U, qᵀq and qᵀy (`orols_columns`), and
+  residuals are y − Kβ. Memory is O(n_basis²) in every process, whatever the rows; tasks are pure.
+- No ε on the diagonal: it would make of equal rows columns that differ by noise alone. A row whose column is spanned,
+  or would take Q beyond `condition_limit`, is passed over; the machine stops after REFUSALS such rows one after the
+  other. Rows that equal one taken or passed over are out at once, by a key of their values.
+- A pass confirms several steps (`orols_machine`): steps are expected among rows whose columns are known, all their
+  models are looked through at once, and those hold whose row has the largest residual of all. The same choices result,
+  from fewer passes; `foreseen` and `pool` change nothing else.
+- Rows may carry weights; M is their sum. A row of weight two is two rows.
+- λ has an upper bound, for targets of which nothing can be learned: see LARGEST_SHARE.
+- The model has one dictionary, the machines' vectors in the order in which machines take turns, one vector each, up to
+  `max_basis` different ones, and zeros where a vector is not of a machine.
+
+A refit needs no rows: with new partitions added to the sums of the dictionary, `Machines.coefficients` has the factor
+of G in each machine's order, λ per row as it was.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.batch.orols.binary_machine import REFUSALS, Machine, Ranking, StopRule
+from ridgestream.pipeline.batch.orols.orthogonal_columns import OrthogonalColumns, solve_orthogonal
+from ridgestream.pipeline.batch.orols.residual_pass import Chain, Library, Screened, Screening, screen_rows
+from ridgestream.pipeline.cholesky import cholesky
+from ridgestream.pipeline.kernels import Kernel, check_positive
+from ridgestream.pipeline.selection.fit_result import Fitted, Path
+from ridgestream.pipeline.sums.normal_equations import Basis, BlockStatistics, Summing
+from ridgestream.pipeline.sums.row_set import RowSet
+from ridgestream.pipeline.sums.top_rows import RowTable
+
+
+@dataclass(frozen=True)
+class OrolsSettings:
+    """How vectors are chosen and when there are enough."""
+
+    max_basis: int = 500
+    """Vectors of the dictionary at most, those of all machines together."""
+    tolerance: float = 3e-3
+    """λ stands still if a step changes it by no more than this share."""
+    patience: int = 5
+    """Steps in a row in which λ must have stood still."""
+    initial_regularization: float = 0.0
+    """λ per row before the first vector."""
+    condition_limit: float = 1e5
+    """The largest condition number of Q, the longest of its columns over the shortest."""
+    foreseen: int = 10
+    """Steps that are expected before a pass, to be confirmed by it; the choices do not depend on it."""
+    pool: int = 256
+    """Rows of large residual whose columns are made known, shared by the machines; the choices do not depend on it."""
+    folds: int = 1
+    """Folds of the sums that are handed over with the model."""
+    seed: int = 0
+    """What rows are dealt to folds with."""
+
+    def __post_init__(self) -> None:
+        for name, least in {"max_basis": 1, "patience": 1, "foreseen": 0, "pool": 1, "folds": 1, "seed": 0}.items():
+            if getattr(self, name) < least:
+                raise InputError(f"{name} must be at least {least}, it is {getattr(self, name)}")
+        for name in ("tolerance", "initial_regularization"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise InputError(f"{name} must be zero or a positive number, it is {getattr(self, name)}")
+        check_positive("condition_limit", self.condition_limit)
+        if self.condition_limit <= 1:
+            raise InputError(f"condition_limit must be above 1, it is {self.condition_limit}")
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Which vectors each target's machine has, in which order, and how it is regularized: what a refit must know."""
+
+    turns: Integers
+    """The step at which the machine took the vector, from zero, −1 if it did not, shape (n_basis, n_targets)."""
+    regularization: Floats
+    """λ per row, of the orthogonal weights, shape (n_targets,)."""
+
+    def coefficients(self, sums: BlockStatistics) -> Floats:
+        """Return U⁻¹α̃ of each machine, (25) and (26), with zeros for vectors it has not: (n_functions, n_targets).
+
+        `sums` are those of the dictionary with the constant function, over any rows; O(n_basis³) a target. Raises
+        NumericalBreakdown if the columns of a machine depend on each other over these rows, within rounding.
+        """
+        coefficients = np.zeros((len(self.turns) + 1, len(self.regularization)))
+        with one_blas_thread():
+            for target, turns in enumerate(self.turns.T):
+                order = np.r_[len(turns), np.argsort(turns, kind="stable")[np.count_nonzero(turns < 0) :]]
+                factor = np.tril(cholesky(sums.products[np.ix_(order, order)], "products KᵀK of a machine").factor)
+                along = solve_triangular(factor, sums.rhs[order, target], lower=True)
+                penalty = self.regularization[target] * sums.weight
+                coefficients[order, target] = solve_orthogonal(factor, along, penalty)
+        return coefficients
+
+
+@dataclass(frozen=True)
+class OrolsFitted(Fitted):
+    """A model of OROLS; its `regularization` is λ/n of the orthogonal weights, the machines' mean."""
+
+    machines: Machines = field(kw_only=True)
+    """Which vectors are of which machine."""
+
+
+def fit_orols(rows: RowSet, kernel: Kernel, settings: OrolsSettings, report: Reporter) -> OrolsFitted:
+    """Choose a dictionary with coefficients for each target; O(n_basis + pool) kernel values a row and pass.
+
+    A pass serves several steps of every machine; a last one makes the sums. The path has the model of each step, by the
+    mean over machines of λ per row and of the GCV (27). Raises InputError if there are too few rows, NumericalBreakdown
+    if no row has a usable column.
+    """
+    selection = _Selection(rows, kernel, settings, report)
+    while selection.go_on():
+        selection.look_through()
+    return selection.fitted()
+
+
+class _Selection:
+    """The machines of all targets at work; one pass serves them all."""
+
+    def __init__(self, rows: RowSet, kernel: Kernel, settings: OrolsSettings, report: Reporter) -> None:
+        self._rows, self._kernel, self._settings, self._report = rows, kernel, settings, report
+        self._centre = np.zeros(rows.n_features)
+        self._library = Library.empty(rows.n_features, rows.n_targets)
+        self._known = self._library.rows
+        self._passes = 0
+        screened = self._pass(self._library.rows, ())
+        self._absorb(self._library.rows, screened)
+        weight = float(self._library.products[-1, -1])
+        if weight <= 2:
+            raise InputError(
+                f"the weights of the {rows.n_rows} rows sum to {weight:g}; OROLS needs more than 2, since it estimates "
+                "λ by degrees of freedom: give more rows, or weights that count rows"
+            )
+        rule = StopRule(settings.max_basis, settings.tolerance, settings.patience, settings.condition_limit)
+        self._machines = [
+            Machine(target, OrthogonalColumns(weight, total, square), settings.initial_regularization * weight, rule)
+            for target, (total, square) in enumerate(zip(self._library.rhs[-1], screened.target_square, strict=True))
+        ]
+
+    def go_on(self) -> bool:
+        """Return whether a machine has not finished and the dictionary has room."""
+        working = [machine for machine in self._machines if not machine.finished]
+        if not working:
+            return False
+        common = min(machine.settled for machine in working)
+        sure = _join([machine.places()[:common] for machine in self._machines])
+        return len(sure) < self._settings.max_basis
+
+    def look_through(self) -> None:
+        """Make a pass: make columns known that are wanted, confirm what is expected, take the steps that are sure."""
+        new = self._known.at(self._library.missing(self._needs()))
+        chains = []
+        with one_blas_thread():
+            for machine in self._machines:
+                machine.expect(self._library, self._settings.foreseen)
+                chains.append(machine.chain(self._library))
+        working = tuple(chain for chain in chains if chain is not None)
+        screened = self._pass(new, working)
+        self._learn(working, screened)
+        self._absorb(new, screened)
+        share = self._share()
+        with one_blas_thread():
+            for machine in self._machines:
+                machine.advance(self._library, share)
+        self._library = self._library.keep(self._needs())
+        self._tell()
+
+    def fitted(self) -> OrolsFitted:
+        """Return the model of the steps taken, with sums over all rows."""
+        taken = _take_turns([machine.places() for machine in self._machines], self._settings.max_basis)
+        places = _join(taken)
+        if not len(places):
+            raise NumericalBreakdown(
+                "no row has a usable column: kernel values are zero, alike everywhere or too large; raise "
+                "condition_limit, or change the kernel's parameters (lower gamma or degree)"
+            )
+        found = self._known.at(np.sort(places))
+        basis = Basis(self._kernel, found.features[np.searchsorted(found.places, places)], self._centre, constant=True)
+        settings = self._settings
+        summing = Summing(basis, self._rows.n_targets, settings.folds, settings.seed)
+        sums = self._rows.statistics((summing,), "sums of the dictionary").parts[0]
+        total = sums.total()
+        penalties = [m.penalty(len(own)) for m, own in zip(self._machines, taken, strict=True)]
+        machines = Machines(_turns(places, taken), np.array(penalties) / total.weight)
+        return OrolsFitted(
+            basis,
+            places,
+            machines.coefficients(total),
+            float(machines.regularization.mean()),
+            sums,
+            self._path(taken, total.weight),
+            self._notes(taken),
+            machines=machines,
+        )
+
+    def _pass(self, new: RowTable, chains: tuple[Chain, ...]) -> Screened:
+        self._passes += 1
+        vectors = np.concatenate([self._library.rows.features, new.features])
+        depth = max(self._share() if chains else 0, 2 * REFUSALS)
+        screening = Screening(
+            Basis(self._kernel, vectors, self._centre, constant=True),
+            len(self._library.rows.places),
+            self._rows.n_targets,
+            chains,
+            depth,
+        )
+        return self._rows.reduce(screen_rows, screening, f"pass {self._passes} of OROLS")
+
+    def _learn(self, chains: Sequence[Chain], screened: Screened) -> None:
+        """Hand each machine what was found for its models."""
+        self._known = self._known.join(screened.leaders.rows)
+        begin = 0
+        for chain in chains:
+            found = {
+                int(size): Ranking(screened.leaders.scores[begin + i], screened.leaders.places[begin + i])
+                for i, size in enumerate(chain.sizes)
+            }
+            begin += len(chain.sizes)
+            self._machines[chain.target].learn(found)
+
+    def _absorb(self, new: RowTable, screened: Screened) -> None:
+        self._library = self._library.absorb(self._kernel, self._centre, new, screened)
+
+    def _share(self) -> int:
+        """Return how many rows of the pool each machine at work may have, one at least."""
+        return max(1, self._settings.pool // max(1, sum(not machine.finished for machine in self._machines)))
+
+    def _needs(self) -> Integers:
+        """Return the places of the columns with which the machines at work go on."""
+        working = [machine.needs() for machine in self._machines if not machine.finished]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *working]))
+
+    def _tell(self) -> None:
+        taken = np.concatenate([machine.places() for machine in self._machines])
+        self._known = self._known.at(np.union1d(self._needs(), taken))
+        steps = [len(machine.steps) for machine in self._machines]
+        self._report.say(
+            "OROLS took rows of large residual",
+            passes=self._passes,
+            n_basis=len(np.unique(taken)),
+            steps=max(steps),
+            machines_at_work=sum(not machine.finished for machine in self._machines),
+            largest_residual=max(machine.residual for machine in self._machines),
+        )
+
+    def _path(self, taken: Sequence[Integers], weight: float) -> Path:
+        """Return the models step by step, the machines taking turns."""
+        steps = [m.steps[: len(own)] for m, own in zip(self._machines, taken, strict=True)]
+        longest = max(len(own) for own in taken)
+        at = [[own[min(step, len(own) - 1)] for own in steps if own] for step in range(longest)]
+        return Path(
+            "gcv",
+            np.array([len(_join([own[: step + 1] for own in taken])) for step in range(longest)]),
+            np.array([np.mean([step.penalty for step in now]) for now in at]) / weight,
+            np.array([np.mean([step.gcv for step in now]) for now in at]),
+            np.zeros(longest, dtype=np.int64),
+            longest - 1,
+        )
+
+    def _notes(self, taken: Sequence[Integers]) -> dict[str, float]:
+        sizes = [len(own) for own in taken]
+        return {
+            "passes": float(self._passes + 1),
+            "condition": max(machine.condition for machine in self._machines),
+            "smallest_machine": float(min(sizes)),
+            "largest_machine": float(max(sizes)),
+        }
+
+
+def _join(taken: Sequence[Integers]) -> Integers:
+    """Return the different places of all machines, in the order in which machines taking turns come to them."""
+    longest = max(len(own) for own in taken)
+    turns = [[int(own[turn]) for own in taken if turn < len(own)] for turn in range(longest)]
+    return np.array(list(dict.fromkeys(place for turn in turns for place in turn)), dtype=np.int64)
+
+
+def _take_turns(wished: Sequence[Integers], max_basis: int) -> list[Integers]:
+    """Return what each machine takes if they take turns until there are max_basis different vectors."""
+    seen: set[int] = set()
+    sizes = [0] * len(wished)
+    for turn in range(max(len(own) for own in wished)):
+        for machine, own in enumerate(wished):
+            if turn < len(own) and len(seen) < max_basis:
+                seen.add(int(own[turn]))
+                sizes[machine] = turn + 1
+    return [own[:size] for own, size in zip(wished, sizes, strict=True)]
+
+
+def _turns(places: Integers, taken: Sequence[Integers]) -> Integers:
+    """Return at which step each machine took the vector of each place, −1 if it did not."""
+    turns = np.full((len(places), len(taken)), -1)
+    number = {int(place): vector for vector, place in enumerate(places)}
+    for machine, own in enumerate(taken):
+        turns[[number[int(place)] for place in own], machine] = np.arange(len(own))
+    return turns

@@ -1,0 +1,93 @@
+"""Orthogonal columns known by their sums alone: K = QU by the Cholesky factor of G = KᵀK, and λ by equation (30).
+
+With G = LLᵀ, the squared lengths of the columns of Q are s_i = L_ii², U = diag(L)⁻¹Lᵀ, and qᵢᵀy/√s_i are the entries of
+L⁻¹Kᵀy. The first function is the constant one. A row of weight w counts w times in every product.
+"""
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from ridgestream.pipeline.base.array_checks import Floats
+
+LARGEST_SHARE = 1e6
+"""Of λ over the longest squared length of a column: a model is zero by then, and where there is nothing but noise, the
+estimates would grow without end."""
+
+
+def estimate_lambda(
+    lengths: Floats, along: Floats, square: float, weight: float, penalty: float
+) -> tuple[float, float]:
+    """Return λ by equation (30) from the λ before, `penalty`, and the GCV (27) of the model with the new one; O(m).
+
+    `lengths` are s (m,), `along` the entries qᵀy/√s (m,), `square` is yᵀy, `weight` M; the trace of P̃ must be above
+    zero, for which m < M is enough. Where y is zero in all that Q spans, λ is zero; it is at most LARGEST_SHARE
+    of the longest squared length.
+    """
+    slope = float(np.sum(lengths / (penalty + lengths) ** 2))
+    bend = float(np.sum(lengths * along**2 / (penalty + lengths) ** 3))
+    error, trace = _error_and_trace(lengths, along, square, weight, penalty)
+    estimate = min(slope * error / (trace * bend), LARGEST_SHARE * float(lengths.max())) if bend > 0 else 0.0
+    error, trace = _error_and_trace(lengths, along, square, weight, estimate)
+    return estimate, weight * error / trace**2
+
+
+def _error_and_trace(
+    lengths: Floats, along: Floats, square: float, weight: float, penalty: float
+) -> tuple[float, float]:
+    """Return yᵀP̃²y = ‖y − Qα̃‖² and the trace of P̃."""
+    left = max(square - float(np.sum(along**2)), 0.0)
+    error = left + float(np.sum((along * penalty / (penalty + lengths)) ** 2))
+    return error, weight - float(np.sum(lengths / (penalty + lengths)))
+
+
+class OrthogonalColumns:
+    """The factor of a growing set of columns; the last ones can be taken back."""
+
+    def __init__(self, weight: float, total: float, square: float) -> None:
+        """Begin with the constant function: Σw, Σwy and Σwy²."""
+        self.weight, self.square = weight, square
+        self._factor = np.zeros((16, 16))
+        self._along = np.zeros(16)
+        self._factor[0, 0] = np.sqrt(weight)
+        self._along[0] = total / np.sqrt(weight)
+        self.size = 1
+
+    @property
+    def lengths(self) -> Floats:
+        """Return s, shape (size,)."""
+        return np.asarray(np.diagonal(self._factor)[: self.size] ** 2)
+
+    def measure(self, products: Floats, size: int) -> tuple[Floats, float]:
+        """Return h = L⁻¹Kᵀk and s = kᵀk − hᵀh of a column after the first `size`, from (Kᵀk, kᵀk); O(size²)."""
+        half = solve_triangular(self._factor[:size, :size], products[:size], lower=True, check_finite=False)
+        return half, float(products[-1] - half @ half)
+
+    def push(self, half: Floats, length: float, product: float) -> None:
+        """Take a column that was measured, with kᵀy."""
+        if self.size == len(self._along):
+            self._factor = np.pad(self._factor, (0, self.size))
+            self._along = np.pad(self._along, (0, self.size))
+        along = product - half @ self._along[: self.size]
+        self._factor[self.size, : self.size] = half
+        self._factor[self.size, self.size] = np.sqrt(length)
+        self._along[self.size] = along / np.sqrt(length)
+        self.size += 1
+
+    def shrink(self, size: int) -> None:
+        """Take back all columns but the first `size`."""
+        self.size = size
+
+    def estimate(self, penalty: float) -> tuple[float, float]:
+        """Return the next λ and its GCV."""
+        return estimate_lambda(self.lengths, self._along[: self.size], self.square, self.weight, penalty)
+
+    def coefficients(self, size: int, penalty: float) -> Floats:
+        """Return U⁻¹α̃ of the first `size` columns, equations (25) and (26); O(size²)."""
+        return solve_orthogonal(self._factor[:size, :size], self._along[:size], penalty)
+
+
+def solve_orthogonal(factor: Floats, along: Floats, penalty: float) -> Floats:
+    """Return U⁻¹α̃ = L⁻ᵀ(s/(λ + s))·(L⁻¹Kᵀy) with L (m, m) as `factor` and L⁻¹Kᵀy, shape (m,) or (m, n); O(m²)."""
+    lengths = np.diagonal(factor) ** 2
+    shrunk = (along.T * (lengths / (penalty + lengths))).T
+    return np.asarray(solve_triangular(factor, shrunk, lower=True, trans="T", check_finite=False))

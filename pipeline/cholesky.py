@@ -1,0 +1,105 @@
+"""Cholesky factorizations with a named outcome: an inverse or a solution, a condition estimate, the jitter it took."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import lapack
+
+from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.errors import TOO_LARGE, NumericalBreakdown
+
+JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
+"""Multiples of the largest diagonal entry that are tried in turn; past the last one the matrix is refused."""
+
+MIRRORED = 128
+"""Columns that are copied across the diagonal at once."""
+
+
+@dataclass(frozen=True)
+class Cholesky:
+    """A lower Cholesky factor of a symmetric matrix."""
+
+    factor: Floats
+    """L with A + jitter·I = LLᵀ, shape (m, m), Fortran order; above the diagonal it holds no information."""
+    jitter: float
+    """What was added to the diagonal, zero if nothing was needed."""
+    condition: float
+    """LAPACK's estimate of the condition number in the 1-norm, to three digits."""
+
+    def solve(self, right: Floats) -> Floats:
+        """Return A⁻¹ right, shape of `right`; O(m²) a column."""
+        if not len(self.factor):
+            return np.zeros_like(right)
+        solution, info = lapack.dpotrs(self.factor, right, lower=1)
+        check_info("dpotrs", info)
+        return np.asarray(solution)
+
+    def inverse(self) -> Floats:
+        """Return A⁻¹ in the lower triangle of a Fortran-ordered (m, m) matrix; O(m³)."""
+        if not len(self.factor):
+            return self.factor
+        inverse, info = lapack.dpotri(self.factor, lower=1)
+        check_info("dpotri", info)
+        return np.asarray(inverse)
+
+
+def cholesky(matrix: Floats, name: str) -> Cholesky:
+    """Factorize the symmetric positive definite `matrix` (m, m), read from its lower triangle; O(m³/3).
+
+    Raises NumericalBreakdown, with `name` and advice, if a jitter of 10⁻¹⁰ of the largest entry does not help.
+    """
+    check_kernel_sums(np.tril(matrix), name)
+    if not len(matrix):
+        return Cholesky(np.empty((0, 0)), 0.0, 1.0)
+    largest = float(np.max(np.diagonal(matrix)))
+    for relative in JITTERS:
+        attempt = np.array(matrix, order="F")
+        attempt[np.diag_indices_from(attempt)] += relative * largest
+        norm = _one_norm(attempt)
+        factor, info = lapack.dpotrf(attempt, lower=1, clean=0, overwrite_a=1)
+        if info == 0:
+            return Cholesky(factor, relative * largest, _condition(factor, norm))
+    raise NumericalBreakdown(
+        f"the {name} ({len(matrix)} × {len(matrix)}) is not positive definite within rounding, even with "
+        f"{JITTERS[-1]:g} of its largest entry added to the diagonal; raise novelty_threshold or regularization"
+    )
+
+
+def symmetric(lower: Floats) -> Floats:
+    """Return the full symmetric matrix, C order, whose lower triangle is given."""
+    return np.ascontiguousarray(np.tril(lower) + np.tril(lower, -1).T)
+
+
+def mirror(lower: Floats) -> Floats:
+    """Return the full symmetric matrix, C order, of the lower triangle of a Fortran-ordered one, in its own memory."""
+    for start in range(0, len(lower), MIRRORED):
+        stop = min(start + MIRRORED, len(lower))
+        lower[start:stop, start:stop] = symmetric(lower[start:stop, start:stop])
+        lower[start:stop, stop:] = lower[stop:, start:stop].T
+    return lower.T
+
+
+def check_kernel_sums(values: Floats, name: str) -> None:
+    """Raise NumericalBreakdown, with `name` and advice, unless these kernel values, or sums of them, are finite."""
+    if not np.isfinite(values).all():
+        shape = " × ".join(map(str, values.shape))
+        raise NumericalBreakdown(f"the {name} ({shape}) holds a value that is not finite: {TOO_LARGE}")
+
+
+def check_info(routine: str, info: int) -> None:
+    """Raise NumericalBreakdown unless LAPACK's `info` is zero."""
+    if info:
+        raise NumericalBreakdown(f"LAPACK's {routine} gave up with info = {info}")
+
+
+def _one_norm(lower: Floats) -> float:
+    absolute = np.abs(np.tril(lower))
+    return float(np.max(absolute.sum(axis=0) + absolute.sum(axis=1) - np.diagonal(absolute)))
+
+
+def _condition(factor: Floats, norm: float) -> float:
+    reciprocal, info = lapack.dpocon(factor, norm, uplo="L")
+    check_info("dpocon", info)
+    if not reciprocal > 0:
+        return float("inf")
+    return float(f"{1.0 / reciprocal:.3g}")  # the last digits go by where LAPACK's workspace happens to lie

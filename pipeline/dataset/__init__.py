@@ -1,0 +1,1 @@
+"""Rows of a store as blocks, row sets and dask arrays."""

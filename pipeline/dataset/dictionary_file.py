@@ -1,0 +1,46 @@
+"""Given dictionaries: rows of a Parquet file as features of a new model."""
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgestream.pipeline.base.errors import DictionaryError, InputError
+from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
+from ridgestream.stores.files.paths import Place
+from ridgestream.stores.parquet.decoder import Decoder
+from ridgestream.stores.parquet.partitions import list_partitions, read_arrow_schema, read_batches
+from ridgestream.stores.schema.schema import Schema
+
+_REMEDY = (
+    "correct the dictionary, or let the rows that fix the standardization be more, so that they have the category: "
+    "model.scaling_rows"
+)
+
+
+def read_dictionary(path: Place, schema: Schema, feature_map: FeatureMap) -> StartingDictionary:
+    """Return the rows of one Parquet file, or of a folder of them, with the feature columns of the store.
+
+    Raises PartitionError for a file that cannot be used, DictionaryError if there is no row, InputError for a category
+    that the model does not know.
+    """
+    parts = []
+    for file in list_partitions(path):
+        decoder = Decoder(schema, str(file.path), with_target=False, whole=True)
+        decoder.check(read_arrow_schema(file))
+        for batch in read_batches(file, schema.columns(with_target=False)):
+            rows = decoder.decode(batch)
+            maps = _code_maps(feature_map, decoder)
+            parts.append(feature_map.features(rows.numeric, rows.codes, maps))
+    features = np.concatenate([np.empty((0, feature_map.n_features)), *parts])
+    if not len(features):
+        raise DictionaryError(f"the dictionary {path} has no row")
+    return StartingDictionary(features, np.full(len(features), -1))
+
+
+def _code_maps(feature_map: FeatureMap, decoder: Decoder) -> list[npt.NDArray[np.int64]]:
+    tables = [list(table) for table in decoder.categories]
+    try:
+        feature_map.check_categories(tables, _REMEDY)
+    except InputError as error:
+        raise InputError(f"the dictionary {decoder.place}: {error}") from error
+    return feature_map.code_maps(tables)

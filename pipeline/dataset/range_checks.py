@@ -1,0 +1,99 @@
+"""Values that are sound by themselves and too far out for a model: found before they enter a sum, and told by name."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ridgestream.pipeline.base.array_checks import LARGEST_VALUE, Floats, Integers
+from ridgestream.pipeline.base.errors import TOO_LARGE, InputError, NumericalBreakdown
+from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.sums.moments import Moments
+from ridgestream.stores.catalog.ledger import LedgerEntry
+from ridgestream.stores.errors.exceptions import PartitionError
+from ridgestream.stores.segments.segments import Segment
+
+if TYPE_CHECKING:
+    import zarr
+
+LARGEST_PREDICTION = 10 * LARGEST_VALUE
+"""No target is beyond LARGEST_VALUE, so that a prediction beyond this is an overflow, or about to be one."""
+
+ASIDE = "or leave the partition out (ridgestream quarantine JOB.toml {name} --reason WHY)"
+"""What to do about a partition that was taken in and cannot be learned."""
+
+
+def check_range(moments: Floats, feature_map: FeatureMap, targets: Sequence[str]) -> None:
+    """Raise InputError naming the first column of a partition that is too far out for the rows the map was frozen by.
+
+    `moments` are those of its numeric columns and targets, shape (5, n). What counts is the size after standardization,
+    which must be at most LARGEST_VALUE; classes are not standardized.
+    """
+    found = Moments.from_array(moments)
+    n_numeric = len(feature_map.numeric)
+    names, centre, scale = feature_map.numeric, feature_map.centre[:n_numeric], feature_map.scale[:n_numeric]
+    if not feature_map.classes:
+        names = (*names, *targets)
+        centre, scale = centre + feature_map.target_centre, scale + feature_map.target_scale
+    for place, (name, middle, unit) in enumerate(zip(names, centre, scale, strict=True)):
+        ends = found.minimum[place], found.maximum[place]
+        far = max(ends, key=lambda end: abs(end - middle))
+        if found.count[place] > 0 and not abs(far - middle) / unit <= LARGEST_VALUE:
+            raise InputError(
+                f"column {name!r} has the value {float(far)!r}, which is too far from the rows that the model was "
+                f"standardized by (mean {middle:.6g}, deviation {unit:.6g}): at most {LARGEST_VALUE:g} deviations can "
+                "be computed with; correct the rows"
+            )
+
+
+def check_ranges(
+    root: "zarr.Group", entries: Sequence[LedgerEntry], feature_map: FeatureMap, targets: Sequence[str]
+) -> None:
+    """Raise InputError naming the first partition with a column that is too far out for the model; no row is read."""
+    for entry in entries:
+        try:
+            check_range(Segment.open(root, entry.segment).facts().moments, feature_map, targets)
+        except InputError as error:
+            raise InputError(f"partition {entry.name}: {error}, {ASIDE.format(name=entry.name)}") from error
+
+
+@contextmanager
+def naming_partition(entries: Sequence[LedgerEntry], segment: int) -> Iterator[None]:
+    """Give what a learner refuses, or breaks down at, the name of the partition that it was learning, and a way out."""
+    try:
+        yield
+    except (InputError, NumericalBreakdown) as error:
+        name = next(entry.name for entry in entries if entry.segment == segment)
+        if str(error).startswith("partition "):
+            raise
+        raise type(error)(f"partition {name}: {error}, {ASIDE.format(name=name)}") from error
+    except OverflowError as error:
+        raise NumericalBreakdown(TOO_LARGE) from error
+
+
+def check_errors(found: Mapping[int, float], entries: Sequence[LedgerEntry]) -> None:
+    """Raise NumericalBreakdown naming the first partition whose rows cannot be predicted within float64.
+
+    `found` are the errors by segment: a kernel without a bound overflows on rows far from those the model knows.
+    """
+    far = {segment for segment, error in found.items() if not np.isfinite(error)}
+    if far:
+        name = next(entry.name for entry in entries if entry.segment in far)
+        raise NumericalBreakdown(
+            f"partition {name} has rows so far from those that the model knows that its predictions leave float64: "
+            f"correct them, choose the rbf kernel, {ASIDE.format(name=name)}"
+        )
+
+
+def check_predictions(predictions: Floats, place: str, numbers: Integers) -> None:
+    """Raise PartitionError naming the file and the first row of which a prediction or deviation leaves float64.
+
+    `predictions` (rows, n) are those of the rows with these numbers (rows,) in the file `place`.
+    """
+    if predictions.size and not np.abs(predictions).max() <= LARGEST_PREDICTION:
+        row = int(np.argmin((np.abs(predictions) <= LARGEST_PREDICTION).all(axis=1)))
+        raise PartitionError(
+            f"{place}: row {numbers[row]} lies so far from the rows that the model knows that its prediction leaves "
+            "float64; correct it, or choose the rbf kernel"
+        )

@@ -1,0 +1,1 @@
+"""Parquet partitions into the store."""

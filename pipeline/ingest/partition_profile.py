@@ -1,0 +1,169 @@
+"""The survey of a partition: its first reading, by which every value is checked before anything of it is written.
+
+It finds the hash of the values, their moments and sketch, the weight of every category, and whether float32 will do.
+Memory is free of the partition's size.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.policies import ERROR
+from ridgestream.pipeline.ingest.row_filter import Sieve
+from ridgestream.pipeline.sums.moments import Moments
+from ridgestream.pipeline.sums.quantile_sketch import Sample
+from ridgestream.stores.parquet.decoder import DROP, Decoder
+from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, read_arrow_schema, read_batches
+from ridgestream.stores.schema.row_batch import Rows
+from ridgestream.stores.schema.schema import Schema
+from ridgestream.stores.segments.segments import SegmentFacts, SegmentLayout
+
+SINGLE_TOLERANCE = 1e-6
+"""float32 is exact enough for a column if it moves no value by more than this share of the column's deviation."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the first reading of a partition found."""
+
+    layout: SegmentLayout
+    """What must be known to write it."""
+    facts: SegmentFacts
+    """Its moments, category tables and sketch."""
+    content_sha256: str
+    """The hash of its decoded values, those of rows that are left out included."""
+    dropped: int
+    """The rows that are left out."""
+    missing: dict[str, int]
+    """How many values each column lacks, of those that lack any."""
+
+
+def survey_partition(file: PartitionFile, schema: Schema, missing: str = ERROR) -> Survey:
+    """Read a partition through; raise PartitionError for the first thing about it that cannot be used.
+
+    `missing` is the policy for missing values.
+    """
+    digest, gathered = _Digest(), _Gathered(schema, count_rows(file))
+    decoder = Decoder(schema, str(file.path), missing=missing)
+    sieve = Sieve(decoder)
+    with one_blas_thread():
+        for batch in decode_partition(file, decoder):
+            digest.update(batch)
+            gathered.add(sieve.keep(batch))
+    layout = SegmentLayout(
+        rows=sieve.rows,
+        n_numeric=len(schema.numeric),
+        n_categorical=len(schema.categorical),
+        n_targets=len(schema.targets),
+        single=gathered.single_is_enough(),
+        weighted=schema.weight is not None,
+    )
+    return Survey(layout, gathered.facts(sieve), digest.hexdigest(decoder), sieve.dropped, decoder.absent)
+
+
+def content_of(file: PartitionFile, schema: Schema) -> str:
+    """Return the hash of a partition's decoded values, whatever is to become of missing ones.
+
+    Raises PartitionError if it cannot be used for another reason.
+    """
+    digest, decoder = _Digest(), Decoder(schema, str(file.path), missing=DROP)
+    for batch in decode_partition(file, decoder):
+        digest.update(batch)
+    return digest.hexdigest(decoder)
+
+
+def decode_partition(file: PartitionFile, decoder: Decoder) -> Iterator[Rows]:
+    """Yield the rows batch by batch; raise PartitionError for columns or values that cannot be used."""
+    decoder.check(read_arrow_schema(file))
+    for batch in read_batches(file, decoder.schema.columns(with_target=decoder.with_target)):
+        yield decoder.decode(batch)
+
+
+class _Digest:
+    """A hash of decoded values that does not depend on how they came in batches, nor on policies.
+
+    What is missing counts as one NaN, or the code −1, and differs from every value.
+    """
+
+    def __init__(self) -> None:
+        self._parts = {name: hashlib.sha256() for name in ("numeric", "codes", "targets", "weights")}
+
+    def update(self, rows: Rows) -> None:
+        for name, part in self._parts.items():
+            values = getattr(rows, name)
+            if values is not None:
+                part.update(np.ascontiguousarray(values).data)
+
+    def hexdigest(self, decoder: Decoder) -> str:
+        names = decoder.schema.columns(with_target=True)
+        known = (names, decoder.rows, decoder.categories, *([decoder.classes] if decoder.classes else []))
+        whole = hashlib.sha256(repr(known).encode())
+        for part in self._parts.values():
+            whole.update(part.digest())
+        return whole.hexdigest()
+
+
+class _Gathered:
+    """A partition's moments, sketch, category weights and exactness in float32, gathered batch by batch."""
+
+    def __init__(self, schema: Schema, n_rows: int) -> None:
+        self._n_targets = len(schema.targets)
+        self._moments, self._sample = Moments.empty(len(schema.numeric) + self._n_targets), Sample(n_rows)
+        self._counts: list[dict[int, float]] = [{} for _ in schema.categorical]
+        self._class_counts: dict[int, float] = {}
+        self._classes = schema.classes is not None
+        self._exact = np.ones(len(schema.numeric), dtype=np.bool_)
+        self._largest = np.zeros(len(schema.numeric))
+
+    def add(self, rows: Rows) -> None:
+        targets = np.empty((len(rows), self._n_targets)) if rows.targets is None else rows.targets
+        values = np.hstack([rows.numeric, targets])
+        self._moments = self._moments.merge(Moments.of(values, rows.weights))
+        self._sample.add(values, rows.weights)
+        for position, counts in enumerate(self._counts):
+            _count(counts, rows.codes[:, position], rows.weights)
+        if self._classes:
+            _count(self._class_counts, targets[:, 0].astype(np.int64), rows.weights)
+        self._largest = np.fmax(self._largest, np.fmax.reduce(np.abs(rows.numeric), axis=0, initial=0.0))
+        present = rows.numeric if rows.weights is None else rows.numeric[rows.weights > 0]
+        with np.errstate(over="ignore"):
+            self._exact &= ((present == present.astype(np.float32)) | np.isnan(present)).all(axis=0)
+
+    def facts(self, sieve: Sieve) -> SegmentFacts:
+        tables, classes = sieve.categories, sieve.classes
+        counts = tuple(
+            tuple(counts.get(code, 0.0) for code in range(len(table)))
+            for table, counts in zip(tables, self._counts, strict=True)
+        )
+        class_counts = tuple(self._class_counts.get(code, 0.0) for code in range(len(classes)))
+        sketch = self._sample.sketch(len(self._moments.count)).as_array()
+        return SegmentFacts(self._moments.as_array(), tables, counts, classes, class_counts, sketch, sieve.missing)
+
+    def single_is_enough(self) -> bool:
+        """Tell whether rounding to float32 moves no value of a column, or by little against its deviation.
+
+        It moves a value by 2⁻²⁴ of its size or 2⁻¹⁵⁰, whichever is more. Rows of weight zero have no say in that, but
+        must not become infinite, nor the largest number, which marks what is missing.
+        """
+        moments = Moments.from_array(self._moments.as_array()[:, : len(self._exact)])
+        counted = moments.count > 0
+        largest = np.where(counted, np.maximum(np.abs(moments.minimum), np.abs(moments.maximum)), 0.0)
+        variance = np.divide(moments.squares, moments.count, out=np.zeros_like(largest), where=counted)
+        moved = np.maximum(largest * 2.0**-24, 2.0**-150)
+        small = (moved <= SINGLE_TOLERANCE * np.sqrt(variance)) & ~moments.constant()
+        with np.errstate(over="ignore"):
+            fits = self._largest.astype(np.float32) < np.finfo(np.float32).max
+        return bool(((self._exact | small) & fits).all())
+
+
+def _count(counts: dict[int, float], codes: npt.NDArray[np.integer], weights: npt.NDArray[np.float64] | None) -> None:
+    """Add the weight of the rows with each code (rows,); −1 is none."""
+    if codes.min(initial=0) < 0:
+        weights = None if weights is None else weights[codes >= 0]
+        codes = codes[codes >= 0]
+    for code, weight in enumerate(np.bincount(codes, weights)):
+        counts[code] = counts.get(code, 0.0) + float(weight)

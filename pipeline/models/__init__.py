@@ -1,0 +1,1 @@
+"""Stored records as learners and predictors, and back."""

@@ -1,0 +1,251 @@
+"""Between the store's record of a model and the objects that compute: learner, feature map, served model."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
+from typing import Any, cast
+
+import numpy as np
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
+from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.kernels import make_kernel
+from ridgestream.pipeline.models.predictor import Model
+from ridgestream.pipeline.models.uncertainty import Uncertainty
+from ridgestream.pipeline.online.diagnostics import Numerics
+from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
+from ridgestream.pipeline.online.state import OnlineParameters, OnlineState
+from ridgestream.pipeline.selection.fit_result import Fitted, Path
+from ridgestream.pipeline.sums.normal_equations import Basis, BlockStatistics, FoldedStatistics
+from ridgestream.stores.catalog.models import Arrays, ModelRecord
+from ridgestream.stores.errors.exceptions import ModelError
+
+PUBLISHED = "coefficients"
+ONLINE = "online"
+"""The method that is a learner with a state; every other one is a batch method."""
+
+_REFIT = {"products": "refit_products", "rhs": "refit_rhs", "target_square": "refit_target_square"}
+_REFIT_COUNTERS = {"weight": "refit_weight", "rows": "refit_rows"}
+_OWN = "own_"
+_PATH = ("n_basis", "regularization", "value", "width")
+_COUNTERS = ("rows_seen", "weight_seen", "penalty", "swaps")
+_NO_ARRAYS = (*_COUNTERS, "parameters", "numerics")
+
+
+def learner_of(record: ModelRecord) -> OnlineLSSVM:
+    """Return a learner that goes on from the record's state; raise ModelError if its arrays are not a state."""
+    state = state_of(record)
+    with _sound(record):
+        return OnlineLSSVM.from_state(state)
+
+
+@contextmanager
+def _sound(record: ModelRecord) -> Iterator[None]:
+    """Turn what comes of a record that is not what was written into ModelError."""
+    try:
+        yield
+    except (ModelError, NumericalBreakdown, MemoryRefused):
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, MemoryError) as error:
+        raise ModelError(f"the record of the model {record.name!r} is damaged: {error!s:.300}") from error
+
+
+def check_complete(record: ModelRecord) -> None:
+    """Raise ModelError where a parameter is missing that every release has written."""
+    known = {"method", "kernel", "learner", "regularization", "scaling_rows"}
+    if missing := sorted(known - record.parameters.keys()):
+        raise ModelError(f"the record of the model {record.name!r} is damaged: it lacks {', '.join(missing)}")
+
+
+def state_of(record: ModelRecord) -> OnlineState:
+    """Return the learner's state in a record; raise ModelError if it is none."""
+    with _sound(record):
+        state = _state_of(record)
+        state.check()
+        return state
+
+
+def _state_of(record: ModelRecord) -> OnlineState:
+    parameters = OnlineParameters.from_dict(record.parameters["learner"])
+    numerics = {f.name: record.counters[f.name] for f in fields(Numerics) if f.name in record.counters}
+    values: dict[str, Any] = {"parameters": parameters, "numerics": Numerics(**cast("dict[str, Any]", numerics))}
+    for item in fields(OnlineState):
+        if item.name in _COUNTERS:
+            values[item.name] = record.counters[item.name]
+        elif item.name not in _NO_ARRAYS:
+            if item.name not in record.arrays:
+                raise ModelError(f"the model {record.name!r} lacks the array {item.name}: its record is damaged")
+            values[item.name] = record.arrays[item.name]
+    return OnlineState(**values)
+
+
+def with_learner(record: ModelRecord, learner: OnlineLSSVM) -> ModelRecord:
+    """Return the record with the learner's state and its published coefficients."""
+    record = with_state(record, learner.state())
+    return replace(record, arrays=record.arrays | {PUBLISHED: np.ascontiguousarray(learner.coefficients())})
+
+
+def with_state(record: ModelRecord, state: OnlineState) -> ModelRecord:
+    """Return the record with a learner's state and nothing else: what is needed to go on, not to predict."""
+    arrays = {f.name: getattr(state, f.name) for f in fields(state) if f.name not in _NO_ARRAYS}
+    counters = {name: getattr(state, name) for name in _COUNTERS} | asdict(state.numerics)
+    return replace(record, arrays=cast("Arrays", arrays), counters=counters)
+
+
+def with_refit(record: ModelRecord, sums: BlockStatistics, coefficients: Floats) -> ModelRecord:
+    """Return the record with other published coefficients and the sums that they come from; learning drops both.
+
+    The learner's state stays as it is.
+    """
+    arrays = {key: getattr(sums, name) for name, key in _REFIT.items()}
+    arrays[PUBLISHED] = np.ascontiguousarray(coefficients)
+    counters = {key: getattr(sums, name) for name, key in _REFIT_COUNTERS.items()}
+    return replace(record, arrays={**record.arrays, **arrays}, counters={**record.counters, **counters})
+
+
+def is_refitted(record: ModelRecord) -> bool:
+    """Tell whether the published coefficients are those of a refit."""
+    return not is_batch(record) and _has_sums(record)
+
+
+def _has_sums(record: ModelRecord) -> bool:
+    return all(key in record.arrays for key in _REFIT.values())
+
+
+def refit_of(record: ModelRecord) -> BlockStatistics | None:
+    """Return the exact sums that the published coefficients come from, None if there are none."""
+    if not _has_sums(record):
+        return None
+    _check_sums(record)
+    arrays: dict[str, Any] = {name: record.arrays[key] for name, key in _REFIT.items()}
+    counters: dict[str, Any] = {name: record.counters[key] for name, key in _REFIT_COUNTERS.items()}
+    return BlockStatistics(**arrays, **counters)
+
+
+def with_fitted(record: ModelRecord, fitted: Fitted) -> ModelRecord:
+    """Return the record with what a batch method made, in the place of what it held."""
+    sums = fitted.sums.total()
+    arrays: dict[str, Any] = {key: getattr(sums, name) for name, key in _REFIT.items()}
+    arrays |= {
+        "basis_vectors": fitted.basis.vectors,
+        "basis_rows": fitted.places,
+        "centre": fitted.basis.centre,
+        PUBLISHED: np.ascontiguousarray(fitted.coefficients),
+    }
+    if fitted.path is not None:
+        arrays |= {f"path_{name}": getattr(fitted.path, name) for name in _PATH}
+    arrays |= {f"{_OWN}{name}": array for name, array in fitted.own.items()}
+    counters: dict[str, Any] = {key: getattr(sums, name) for name, key in _REFIT_COUNTERS.items()}
+    chosen = {
+        "kernel": {"name": fitted.basis.kernel.name, **fitted.basis.kernel.parameters()},
+        "regularization": fitted.regularization,
+        "bias": fitted.basis.constant,
+        "criterion": fitted.path.criterion if fitted.path else None,
+        "chosen": fitted.path.chosen if fitted.path else None,
+    }
+    parameters = record.parameters | {"learner": chosen}
+    counters |= {"rows_seen": sums.rows, **fitted.notes}
+    return replace(record, parameters=parameters, arrays=cast("Arrays", arrays), counters=counters)
+
+
+def fitted_of(record: ModelRecord) -> Fitted:
+    """Return what a batch method made of a model's rows; its sums are of all rows together.
+
+    Raises ModelError if the record is not one of a batch method.
+    """
+    with _sound(record):
+        return _fitted_of(record)
+
+
+def _fitted_of(record: ModelRecord) -> Fitted:
+    sums, path = _sums_of(record), None
+    if record.parameters["learner"]["criterion"] is not None:
+        told: dict[str, Any] = {name: record.arrays[f"path_{name}"] for name in _PATH}
+        path = Path(**told, **{name: record.parameters["learner"][name] for name in ("criterion", "chosen")})
+    return Fitted(
+        _basis_of(record),
+        cast("Integers", record.arrays["basis_rows"]),
+        cast("Floats", record.arrays[PUBLISHED]),
+        record.parameters["learner"]["regularization"],
+        FoldedStatistics((sums,)),
+        path,
+        {name: record.counters[name] for name in record.counters.keys() - {"rows_seen", *_REFIT_COUNTERS.values()}},
+        {name.removeprefix(_OWN): array for name, array in record.arrays.items() if name.startswith(_OWN)},
+    )
+
+
+def _sums_of(record: ModelRecord) -> BlockStatistics:
+    """Return the sums that every batch method leaves."""
+    sums = refit_of(record)
+    if sums is None:
+        raise ModelError(f"the model {record.name!r} lacks its sums: its record is damaged")
+    return sums
+
+
+def _check_sums(record: ModelRecord) -> None:
+    n_functions, n_targets = record.arrays[PUBLISHED].shape
+    shapes = {
+        "products": (n_functions, n_functions),
+        "rhs": (n_functions, n_targets),
+        "target_square": (n_targets,) * 2,
+    }
+    for name, key in _REFIT.items():
+        _check_shape(record, key, shapes[name])
+
+
+def widened(record: ModelRecord, before: FeatureMap, extended: FeatureMap) -> ModelRecord:
+    """Return the record with a feature map extended from its own: its basis vectors are zero in the new features."""
+    places, arrays = before.places_of_new(extended), dict(record.arrays)
+    for name, axis in (("basis_vectors", 1), ("centre", 0)):
+        if len(places) and name in arrays:
+            arrays[name] = cast("Floats", np.insert(arrays[name], places, 0.0, axis=axis))
+    return replace(record, encoding=extended.as_dict(), arrays=arrays)
+
+
+def is_batch(record: ModelRecord) -> bool:
+    """Tell whether a batch method made the model."""
+    return bool(record.parameters.get("method", ONLINE) != ONLINE)
+
+
+def model_of(record: ModelRecord, *, with_uncertainty: bool = False) -> Model:
+    """Return the served model of a record, with what error bars need if asked for; O(n_basis³) then.
+
+    Raises ModelError if the parts of the record do not belong together.
+    """
+    with _sound(record):
+        basis, feature_map = _basis_of(record), FeatureMap.from_dict(record.encoding)
+        coefficients = cast("Floats", record.arrays[PUBLISHED])
+        n_features = feature_map.n_features
+        shapes = {"basis_vectors": (len(basis.vectors), n_features), "centre": (n_features,)}
+        shapes[PUBLISHED] = (basis.n_functions, feature_map.n_outputs)
+        for name, shape in shapes.items():
+            _check_shape(record, name, shape)
+        uncertainty = _uncertainty_of(record, basis) if with_uncertainty else None
+        return Model(basis, coefficients, feature_map, uncertainty)
+
+
+def _check_shape(record: ModelRecord, name: str, shape: tuple[int, ...]) -> None:
+    array = record.arrays[name]
+    if array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all():
+        raise ModelError(
+            f"the record of the model {record.name!r} is damaged: {name} should be finite float64 of the shape "
+            f"{shape}, it is {array.dtype} of the shape {array.shape}"
+        )
+
+
+def _basis_of(record: ModelRecord) -> Basis:
+    learner = record.parameters["learner"]
+    kernel = dict(learner["kernel"])
+    for name in ("basis_vectors", "centre", PUBLISHED):
+        if name not in record.arrays:
+            raise ModelError(f"the model {record.name!r} lacks the array {name}: its record is damaged")
+    vectors, centre = cast("Floats", record.arrays["basis_vectors"]), cast("Floats", record.arrays["centre"])
+    return Basis(make_kernel(kernel.pop("name"), kernel, 1), vectors, centre, constant=learner.get("bias", False))
+
+
+def _uncertainty_of(record: ModelRecord, basis: Basis) -> Uncertainty:
+    if not is_batch(record):
+        return Uncertainty.of(state_of(record), refit_of(record))
+    regularization = record.parameters["learner"]["regularization"]
+    return Uncertainty.from_sums(_sums_of(record), basis.penalty(), len(basis.vectors), regularization)

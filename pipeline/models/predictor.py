@@ -1,0 +1,67 @@
+"""A served model: a kernel expansion over a dictionary, from raw rows to predictions in the user's units."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.models.uncertainty import Uncertainty
+from ridgestream.pipeline.sums.normal_equations import Basis
+
+PREDICTION_BYTES = 8 * 2**20
+"""What the kernel values of one block of predictions may take."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """f(x) = Σ β_i k(x_i, x) + b."""
+
+    basis: Basis
+    """The x_i, standardized, and k; with the constant function where there is a bias."""
+    coefficients: Floats
+    """β, the bias b last if there is one, shape (n_functions, n_outputs)."""
+    feature_map: FeatureMap
+    """From raw columns to the features of the basis vectors."""
+    uncertainty: Uncertainty | None = None
+    """What error bars need; None where nobody asked for them."""
+
+    def predict(
+        self, numeric: npt.NDArray[np.floating], codes: npt.NDArray[np.int32], maps: Sequence[npt.NDArray[np.int64]]
+    ) -> Floats:
+        """Return f of raw rows in the user's units, shape (rows, n_outputs); O(n_basis·n_features) a row, in blocks."""
+        predictions = np.empty((len(numeric), self.coefficients.shape[1]))
+        parts = self._parts(len(numeric))
+        work = np.empty((parts[0].stop if parts else 0, len(self.basis.vectors)))
+        with one_blas_thread():
+            for part in parts:
+                features = self.feature_map.features(numeric[part], codes[part], maps)
+                predictions[part] = self.basis.expand(features, self.coefficients, work[: len(features)])
+        return self.feature_map.raw_targets(predictions)
+
+    def deviations(
+        self, numeric: npt.NDArray[np.floating], codes: npt.NDArray[np.int32], maps: Sequence[npt.NDArray[np.int64]]
+    ) -> tuple[Floats, Floats]:
+        """Return the standard deviations of f and of a new observation, in the user's units, each as `predict` returns.
+
+        O(n_basis²) a row. Raises InputError if the model was made without its uncertainty.
+        """
+        if self.uncertainty is None:
+            raise InputError("the model was made without its uncertainty")
+        variance = np.empty((len(numeric), self.coefficients.shape[1]))
+        with one_blas_thread():
+            for part in self._parts(len(numeric)):
+                features = self.feature_map.features(numeric[part], codes[part], maps)
+                values, itself = self.basis.values(features), self.basis.kernel.diagonal(features)
+                variance[part] = self.uncertainty.variance(values, itself)
+        scale = np.array(self.feature_map.target_scale)
+        return np.sqrt(variance) * scale, np.sqrt(variance + self.uncertainty.noise) * scale
+
+    def _parts(self, n_rows: int) -> list[slice]:
+        n_basis = max(1, self.basis.n_functions)
+        rows = max(256, PREDICTION_BYTES // (8 * n_basis) // 256 * 256)
+        return [slice(start, min(start + rows, n_rows)) for start in range(0, n_rows, rows)]

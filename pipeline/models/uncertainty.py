@@ -1,0 +1,80 @@
+"""Predictive variance of subset of regressors with augmentation: error bars that widen away from the dictionary.
+
+Plain subset of regressors, σ²kᵀM⁻¹k, shrinks to zero where no basis vector is near. Adding a basis function at the test
+point itself (Rasmussen & Quiñonero Candela 2005; Jung & Polani's slides) gives, at the published γ = λn,
+
+    Var f(x) = (σ̂²/γ)(δ + γ kᵀM⁻¹k),   M = K̃ᵀK̃ + γK,   δ = k* − kᵀK⁻¹k,
+
+which reverts to (σ̂²/γ)k* far away. σ̂² is the residual sum of squares over n − trace of the hat matrix M⁻¹K̃ᵀK̃.
+After a refit, and in batch methods, the exact KᵀK of the rows stands in the place of K̃ᵀK̃. A bias is one more function
+of k and of M, without a penalty, and no part of K.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.cholesky import Cholesky, cholesky
+from ridgestream.pipeline.online.state import OnlineState
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """What error bars need beside the model: two Cholesky factors and the noise."""
+
+    gram: Cholesky
+    """Of K, (n_basis, n_basis)."""
+    normal: Cholesky
+    """Of M, (n_functions, n_functions)."""
+    penalty: float
+    """γ = λn."""
+    noise: Floats
+    """σ̂² of each target, shape (n_targets,), in squared units of the learner's targets."""
+
+    @classmethod
+    def of(cls, state: OnlineState, sums: BlockStatistics | None = None) -> Self:
+        """Make it from a learner's state, or with `sums` over the same rows in place of its own; O(n_basis³)."""
+        sums = accumulated_sums(state) if sums is None else sums
+        return cls.from_sums(sums, state.gram, state.n_basis, state.parameters.regularization)
+
+    @classmethod
+    def from_sums(cls, sums: BlockStatistics, penalty: Floats, n_basis: int, regularization: float) -> Self:
+        """Make it from sums of n_functions ≥ n_basis functions, their penalty matrix and λ per row; O(n_functions³)."""
+        normal = sums.factorize(penalty, regularization)
+        gram = cholesky(penalty[:n_basis, :n_basis], "kernel matrix K of the dictionary")
+        return cls(gram, normal, regularization * sums.weight, estimate_noise(sums, normal))
+
+    def variance(self, kernel_rows: Floats, self_kernel: Floats) -> Floats:
+        """Return Var f of rows with values (rows, n_functions) and k(x, x) (rows,): (rows, n_targets), at least 0.
+
+        In squared units of the learner's targets; add `noise` for a new observation. O(n_basis²) a row.
+        """
+        spanned = _squared_norms(self.gram, kernel_rows[:, : len(self.gram.factor)])
+        leverage = _squared_norms(self.normal, kernel_rows)
+        novelty = np.maximum(self_kernel - spanned, 0.0)
+        return (novelty / self.penalty + leverage)[:, np.newaxis] * self.noise
+
+
+def accumulated_sums(state: OnlineState) -> BlockStatistics:
+    """Return the sums that a learner has accumulated: K̃ᵀK̃ in the place of G."""
+    products = state.normal_matrix - state.penalty * state.gram
+    return BlockStatistics(products, state.normal_rhs, state.target_square, state.weight_seen, state.rows_seen)
+
+
+def estimate_noise(sums: BlockStatistics, normal: Cholesky) -> Floats:
+    """Return σ̂² of each target: RSS/(n − tr(M⁻¹G)), `normal` the factor of M = G + γK; O(n_basis³).
+
+    Where the rows are no more than the degrees of freedom, one is left to divide by.
+    """
+    freedom = float(np.trace(normal.solve(sums.products)))
+    return np.asarray(sums.squared_error(normal.solve(sums.rhs)) / max(sums.weight - freedom, 1.0))
+
+
+def _squared_norms(factor: Cholesky, kernel_rows: Floats) -> Floats:
+    """Return kᵀA⁻¹k = ‖L⁻¹k‖² of each row, so that it cannot be negative."""
+    half = solve_triangular(factor.factor, kernel_rows.T, lower=True, check_finite=False)
+    return np.asarray(np.einsum("ij,ij->j", half, half))

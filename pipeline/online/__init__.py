@@ -1,0 +1,1 @@
+"""The online LS-SVM (Jung & Polani 2006)."""

@@ -1,0 +1,1 @@
+"""The compiled loops of the online LS-SVM; the only room that imports numba."""

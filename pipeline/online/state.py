@@ -1,0 +1,161 @@
+"""The whole state of the online LS-SVM in information form, and the parameters that belong to it."""
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.kernels import Kernel, check_kernel, check_not_negative, check_positive, gram, make_kernel
+from ridgestream.pipeline.online.diagnostics import Numerics
+from ridgestream.pipeline.online.selection_rule import SelectionRule, selection_rule
+
+
+@dataclass(frozen=True)
+class OnlineParameters:
+    """What is chosen before the first row and holds for the whole stream."""
+
+    kernel: Kernel
+    """k(x, z)."""
+    regularization: float = 1e-5
+    """λ per row: the paper's γ is λ·t for t rows, KernelRidge's alpha is λ·t."""
+    max_basis: int | None = 500
+    """The largest number of basis vectors; None lets the dictionary grow as far as memory goes."""
+    novelty_threshold: float = 1e-2
+    """TOL1: a row is a candidate only if its novelty δ exceeds this."""
+    usefulness_threshold: float = 1e-4
+    """TOL2: a candidate is taken only if δ times its gain exceeds this (squared target units)."""
+    selection: str = "supervised"
+    """Which rows enter the dictionary: a key of SELECTIONS."""
+
+    def __post_init__(self) -> None:
+        check_kernel(self.kernel)
+        check_positive("regularization", self.regularization)
+        selection_rule(self.selection)
+        m = self.max_basis
+        if m is not None and not (isinstance(m, int | np.integer) and m >= 1):
+            raise InputError(f"max_basis must be a whole number of at least 1, or None for no bound; it is {m!r}")
+        check_not_negative("novelty_threshold", self.novelty_threshold)
+        check_not_negative("usefulness_threshold", self.usefulness_threshold)
+
+    @property
+    def rule(self) -> SelectionRule:
+        """The selection rule."""
+        return selection_rule(self.selection)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain numbers and strings, the kernel as its name and its own parameters."""
+        return {**asdict(self), "kernel": {"name": self.kernel.name, **self.kernel.parameters()}}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
+        """Make the parameters from what `as_dict` returned; without `selection`, as once written, it is supervised."""
+        kernel = dict(plain["kernel"])
+        name = kernel.pop("name")
+        return cls(**{**plain, "kernel": make_kernel(name, kernel, n_features=1)})
+
+
+@dataclass(frozen=True)
+class OnlineState:
+    """{D, K, P, z, yᵀy, n, γ}: exact, and all that is needed to go on.
+
+    Everything else (P⁻¹, K⁻¹, β, ξ) is computed from it by Cholesky factorizations.
+    """
+
+    parameters: OnlineParameters
+    """What the stream was begun with."""
+    centre: Floats
+    """Where a stationary kernel measures from, shape (n_features,)."""
+    basis_vectors: Floats
+    """The dictionary D, shape (n_basis, n_features)."""
+    basis_rows: Integers
+    """The row number in the stream of each basis vector, from zero, −1 for a given one; shape (n_basis,)."""
+    gram: Floats
+    """K, the kernel matrix of the dictionary, shape (n_basis, n_basis)."""
+    normal_matrix: Floats
+    """P = K̃ᵀK̃ + γK, shape (n_basis, n_basis)."""
+    normal_rhs: Floats
+    """z = K̃ᵀy, shape (n_basis, n_targets)."""
+    target_square: Floats
+    """yᵀy, shape (n_targets, n_targets)."""
+    rows_seen: int
+    """Rows given so far, rows of weight zero included."""
+    weight_seen: float
+    """n, the sum of their weights."""
+    penalty: float
+    """γ now: λ·2^⌊log₂ n⌋."""
+    swaps: int
+    """How often a basis vector was replaced so far."""
+    numerics: Numerics = field(default_factory=Numerics)
+    """How well the arithmetic went so far."""
+
+    @property
+    def n_basis(self) -> int:
+        """The number of basis vectors."""
+        return len(self.basis_vectors)
+
+    @property
+    def n_targets(self) -> int:
+        """The number of outputs that share the dictionary."""
+        return len(self.target_square)
+
+    def widened(self, places: Integers) -> Self:
+        """Return the state with further features at these places, as `numpy.insert` takes them, zero in every row.
+
+        Kernel values, and so all sums, are those that they were.
+        """
+        return replace(
+            self,
+            centre=np.insert(self.centre, places, 0.0),
+            basis_vectors=np.insert(self.basis_vectors, places, 0.0, axis=1),
+        )
+
+    @classmethod
+    def empty(cls, parameters: OnlineParameters, n_features: int, n_targets: int) -> Self:
+        """Return the state before the first row."""
+        return cls(
+            parameters=parameters,
+            centre=np.zeros(n_features),
+            basis_vectors=np.empty((0, n_features)),
+            basis_rows=np.empty(0, dtype=np.int64),
+            gram=np.empty((0, 0)),
+            normal_matrix=np.empty((0, 0)),
+            normal_rhs=np.empty((0, n_targets)),
+            target_square=np.zeros((n_targets, n_targets)),
+            rows_seen=0,
+            weight_seen=0.0,
+            penalty=0.0,
+            swaps=0,
+        )
+
+    @classmethod
+    def with_dictionary(
+        cls, parameters: OnlineParameters, centre: Floats, dictionary: Floats, rows: Integers, n_targets: int
+    ) -> Self:
+        """Return the state before the first row with a dictionary (n_basis, n_features) in place, stream rows `rows`.
+
+        P is zero, with γ, until the first row of positive weight.
+        """
+        m = len(dictionary)
+        return replace(
+            cls.empty(parameters, dictionary.shape[1], n_targets),
+            centre=centre,
+            basis_vectors=dictionary,
+            basis_rows=rows,
+            gram=gram(parameters.kernel, dictionary, centre),
+            normal_matrix=np.zeros((m, m)),
+            normal_rhs=np.zeros((m, n_targets)),
+        )
+
+    def check(self) -> None:
+        """Raise InputError if the shapes do not belong together or a value is not finite."""
+        m, d = self.basis_vectors.shape
+        expected = {"centre": (d,), "basis_rows": (m,), "gram": (m, m), "normal_matrix": (m, m)}
+        expected["normal_rhs"] = (m, self.n_targets)
+        for name, shape in expected.items():
+            if getattr(self, name).shape != shape:
+                raise InputError(f"the state's {name} must have shape {shape}, it has {getattr(self, name).shape}")
+        for name in ("centre", "basis_vectors", "gram", "normal_matrix", "normal_rhs", "target_square"):
+            if not np.isfinite(getattr(self, name)).all():
+                raise InputError(f"the state's {name} holds a value that is not finite: the state is damaged")

@@ -1,0 +1,266 @@
+"""Calibration: how fast this machine is at a job, from its own method at its own sizes on the first of its rows.
+
+The rows are taken into a store of their own, in a temporary folder, and learned there for a second or two. What a row
+costs does not depend on how many rows there are, O(n²) for n functions, and what is chosen between passes does not
+depend on the rows at all; methods that hold all rows at once cost O(rows³).
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import compress, pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.policies import Policies
+from ridgestream.pipeline.base.reporter import Fact, Silent
+from ridgestream.pipeline.batch.registry import METHODS
+from ridgestream.pipeline.dataset.feature_map_growth import plan_encodings
+from ridgestream.pipeline.dataset.stored_rows import StoredRows
+from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.ingest.ingest import ingest
+from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
+from ridgestream.pipeline.planning.pass_plan import plan_passes
+from ridgestream.pipeline.sums.normal_equations import Basis, Summing
+from ridgestream.pipeline.training.batch import BatchRequest
+from ridgestream.pipeline.training.dispatch import Request, learn
+from ridgestream.stores.catalog.ledger import Ledger, read_ledger
+from ridgestream.stores.errors.exceptions import PartitionError
+from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, list_partitions, read_batches
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.repository.store_location import StoreLocation
+from ridgestream.stores.schema.schema import SchemaRequest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import zarr
+
+BUDGET_SECONDS = 1.5
+"""How long rows are learned, to the end of a piece of work."""
+
+_PIECE_ROWS = 4096
+"""Rows of a partition of the sample: the online learner is timed after each."""
+
+_LARGE_PIECE_ROWS = 16_384
+"""Rows of the last partition."""
+
+_LEAST_ROWS, _MOST_ROWS, _DENSE_ROWS = 2048, 32_768, 1000
+"""Rows of a sample; of one for methods that hold all rows at once."""
+
+
+_LEAST_PASSES = 3
+"""Passes that are timed at least: those of a method that makes few differ from each other."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of the job in a store of their own."""
+
+    store: Store
+    """The store."""
+    learned_rows: int
+    """How many of them are to be learned, up to the end of a partition."""
+    ingest_row_seconds: float
+    """How long a row took to take in."""
+
+    @property
+    def root(self) -> "zarr.Group":
+        """The store's last commit."""
+        return self.store.root()
+
+    @property
+    def ledger(self) -> Ledger:
+        """Its partitions that are to be learned."""
+        ledger = read_ledger(self.root)
+        starts = np.cumsum([0, *(entry.rows for entry in ledger.entries)])
+        return replace(ledger, entries=tuple(compress(ledger.entries, starts < self.learned_rows)))
+
+    def feature_map(self, request: Request) -> FeatureMap:
+        """Return the map that a new model would have, had it these rows alone."""
+        policy = request.unseen_categories
+        entries = self.ledger.entries
+        return plan_encodings(self.root, self.ledger, None, entries, request.scaling_rows, policy, Silent()).last
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What learning takes on one thread."""
+
+    row_seconds: float
+    """What each row costs, of all passes."""
+    fixed_seconds: float
+    """What costs the same however many rows there are."""
+    rows: int
+    """The rows that it is based on."""
+    seconds: float
+    """How long they were learned."""
+
+
+@contextmanager
+def take_sample(
+    files: Sequence[PartitionFile], rows: int, request: SchemaRequest, policies: Policies
+) -> Iterator[Sample]:
+    """Yield rows of the files, the first `rows` of them to be learned, in a store that is gone afterwards.
+
+    Raises what `ingest` raises of rows that cannot be used.
+    """
+    with TemporaryDirectory(prefix="ridgestream-plan-") as text:
+        folder = Path(text)
+        _write_pieces(_first_batches(files, _MOST_ROWS), folder / "rows")
+        store = Store.open_or_create(StoreLocation(str(folder / "store")))
+        timing = Timing()
+        with store.lock():
+            ingest(store, list_partitions(folder / "rows"), request, InProcess(), timing, None, policies)
+        yield Sample(store, rows, timing.last_row_seconds())
+
+
+def plan_sample_rows(request: Request, n_rows: int) -> int:
+    """Return how many rows to learn: what is learned in BUDGET_SECONDS, but enough for the vectors of a pass."""
+    if not isinstance(request, BatchRequest):
+        return min(n_rows, _MOST_ROWS)
+    if METHODS[request.method].sizes(request, n_rows).dense_rows:
+        return min(n_rows, _DENSE_ROWS)
+    passes = plan_passes(request, n_rows)
+    fitting = int(0.5 * BUDGET_SECONDS / max(sum(each.row_seconds for each in passes), 1e-12))
+    least = max(_LEAST_ROWS, 2 * METHODS[request.method].sizes(request, n_rows).n_functions)
+    return min(n_rows, _MOST_ROWS, max(least, fitting))
+
+
+def calibrate(sample: Sample, request: Request, n_rows: int, memory_limit_bytes: int) -> Estimate:
+    """Learn the sample until BUDGET_SECONDS are over, and return what so many rows cost by that."""
+    _warm_up()
+    timing = Timing()
+    with suppress(Enough):
+        learn(sample.root, sample.ledger, None, request, memory_limit_bytes, InProcess(), timing)
+    timing.stop()
+    if not isinstance(request, BatchRequest):
+        return timing.of_stream(request.max_basis)
+    return timing.of_passes(request, sample.ledger.rows, n_rows)
+
+
+def time_sums(sample: Sample, feature_map: FeatureMap, n_functions: int) -> float:
+    """Return what a row costs that is summed over a dictionary of so many rows."""
+    ledger = sample.ledger
+    rows = StoredRows(sample.root, ledger, [e.segment for e in ledger.entries], feature_map, InProcess(), Silent())
+    drawn = rows.take(np.resize(np.arange(rows.n_rows), n_functions)).features
+    basis = Basis(RBF(1.0 / rows.n_features), drawn, np.zeros(rows.n_features))
+    few = StoredRows(sample.root, ledger, [ledger.entries[0].segment], feature_map, InProcess(), Silent())
+    began = perf_counter()
+    few.statistics((Summing(basis, few.n_targets),), "calibrate")
+    return (perf_counter() - began) / max(1, few.n_rows)
+
+
+class Enough(Exception):
+    """The sample has been learned for long enough."""
+
+
+@dataclass
+class Timing(Silent):
+    """A reporter that times what it is told of."""
+
+    began: float = field(default_factory=perf_counter)
+    stopped: float = 0.0
+    _begun_at: float = 0.0
+    _in_pass: bool = False
+    _pieces: list[tuple[int, float, int]] = field(default_factory=list)
+    _passes: list[float] = field(default_factory=list)
+
+    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002
+        """Begin a pass, unless it is enough."""
+        now = perf_counter()
+        if now - self.began > BUDGET_SECONDS and len(self._passes) >= _LEAST_PASSES:
+            raise Enough
+        self._begun_at, self._in_pass = now, total_rows is not None
+        self._pieces = []
+
+    def advance(self, rows: int, **facts: Fact) -> None:
+        """Note what the rows of a stream took, and the dictionary after them."""
+        if self._in_pass and "n_basis" not in facts:
+            return
+        now, n_basis = perf_counter(), facts.get("n_basis")
+        if rows:
+            self._pieces.append((rows, now - self._begun_at, n_basis if isinstance(n_basis, int) else 0))
+            self._begun_at = now
+        if n_basis is not None and now - self.began > BUDGET_SECONDS and len(self._pieces) > 1:
+            raise Enough
+
+    def end(self, **facts: Fact) -> None:  # noqa: ARG002
+        """Note what a pass took."""
+        if self._in_pass:
+            self._passes.append(perf_counter() - self._begun_at)
+        self._in_pass = False
+
+    def last_row_seconds(self) -> float:
+        """Return what a row took in the last piece."""
+        return self._pieces[-1][1] / self._pieces[-1][0] if self._pieces else 0.0
+
+    def stop(self) -> None:
+        """Note the end."""
+        self.stopped = perf_counter()
+
+    def of_stream(self, max_basis: int | None) -> Estimate:
+        """Return what a row costs that comes late: by the last half of what was learned, and O(n²) if n still grows."""
+        late = self._pieces[len(self._pieces) // 2 :]
+        rows, seconds, n_basis = sum(p[0] for p in late), sum(p[1] for p in late), max(p[2] for p in late)
+        grown = max(1.0, (max_basis or n_basis) / max(n_basis, 1)) ** 2
+        learned = sum(p[0] for p in self._pieces)
+        return Estimate(grown * seconds / rows, 0.0, learned, self.stopped - self.began)
+
+    def of_passes(self, request: BatchRequest, sampled: int, n_rows: int) -> Estimate:
+        """Return what a row costs in all passes, and what is done between them."""
+        whole, spent = self.stopped - self.began, sum(self._passes)
+        if METHODS[request.method].sizes(request, n_rows).dense_rows:
+            return Estimate(0.0, whole * (n_rows / sampled) ** 3, sampled, whole)
+        done = plan_passes(request, sampled)[: len(self._passes)]
+        asked = plan_passes(request, n_rows)
+        pace = spent / sampled / max(sum(each.row_seconds for each in done), 1e-12)
+        between = (whole - spent) * sum(e.values for e in asked) / max(sum(e.values for e in done), 1)
+        return Estimate(pace * sum(each.row_seconds for each in asked), between, sampled, whole)
+
+
+def sampled(files: Sequence[PartitionFile]) -> Iterator[PartitionFile]:
+    """Yield the files whose rows a sample may have."""
+    left = _MOST_ROWS
+    for file in files:
+        if left <= 0:
+            return
+        yield file
+        left -= count_rows(file)
+
+
+def _first_batches(files: Sequence[PartitionFile], rows: int) -> "list[pa.RecordBatch]":
+    """Return the first rows, as far as columns and types stay as they are; raise PartitionError if there are none."""
+    found: list[pa.RecordBatch] = []
+    left = rows
+    for batch in (batch for file in files for batch in read_batches(file, None)):
+        if left <= 0 or (found and not batch.schema.equals(found[0].schema)):
+            break
+        found.append(batch.slice(0, left))
+        left -= batch.num_rows
+    if not found:
+        raise PartitionError("the partitions have no rows to look at")
+    return found
+
+
+def _write_pieces(batches: "Sequence[pa.RecordBatch]", folder: Path) -> None:
+    """Write the rows as partitions of _PIECE_ROWS, and the last of them as one: taking in large ones is timed by it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder.mkdir()
+    rows = pa.Table.from_batches(batches)
+    small = range(0, max(rows.num_rows - _LARGE_PIECE_ROWS, 1), _PIECE_ROWS)
+    for number, (start, stop) in enumerate(pairwise([*small, rows.num_rows])):
+        pq.write_table(rows.slice(start, stop - start), folder / f"part-{number}.parquet")
+
+
+def _warm_up() -> None:
+    """Have the learner compiled, which takes long once after an installation and is no part of what rows cost."""
+    X = np.random.default_rng(0).normal(size=(512, 4))
+    OnlineLSSVM(RBF(0.5), max_basis=16).partial_fit(X, np.sin(X[:, 0]))

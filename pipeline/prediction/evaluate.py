@@ -1,0 +1,216 @@
+"""Evaluation: a served model against Parquet partitions that hold the target, one task a partition."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.executor import Executor
+from ridgestream.pipeline.base.policies import Policies
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.dataset.boolean_columns import knowing_booleans
+from ridgestream.pipeline.dataset.range_checks import check_predictions
+from ridgestream.pipeline.dataset.task_label import needs_of
+from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.features.one_vs_rest import winners_of
+from ridgestream.pipeline.models.predictor import Model
+from ridgestream.pipeline.prediction.input_checks import Asked, Asking
+from ridgestream.pipeline.sums.error_histogram import ErrorHistogram
+from ridgestream.stores.errors.exceptions import PartitionError
+from ridgestream.stores.parquet.decoder import Decoder
+from ridgestream.stores.parquet.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
+from ridgestream.stores.schema.row_batch import Rows
+from ridgestream.stores.schema.schema import Schema
+
+Matrix = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Weighted sums over evaluated rows; added, they are those of all the rows."""
+
+    weight: float = 0.0
+    """The sum of weights: the number of rows where rows carry none."""
+    mistakes: float = 0.0
+    """The weight of the rows whose predicted class is wrong; in regression, of those whose sign is."""
+    squares: tuple[float, ...] = ()
+    """The weighted sum of squared errors of each target, in squared target units; empty if each class is learned."""
+    true_positive: float = 0.0
+    """The weight of rows of the positive class that were predicted so."""
+    positive: float = 0.0
+    """The weight of rows of the positive class."""
+    classes: bool = True
+    """Whether the target is a class, one against the rest or each."""
+    confusion: Matrix = ()
+    """Where each class is learned, the weight of the rows of a class (row) that were taken for a class (column)."""
+    left_out: int = 0
+    """How many rows were left out since they lack a value."""
+    residuals: tuple[ErrorHistogram, ...] = ()
+    """In the evaluation of a regression, predicted minus true of each target, in its units."""
+
+    @classmethod
+    def of(cls, predicted: Floats, truth: Floats, weights: Floats | None, *, classes: bool) -> "Evaluation":
+        """Return the sums over rows with predictions and targets (rows, n_targets), in whatever units both have.
+
+        With `classes`, there is one target, the sign of which is the class.
+        """
+        w = np.ones(len(truth)) if weights is None else weights
+        wrong, positive = (predicted[:, 0] > 0) != (truth[:, 0] > 0), truth[:, 0] > 0
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):  # who asks looks at what came of it
+            return cls(
+                weight=float(w.sum()),
+                mistakes=float(w @ wrong),
+                squares=tuple(float(w @ (predicted[:, i] - truth[:, i]) ** 2) for i in range(truth.shape[1])),
+                true_positive=float(w @ (positive & ~wrong)),
+                positive=float(w @ positive),
+                classes=classes,
+            )
+
+    @classmethod
+    def of_classes(cls, predicted: Integers, truth: Integers, weights: Floats | None, n_classes: int) -> "Evaluation":
+        """Return the sums over rows whose classes have these positions (rows,)."""
+        w = np.ones(len(truth)) if weights is None else weights
+        counts = np.bincount(truth * n_classes + predicted, w, n_classes**2).reshape(n_classes, n_classes)
+        with one_blas_thread():
+            wrong = float(w @ (predicted != truth))
+        return cls(float(w.sum()), wrong, confusion=tuple(tuple(float(n) for n in row) for row in counts))
+
+    def merge(self, other: "Evaluation") -> "Evaluation":
+        """Return the sums of both."""
+        names = ("weight", "mistakes", "true_positive", "positive")
+        rows = zip(self.confusion, other.confusion, strict=True) if self.confusion and other.confusion else ()
+        return replace(
+            self,
+            **{name: getattr(self, name) + getattr(other, name) for name in names},
+            squares=_sum(self.squares, other.squares),
+            confusion=tuple(_sum(*pair) for pair in rows) or self.confusion or other.confusion,
+            residuals=_merge(self.residuals, other.residuals),
+        )
+
+    @property
+    def test_error(self) -> float | None:
+        """The fraction of rows misclassified; None in regression or without rows."""
+        return self.mistakes / self.weight if self.classes and self.weight else None
+
+    @property
+    def test_mse_of(self) -> tuple[float, ...]:
+        """The mean squared error of each target in its squared units; empty in classification or without rows."""
+        return tuple(s / self.weight for s in self.squares) if not self.classes and self.weight else ()
+
+    @property
+    def test_mse(self) -> float | None:
+        """The mean of `test_mse_of` over the targets; None in classification or without rows."""
+        return sum(self.test_mse_of) / len(self.test_mse_of) if self.test_mse_of else None
+
+    @property
+    def one_class(self) -> bool:
+        """Whether there are rows, all of one class."""
+        rows = [sum(row) for row in self.confusion] or [self.positive, self.weight - self.positive]
+        return self.classes and self.weight > 0 and sum(weight > 0 for weight in rows) == 1
+
+
+def _sum(left: tuple[float, ...], right: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the sums of both, one of which may be empty for lack of rows."""
+    return tuple(a + b for a, b in zip(left, right, strict=True)) if left and right else left or right
+
+
+def _merge(left: tuple[ErrorHistogram, ...], right: tuple[ErrorHistogram, ...]) -> tuple[ErrorHistogram, ...]:
+    return tuple(a.merge(b) for a, b in zip(left, right, strict=True)) if left and right else left or right
+
+
+def compare(
+    outputs: Floats, targets: Floats, weights: Floats | None, feature_map: FeatureMap, *, classes: bool
+) -> Evaluation:
+    """Return the errors of outputs against targets, both (rows, n_outputs), with weights (rows,)."""
+    if not feature_map.classes:
+        return Evaluation.of(outputs, targets, weights, classes=classes)
+    predicted, truth = (winners_of(feature_map.class_scores(values)) for values in (outputs, targets))
+    return Evaluation.of_classes(predicted, truth, weights, len(feature_map.classes))
+
+
+def evaluate(
+    model: Model,
+    schema: Schema,
+    files: Sequence[PartitionFile],
+    executor: Executor,
+    report: Reporter,
+    policies: Policies | None = None,
+) -> Evaluation:
+    """Return the model's errors on the partitions; raise PartitionError for one that cannot be used.
+
+    `policies` (by default all errors) say what becomes of missing values and of categories that the model does not
+    know; with `drop`, rows that lack a value, the target too, are left out.
+    """
+    policies = policies or Policies()
+    model = replace(model, feature_map=knowing_booleans(model.feature_map, schema))
+    executor.admit(needs_of(files))
+    report.begin("evaluate", None, partitions=len(files))
+    total, asked = _of_no_rows(model, schema), Asked()
+    for part, seen in executor.run(evaluate_partition, files, executor.broadcast(model), schema, policies):
+        total, asked = total.merge(part), asked.merge(seen)
+        report.advance(seen.rows)
+    report.end(test_error=total.test_error, test_mse=total.test_mse)
+    asked.tell(report, "are not judged")
+    return replace(total, left_out=asked.left_out)
+
+
+def check_partitions(files: Sequence[PartitionFile], schema: Schema) -> None:
+    """Raise PartitionError for a file that is no Parquet, or lacks a column or its type; no row is read."""
+    for file in files:
+        Decoder(schema, str(file.path)).check(read_arrow_schema(file))
+
+
+def evaluate_partition(
+    file: PartitionFile, model: Model, schema: Schema, policies: Policies
+) -> tuple[Evaluation, Asked]:
+    """Return the model's errors on one partition, batch by batch, and what was seen of its rows."""
+    decoder = Decoder(schema, str(file.path), missing=policies.missing)
+    decoder.check(read_arrow_schema(file))
+    total, asking = _of_no_rows(model, schema), Asking(model.feature_map, decoder, policies)
+    for batch in read_batches(file, schema.columns(with_target=True)):
+        decoded = decoder.decode(batch)
+        answered, maps = asking.look(decoded)
+        rows = decoded if answered.all() else decoded.at(answered)
+        if rows.targets is not None:
+            targets = _targets_of(rows.targets, rows.weights, model.feature_map, decoder)
+            numbers = decoder.rows - len(decoded) + np.flatnonzero(answered)
+            outputs = predictions_of(model, rows, maps, decoder.place, numbers)
+            part = compare(outputs, targets, rows.weights, model.feature_map, classes=schema.classifies)
+            if not schema.classifies:
+                part = replace(part, residuals=_residuals(outputs - targets, rows.weights))
+            total = total.merge(part)
+    check_unchanged(file)
+    return total, asking.asked
+
+
+def predictions_of(model: Model, rows: Rows, maps: Sequence[Integers], place: str, numbers: Integers) -> Floats:
+    """Return f of rows with these numbers in the file `place`; raise PartitionError for one where it leaves float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        outputs = model.predict(rows.numeric, rows.codes, maps)
+    check_predictions(outputs, place, numbers)
+    return outputs
+
+
+def _residuals(errors: Floats, weights: Floats | None) -> tuple[ErrorHistogram, ...]:
+    return tuple(ErrorHistogram.of(column, weights) for column in errors.T)
+
+
+def _of_no_rows(model: Model, schema: Schema) -> Evaluation:
+    no_rows, n_classes = np.empty(0, dtype=np.int64), len(model.feature_map.classes)
+    if n_classes:
+        return Evaluation.of_classes(no_rows, no_rows, None, n_classes)
+    return Evaluation(classes=schema.classifies)
+
+
+def _targets_of(kept: Floats, weights: Floats | None, feature_map: FeatureMap, decoder: Decoder) -> Floats:
+    """Return the targets of decoded rows; raise PartitionError naming the file for a class that the model lacks."""
+    table = list(decoder.classes)
+    present = kept[:, 0] if weights is None else kept[weights > 0, 0]
+    try:
+        feature_map.check_classes([table[int(code)] for code in np.unique(present)] if table else [])
+    except InputError as error:
+        raise PartitionError(f"{decoder.place}: {error}") from error
+    return feature_map.targets(kept, table)

@@ -1,0 +1,1 @@
+"""How a dictionary is chosen, pruned and compared, from sums alone."""

@@ -1,0 +1,189 @@
+"""Look-ahead: the random candidates of several rounds of a greedy choice, drawn at once so that one pass serves them.
+
+A round's candidates depend on the seed, the round and the number of rows alone, never on what earlier rounds chose:
+what was chosen already, or is spanned by it, is skipped, not replaced. So the sums of r rounds' candidates, with what
+is chosen and with each other, are made in one pass, and the r choices that follow are those of r passes.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.errors import InputError, MemoryRefused
+from ridgestream.pipeline.base.memory_plan import show_bytes
+from ridgestream.pipeline.sums.row_set import RowSet
+
+RULE_OF_59 = 59
+"""Of so many random candidates, one is among the best twentieth of all with probability 0.95 (Smola & Schölkopf)."""
+
+IDLE_ROUNDS = 20
+"""After so many rounds in a row without a candidate, none is taken to be left."""
+
+_TAKEN_BYTES = 16 * 2**20
+"""What the rows may take that are fetched at once for rounds to come, unless one pass needs more."""
+
+KERNEL_SECONDS, PRODUCT_SECONDS, ROW_SECONDS = 4e-9, 2 / 45e9, 2e-6
+"""A kernel value, a product with its sum, and what a pass costs a row beside them, reading above all: measured on one
+thread; only their ratios matter."""
+
+_MATRICES = 6
+"""What a pass and the choices after it hold at once, in matrices over the chosen and all candidates of the pass."""
+
+NumberOrAll = int | Literal["all"]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The candidates of the next rounds."""
+
+    places: Integers
+    """Where they are among the rows, ascending, each once, shape (n_candidates,)."""
+    features: Floats
+    """Shape (n_candidates, n_features)."""
+    weights: Floats
+    """Above zero, shape (n_candidates,)."""
+    rounds: Sequence[Integers] | None
+    """Which of them each round may choose from, ascending; None where every round may choose from all."""
+
+
+def plan_look_ahead(max_basis: int, n_basis: int, candidates: int = RULE_OF_59) -> int:
+    """Return how many rounds the next pass should serve, of a dictionary of `max_basis` that has `n_basis` vectors.
+
+    A pass reads each row and makes its n_basis kernel values once for all r rounds, but forms the products of their
+    candidates with each other, c² r a round, c = `candidates`: a row costs (n_basis·k + a)/r + c²·p·r a round beside
+    what r does not change, the least at r = √((n_basis·k + a)/(c²·p)). What is left to choose is spread evenly.
+    """
+    once = n_basis * KERNEL_SECONDS + ROW_SECONDS
+    best = max(1, round(math.sqrt(once / (candidates**2 * PRODUCT_SECONDS))))
+    left = max(1, max_basis - n_basis)
+    return math.ceil(left / math.ceil(left / best))
+
+
+def count_passes(max_basis: int, n_basis: int, candidates: int, look_ahead: int | None) -> int:
+    """Return how many passes are left if every round chooses one."""
+    passes = 0
+    while n_basis < max_basis:
+        n_basis += look_ahead or plan_look_ahead(max_basis, n_basis, candidates)
+        passes += 1
+    return passes
+
+
+def largest_pass(max_basis: int, n_rows: int, candidates: NumberOrAll, look_ahead: int | None) -> int:
+    """Return how many vectors and candidates the largest pass has."""
+    if candidates == "all":
+        return n_rows
+    rounds = [look_ahead or plan_look_ahead(max_basis, n_basis, candidates) for n_basis in range(max_basis)]
+    drawn = [min(ahead, max_basis - n_basis) * candidates for n_basis, ahead in enumerate(rounds)]
+    return max((n_basis + min(count, n_rows) for n_basis, count in enumerate(drawn)), default=0)
+
+
+def draw_round(seed: int, number: int, n_rows: int, wanted: int, stream: int = 0) -> Integers:
+    """Return the rows of a round, ascending, shape (min(wanted, n_rows),); `stream` tells draws of a round apart."""
+    if wanted >= n_rows:
+        return np.arange(n_rows)
+    drawn = np.random.default_rng((seed, number, stream)).choice(n_rows, wanted, replace=False, shuffle=False)
+    return np.sort(drawn)
+
+
+class DrawnCandidates:
+    """The candidates of round after round, their rows fetched for many rounds at once."""
+
+    def __init__(self, rows: RowSet, seed: int, per_round: int, stream: int = 0) -> None:
+        self._rows, self._seed, self._per_round, self._stream = rows, seed, min(per_round, rows.n_rows), stream
+        self._until = 0
+        self._taken = Candidates(np.empty(0, dtype=np.int64), np.empty((0, rows.n_features)), np.empty(0), None)
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether every round has all rows."""
+        return self._per_round == self._rows.n_rows
+
+    def of_rounds(self, first: int, count: int, ahead: int, chosen: Integers) -> Candidates:
+        """Return the candidates of `count` rounds from `first` on, without the rows `chosen` and those of weight zero.
+
+        Rounds are asked for in order. Rows may be fetched for `ahead` rounds, those asked for included.
+        """
+        if first + count > self._until:
+            self._fetch(
+                first, max(count, min(ahead, _TAKEN_BYTES // max(1, 8 * self._per_round * self._rows.n_features)))
+            )
+        drawn = [self._draw(number) for number in range(first, first + count)]
+        taken, usable = self._taken, np.setdiff1d(self._taken.places, chosen)
+        rounds = [np.intersect1d(places, usable, assume_unique=True) for places in drawn]
+        places = np.unique(np.concatenate(rounds))
+        which = np.searchsorted(taken.places, places)
+        columns = [np.searchsorted(places, chosen_from) for chosen_from in rounds]
+        return Candidates(places, taken.features[which], taken.weights[which], columns)
+
+    def _draw(self, number: int) -> Integers:
+        return draw_round(self._seed, number, self._rows.n_rows, self._per_round, self._stream)
+
+    def _fetch(self, first: int, count: int) -> None:
+        places = np.unique(np.concatenate([self._draw(number) for number in range(first, first + count)]))
+        self._taken = take_present(self._rows, places)
+        self._until = first + count
+
+
+class AllCandidates:
+    """Every row as a candidate of every round, all of them in memory."""
+
+    exhaustive = True
+
+    def __init__(self, rows: RowSet) -> None:
+        self._taken = take_present(rows, np.arange(rows.n_rows))
+
+    def of_rounds(self, first: int, count: int, ahead: int, chosen: Integers) -> Candidates:  # noqa: ARG002
+        """Return all rows of weight but the `chosen`, for every round."""
+        taken = self._taken
+        left = np.flatnonzero(~np.isin(taken.places, chosen))
+        return Candidates(taken.places[left], taken.features[left], taken.weights[left], None)
+
+
+def candidate_source(rows: RowSet, seed: int, candidates: NumberOrAll) -> DrawnCandidates | AllCandidates:
+    """Return what gives the candidates of rounds: so many drawn rows, or all."""
+    return AllCandidates(rows) if candidates == "all" else DrawnCandidates(rows, seed, candidates)
+
+
+def take_present(rows: RowSet, places: Integers) -> Candidates:
+    """Return those of the places whose rows have weight, for every round."""
+    block = rows.take(places)
+    weights = np.ones(len(places)) if block.weights is None else block.weights
+    present = weights > 0
+    return Candidates(places[present], block.features[present], weights[present], None)
+
+
+def check_candidates(name: str, number: object) -> None:
+    """Raise InputError unless it is a number of candidates, or "all"."""
+    if number != "all" and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
+        raise InputError(f'{name} must be a whole number of at least 1 or "all", it is {number!r}')
+
+
+def check_pass_memory(n_functions: int, candidates: NumberOrAll, limit_bytes: int | None) -> None:
+    """Raise MemoryRefused, with the numbers, if the sums of a pass over so many vectors and candidates cannot fit."""
+    check_memory(8 * _MATRICES * n_functions**2, candidates, limit_bytes)
+
+
+def check_memory(needed: int, candidates: NumberOrAll, limit_bytes: int | None) -> None:
+    """Raise MemoryRefused, with the numbers and a way out, if so many bytes are above the limit."""
+    if limit_bytes is None or needed <= limit_bytes:
+        return
+    what = "all rows as candidates" if candidates == "all" else f"{candidates} candidates a round"
+    way_out = "ask for 59 candidates a round" if candidates == "all" else "lower max_basis, candidates or look_ahead"
+    raise MemoryRefused(
+        f"{what} need {show_bytes(needed)} of memory, {show_bytes(limit_bytes)} may be used: {way_out}, "
+        "or raise memory_limit"
+    )
+
+
+def cut_idle(rounds: Integers, last: int, until: int) -> tuple[int, bool]:
+    """Return how many choices to keep, and whether none is taken to be left.
+
+    `rounds` are those that chose, ascending, after round `last` chose; all rounds before `until` have been tried.
+    """
+    gaps = np.diff(np.concatenate([[last], rounds, [until]])) - 1
+    idle = np.flatnonzero(gaps >= IDLE_ROUNDS)
+    return (int(idle[0]), True) if len(idle) else (len(rounds), False)

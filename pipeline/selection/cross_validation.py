@@ -1,0 +1,211 @@
+"""Validation: models over a basis compared by rows that they were not fitted to, from sums kept by fold.
+
+A fold's rows are taken out of the sums by subtraction, the rest is fitted, and the squared error on the fold follows
+from its own sums, Σ w(y − kᵀβ)² = yy − 2βᵀz + βᵀGβ. So every regularization, every size of a dictionary and every fold
+is looked at after one pass over the rows; only another kernel needs sums of its own, from the same read of the rows.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.kernels import Kernel, check_positive
+from ridgestream.pipeline.selection.backward_elimination import PrunedModel, Score, walk
+from ridgestream.pipeline.selection.fit_result import Fitted, Path
+from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
+from ridgestream.pipeline.sums.normal_equations import Basis, BlockStatistics, FoldedStatistics, Summing
+from ridgestream.pipeline.sums.row_set import RowSet
+
+ROUNDING = 2.0**-50
+"""An error below this share of the squares that it is the difference of cannot be told from zero."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What is compared over each basis, and by which rows."""
+
+    regularizations: tuple[float, ...]
+    """λ per row, each above zero."""
+    folds: int
+    """How many the rows are dealt to; 1 where nothing is compared."""
+    fold_seed: int
+    """What they are dealt with."""
+
+    def check(self, n_kernels: int) -> None:
+        """Raise InputError unless there is something to choose from, and folds where there is a choice."""
+        check_choices(n_kernels, self.regularizations)
+        if self.folds < 1:
+            raise InputError(f"folds must be at least 1, which is no cross-validation, it is {self.folds}")
+        if self.folds == 1 and (n_kernels > 1 or len(self.regularizations) > 1):
+            raise InputError(
+                f"folds = 1 cannot choose from {n_kernels} kernels and {len(self.regularizations)} regularizations: "
+                "give folds = 2 or more, or one of each"
+            )
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Models over one basis that are compared: every regularization and every size."""
+
+    basis: Basis
+    """The whole dictionary and the kernel."""
+    places: Integers
+    """Where its vectors are among the rows, shape (n_basis,)."""
+    sums: FoldedStatistics
+    """Over all rows, by fold."""
+    sizes: Sequence[int]
+    """Descending, from the whole dictionary on."""
+    regularizations: Sequence[float]
+    """Each λ per row."""
+    dependent: int = 0
+    """Vectors that were left out since the others span them."""
+    score: Score = "coefficient"
+    """What vectors are kept for."""
+
+    def fold_errors(self) -> Floats:
+        """Return the mean squared error on rows left out, shape (n_regularizations, n_sizes).
+
+        The mean is over rows, by their weights, and targets. Each fold's models are pruned by the coefficients that
+        they have without its rows. O(folds · n_regularizations · n_basis³). Raises InputError if a fold holds all rows.
+        """
+        penalty, total = self.basis.penalty(), self.sums.total()
+        errors = np.zeros((len(self.regularizations), len(self.sizes)))
+        for fold in self.sums.folds:
+            training = total.subtract(fold)
+            if training.weight <= ROUNDING * total.weight:
+                raise InputError("one fold holds every row of weight above zero: give more rows, or folds = 1")
+            for place, regularization in enumerate(self.regularizations):
+                errors[place] += squared_errors(fold, self._walk(training, penalty, regularization, self.sizes))
+        return np.asarray(errors / (total.weight * total.rhs.shape[1]))
+
+    def fit(self, regularization: float, size: int, path: Path | None = None) -> Fitted:
+        """Return the model of this size on the path of this λ over all rows; O(n_basis³)."""
+        total, sizes = self.sums.total(), [s for s in self.sizes if s >= size]
+        model = deque(self._walk(total, self.basis.penalty(), regularization, sizes), maxlen=1).pop()
+        vectors = model.kept[: len(model.kept) - self.basis.constant]
+        basis = Basis(self.basis.kernel, self.basis.vectors[vectors], self.basis.centre, self.basis.constant)
+        notes = {"passes": 1.0, "jitter": model.jitter, "dependent": float(self.dependent)}
+        sums = self.sums.choose(model.kept)
+        return Fitted(basis, self.places[vectors], model.coefficients, regularization, sums, path, notes)
+
+    def _walk(
+        self, sums: BlockStatistics, penalty: Floats, regularization: float, sizes: Sequence[int]
+    ) -> Iterator[PrunedModel]:
+        return walk(sums, penalty, regularization, sizes, constant=self.basis.constant, score=self.score)
+
+
+def gather_candidates(
+    rows: RowSet,
+    kernels: Sequence[Kernel],
+    start: StartingDictionary,
+    grid: Grid,
+    plan: Callable[[int], Sequence[int]],
+    *,
+    constant: bool,
+    label: str,
+    score: Score = "coefficient",
+) -> list[Candidates]:
+    """Sum the rows for every kernel in one pass, called `label`; `plan` gives the sizes from that of a dictionary.
+
+    O(n_basis·(n_basis + n_features)) a row and kernel. Raises InputError for a grid, a dictionary or rows that leave
+    nothing to compare.
+    """
+    grid.check(len(kernels))
+    start.check(rows.n_features)
+    starts = [start.independent(kernel) for kernel in kernels]
+    bases = [s.basis(kernel, constant=constant) for s, kernel in zip(starts, kernels, strict=True)]
+    summed = rows.statistics([Summing(b, rows.n_targets, grid.folds, grid.fold_seed) for b in bases], label)
+    if not any(fold.weight for fold in summed.parts[0].folds):
+        raise InputError("there is no row of weight above zero to fit a model to")
+    return [
+        Candidates(
+            basis,
+            s.places,
+            sums,
+            plan(len(s.vectors)),
+            grid.regularizations,
+            len(start.vectors) - len(s.vectors),
+            score,
+        )
+        for basis, s, sums in zip(bases, starts, summed.parts, strict=True)
+    ]
+
+
+def squared_errors(held: BlockStatistics, models: Iterator[PrunedModel]) -> Floats:
+    """Return Σ w(y − kᵀβ)² over the rows of `held`, summed over targets, of each model: shape (n_models,).
+
+    O(n_basis²) a model, by matrix products. Never below what rounding leaves of the squares it is the difference of, so
+    that a model whose coefficients are too large for its error to be told does not pass for a good one.
+    """
+    n, n_targets = held.rhs.shape
+    at_once, errors, waiting = max(1, n // n_targets), [np.zeros(0)], 0
+    coefficients = np.zeros((n, at_once, n_targets))
+    for model in models:
+        coefficients[model.kept, waiting] = model.coefficients
+        waiting += 1
+        if waiting == at_once:
+            errors.append(_squared_errors(held, coefficients))
+            coefficients[:], waiting = 0.0, 0
+    errors.append(_squared_errors(held, coefficients[:, :waiting]))
+    return np.concatenate(errors)
+
+
+def _squared_errors(held: BlockStatistics, coefficients: Floats) -> Floats:
+    """Return it for coefficients (n_functions, n_models, n_targets) at once."""
+    n, n_models, n_targets = coefficients.shape
+    beta = coefficients.reshape(n, n_models * n_targets)
+    squares = np.tile(np.diagonal(held.target_square), n_models)
+    fitted = np.einsum("ij,ij->j", beta, held.products @ beta)
+    crossed = np.einsum("imt,it->mt", coefficients, held.rhs).ravel()
+    lengths = np.sqrt(squares) + np.sqrt(np.diagonal(held.products)) @ np.abs(beta)
+    errors = np.maximum(squares - 2 * crossed + fitted, ROUNDING * lengths**2)
+    return np.asarray(errors.reshape(n_models, n_targets).sum(axis=1))
+
+
+def fit_best(compared: Sequence[Candidates], max_basis: int | None, report: Reporter) -> Fitted:
+    """Return the model of smallest error on rows left out, fitted to all rows, with what was compared.
+
+    Only models of at most `max_basis` vectors are chosen; the first wins a tie: the earlier kernel, the earlier
+    regularization, the larger dictionary. Where rows are not dealt to folds, there must be one kernel and one
+    regularization, and the largest such model is returned.
+    """
+    if len(compared[0].sums.folds) == 1:
+        (only,) = compared
+        (regularization,) = only.regularizations
+        return only.fit(regularization, next(s for s in only.sizes if _fits(s, max_basis)))
+    errors = []
+    for width, candidates in enumerate(compared):
+        errors.append(candidates.fold_errors())
+        report.say(
+            "compared models by rows left out", width=width, models=errors[-1].size, best=float(errors[-1].min())
+        )
+    path = _make_path(compared, errors, max_basis)
+    best = compared[int(path.width[path.chosen])]
+    return best.fit(float(path.regularization[path.chosen]), int(path.n_basis[path.chosen]), path)
+
+
+def check_choices(n_kernels: int, regularizations: Sequence[float]) -> None:
+    """Raise InputError unless there is something to choose from, and each λ is above zero."""
+    if not n_kernels or not regularizations:
+        raise InputError("at least one kernel and one regularization are needed")
+    for regularization in regularizations:
+        check_positive("each of the regularizations", regularization)
+
+
+def _make_path(compared: Sequence[Candidates], errors: Sequence[Floats], max_basis: int | None) -> Path:
+    shapes = [np.broadcast_to(np.asarray(c.sizes), e.shape) for c, e in zip(compared, errors, strict=True)]
+    lambdas = [np.repeat(np.asarray(c.regularizations), len(c.sizes)) for c in compared]
+    sizes, values = np.concatenate([s.ravel() for s in shapes]), np.concatenate([e.ravel() for e in errors])
+    widths = np.repeat(np.arange(len(compared)), [e.size for e in errors])
+    open_to_choice = np.array([_fits(int(size), max_basis) for size in sizes])
+    chosen = int(np.argmin(np.where(open_to_choice, values, np.inf)))
+    return Path("fold_error", sizes, np.concatenate(lambdas), values, widths, chosen)
+
+
+def _fits(size: int, max_basis: int | None) -> bool:
+    return max_basis is None or size <= max_basis

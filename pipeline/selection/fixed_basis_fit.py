@@ -1,0 +1,33 @@
+"""Subset of regressors: the exact coefficients of a dictionary that is chosen, from one pass, (G + λnK)β = z."""
+
+from ridgestream.pipeline.base.array_checks import Integers
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.selection.fit_result import Fitted, Path
+from ridgestream.pipeline.sums.normal_equations import Basis, Summing
+from ridgestream.pipeline.sums.row_set import RowSet
+
+
+def fit_coefficients(
+    rows: RowSet,
+    basis: Basis,
+    places: Integers,
+    regularization: float,
+    *,
+    folds: int,
+    seed: int,
+    path: Path | None,
+    notes: dict[str, float],
+) -> Fitted:
+    """Return the model over `basis`, whose vectors are the rows at `places`, with its sums kept for each fold.
+
+    One pass of O(n_basis²) a row. `notes` gains the jitter that P took, and its condition. Raises NumericalBreakdown if
+    P is not positive definite within rounding.
+    """
+    summing = Summing(basis, rows.n_targets, folds, seed)
+    sums = rows.statistics((summing,), "sums of the dictionary").parts[0]
+    total = sums.total()
+    with one_blas_thread():
+        normal = total.factorize(basis.penalty(), regularization)
+        coefficients = normal.solve(total.rhs)
+    told = notes | {"jitter": normal.jitter, "condition": normal.condition}
+    return Fitted(basis, places, coefficients, regularization, sums, path, told)

@@ -1,0 +1,188 @@
+"""Forward selection on sums: the dictionary that lowers the regularized cost the most, one vector after another.
+
+With P = G + λnK over the candidates and z = Σ w kyᵀ, the cost of the vectors S is Σ w y² − z_SᵀP_SS⁻¹z_S, and taking
+candidate j lowers it by Σ_t r_jt²/d_j, with d_j = P_jj − P_jS P_SS⁻¹P_Sj and r_j = z_j − P_jS P_SS⁻¹z_S. That is a
+pivoted Cholesky factorization P = LLᵀ whose next pivot has the largest gain: d starts as the diagonal of P, r as z, and
+u = L⁻¹z is made on the way, so that the gain of a pivot is the square of its row of u. It is orthogonal least squares
+(Chen, Cowan & Grant 1991) for the regularized cost, on sums in the place of rows; no row is asked for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import blas, lapack, solve_triangular
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
+from ridgestream.pipeline.cholesky import check_info, check_kernel_sums
+
+SAFE_SHARE = 1e-10
+"""A candidate of whose P_jj no more than this share is left in d_j is none: rounding would choose it."""
+
+BLOCK_CHOICES = 64
+"""Choices after which what remains of P is brought up to date, at once."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Candidates in the order in which they were chosen, with nested models of every size."""
+
+    columns: Integers
+    """Which columns of P they are, those chosen before first, shape (n_chosen,)."""
+    factor: Floats
+    """L with P = LLᵀ for these columns in this order, lower, zeros above, shape (n_chosen, n_chosen)."""
+    half_solution: Floats
+    """u = L⁻¹z, shape (n_chosen, n_targets): the first m coefficients alone solve L_mᵀβ = u_m."""
+    rounds: Integers
+    """The round in which each was chosen, from zero, −1 for those chosen before, shape (n_chosen,)."""
+
+    @property
+    def pivots(self) -> Floats:
+        """What was left of P_jj, d, of each when it was chosen, shape (n_chosen,)."""
+        return np.asarray(np.diagonal(self.factor) ** 2)
+
+    @property
+    def gains(self) -> Floats:
+        """By how much each lowered the cost, summed over targets, shape (n_chosen,)."""
+        return np.asarray(np.sum(self.half_solution**2, axis=1))
+
+
+def choose_by_gain(
+    normal: Floats,
+    rhs: Floats,
+    n_wanted: int,
+    *,
+    begun: int = 0,
+    allowed: Sequence[Integers] | None = None,
+    overwrite: bool = False,
+) -> Chosen:
+    """Choose, one a round, the candidate with the largest gain, until `n_wanted` are chosen in all or none is left.
+
+    `normal` is P (n, n), symmetric, and `rhs` is z (n, n_targets). The first `begun` columns have been chosen before,
+    in their order. Each of the rounds `allowed` names the columns that it chooses from, and chooses none where they are
+    chosen already or spanned; without it, every column is allowed in every round. The first column wins a tie. With
+    `overwrite`, P is lost, and memory is that of L's columns alone, n·(n_wanted − begun) numbers.
+
+    O(n²·n_wanted), in blocks of 64 choices: within a block only its columns are made. Raises NumericalBreakdown if P is
+    not finite or is not positive definite over the columns chosen before, InputError for shapes that do not fit.
+    """
+    _check(normal, rhs, begun)
+    with one_blas_thread():
+        head, solved, across = _eliminate_begun(normal, rhs, begun)
+        left = _Left(normal, rhs, across, solved, max(0, n_wanted - begun), overwrite=overwrite)
+        left.choose(None if allowed is None else [columns[columns >= begun] - begun for columns in allowed])
+    return _assemble(head, solved, across, left, begun)
+
+
+def _check(normal: Floats, rhs: Floats, begun: int) -> None:
+    n = len(normal)
+    if normal.shape != (n, n) or len(rhs) != n or not 0 <= begun <= n:
+        raise InputError(f"P of shape {normal.shape}, z of shape {rhs.shape} and {begun} chosen before do not fit")
+    check_kernel_sums(normal, "normal matrix P")
+    check_kernel_sums(rhs, "right side z")
+
+
+def _eliminate_begun(normal: Floats, rhs: Floats, begun: int) -> tuple[Floats, Floats, Floats]:
+    """Return L, L⁻¹z of the columns chosen before, and L⁻¹P_SC, their rows of the factor against the others."""
+    if not begun:
+        return np.empty((0, 0)), np.empty((0, rhs.shape[1])), np.empty((0, len(normal)))
+    head, failed = _lower_factor(normal[:begun, :begun])
+    if failed:
+        raise NumericalBreakdown(
+            f"the normal matrix P over the {begun} vectors chosen so far is not positive definite within rounding; "
+            "raise regularization"
+        )
+    right = np.concatenate([rhs[:begun], normal[:begun, begun:]], axis=1)
+    solved = np.asarray(solve_triangular(head, right, lower=True, check_finite=False))
+    return head, solved[:, : rhs.shape[1]], solved[:, rhs.shape[1] :]
+
+
+def _lower_factor(matrix: Floats) -> tuple[Floats, bool]:
+    """Return the lower factor, and whether there is none."""
+    factor, info = lapack.dpotrf(matrix, lower=1, clean=1)
+    check_info("dpotrf", min(info, 0))
+    return np.asarray(factor), info > 0
+
+
+class _Left:
+    """The candidates that are left, with what is left of P, of its diagonal and of z for them."""
+
+    def __init__(
+        self, normal: Floats, rhs: Floats, across: Floats, solved: Floats, n_wanted: int, *, overwrite: bool
+    ) -> None:
+        begun = len(across)
+        own = normal[begun:, begun:]
+        scale = np.diagonal(own).copy()
+        self._products: Floats = own.T if overwrite and own.flags.c_contiguous else np.array(own, order="F")
+        if across.size:
+            self._products = blas.dsyrk(-1.0, across.T, beta=1.0, c=self._products, lower=1, overwrite_c=1)
+        self._rest: Floats = rhs[begun:] - across.T @ solved
+        self._diagonal: Floats = np.diagonal(self._products).copy()
+        self._least = SAFE_SHARE * scale
+        self._open = np.ones(len(own), dtype=bool)
+        self._n_wanted = min(n_wanted, len(own))
+        self.factor: Floats = np.empty((len(own), self._n_wanted), order="F")
+        self.half_solution: Floats = np.empty((self._n_wanted, rhs.shape[1]))
+        self.columns: list[int] = []
+        self.rounds: list[int] = []
+        self._up_to_date = 0
+
+    def choose(self, allowed: Sequence[Integers] | None) -> None:
+        """Choose one a round, until enough are chosen or no round is left."""
+        number = 0
+        while len(self.columns) < self._n_wanted and (allowed is None or number < len(allowed)):
+            pivot = self._find(None if allowed is None else allowed[number])
+            if pivot is None and allowed is None:
+                return
+            if pivot is not None:
+                self._take(pivot, number)
+            number += 1
+
+    def _find(self, allowed: Integers | None) -> int | None:
+        """Return the admissible column with the largest gain, None if there is none."""
+        columns = np.flatnonzero(self._open) if allowed is None else allowed[self._open[allowed]]
+        columns = columns[self._diagonal[columns] > self._least[columns]]
+        if not len(columns):
+            return None
+        gains = np.sum(self._rest[columns] ** 2, axis=1) / self._diagonal[columns]
+        return int(columns[np.argmax(gains)])
+
+    def _take(self, pivot: int, number: int) -> None:
+        """Make the column of L of this pivot, and take what it explains from the diagonal and from z."""
+        done = len(self.columns)
+        if done - self._up_to_date == BLOCK_CHOICES:
+            self._catch_up()
+        recent = self.factor[:, self._up_to_date : done]
+        root = float(np.sqrt(self._diagonal[pivot]))
+        column = np.concatenate([self._products[pivot, :pivot], self._products[pivot:, pivot]])
+        column -= recent @ recent[pivot]
+        column /= root
+        column[pivot] = root
+        column[self.columns] = 0.0
+        self.factor[:, done] = column
+        self.half_solution[done] = self._rest[pivot] / root
+        self._rest -= np.outer(column, self.half_solution[done])
+        self._diagonal -= column**2
+        self._open[pivot] = False
+        self.columns.append(pivot)
+        self.rounds.append(number)
+
+    def _catch_up(self) -> None:
+        """Take what the last block of choices explains from what is left of P, as one update of that rank."""
+        block = self.factor[:, self._up_to_date : len(self.columns)]
+        self._products = blas.dsyrk(-1.0, block, beta=1.0, c=self._products, lower=1, overwrite_c=1)
+        self._up_to_date = len(self.columns)
+
+
+def _assemble(head: Floats, solved: Floats, across: Floats, left: _Left, begun: int) -> Chosen:
+    """Put what was chosen before and what is chosen now together."""
+    new, n_new = np.array(left.columns, dtype=np.int64), len(left.columns)
+    factor = np.zeros((begun + n_new, begun + n_new))
+    factor[:begun, :begun] = head
+    factor[begun:, :begun] = across[:, new].T
+    factor[begun:, begun:] = left.factor[new, :n_new]
+    columns = np.concatenate([np.arange(begun), begun + new])
+    half_solution = np.concatenate([solved, left.half_solution[:n_new]])
+    return Chosen(columns, factor, half_solution, np.array([-1] * begun + left.rounds, dtype=np.int64))

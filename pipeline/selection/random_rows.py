@@ -1,0 +1,47 @@
+"""Random dictionaries: rows drawn without regard to their targets, the baseline of every choice.
+
+A row that depends on those drawn before is left out, since it would make K singular, and another one drawn for it.
+"""
+
+import numpy as np
+
+from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.kernels import Kernel
+from ridgestream.pipeline.selection.candidate_rounds import take_present
+from ridgestream.pipeline.selection.independence import find_independent
+from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
+from ridgestream.pipeline.sums.row_set import RowSet
+
+DRAWN = 4
+"""Rows drawn at most, as a multiple of the rows wanted: some may weigh nothing or depend on others."""
+
+ROUNDS = 8
+"""Times that rows are taken at most; what is still missing then is taken to be missing from the data."""
+
+
+def draw_rows(rows: RowSet, kernel: Kernel, n_basis: int, seed: int) -> StartingDictionary:
+    """Draw `n_basis` rows of positive weight, each as likely as any other, without replacement; O(n_basis³).
+
+    Where the rows have no more that are independent, there are fewer. The draw depends on the seed and on the rows in
+    their order alone. Raises InputError if n_basis is below one or no row can be drawn.
+    """
+    if n_basis < 1:
+        raise InputError(f"n_basis must be at least 1, it is {n_basis}")
+    order = np.random.default_rng(seed).choice(rows.n_rows, min(rows.n_rows, DRAWN * n_basis), replace=False)
+    centre = np.zeros(rows.n_features)
+    found = StartingDictionary(np.empty((0, rows.n_features)), np.empty(0, dtype=np.int64))
+    for _ in range(ROUNDS):
+        missing = n_basis - len(found.places)
+        wanted, order = np.split(order, [min(n_basis, max(2 * missing, 16))])
+        if not missing or not len(wanted):
+            break
+        drawn = take_present(rows, wanted)
+        vectors = np.concatenate([found.vectors, drawn.features])
+        kept = find_independent(kernel, vectors, centre)[:n_basis]
+        found = StartingDictionary(vectors[kept], np.concatenate([found.places, drawn.places])[kept])
+    if not len(found.places):
+        raise InputError(
+            f"no row of {rows.n_rows} could be drawn for the dictionary: all that were drawn weigh nothing, or the "
+            "kernel calls them nothing; give rows of positive weight, or another kernel"
+        )
+    return found

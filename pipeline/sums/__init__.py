@@ -1,0 +1,1 @@
+"""Sums over rows that merge: what one pass brings back."""

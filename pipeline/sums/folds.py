@@ -1,0 +1,34 @@
+"""Folds: every row of a store is dealt to one of several, by its number and a seed alone.
+
+Each run of as many rows as there are folds is dealt one row to each fold, in an order of its own, so folds are equally
+large, no period in the data falls into one of them, and a row's fold stays when rows come after it.
+"""
+
+import numpy as np
+
+from ridgestream.pipeline.base.array_checks import Integers
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def deal_folds(first: int, count: int, n_folds: int, seed: int) -> Integers:
+    """Return the folds, 0 to n_folds − 1, of the rows numbered from `first` on, shape (count,)."""
+    if n_folds == 1 or not count:
+        return np.zeros(count, dtype=np.int64)
+    runs = np.arange(first // n_folds, (first + count - 1) // n_folds + 1, dtype=np.uint64)
+    places = np.arange(n_folds, dtype=np.uint64)
+    start = np.array([seed], dtype=np.uint64)
+    keys = _scramble(_scramble(start)[:, np.newaxis] + runs[:, np.newaxis] * np.uint64(n_folds) + places)
+    orders = np.argsort(keys, axis=1, kind="stable").ravel()
+    offset = first % n_folds
+    return np.asarray(orders[offset : offset + count])
+
+
+def _scramble(
+    numbers: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
+    """Return the numbers mixed by the finalizer of SplitMix64 (Steele, Lea & Flood 2014)."""
+    mixed = numbers + _GOLDEN
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

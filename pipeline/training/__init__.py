@@ -1,0 +1,1 @@
+"""Training: online, batch, refit, checkpoints."""

@@ -1,0 +1,157 @@
+"""Checkpoints of the online learner: how far a training has come, kept from time to time at the learner's refreshes.
+
+A checkpoint is known again by what the training began from (`key`) and by the blocks that it has gone through, with the
+contents of their partitions (`_trail`): partitions that came after those do not matter. A state that was taken at a
+scheduled refresh goes on bit for bit, so the clock only chooses which of the refreshes is kept.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import monotonic, perf_counter
+from typing import Any, Self
+
+from ridgestream.pipeline.base.pass_checkpoint import Keeper
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.base.serialization import from_plain, hash_of, to_plain
+from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, Stream
+from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.models.model_record import learner_of, with_state
+from ridgestream.pipeline.online.online_ls_svm import REFRESH_ROWS, OnlineLSSVM
+from ridgestream.pipeline.online.state import OnlineState
+from ridgestream.pipeline.prediction.progressive_validation import Progressive
+from ridgestream.pipeline.training.learning_curve import Course
+from ridgestream.stores.catalog.ledger import LedgerEntry
+from ridgestream.stores.catalog.models import Arrays, ModelRecord
+from ridgestream.stores.errors.exceptions import StoreError
+
+KEEP_SECONDS = 30.0
+"""How much work a kill costs at most, but for the rows between two refreshes; a shorter training keeps nothing."""
+
+COST = 20.0
+"""Where keeping takes long, so many times as long is learned before the next one is kept."""
+
+_FORMAT = 3
+"""Goes up when a training makes other bits of the same rows, or keeps something else."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training has come, and what is to be told of it at its end."""
+
+    sums: Progressive
+    """The errors of the predictions made before their rows were learned."""
+    jittered: int
+    """How often jitter had been added before the first row."""
+    seconds: float = 0.0
+    """How long it took, in the runs that were killed too."""
+    blocks: int = 0
+    """Blocks of the stream that are learned."""
+    rows: int = 0
+    """Their rows."""
+    course: Course = Course()  # noqa: RUF009 (frozen)
+    """How the learner went along them."""
+    refused: int = 0
+    """How many rows had been refused for P's condition before the first row."""
+
+    def after(self, rows: int, part: Progressive, course: Course) -> Self:
+        """Return the progress after one more block of so many rows, with these errors and the course to its end."""
+        sums, blocks = self.sums.merge(part), self.blocks + 1
+        return replace(self, sums=sums, blocks=blocks, rows=self.rows + rows, course=course)
+
+
+def key_of(request: dict[str, Any], feature_map: FeatureMap, record: ModelRecord | None, begun_with: object) -> str:
+    """Return what a training is known by again: what was asked for, and all that its first row found.
+
+    That is the record of a model that goes on; of a new one, `begun_with` says what its dictionary comes from.
+    """
+    return hash_of(("online", _FORMAT, BLOCK_BYTES, REFRESH_ROWS, _text(request), feature_map, _of(record), begun_with))
+
+
+def _of(record: ModelRecord | None) -> object:
+    if record is None:
+        return None
+    plain = _text([record.parameters, record.encoding, record.learned, record.counters])
+    return plain, sorted(record.arrays), [record.arrays[name] for name in sorted(record.arrays)]
+
+
+def _text(plain: object) -> str:
+    return json.dumps(plain, sort_keys=True)
+
+
+class OnlineCheckpoints:
+    """The checkpoints of one training; without a keeper nothing is kept."""
+
+    def __init__(
+        self, keeper: Keeper | None, key: str, stream: Stream, entries: Sequence[LedgerEntry], report: Reporter
+    ) -> None:
+        self._keeper, self._key, self._stream, self._report = keeper, key, stream, report
+        self._contents = {entry.segment: entry.content_sha256 for entry in entries}
+        self._began, self._before = perf_counter(), 0.0
+        self._due = monotonic() + KEEP_SECONDS
+
+    def load(self) -> tuple[OnlineLSSVM, Progress] | None:
+        """Return the learner and how far it had come; None where nothing is kept that is sound and of these rows."""
+        found = self._keeper.load(self._key) if self._keeper else None
+        try:
+            read = self._read(*found) if found else None
+        except (ValueError, TypeError, LookupError, ArithmeticError):
+            return None
+        if read is not None:
+            self._before = read[1].seconds
+            self._report.say("goes on from a checkpoint", rows=read[1].rows)
+        return read
+
+    def offer(self, learner: OnlineLSSVM, progress: Progress) -> None:
+        """Keep the state, where it is one to go on from and the last time was long enough ago; else have it at hand.
+
+        One that cannot be kept is told of: the training goes on, and is only longer if it is killed.
+        """
+        began = monotonic()
+        if self._keeper is None or not learner.is_refreshed:
+            return
+        state, timed = learner.state(), self.timed(progress)
+        if began < self._due:
+            self._keeper.hold(self._key, lambda: self._plain(state, timed))
+            return
+        self._keeper.hold(self._key, None)
+        try:
+            self._keeper.save(self._key, *self._plain(state, timed))
+        except StoreError as error:
+            self._report.warn("no checkpoint could be kept", reason=str(error))
+        now = monotonic()
+        self._due = now + max(KEEP_SECONDS, COST * (now - began))
+
+    def timed(self, progress: Progress) -> Progress:
+        """Return the progress with the seconds up to now, those of earlier runs included."""
+        return replace(progress, seconds=self._before + perf_counter() - self._began)
+
+    def _plain(self, state: OnlineState, progress: Progress) -> tuple[dict[str, Any], Arrays]:
+        kept = with_state(ModelRecord(self._key, {}, {}), state)
+        last = self._stream.ranges[progress.blocks - 1]
+        plain = {
+            "trail": self._trail(progress.blocks),
+            "segment": last.segment,
+            "row": last.stop,
+            "progress": to_plain(progress)[0],
+            "learner": state.parameters.as_dict(),
+            "counters": kept.counters,
+        }
+        return plain, kept.arrays
+
+    def _read(self, plain: dict[str, Any], arrays: Arrays) -> tuple[OnlineLSSVM, Progress] | None:
+        """Return what was kept, None if it is of other rows; what is damaged raises one error or another."""
+        progress: Progress = from_plain(Progress, plain["progress"], {})
+        if self._trail(progress.blocks) != plain["trail"]:
+            return None
+        kept = ModelRecord(self._key, {"learner": plain["learner"]}, {}, counters=plain["counters"], arrays=arrays)
+        return learner_of(kept), progress
+
+    def _trail(self, blocks: int) -> str:
+        """Return a hash of the first blocks of the stream: which rows of which contents, and how they are cut."""
+        digest = hashlib.sha256()
+        for where in self._stream.ranges[:blocks]:
+            content = self._contents[where.segment]
+            digest.update(f"{where.segment} {where.start} {where.stop} {content} {where.ends_segment}\n".encode())
+        return digest.hexdigest()

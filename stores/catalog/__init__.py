@@ -1,0 +1,1 @@
+"""What a store contains: ledger, models, snapshots, checkpoints, and what expires."""

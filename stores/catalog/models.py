@@ -1,0 +1,254 @@
+"""Named models in a store: what each was asked to be, how far it has learned, its state, and what it did each night.
+
+A model is a group of float64 and int64 arrays with a JSON record; nothing in it is code, so a model from a stranger is
+only numbers and names.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgestream.stores.errors.exceptions import ModelError, NewerFormat, StoreError
+from ridgestream.stores.errors.translation import reading, store_errors
+from ridgestream.stores.segments.checked_array import create_array, read_array
+from ridgestream.stores.segments.field_types import check_types
+from ridgestream.stores.segments.size_limits import check_metadata
+
+if TYPE_CHECKING:
+    import zarr
+
+MODEL_FORMAT_VERSION = 3
+"""The version of a model's record. A model of a higher one is refused; one of a lower one is read.
+
+2 adds `refitted` and `regularization` to a night, which may be of a refit alone, to the arrays what a refit leaves, and
+numerics to the counters; 3 numbers the nights, and adds what was excluded, held back or taken back, and what the last
+run told of itself.
+"""
+
+CONFUSION = "confusion"
+"""The array of a model that learns each class: (n_classes, n_classes), its last evaluation's weights by true class."""
+
+_GROUP = "models"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_ROWS_A_CHUNK = 1024
+
+Arrays = dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Night:
+    """One run that taught the model something, or refitted it."""
+
+    finished_at: str
+    """When it was committed, ISO 8601 with the offset from UTC."""
+    partitions: tuple[str, ...]
+    """The partitions learned, in order."""
+    rows: int
+    """Their rows."""
+    rows_seen: int
+    """All rows learned up to then."""
+    n_basis: int
+    """The size of the dictionary then."""
+    progressive_error: float | None
+    """The error on these rows, each predicted before it was learned: a fraction, or a mean square; None if the run only
+    refitted.
+    """
+    test_error: float | None
+    """The fraction of the test rows misclassified, None without a test set or in regression."""
+    test_mse: float | None
+    """The mean squared error on the test rows in squared target units, None without a test set or in classification."""
+    seconds: float
+    """How long training took, with the refit."""
+    refitted: bool = False
+    """Whether the coefficients that were published then are those of a refit."""
+    progressive_mse_of: dict[str, float] | None = None
+    """With several targets, the progressive error of each."""
+    test_mse_of: dict[str, float] | None = None
+    """With several targets, the mean squared error on the test rows of each."""
+    regularization: float | None = None
+    """λ per row, for all rows up to then; None in records of format version 1."""
+    number: int = 0
+    """Its number among all nights of a model of this name, from one; 0 in records of format versions 1 and 2."""
+    progressive_errors: tuple[float | None, ...] | None = None
+    """The progressive error on each partition, None for one without a row that counts; None if no partition has one."""
+    event: str | None = None
+    """What it was, where it was no training: "rollback to 2"."""
+    segments: tuple[int, ...] | None = None
+    """The segments of the partitions; None in records of format versions 1 and 2."""
+    held: bool | None = None
+    """Whether the model was held back, since it was worse on the test rows than the one that was served."""
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """A model as the store keeps it."""
+
+    name: str
+    """Its name."""
+    parameters: dict[str, Any]
+    """What it was asked to be: method, kernel, sizes, thresholds, scaling."""
+    encoding: dict[str, Any]
+    """How raw columns become features, frozen at its first training."""
+    learned: tuple[int, ...] = ()
+    """The segments of the partitions learned, in the order of learning."""
+    data_snapshot: str = ""
+    """The snapshot of the store whose rows it was trained on last."""
+    counters: dict[str, float] = field(default_factory=dict)
+    """Numbers of the state that are no arrays."""
+    history: tuple[Night, ...] = ()
+    """What each run did."""
+    excluded: tuple[int, ...] = ()
+    """The segments that are not to be learned, since the model was rolled back to before them."""
+    scaled_by: tuple[int, ...] = ()
+    """The segments that fixed the standardization; none in records of format versions 1 and 2."""
+    serves: int = 0
+    """The night whose model is served in the place of this one; 0 for this one."""
+    run: dict[str, Any] = field(default_factory=dict)
+    """What the run that made the last night told of itself; that of an earlier one is in its own commit."""
+    arrays: Arrays = field(default_factory=dict, repr=False)
+    """The state, and the published coefficients."""
+
+    @property
+    def parameters_hash(self) -> str:
+        """A hash of the parameters."""
+        return hashlib.sha256(json.dumps(self.parameters, sort_keys=True).encode()).hexdigest()
+
+
+NIGHT = "night."
+"""How the tags of nights begin, and no tag of a user's own."""
+
+
+def night_tag(model: str, number: int) -> str:
+    """Return the tag of a night's commit."""
+    return f"{NIGHT}{model}.{number:04d}"
+
+
+def check_model_name(name: str) -> str:
+    """Return the name; raise ModelError unless it is made of letters, digits and `_.-`, 64 at most."""
+    if not _NAME.fullmatch(name):
+        raise ModelError(f"a model's name is made of letters, digits, '_', '.' and '-', 64 at most; {name!r} is not")
+    return name
+
+
+def list_models(root: "zarr.Group") -> tuple[str, ...]:
+    """Return the names of the models in a snapshot, sorted; raise StoreError if they cannot be listed."""
+    with reading("the store's list of models"):
+        check_metadata(root.store, _GROUP, members=True)
+        if _GROUP not in root:
+            return ()
+        return tuple(sorted(cast("zarr.Group", root[_GROUP]).group_keys()))
+
+
+def read_model(root: "zarr.Group", name: str, *, with_arrays: bool = True) -> ModelRecord | None:
+    """Return the model of that name, None if there is none; raise NewerFormat if a newer release wrote it."""
+    path = f"{_GROUP}/{check_model_name(name)}"
+    with reading(f"the model {name!r}"):
+        check_metadata(root.store, path, members=with_arrays)
+        if path not in root:
+            return None
+        group = cast("zarr.Group", root[path])
+        plain = cast("dict[str, Any]", group.attrs.asdict())
+        version = plain.pop("format_version", 0)
+        if version > MODEL_FORMAT_VERSION:
+            raise NewerFormat(
+                f"the model {name!r} has format version {version}; this release reads up to {MODEL_FORMAT_VERSION}: "
+                "install a newer ridgestream"
+            )
+        return _record(plain, {key: read_array(array) for key, array in group.arrays()} if with_arrays else {})
+
+
+def _record(plain: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> ModelRecord:
+    parameters_hash = plain.pop("parameters_hash")
+    nights = tuple(Night(**_with_tuples(night)) for night in plain.pop("history"))
+    learned = tuple(plain.pop("learned"))
+    record = ModelRecord(**_with_tuples(plain), learned=learned, history=nights, arrays=cast("Arrays", arrays))
+    check_types(record)
+    _check_parameters(record.parameters)
+    if record.parameters_hash != parameters_hash:
+        raise ValueError("its parameters are not those that their hash was made of")
+    return record
+
+
+def _check_parameters(parameters: dict[str, Any]) -> None:
+    """Raise TypeError where a parameter that every model has is of another type than every release has written."""
+    kinds = {"method": str, "kernel": dict, "learner": dict, "scaling_rows": int | None}
+    for name, kind in kinds.items():
+        if name in parameters and not isinstance(parameters[name], kind):
+            raise TypeError(f"its parameter {name} is {parameters[name]!r:.100}")
+
+
+def _with_tuples(plain: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
+
+
+def require_model(root: "zarr.Group", name: str) -> ModelRecord:
+    """Return the model of that name; raise ModelError, with the names that there are, if there is none."""
+    record = read_model(root, name)
+    if record is None:
+        known = ", ".join(list_models(root)) or "none"
+        raise ModelError(f"the store has no model {name!r}; its models: {known}")
+    return record
+
+
+def write_model(root: "zarr.Group", record: ModelRecord) -> None:
+    """Put the model in the place of the one of its name, as part of a session."""
+    plain = asdict(replace(record, arrays={}))
+    del plain["arrays"]
+    plain["history"] = [_without_absent(night) for night in plain["history"]]
+    plain |= {"format_version": MODEL_FORMAT_VERSION, "parameters_hash": record.parameters_hash}
+    path = f"{_GROUP}/{check_model_name(record.name)}"
+    with store_errors(f"the model {record.name!r}"):
+        group = root.create_group(path, overwrite=True, attributes=cast("Any", json.loads(json.dumps(plain))))
+        for key, array in record.arrays.items():
+            create_array(group, key, array.shape, str(array.dtype), _ROWS_A_CHUNK)[...] = array
+
+
+def _without_absent(night: dict[str, Any]) -> dict[str, Any]:
+    """Return a night as a release that has fewer fields knows it, where it has nothing to say in the others."""
+    optional = {item.name for item in fields(Night) if item.default is None}
+    return {name: value for name, value in night.items() if value is not None or name not in optional}
+
+
+def next_number(record: ModelRecord | None) -> int:
+    """Return the number of a model's next night; numbers go on where a model begins anew."""
+    return 1 + max((night.number for night in record.history), default=0) if record else 1
+
+
+def begin_anew(begun: ModelRecord, before: ModelRecord) -> ModelRecord:
+    """Return a model that was begun anew with the history, and the exclusions, of the one before it."""
+    return replace(begun, history=before.history, excluded=before.excluded)
+
+
+def check_not_overtaken(before: ModelRecord | None, now: ModelRecord | None, place: str) -> None:
+    """Raise StoreError if a model was trained by another writer since it was read: on an object store nothing locks."""
+    if (before and replace(before, arrays={})) != (now and replace(now, arrays={})):
+        raise StoreError(f"another writer has trained this model in the store {place} meanwhile; run the job again")
+
+
+def check_parameters(record: ModelRecord, parameters: Mapping[str, Any]) -> None:
+    """Raise ModelError naming each parameter in which the job differs from the model of that name."""
+    before, now = _flat(record.parameters), _flat(parameters)
+    changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+    if changed:
+        differences = "; ".join(f"{key} was {_shown(before.get(key))}, is {_shown(now.get(key))}" for key in changed)
+        raise ModelError(
+            f"the model {record.name!r} was trained with other parameters: {differences}; give the model another name, "
+            "or begin it anew with --new-model"
+        )
+
+
+def _flat(parameters: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in parameters.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else repr(value)

@@ -1,0 +1,1 @@
+"""Errors of storage, and their translation from those of libraries."""

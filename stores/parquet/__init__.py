@@ -1,0 +1,1 @@
+"""Parquet partitions read and written."""

@@ -1,0 +1,230 @@
+"""Parquet partitions: which there are, in which order, and their rows in batches."""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ridgestream.stores.errors.exceptions import PartitionError, StoreError
+from ridgestream.stores.files.paths import (
+    ObjectPath,
+    Place,
+    Stamp,
+    find_objects,
+    open_file,
+    same_place,
+    stamp_of,
+)
+from ridgestream.stores.files.read_ahead import AHEAD_BYTES, FOOTER_BYTES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS = 16384
+"""Rows decoded at once."""
+
+_FOOTERS_AT_ONCE = 16
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class PartitionFile:
+    """One Parquet file of a source."""
+
+    name: str
+    """Path relative to the source, with forward slashes."""
+    path: Place
+    """Where it is: a local path, or the URL of an object with what is needed to ask for it."""
+    size_bytes: int
+    """Its size when it was listed."""
+    modified_ns: int
+    """Its time stamp when it was listed, nanoseconds."""
+
+
+def list_partitions(source: Place) -> tuple[PartitionFile, ...]:
+    """Return the Parquet files below the folder or prefix `source`, or the one file that it is, in their natural order.
+
+    Natural order compares runs of digits as numbers: `part-2` comes before `part-10`. Names that begin with a dot or an
+    underscore are not partitions. Raises PartitionError if there is no such place, no Parquet file in it, or one that
+    is a link to nowhere or whose name has control characters; StoreError if an object store cannot be asked.
+    """
+    files = _list_folder(source) if isinstance(source, Path) else _list_prefix(source)
+    for file in files:
+        if _CONTROL.search(file.name):
+            raise PartitionError(f"the source {source}: the name {file.name!r} has control characters; rename the file")
+    if not files:
+        raise PartitionError(f"the source {source} has no file whose name ends in .parquet")
+    return tuple(sorted(files, key=lambda f: natural_key(f.name)))
+
+
+def check_apart(source: Place, output: Place) -> None:
+    """Raise PartitionError if files written below the folder `output` would become partitions of `source`."""
+    if same_place(source, output) or _would_list(source, output):
+        raise PartitionError(
+            f"the output {output} lies in the source {source}, whose partitions its files would become: "
+            "choose another folder"
+        )
+
+
+def natural_key(name: str) -> tuple[tuple[int, int | str, str], ...]:
+    """Return the key of the natural order: digits as numbers, before letters; the digits' text breaks ties."""
+    parts = (part for part in re.split(r"(\d+)", name) if part)
+    return tuple((0, int(part), part) if part.isdecimal() else (1, part, "") for part in parts)
+
+
+def check_unchanged(partition: PartitionFile) -> None:
+    """Raise PartitionError if the file has another size or time stamp than when it was listed."""
+    try:
+        now = stamp_of(partition.path)
+    except StoreError:
+        raise
+    except OSError as error:
+        raise PartitionError(f"{partition.path} is gone: {error.strerror}") from error
+    if now != Stamp(partition.size_bytes, partition.modified_ns):
+        raise PartitionError(
+            f"{partition.path} was changed while it was read; move finished files into the source by a rename"
+        )
+
+
+def read_arrow_schema(partition: PartitionFile) -> "pa.Schema":
+    """Return the Arrow schema from the file's footer; raise PartitionError if the file is not Parquet."""
+    with _open(partition, FOOTER_BYTES) as file:
+        return file.schema_arrow
+
+
+def each_footer(read: Callable[[PartitionFile], Found], files: Sequence[PartitionFile]) -> Iterator[Found]:
+    """Yield what `read` finds in the footer of each file, in order, some at once: an object store is slow to answer."""
+    if len(files) <= 1:
+        yield from map(read, files)
+        return
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="footers") as pool:
+        yield from pool.map(read, files)
+
+
+def count_rows(partition: PartitionFile) -> int:
+    """Return the number of rows that the file's footer gives."""
+    with _open(partition, FOOTER_BYTES) as file:
+        return int(file.metadata.num_rows)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a Parquet file's footer says of its size."""
+
+    rows: int
+    """Rows of the file."""
+    columns: int
+    """Columns, those within nested ones counted each."""
+    group_bytes: int
+    """Compressed bytes of the largest row group, which are in memory at once when it is read."""
+
+
+def measure_partition(partition: PartitionFile) -> Measured:
+    """Return what the file's footer says of its size; raise PartitionError if there is none."""
+    with _open(partition, FOOTER_BYTES) as file:
+        footer = file.metadata
+        groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+        sizes = [sum(g.column(i).total_compressed_size for i in range(g.num_columns)) for g in groups]
+        return Measured(int(footer.num_rows), int(footer.num_columns), max(sizes, default=0))
+
+
+def read_batches(partition: PartitionFile, columns: list[str] | None) -> Iterator["pa.RecordBatch"]:
+    """Yield the rows in order, at most BATCH_ROWS at a time, with the named columns (all of them if None)."""
+    import pyarrow as pa
+
+    with _open(partition) as file:
+        try:
+            yield from file.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False)
+        except StoreError:  # nothing is wrong with the file: it cannot be had now
+            raise
+        except (pa.ArrowException, OSError) as error:
+            raise PartitionError(f"{partition.path} cannot be decoded: {error}; write it again or remove it") from error
+
+
+def _open(partition: PartitionFile, ahead_bytes: int = AHEAD_BYTES) -> Any:  # noqa: ANN401 (pyarrow has no types)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if partition.size_bytes == 0:
+        raise PartitionError(
+            f"{partition.path} is empty (0 bytes): it is not a Parquet file; write it again or remove it"
+        )
+    try:
+        file = open_file(partition.path, ahead_bytes)
+        return pq.ParquetFile(file, memory_map=False, page_checksum_verification=True)
+    except StoreError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise PartitionError(
+            f"{partition.path} is not a readable Parquet file: {error}; write it again or remove it"
+        ) from error
+
+
+def _list_folder(source: Path) -> list[PartitionFile]:
+    try:
+        is_file, is_there = source.is_file(), source.exists()
+    except OSError as error:
+        raise PartitionError(f"the source {source} cannot be read: {error.strerror}") from error
+    if not is_there:
+        raise PartitionError(f"the source {source} does not exist")
+    found = [source] if is_file else list(_find_files(source))
+    base = source.parent if is_file else source
+    return [_partition(path, base) for path in found]
+
+
+def _find_files(source: Path) -> Iterator[Path]:
+    """Yield the files below the folder that are partitions; raise PartitionError for a folder that cannot be read."""
+
+    def refuse(error: OSError) -> None:
+        raise PartitionError(
+            f"the source {source}: {error.filename} cannot be read: {error.strerror}; make it readable, or move it away"
+        ) from error
+
+    for folder, folders, names in os.walk(source, onerror=refuse):
+        folders[:] = [name for name in folders if not _is_hidden([name]) and name != "lost+found"]
+        yield from (Path(folder, name) for name in names if name.endswith(".parquet") and not _is_hidden([name]))
+
+
+def _list_prefix(source: ObjectPath) -> list[PartitionFile]:
+    found = find_objects(source)
+    if not found:
+        raise PartitionError(f"the source {source} does not exist: there is no object of that name or below it")
+    itself = len(found) == 1 and found[0][1] == source
+    named = [each for each in found if itself or (each[0].endswith(".parquet") and not _is_hidden(each[0].split("/")))]
+    for name, place, _ in named:
+        if "" in name.split("/"):  # as a path, it would lead somewhere else
+            raise PartitionError(f"{place}: its name has an empty part, which no file can have; rename the object")
+    return [PartitionFile(name, place, stamp.size_bytes, stamp.modified_ns) for name, place, stamp in named]
+
+
+def _would_list(source: Place, output: Place) -> bool:
+    """Tell whether the source is a folder or prefix that holds the output, under a name that is not hidden."""
+    if isinstance(source, Path) and isinstance(output, Path):
+        source, output = source.resolve(), output.resolve()
+        return source.is_dir() and source in output.parents and _has_visible_name(output, source)
+    if isinstance(source, Path) or isinstance(output, Path):
+        return False
+    below = output.path.removeprefix(f"{source.path}/")
+    return source.parsed.shares_bucket(output.parsed) and below != output.path and not _is_hidden(below.split("/"))
+
+
+def _partition(path: Path, base: Path) -> PartitionFile:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise PartitionError(f"{path} cannot be read: {error.strerror}; put it back or remove it") from error
+    return PartitionFile(path.relative_to(base).as_posix(), path, status.st_size, status.st_mtime_ns)
+
+
+def _has_visible_name(path: Path, base: Path) -> bool:
+    return not _is_hidden(path.relative_to(base).parts)
+
+
+def _is_hidden(parts: Sequence[str]) -> bool:
+    return any(part.startswith((".", "_")) for part in parts)

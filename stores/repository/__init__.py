@@ -1,0 +1,1 @@
+"""The Icechunk repository: creation, locks and leases, readers, garbage collection."""

@@ -1,0 +1,1 @@
+"""Columns, types, class labels and rows of a source."""

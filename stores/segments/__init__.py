@@ -1,0 +1,1 @@
+"""Immutable segments of rows, and arrays that are checked before they are read."""

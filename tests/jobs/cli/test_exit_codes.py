@@ -1,0 +1,153 @@
+"""Every documented exit code, brought about by the command itself, with its words on standard error."""
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.jobs.jobs import (
+    COMMAND,
+    PATIENCE,
+    Workplace,
+    draw_rows,
+    open_store,
+    run_command,
+    set_column,
+    start_command,
+    wait_until,
+)
+
+from ridgestream.jobs.cli import exit_codes
+
+Changes = dict[str, Any]
+
+BREAKS = {
+    "model.method": "subset-of-regressors",
+    "model.max_basis": None,
+    "model.kernel.name": "polynomial",
+    "model.kernel.degree": 60,
+    "model.kernel.gamma": 50.0,
+}
+"""Kernel values beyond all digits."""
+
+BEGINS_BROKEN = {"model.kernel.name": "polynomial", "model.kernel.degree": 4000, "model.kernel.gamma": 1.0}
+"""A kernel whose value of the first row is beyond float64, for the online learner."""
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Workplace:
+    work = Workplace(tmp_path)
+    work.put_all(range(2))
+    return work
+
+
+def spoil(work: Workplace) -> None:
+    work.put(1, set_column(draw_rows(1), "x0", [None] * 200))
+
+
+def run_before(work: Workplace) -> None:
+    work.run_here()
+
+
+def flip(work: Workplace) -> None:
+    """A first night, and then one that teaches the opposite."""
+    work.run_here({"model.guard": 0.02})
+    for number in (2, 3, 4):
+        table = draw_rows(number)
+        work.put(number, set_column(table, "label", (table["label"].to_numpy() != 2) + 1))
+
+
+def put_a_file_in_the_way(work: Workplace) -> None:
+    (work.folder / "reports").write_text("no folder")
+
+
+@contextmanager
+def another_writes(work: Workplace) -> Iterator[None]:
+    work.run_here()
+    with open_store(work.store).lock():
+        yield
+
+
+def nothing(_: Workplace) -> None:
+    """There is nothing to be done before."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a command comes to end with a code."""
+
+    code: int
+    arguments: str
+    said: str
+    changes: Changes
+    before: Callable[[Workplace], None] = nothing
+    around: Callable[[Workplace], AbstractContextManager[None]] = lambda _: nullcontext()
+
+
+CASES = [
+    Case(0, "run {job}", "event='train'", {}),
+    Case(exit_codes.USAGE, "run {job} --set model.max_bases=3", "model.max_bases: there is no such key", {}),
+    Case(exit_codes.DATA, "run {job}", "part-01.parquet: column 'x0' has the value null in row 0", {}, spoil),
+    Case(exit_codes.STORE, "train {job}", "there is no store at", {}),
+    Case(exit_codes.LOCKED, "train {job}", "is being written by process", {}, around=another_writes),
+    Case(exit_codes.NUMERICS, "run {job}", "lower the kernel's gamma or degree", BREAKS),
+    Case(exit_codes.NUMERICS, "run {job}", "lower the kernel's gamma or degree", BEGINS_BROKEN),
+    Case(exit_codes.MEMORY, "run {job} --set memory_limit=1MB", "1 MB may be used", {}),
+    Case(exit_codes.CLUSTER, "run {job} --cluster 127.0.0.1:9", "no scheduler answers at", {"cluster_seconds": 0.5}),
+    Case(exit_codes.MODEL, "evaluate {job}", "has no model 'other'", {"model.name": "other"}, run_before),
+    Case(exit_codes.FETCH, "fetch forest {folder}/fetched --url file:///nowhere/covtype.zip", "nowhere", {}),
+    Case(exit_codes.HELD, "run {job}", "the model of night 1 goes on being served", {"model.guard": 0.02}, flip),
+    Case(exit_codes.UNREPORTED, "run {job} --report {folder}/reports", "report", {}, put_a_file_in_the_way),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code} {case.arguments.split()[0]}")
+def test_the_command_ends_with_the_code(work: Workplace, case: Case) -> None:
+    case.before(work)
+    with case.around(work):
+        job = work.job(case.changes)
+        done = run_command(*(part.format(job=job, folder=work.folder) for part in case.arguments.split()))
+    assert done.code == case.code, done
+    assert re.search(re.escape(case.said), done.err), done
+    assert "Traceback" not in done.err
+    if case.code:
+        assert done.err.splitlines()[-1].startswith("ridgestream: ") or case.code == exit_codes.USAGE
+
+
+SIGNALS = {signal.SIGINT: exit_codes.INTERRUPTED, signal.SIGTERM: exit_codes.TERMINATED}
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_it_with_the_code_for_it(work: Workplace, number: signal.Signals) -> None:
+    """As soon as the command has made a store, whatever it is at then."""
+    log = work.folder / "log"
+    process = start_command("run", work.job(), log=log)
+    wait_until((work.store / "refs").exists, process)
+    process.send_signal(number)
+    assert process.wait(PATIENCE) == SIGNALS[number], log.read_text()
+    assert re.match(r"ridgestream: (interrupted|terminated); ", log.read_text().splitlines()[-1])
+
+
+def test_every_documented_code_is_here() -> None:
+    """But 1, for what nobody has foreseen, which test_logs brings about."""
+    help_text = run_command("--help").out
+    documented = {int(code) for code in re.findall(r"(\d+)\s+[a-z]", help_text.split("Exit codes:")[1])}
+    assert documented - {exit_codes.UNEXPECTED} == {case.code for case in CASES} | set(SIGNALS.values())
+
+
+def test_a_reader_that_goes_early_is_no_error(work: Workplace) -> None:
+    assert run_command("ingest", work.job()).code == 0
+    end, pipe = os.pipe()
+    os.close(end)
+    for more in ((), ("--json",)):
+        done = subprocess.run(
+            [COMMAND, "inspect", work.store, *more], stdout=pipe, stderr=subprocess.PIPE, timeout=PATIENCE, check=False
+        )
+        assert (done.returncode in (1, 128 + signal.SIGPIPE), done.stderr) == (True, b"")
+    os.close(pipe)

@@ -1,0 +1,336 @@
+"""The plan of a job against what a run of it does, and that it changes nothing."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow.parquet as pq
+import pytest
+from support.jobs.clusters import real_cluster
+from support.jobs.jobs import REGRESSION, Workplace, draw_regression, draw_rows, run_command, set_column
+from support.jobs.recording import Notes
+
+from ridgestream.jobs.cli import exit_codes
+from ridgestream.jobs.commands.plan import run_plan
+from ridgestream.jobs.commands.run import run_job
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.jobs.config.requests import model_request
+from ridgestream.pipeline.base import memory_plan
+from ridgestream.pipeline.base.errors import MemoryRefused
+from ridgestream.pipeline.base.executor import Executor, InProcess
+from ridgestream.pipeline.base.reporter import Fact
+from ridgestream.pipeline.batch.registry import METHODS
+from ridgestream.pipeline.planning import runtime_estimate
+from ridgestream.pipeline.planning.pass_plan import is_sure, plan_passes
+from ridgestream.pipeline.training.batch import BatchRequest, plan_batch
+from ridgestream.stores.errors.exceptions import ModelError, PartitionError
+
+GRID = [1e-5, 1e-4]
+SETTINGS: dict[str, dict[str, Any]] = {
+    "online": {},
+    "shard-merge-select": {"shard_merge_select.shards": 3, "shard_merge_select.shard_basis": 30},
+    "ols": {},
+    "efvs": {},
+    "fvs": {},
+    "orols": {"regularization": None},
+    "isls-svm": {"isls_svm.start_basis": 60, "isls_svm.start": "efvs", "kernel.gamma": [0.3, 0.4]},
+    "subset-of-regressors": {
+        "max_basis": None,
+        "subset_of_regressors.start": "k-means",
+        "subset_of_regressors.start_basis": 40,
+    },
+    "ls-svm": {"max_basis": None, "regularization": GRID},
+    "sls-svm": {"sls_svm.step": 0.5, "folds": 2},
+    "kernel-ridge": {"max_basis": None, "regularization": GRID},
+}
+
+
+def asked(method: str, **changes: Any) -> dict[str, Any]:
+    own = {"method": method, "kernel.gamma": 0.4, "max_basis": 40, **SETTINGS[method], **changes}
+    return {f"model.{key}": value for key, value in own.items()}
+
+
+class Passes(Notes):
+    """Counts the passes over rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passes = 0
+
+    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
+        super().begin(step, total_rows, **facts)
+        self.passes += total_rows is not None
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Workplace:
+    work = Workplace(tmp_path)
+    work.put_all(range(3))
+    return work
+
+
+@pytest.fixture
+def admitted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes that plans admitted, in order."""
+    seen: list[int] = []
+    for kind in (memory_plan.TrainingPlan, memory_plan.BatchPlan, memory_plan.RefitPlan):
+
+        def check(self: Any, limit_bytes: int, real: Any = kind.check) -> None:
+            real(self, limit_bytes)
+            seen.append(self.total_bytes)
+
+        monkeypatch.setattr(kind, "check", check)
+    return seen
+
+
+def plan(
+    work: Workplace, changes: dict[str, Any], executor: Executor | None = None, *, new_model: bool = False
+) -> dict[str, Any]:
+    return run_plan(read_job(work.job(changes), {}), executor or InProcess(), new_model=new_model)
+
+
+class Several(InProcess):
+    """Three workers, to be told of."""
+
+    def count_workers(self) -> int:
+        return 3
+
+
+def run(work: Workplace, changes: dict[str, Any]) -> Passes:
+    report = Passes()
+    run_job(read_job(work.job(changes), {}), InProcess(), report, 0.0, new_model=False)
+    return report
+
+
+def test_every_method_has_settings_here() -> None:
+    assert SETTINGS.keys() == {"online", *METHODS}
+
+
+@pytest.mark.parametrize("method", SETTINGS)
+def test_rows_passes_and_memory_are_those_of_the_run_on_the_first_night_and_later(
+    method: str, work: Workplace, admitted: list[int]
+) -> None:
+    for rows, new in ((600, 600), (800, 200)):
+        if rows > 600:
+            work.put(3)
+        told = plan(work, asked(method))
+        assert (told["new_rows"], told["rows_to_learn"], told["rows"]) == (new, new, rows)
+        assert (told["store_exists"], told["new_partitions"]) == (rows > 600, new // 200)
+        admitted.clear()
+        done = run(work, asked(method))
+        assert told["process_memory_bytes"] == admitted[-1]
+        if told["passes_are"] == "as planned":
+            assert told["passes"] == done.passes
+        seconds = [told[f"{step}_seconds"] for step in ("ingest", "train", "refit")]
+        assert told["total_seconds"] == pytest.approx(sum(seconds), abs=0.02)
+        assert "rows, learned in" in told["based_on"]
+        assert json.loads(json.dumps(told)) == told
+    assert plan(work, asked(method))["based_on"] == "nothing new to learn"
+
+
+def test_only_orols_and_gcv_leave_the_number_of_passes_to_the_rows(work: Workplace) -> None:
+    guesses = [m for m in METHODS if plan(work, asked(m))["passes_are"] != "as planned"]
+    assert guesses == ["orols"]
+    assert plan(work, asked("ols", **{"ols.gcv": True}))["passes_are"] != "as planned"
+
+
+def test_a_refit_is_a_pass_and_has_its_own_memory(work: Workplace, admitted: list[int]) -> None:
+    told = plan(work, asked("online", refit=True, max_basis=300))
+    admitted.clear()
+    done = run(work, asked("online", refit=True, max_basis=300))
+    assert told["passes"] == done.passes == 2
+    assert told["process_memory_bytes"] == max(admitted)
+    seconds = [told[f"{step}_seconds"] for step in ("ingest", "train", "refit")]
+    assert told["total_seconds"] == pytest.approx(sum(seconds), abs=0.02)
+
+
+@pytest.mark.parametrize("method", ["isls-svm", "shard-merge-select", "kernel-ridge"])
+def test_other_regularizations_are_a_choice_from_all_rows(method: str, work: Workplace, admitted: list[int]) -> None:
+    run(work, asked(method))
+    other = asked(method, regularization=[1e-3, 1e-2])
+    told = plan(work, other)
+    assert (told["new_rows"], told["rows_to_learn"], told["rows"]) == (0, 0, 600)
+    assert told["tasks_a_pass"] == 3
+    assert "rows, learned in" in told["based_on"]
+    admitted.clear()
+    done = run(work, other)
+    assert told["passes"] == done.passes > 0
+    assert told["process_memory_bytes"] == admitted[-1]
+
+
+def test_another_regularization_of_a_stream_costs_a_refit_alone(work: Workplace) -> None:
+    run(work, asked("online", refit=True))
+    other = asked("online", refit=True, regularization=1e-3)
+    told = plan(work, other)
+    assert (told["rows_to_learn"], told["passes"]) == (0, 1)
+    assert run(work, other).passes == 2  # the stream's own is of no rows
+
+
+def test_nothing_is_changed_and_nobody_waits(work: Workplace) -> None:
+    before = sorted(work.folder.rglob("*"))
+    job = work.job()
+    told = run_command("plan", job, "--json").told
+    assert told["rows"] == 600
+    assert sorted(work.folder.rglob("*")) == sorted([*before, job])
+    work.run_here()
+    work.put(3)
+    files = {path: path.read_bytes() for path in work.store.rglob("*") if path.is_file()}
+    work.store.joinpath("writer.lock").touch()
+    done = run_command("plan", job)
+    assert done.code == 0
+    assert "new_rows  200\n" in done.out
+    assert {p: p.read_bytes() for p in work.store.rglob("*") if p.is_file() and p.name != "writer.lock"} == {
+        path: content for path, content in files.items() if path.name != "writer.lock"
+    }
+
+
+@pytest.mark.parametrize("method", SETTINGS)
+def test_what_cannot_fit_is_refused_as_the_run_refuses_it(method: str, work: Workplace) -> None:
+    """Before a row is read: the words are those of the run."""
+    changes = {**asked(method), "memory_limit": 10**6}
+    with pytest.raises(MemoryRefused, match="; 1 MB may be used") as planned:
+        plan(work, changes)
+    assert not work.store.exists()
+    with pytest.raises(MemoryRefused, match="; 1 MB may be used") as refused:
+        run(work, changes)
+    assert str(planned.value) == str(refused.value)
+
+
+@pytest.mark.parametrize("method", ["isls-svm", "subset-of-regressors"])
+def test_a_given_dictionary_is_planned_with_all_its_rows(method: str, work: Workplace, tmp_path: Path) -> None:
+    pq.write_table(draw_rows(9).drop_columns(["label"]), tmp_path / "dictionary.parquet")
+    section = method.replace("-", "_")
+    given = {f"{section}.start": "given", f"{section}.start_basis": 4, "dictionary": "dictionary.parquet"}
+    changes = asked(method, **{**given, "kernel.gamma": 0.4})
+    admitted_by = plan_batch(cast("BatchRequest", model_request(read_job(work.job(changes), {}))), 600, 4)
+    assert admitted_by.n_functions == 200 + 1
+    assert plan(work, changes)["process_memory_bytes"] == admitted_by.total_bytes
+
+
+def test_what_fits_but_for_its_features_is_refused_with_the_numbers(work: Workplace) -> None:
+    wide = draw_rows(0)
+    for column in range(400):
+        wide = set_column(wide, f"z{column}", wide["x0"].to_numpy() * column)
+    for number in range(3):
+        work.put(number, wide)
+    changes = {**asked("online", max_basis=900), "evaluate.path": None}
+    needed = plan(work, changes)["process_memory_bytes"]
+    changes["memory_limit"] = needed - 1
+    with pytest.raises(MemoryRefused, match="lower max_basis, or raise memory_limit") as planned:
+        plan(work, changes)
+    with pytest.raises(MemoryRefused, match="lower max_basis, or raise memory_limit") as refused:
+        run(work, changes)
+    assert str(planned.value) == str(refused.value)
+
+
+def test_another_model_and_bad_places_are_refused_too(work: Workplace) -> None:
+    work.run_here()
+    work.put(3)
+    with pytest.raises(ModelError, match="max_basis was 20, is 21"):
+        plan(work, {"model.max_basis": 21})
+    assert plan(work, {"model.max_basis": 21}, new_model=True)["rows_to_learn"] == 800
+    with pytest.raises(PartitionError, match="nowhere does not exist"):
+        plan(work, {"source.path": "nowhere"})
+    done = run_command("plan", work.job({"memory_limit": "1MB"}))
+    assert (done.code, done.out) == (exit_codes.MEMORY, "")
+
+
+def test_rows_that_cannot_be_taken_in_give_no_estimate_where_they_are_put_aside(work: Workplace) -> None:
+    for number in range(3):
+        work.put(number, set_column(draw_rows(number), "x1", [float("nan")] * 200))
+    told = plan(work, {"source.on_bad": "quarantine"})
+    assert told["based_on"].startswith("no estimate")
+    assert told["rows"] == 600
+
+
+def break_rows(work: Workplace) -> dict[str, Any]:
+    work.put(2, set_column(draw_rows(2), "x1", [*[0.5] * 150, float("nan"), *[0.5] * 49]))
+    return {}
+
+
+def change_type(work: Workplace) -> dict[str, Any]:
+    work.put(2, set_column(draw_rows(2), "x1", ["a"] * 200))
+    return {}
+
+
+def cut_short(work: Workplace) -> dict[str, Any]:
+    path = work.folder / "rows" / "part-01.parquet"
+    path.write_bytes(path.read_bytes()[:-100])
+    return {}
+
+
+def ask_otherwise(work: Workplace) -> dict[str, Any]:
+    work.run_here()
+    work.put(3)
+    return {"source.positive": 9}
+
+
+@pytest.mark.parametrize("trouble", [break_rows, change_type, cut_short, ask_otherwise])
+def test_what_names_footers_and_first_rows_show_is_refused_in_the_words_of_the_run(
+    work: Workplace, trouble: Callable[[Workplace], dict[str, Any]]
+) -> None:
+    job = work.job(trouble(work))
+    planned, done = run_command("plan", job), run_command("run", job)
+    assert planned.code == done.code != 0
+    assert planned.err == done.err.splitlines(keepends=True)[-1]
+
+
+def test_workers_share_passes_but_not_a_stream(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_estimate, "calibrate", lambda *_: runtime_estimate.Estimate(1.0, 10.0, 600, 1.0))
+    monkeypatch.setattr("ridgestream.jobs.commands.plan.calibrate", runtime_estimate.calibrate)
+    one = plan(work, asked("ols"))
+    three = plan(work, asked("ols"), Several())
+    assert (one["train_seconds"], three["train_seconds"]) == (610.0, 210.0)
+    assert (three["workers"], three["tasks_a_pass"], three["ingest_tasks"]) == (3, 3, 3)
+    assert plan(work, asked("online"), Several())["train_seconds"] == 610.0
+
+
+def test_a_cluster_that_a_run_cannot_have_a_plan_cannot_have(work: Workplace) -> None:
+    job = work.job({"cluster_seconds": 2})
+    for cluster in ("tcp://127.0.0.1:1", "file:nowhere.json"):
+        told = [run_command(verb, job, "--cluster", cluster) for verb in ("run", "plan")]
+        assert [done.code for done in told] == [exit_codes.CLUSTER] * 2
+        assert len({done.err.splitlines()[-1] for done in told}) == 1, told
+    assert not work.store.exists()
+
+
+@pytest.mark.parametrize("method", ["online", "ols"])
+def test_what_does_not_fit_a_worker_is_refused_with_the_numbers_of_the_run(
+    work: Workplace, tmp_path: Path, method: str
+) -> None:
+    job = work.job(asked(method))
+    unpaused = {"DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False"}  # as much is what a worker has imported
+    with real_cluster(tmp_path, 0) as cluster:
+        cluster.start_worker("--memory-limit", "410MB", environment=unpaused)
+        cluster.wait_for(1)
+        told = [run_command(verb, job, "--cluster", cluster.address) for verb in ("plan", "run")]
+    assert [done.code for done in told] == [exit_codes.MEMORY] * 2, told
+    assert told[0].err.splitlines()[-1] == told[1].err.splitlines()[-1]
+    assert "of memory, and the worker tcp://" in told[0].err
+
+
+def test_a_plan_counts_the_workers_that_there_are(work: Workplace, tmp_path: Path) -> None:
+    with real_cluster(tmp_path, 2) as cluster:
+        assert run_command("plan", work.job(), "--cluster", cluster.address, "--json").told["workers"] == 2
+    assert run_command("plan", work.job(), "--cluster", "local:2", "--json").told["workers"] == 2
+
+
+def test_regression_and_classes_have_plans(work: Workplace, tmp_path: Path) -> None:
+    classes = plan(work, {"source.positive": None, "source.classes": "all"})
+    assert (classes["rows"], classes["passes"]) == (600, 1)
+    prices = Workplace(tmp_path / "prices")
+    prices.put(0, draw_regression(0))
+    assert plan(prices, {**REGRESSION, "evaluate.path": None})["n_features"] == 2
+
+
+def test_a_method_without_rows_makes_no_pass() -> None:
+    class Asked:
+        method = "ols"
+        kernels: tuple[dict[str, float], ...] = ({},)
+        max_basis = 5
+        options: Mapping[str, Mapping[str, Any]] = {"ols": {"gcv": False}}
+        given_basis = 0
+
+    assert plan_passes(Asked(), 0) == ()
+    assert is_sure(Asked())

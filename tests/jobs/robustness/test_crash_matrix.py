@@ -1,0 +1,105 @@
+"""Killed with −9 at any moment, the same command makes the model of the undisturbed run, with every row once."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from benchmarks.crash_matrix import run_matrix
+from support.jobs.crashes import MODES, CrashBench, Kill, crash_bench, spread, strike_all
+from support.jobs.jobs import clean_environment
+from support.stores.object_store import ObjectStore, object_store
+from support.stores.storage_calls import CallTrap, FolderTrap, open_trap
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with object_store(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory, server: ObjectStore) -> Iterator[CrashBench]:
+    folder = tmp_path_factory.mktemp("bench")
+    with pytest.MonkeyPatch.context() as patched, crash_bench(folder, server, quick=True) as bench:
+        for name, value in server.environment.items():
+            patched.setenv(name, value)
+        yield bench
+
+
+def test_killed_at_changes_of_the_store(bench: CrashBench) -> None:
+    early = [spread("alone", "call", 5, seed, until=0.5) for seed in range(2)]
+    late = [[kill] for kill in spread("alone", "call", 8, 2)[4:]]
+    blows = strike_all(bench, early + late, at_once=2)
+    assert sum(blow.landed for blow in blows) >= 13
+    assert {blow.code for blow in blows if blow.landed} == {-9}
+
+
+def test_killed_at_any_time(bench: CrashBench) -> None:
+    blows = strike_all(bench, [spread("alone", "time", 3, 3 + seed, until=0.8) for seed in range(2)], at_once=2)
+    assert sum(blow.landed for blow in blows) >= 4
+
+
+def test_killed_at_requests_to_an_object_store(bench: CrashBench) -> None:
+    """Some of them still reach the server, others do not."""
+    early, late = spread("alone", "request", 7, 4, until=0.6), spread("alone", "request", 6, 5)[3:]
+    blows = strike_all(bench, [early, *([kill] for kill in late)], at_once=2)
+    assert sum(blow.landed for blow in blows) >= 8
+
+
+def test_killed_with_all_its_workers_and_then_one_of_them(bench: CrashBench) -> None:
+    """The one is killed as it writes, and the run goes on without it, or says that it cannot."""
+    blows = strike_all(
+        bench, [[Kill("cluster", "call", 0.1), Kill("cluster", "call", 0.2), Kill("worker", "call", 0.1)]]
+    )
+    assert [blow.landed for blow in blows] == [True] * 3
+    assert [blow.code for blow in blows[:2]] == [-9, -9]
+
+
+def test_the_scheduler_is_killed(bench: CrashBench) -> None:
+    blows = strike_all(bench, [[Kill("scheduler", "call", 0.2)]])
+    assert [blow.landed for blow in blows] == [True]
+
+
+WRITES = """
+import os, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+for number in range(1000):
+    new = folder / f"new-{number}"
+    new.write_text("text")
+    new.rename(folder / f"old-{number}")
+"""
+
+
+@pytest.mark.parametrize("trap", [CallTrap, FolderTrap, open_trap])
+def test_a_trap_stops_what_writes_at_the_chosen_change(tmp_path: Path, trap: type[CallTrap] | type[FolderTrap]) -> None:
+    """The folder is watched where calls cannot be filtered: not as exactly, but it kills."""
+    folder = tmp_path / "written"
+    folder.mkdir()
+    killed: list[int] = []
+
+    def kill(process: int, caller: int) -> None:
+        del caller
+        killed.append(process)
+        os.kill(process, signal.SIGKILL)
+
+    sprung = trap([sys.executable, "-c", WRITES, str(folder)], folder, kill, 5, tmp_path / "log", clean_environment())
+    assert sprung.wait(60) == -signal.SIGKILL
+    assert killed == [sprung.process.pid]
+    names = {path.name for path in folder.iterdir()}
+    assert 0 < len(names) < 1000
+    if not isinstance(sprung, FolderTrap):
+        assert [told.partition(" ")[0] for told in sprung.calls] == ["openat", "write", "rename", "openat", "write"]
+        assert names == {"old-0", "new-1"}
+        assert (folder / "new-1").read_text() == ""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_two_hundred_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: ObjectStore) -> None:
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)  # to be undone
+    counts: Mapping[str, Mapping[str, int]] = run_matrix(tmp_path, kills=50)
+    assert {mode: told["kills"] >= 50 for mode, told in counts.items()} == dict.fromkeys(MODES, True)

@@ -1,0 +1,52 @@
+"""The peak of resident memory, VmHWM of the process itself, does not grow with the rows."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.data.many_rows import write_many_rows
+from support.jobs.jobs import COMMAND, Workplace, run_command, run_program
+
+JOB = {"source.target": "Cover_Type", "model.max_basis": 100, "model.kernel.gamma": 1 / 54, "evaluate.path": None}
+
+TELL_PEAK = f"""
+import json, os, sys
+from pathlib import Path
+os._exit = sys.exit  # so that the figure can be told
+sys.argv[0] = {COMMAND!r}
+from ridgestream.jobs.cli.app import main
+try:
+    main()
+finally:
+    status = Path("/proc/self/status").read_text().split()
+    print(int(status[status.index("VmHWM:") + 1]) * 1024, file=sys.stderr)
+"""
+
+
+def measure(folder: Path, rows: int) -> dict[str, dict[str, Any]]:
+    """What ingest, train and a refit tell of so many rows, each step a process of its own."""
+    folder.mkdir()
+    work = Workplace(folder)
+    write_many_rows(folder / "rows", rows)
+    told = {step: run_command(step, work.job(JOB), "--json").told for step in ("ingest", "train")}
+    told["refit"] = run_command("train", work.job(JOB), "--refit", "--json").told
+    assert told["ingest"]["new_rows"] == told["train"]["rows_seen"] == rows
+    assert told["refit"]["refitted"] is True
+    for step, figures in told.items():
+        print(f"{step} {rows:,} rows: peak {figures['peak_rss_bytes'] / 1e6:.1f} MB")  # noqa: T201
+    return told
+
+
+def test_the_peak_that_is_told_is_the_process_s_own(tmp_path: Path) -> None:
+    work = Workplace(tmp_path)
+    work.put_all(range(1))
+    done = run_program([sys.executable, "-c", TELL_PEAK, "run", work.job(), "--json"])
+    assert done.told["peak_rss_bytes"] == pytest.approx(int(done.err.splitlines()[-1]), rel=0.01)
+
+
+@pytest.mark.parametrize("rows", [500_000, pytest.param(5_000_000, marks=pytest.mark.slow)])
+def test_the_peak_does_not_grow_with_the_rows(tmp_path: Path, rows: int) -> None:
+    few, many = measure(tmp_path / "few", 50_000), measure(tmp_path / "many", rows)
+    for step in ("train", "ingest", "refit"):
+        assert many[step]["peak_rss_bytes"] < 1.1 * few[step]["peak_rss_bytes"], step

@@ -1,0 +1,319 @@
+"""Jobs whose partitions, store, held-out rows, dictionary and predictions are all in an object store."""
+
+import json
+import os
+import pickle
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.jobs.clusters import real_cluster
+from support.jobs.jobs import (
+    Workplace,
+    assert_same_model,
+    clean_environment,
+    draw_rows,
+    run_command,
+    run_program,
+    start_command,
+    wait_until,
+)
+from support.stores.killing_proxy import killing_proxy
+from support.stores.object_store import BUCKET, KEYS, ObjectStore, object_store
+from support.stores.stores import Elsewhere
+
+from ridgestream.jobs.cli import exit_codes
+from ridgestream.jobs.commands.predict import run_predict
+from ridgestream.jobs.config.job_file import JobFileError, read_job
+from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.ingest.ingest import ingest
+from ridgestream.pipeline.prediction.predict import PredictTask
+from ridgestream.stores.catalog.models import ModelRecord, require_model
+from ridgestream.stores.errors.exceptions import StoreError
+from ridgestream.stores.files.object_storage import StorageSettings
+from ridgestream.stores.files.paths import ObjectPath
+from ridgestream.stores.parquet.partitions import list_partitions
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.repository.store_location import StoreLocation
+from ridgestream.stores.schema.schema import SchemaRequest
+
+PARTITIONS = 4
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with object_store(tmp_path_factory.mktemp("server")) as server, pytest.MonkeyPatch.context() as patched:
+        for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"):
+            patched.delenv(name, raising=False)
+        for name, value in KEYS.items():
+            patched.setenv(name, value)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    """What a run over local files makes, and its predictions."""
+    work = Workplace(tmp_path_factory.mktemp("local"))
+    work.put_all(range(PARTITIONS), held_out=3)
+    work.run_here()
+    work.predict_here("held-out")
+    return work
+
+
+def in_object_store(
+    server: ObjectStore, local: Workplace, folder: Path, changes: dict[str, Any] | None = None
+) -> Workplace:
+    """The same partitions below a prefix of their own, and a job file that names nothing else."""
+    name = folder.name
+    settings = {
+        "store": server.location(f"{name}/store"),
+        "source.path": server.put_folder(local.folder / "rows", f"{name}/rows"),
+        "evaluate.path": server.put_folder(local.folder / "held-out", f"{name}/held-out"),
+        "predict.path": server.location(f"{name}/held-out"),
+        "predict.output": server.location(f"{name}/predictions"),
+        "storage.endpoint_url": server.endpoint,
+    }
+    work = Workplace(folder)
+    work.job(settings | (changes or {}))
+    return work
+
+
+def model_of(server: ObjectStore, folder: Path) -> ModelRecord:
+    location = StoreLocation(server.location(f"{folder.name}/store"), StorageSettings(server.endpoint))
+    return require_model(Store.open(location).root(), "model")
+
+
+def predictions_in(server: ObjectStore, folder: Path) -> pa.Table:
+    names = server.keys(f"{folder.name}/predictions")
+    tables = [pq.read_table(pa.BufferReader(server.get(f"{folder.name}/predictions/{name}"))) for name in names]
+    return pa.concat_tables(tables)
+
+
+@pytest.mark.parametrize("cluster", ["none", "scheduler"])
+def test_a_job_in_an_object_store_ends_in_the_bits_of_a_local_one(
+    server: ObjectStore, local: Workplace, tmp_path: Path, cluster: str
+) -> None:
+    """Workers have credentials in their environment, and learn from the tasks where the server is."""
+    job = in_object_store(server, local, tmp_path).folder / "job.toml"
+    if cluster != "scheduler":
+        run_and_compare(server, local, tmp_path, job, cluster)
+        return
+    with real_cluster(tmp_path, 2) as started:
+        run_and_compare(server, local, tmp_path, job, started.address)
+
+
+def run_and_compare(server: ObjectStore, local: Workplace, folder: Path, job: Path, cluster: str) -> None:
+    told = run_command("run", job, "--cluster", cluster, "--json").told
+    assert told["partitions_consumed"] == PARTITIONS
+    assert_same_model(model_of(server, folder), local.model())
+    assert told["test_error"] == local.model().history[-1].test_error
+    predicted = run_command("predict", job, "--cluster", cluster, "--json").told
+    assert (predicted["written"], predicted["skipped"], predicted["rows"]) == (3, 0, 600)
+    assert predictions_in(server, folder).equals(pq.read_table(local.folder / "predictions"))
+    assert run_command("predict", job, "--cluster", cluster, "--json").told["skipped"] == 3
+    again = run_command("run", job, "--cluster", cluster, "--json").told
+    assert (again["new_partitions"], again["rows_seen"]) == (0, told["rows_seen"])
+
+
+def test_a_second_night_and_a_changed_object(server: ObjectStore, local: Workplace, tmp_path: Path) -> None:
+    job = in_object_store(server, local, tmp_path).folder / "job.toml"
+    run_command("run", job, "--json")
+    table = draw_rows(PARTITIONS)
+    local_file = tmp_path / "new.parquet"
+    pq.write_table(table, local_file)
+    server.put(f"{tmp_path.name}/rows/part-04.parquet", local_file.read_bytes())
+    pq.write_table(pq.read_table(local.folder / "rows" / "part-00.parquet"), local_file, compression="zstd")
+    server.put(f"{tmp_path.name}/rows/part-00.parquet", local_file.read_bytes())  # the same rows, other bytes
+    told = run_command("run", job, "--json").told
+    assert (told["new_partitions"], told["rows_seen"]) == (1, 200 * (PARTITIONS + 1))
+    pq.write_table(table.slice(1), local_file)
+    server.put(f"{tmp_path.name}/rows/part-00.parquet", local_file.read_bytes())
+    done = run_command("run", job)
+    assert done.code == exit_codes.DATA
+    assert f"{server.location(tmp_path.name)}/rows/part-00.parquet was ingested with other values" in done.err
+
+
+def test_a_dictionary_in_an_object_store(server: ObjectStore, local: Workplace, tmp_path: Path) -> None:
+    server.put(f"{tmp_path.name}/dictionary.parquet", (local.folder / "rows" / "part-00.parquet").read_bytes())
+    fixed = {"model.selection": "fixed", "model.max_basis": None, "evaluate.path": None}
+    dictionary = server.location(f"{tmp_path.name}/dictionary.parquet")
+    job = in_object_store(server, local, tmp_path, {**fixed, "model.dictionary": dictionary}).folder / "job.toml"
+    run_command("run", job, "--json")
+    here = Workplace(tmp_path / "here")
+    here.folder.mkdir()
+    for number in range(PARTITIONS):
+        here.put(number)
+    here.run_here({**fixed, "model.dictionary": "rows/part-00.parquet"})
+    assert_same_model(model_of(server, tmp_path), here.model())
+
+
+def test_input_and_output_of_the_command_are_urls(server: ObjectStore, local: Workplace, tmp_path: Path) -> None:
+    job = local.job({"storage.endpoint_url": server.endpoint}, name="job-with-urls.toml")
+    source = server.put_folder(local.folder / "held-out", f"{tmp_path.name}/a b/100%")
+    output = server.location(f"{tmp_path.name}/predictions")
+    assert run_command("predict", job, source, output, "--json").told["written"] == 3
+    assert predictions_in(server, tmp_path).equals(pq.read_table(local.folder / "predictions"))
+    run_command("predict", job, source, tmp_path / "here", "--json")
+    run_command("predict", job, (tmp_path / "here").as_uri(), tmp_path / "there")  # has no features
+    assert pq.read_table(tmp_path / "here").equals(pq.read_table(local.folder / "predictions"))
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_a_prediction_that_is_killed_goes_on_and_leaves_no_half(
+    server: ObjectStore, local: Workplace, tmp_path: Path, *, forward: bool
+) -> None:
+    """Killed at the second of three uploads, before the server has it or after."""
+    job = local.job(name="job-killed.toml")
+    output = server.location(f"{tmp_path.name}/predictions")
+    with killing_proxy(server.port) as proxy:
+        environment = clean_environment(**{**KEYS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}"})
+        second = f"PUT /{BUCKET}/{tmp_path.name}/predictions/part-01"
+        proxy.arm(lambda: os.kill(started.pid, signal.SIGKILL), 1, forward=forward, only=second)
+        started = start_command(
+            "predict", job, local.folder / "held-out", output, log=tmp_path / "log", environment=environment
+        )
+        wait_until(lambda: started.poll() is not None)
+        assert started.returncode == -signal.SIGKILL
+        finished = 1 + forward
+        assert len(server.keys(f"{tmp_path.name}/predictions")) == finished
+        assert server.pending_uploads() == []
+        proxy.arm(None, 0, forward=True)
+        told = run_command("predict", job, local.folder / "held-out", output, "--json", environment=environment).told
+    assert (told["written"], told["skipped"], told["rows"]) == (3 - finished, finished, 600)
+    assert predictions_in(server, tmp_path).equals(pq.read_table(local.folder / "predictions"))
+
+
+def test_a_place_that_cannot_be_reached_is_told_and_nothing_is_put_aside(
+    server: ObjectStore, local: Workplace, tmp_path: Path
+) -> None:
+    job = in_object_store(server, local, tmp_path, {"source.on_bad": "quarantine"}).folder / "job.toml"
+    done = run_command("run", job, "--set", "source.path=s3://no-such-bucket/rows")
+    assert (done.code, done.err.count("there is no bucket 'no-such-bucket'")) == (exit_codes.STORE, 1)
+    done = run_command("run", job, "--set", f"source.path={server.location('nothing')}")
+    assert done.code == exit_codes.DATA
+    assert f"the source {server.location('nothing')} does not exist" in done.err
+    done = run_command("run", job, "--set", "storage.endpoint_url=http://127.0.0.1:1")
+    assert done.code == exit_codes.STORE
+    assert "http://127.0.0.1:1 cannot be reached" in done.err
+
+
+def test_reports_are_beside_the_store_as_pages_for_a_browser_and_made_up_for_where_they_lack(
+    server: ObjectStore, local: Workplace, tmp_path: Path
+) -> None:
+    job = in_object_store(server, local, tmp_path, {"report": None}).folder / "job.toml"
+    told = run_command("run", job, "--json").told
+    pages = {kind: server.location(f"{tmp_path.name}/store-reports/model-0001.{kind}") for kind in ("json", "html")}
+    assert told["report"] == pages
+    kept = {kind: server.get(f"{tmp_path.name}/store-reports/model-0001.{kind}") for kind in pages}
+    assert json.loads(kept["json"])["figures"]["test_error"] == told["test_error"]
+    assert server.media_type(f"{tmp_path.name}/store-reports/model-0001.html") == "text/html; charset=utf-8"
+    assert server.media_type(f"{tmp_path.name}/store-reports/model-0001.json") == "application/json"
+    server.delete(f"{tmp_path.name}/store-reports/model-0001.html")
+    assert run_command("run", job, "--json").told["report"] == pages
+    assert server.get(f"{tmp_path.name}/store-reports/model-0001.html") == kept["html"]
+
+
+def test_a_bucket_for_reports_that_is_not_there_is_told_after_the_night_is_kept(
+    server: ObjectStore, local: Workplace, tmp_path: Path
+) -> None:
+    job = in_object_store(server, local, tmp_path, {"report": "s3://no-such-bucket/reports"}).folder / "job.toml"
+    done = run_command("run", job, "--json")
+    assert done.code == exit_codes.UNREPORTED
+    assert "the report s3://no-such-bucket/reports/model-0001.json cannot be written: there is no bucket" in done.err
+    assert model_of(server, tmp_path).history[-1].rows_seen == PARTITIONS * 200
+
+
+def test_a_server_that_takes_requests_and_never_answers_is_given_up_and_the_same_command_goes_on(
+    server: ObjectStore, local: Workplace, tmp_path: Path
+) -> None:
+    """Partitions are local, so that all that waits for the server is native code of the store's."""
+    job = in_object_store(server, local, tmp_path, {"source.path": str(local.folder / "rows"), "report": "none"})
+    freeze = f"""
+import os, signal, sys
+import ridgestream.jobs.cli.app, ridgestream.jobs.cli.server_watchdog, ridgestream.jobs.console.progress
+ridgestream.jobs.cli.server_watchdog.QUIET_SECONDS = ridgestream.jobs.cli.server_watchdog.SILENT_SECONDS = 0.5
+real = ridgestream.jobs.console.progress.LineReporter.begin
+def begin(self, step, total_rows, **facts):
+    if step == "train":
+        os.kill({server.process.pid}, signal.SIGSTOP)
+    real(self, step, total_rows, **facts)
+ridgestream.jobs.console.progress.LineReporter.begin = begin
+ridgestream.jobs.cli.app.main()
+"""
+    try:
+        done = run_program([sys.executable, "-c", freeze, "run", job.folder / "job.toml", "--log", "json"])
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    last = json.loads(done.err.splitlines()[-1])
+    assert (done.code, last["exit_code"], last["level"]) == (exit_codes.STORE, exit_codes.STORE, "error")
+    assert f"the store {server.location(tmp_path.name)}/store cannot be opened: {server.endpoint}" in last["event"]
+    assert "cannot be reached" in last["event"]
+    assert last["event"].endswith("what was committed stands, and the same command goes on from there")
+    again = run_command("run", job.folder / "job.toml", "--json")
+    assert "event='ingest' rows=0" in again.err, again
+    assert_same_model(model_of(server, tmp_path), local.model())
+
+
+SECRETS: list[tuple[dict[str, Any], str]] = [
+    ({"source.path": "s3://me:hush@bucket/x"}, "source.path has credentials in its URL"),
+    ({"store": "s3://me:hush@bucket/x"}, "store has credentials in its URL"),
+    ({"predict.output": "s3://bucket/x?Signature=hush"}, "predict.output has credentials in its URL"),
+    ({"storage.endpoint_url": "http://me:hush@host"}, "the endpoint http://***@host has credentials in its URL"),
+    ({"storage.secret_access_key": "hush"}, "secret_access_key would be a secret in a job file; each process"),
+    ({"storage.endpoint_url": "host:9000"}, "the endpoint 'host:9000' must be a URL such as https://minio"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), SECRETS)
+def test_secrets_in_a_job_file_are_refused_and_not_repeated(
+    local: Workplace, changes: dict[str, Any], message: str
+) -> None:
+    path = local.job({"predict.output": "out"} | changes, name="job-secret.toml")
+    with pytest.raises((JobFileError, StoreError), match=re.escape(message)) as caught:
+        run_predict(read_job(path, {}), local.folder / "held-out", None, InProcess(), Silent())
+    assert "hush" not in str(caught.value)
+
+
+def test_no_task_and_no_commit_holds_a_credential(
+    server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "hush-id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-key")
+    settings = StorageSettings(server.endpoint)
+    pq.write_table(draw_rows(0), tmp_path / "part-0.parquet")
+    source = ObjectPath(server.put_folder(tmp_path, f"{tmp_path.name}/rows"), settings)
+    store = Store.create(StoreLocation(server.location(f"{tmp_path.name}/store"), settings))
+    (file,) = list_partitions(source)
+    with store.lock():
+        ingest(store, (file,), SchemaRequest("label"), Elsewhere(), Silent())
+    task = PredictTask(file, source / "out", ())
+    travels = [pickle.dumps(each) for each in (task, store.repository.writable_session("main").fork())]
+    stays = [server.get(f"{tmp_path.name}/{key}") for key in server.keys(tmp_path.name)]
+    assert len(stays) > 5
+    assert server.endpoint.encode() in travels[0]
+    assert not [content for content in (*travels, *stays) if b"hush" in content]
+
+
+def test_the_command_does_not_print_a_secret(local: Workplace) -> None:
+    done = run_command("run", local.job({"storage.secret_access_key": "hush"}, name="job-secret.toml"))
+    assert done.code == exit_codes.USAGE
+    assert "secret_access_key would be a secret in a job file" in done.err
+    assert "hush" not in done.err + done.out
+
+
+def test_storage_may_come_from_the_environment_and_has_no_other_keys(
+    local: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIDGESTREAM_STORAGE__REGION", "eu-north-1")
+    job = read_job(local.job({"storage.anonymous": True}, name="job-storage.toml"), {})
+    assert job.storage.settings == StorageSettings(None, "eu-north-1", anonymous=True)
+    with pytest.raises(JobFileError, match=r"storage\.zone: there is no such key"):
+        read_job(local.job({"storage.zone": "a"}, name="job-storage.toml"), {})
+    assert json.loads(json.dumps(job.storage.model_dump()))["anonymous"] is True

@@ -1,0 +1,222 @@
+"""Drift, seen: a broken feed is named before its model is committed, a healthy one is not, and inspect shows all."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.jobs.jobs import (
+    FOREST,
+    REGRESSION,
+    Workplace,
+    draw_regression,
+    forest_job,
+    run_command,
+    set_column,
+)
+from support.jobs.recording import Notes
+
+from ridgestream.jobs.commands import train
+from ridgestream.jobs.commands.inspect import run_inspect
+from ridgestream.jobs.commands.run import run_job
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.stores.repository.store_location import StoreLocation
+
+ROWS = 1500
+"""Rows of a partition of forest."""
+
+BATCH = {
+    "model.method": "subset-of-regressors",
+    "model.max_basis": None,
+    "model.subset_of_regressors.start_basis": 60,
+    "model.folds": 1,
+}
+
+
+def forest(number: int, rows: int = ROWS) -> pa.Table:
+    """A partition of forest that no other number has a row of."""
+    return pq.read_table(FOREST / "train" / "part-01.parquet").slice(number * rows, rows)
+
+
+def other_units(table: pa.Table) -> pa.Table:
+    """Elevation in feet."""
+    return set_column(table, "Elevation", pa.array(np.round(table["Elevation"].to_numpy() / 0.3048).astype(np.int16)))
+
+
+def stuck(table: pa.Table) -> pa.Table:
+    return set_column(table, "Slope", pa.array(np.full(len(table), 14, dtype=np.uint8)))
+
+
+def flipped(table: pa.Table) -> pa.Table:
+    return set_column(table, "Cover_Type", pa.array(np.where(table["Cover_Type"].to_numpy() == 2, 1, 2)))
+
+
+def work_with(folder: Path, partitions: int = 4) -> Workplace:
+    work = Workplace(folder)
+    for number in range(partitions):
+        work.put(number, forest(number))
+    return work
+
+
+def job_of(**changes: Any) -> dict[str, Any]:
+    return forest_job(ROWS, 1, 60) | {"model.scaling_rows": 2 * ROWS} | changes
+
+
+def drift_of(work: Workplace) -> list[dict[str, Any]]:
+    drift = run_inspect(StoreLocation(str(work.store)))["models"][0]["drift"]
+    assert isinstance(drift, list)
+    return drift
+
+
+def columns_moved(drift: dict[str, Any]) -> list[str]:
+    return [name for name, column in drift["columns"].items() if column["moved"]]
+
+
+def test_a_broken_feed_is_named_by_the_run_and_by_inspect(tmp_path: Path) -> None:
+    work = work_with(tmp_path)
+    job = work.job(job_of())
+    first = run_command("run", job, "--json")
+    assert first.told["suspects"] == []
+    assert "unlike" not in first.err
+    for number, change in enumerate((other_units, stuck, flipped), 4):
+        work.put(number, change(forest(number)))
+    work.put(7, forest(7))
+    second = run_command("run", job, "--json")
+    assert second.told["suspects"] == [f"part-0{number}.parquet" for number in (4, 5, 6)]
+    lines = [line for line in second.err.splitlines() if "unlike" in line]
+    assert [line.count("partition='part-0") for line in lines] == [1, 1, 1]
+    for line, part in zip(lines, ("moved='Elevation (PSI ", "moved='Slope (PSI ", "usual_up_to=0."), strict=True):
+        assert part in line
+    assert second.err.index("unlike") > second.err.index("event='train'")
+    drift = {part["partition"]: part for part in drift_of(work)}
+    assert columns_moved(drift["part-04.parquet"]) == ["Elevation"]
+    assert columns_moved(drift["part-05.parquet"]) == ["Slope"]
+    assert columns_moved(drift["part-06.parquet"]) == []
+    assert [name for name, part in drift.items() if part["suspect"]] == second.told["suspects"]
+    shown = run_command("inspect", job).out
+    (row,) = (line for line in shown.splitlines() if "part-05.parquet" in line and "Slope" in line)
+    assert " ! " in row
+    assert "! unlike those before it" in shown
+
+
+def test_it_is_said_before_the_model_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, notes = work_with(tmp_path, 2), Notes()
+    work.run_here(job_of())
+    before = work.snapshot()
+    work.put(2, other_units(forest(2)))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "write_model", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_job(read_job(work.job(job_of()), {}), InProcess(), notes, 0.0, new_model=False)
+    (said,) = (facts for message, facts in notes.said if "unlike" in message)
+    assert said["partition"] == "part-02.parquet"
+    assert str(said["moved"]).startswith("Elevation (PSI ")
+    assert work.model().data_snapshot != before
+    assert len(work.model().learned) == 2
+
+
+def test_a_healthy_stream_raises_no_alarm_night_after_night(tmp_path: Path) -> None:
+    work = Workplace(tmp_path)
+    sizes = [300, 40, 300, 10, 120]
+    table, start = pq.read_table(FOREST / "train" / "part-02.parquet"), 0
+    for night in range(24):
+        rows = sizes[night % len(sizes)]
+        work.put(night, table.slice(start, rows))
+        start += rows
+        assert work.run_here(job_of(**{"model.scaling_rows": 1000}))["suspects"] == []
+    drift = drift_of(work)
+    assert [part["rows"] for part in drift] == [sizes[night % len(sizes)] for night in range(24)]
+    assert not any(part["suspect"] for part in drift)
+    assert max(column["psi"] for part in drift if part["rows"] == 300 for column in part["columns"].values()) < 0.25
+
+
+def test_rows_that_come_sorted_are_told_as_the_drift_that_they_are(tmp_path: Path) -> None:
+    work = Workplace(tmp_path)
+    table = forest(0, 6000).sort_by("Elevation")
+    for number in range(4):
+        work.put(number, table.slice(number * 1500, 1500))
+    told = work.run_here(job_of(**{"model.scaling_rows": 1000}))
+    assert told["suspects"] == [f"part-0{number}.parquet" for number in (1, 2, 3)]
+
+
+def test_nights_give_the_errors_and_the_drift_of_one_run(tmp_path: Path) -> None:
+    one, nights = work_with(tmp_path / "one"), work_with(tmp_path / "nights", 2)
+    for work in (one, nights):
+        work.run_here(job_of())
+    for number in (2, 3):
+        nights.put(number, forest(number))
+        nights.run_here(job_of())
+    assert drift_of(one) == drift_of(nights)
+    (night,) = one.model().history
+    errors = [error for n in nights.model().history for error in n.progressive_errors or ()]
+    assert list(night.progressive_errors or ()) == errors
+    assert night.progressive_error == pytest.approx(np.mean(np.array(errors, dtype=np.float64)))
+    assert one.model().scaled_by == nights.model().scaled_by == (0, 1)
+
+
+def test_a_run_names_ten_partitions_and_counts_the_others(tmp_path: Path) -> None:
+    work, notes = work_with(tmp_path, 2), Notes()
+    for number in range(2, 15):
+        work.put(number, other_units(forest(number, 100)))
+    told = run_job(read_job(work.job(job_of()), {}), InProcess(), notes, 0.0, new_model=False)
+    assert len(told["suspects"]) == 13
+    said = [facts for message, facts in notes.said if "unlike" in message]
+    assert [facts.get("partition") for facts in said[:10]] == [f"part-{n:02d}.parquet" for n in range(2, 12)]
+    assert said[10:] == [{"partitions": 3}]
+
+
+def test_a_batch_method_judges_each_partition_before_it_is_added(tmp_path: Path) -> None:
+    work, job = work_with(tmp_path, 3), job_of(**BATCH)
+    work.run_here(job)
+    for number in (3, 4, 5, 6):
+        work.put(number, forest(number))
+    work.put(5, flipped(forest(5)))
+    work.put(6, forest(6).slice(0, 0))
+    assert work.run_here(job)["suspects"] == ["part-05.parquet"]
+    first, second = work.model().history
+    assert first.progressive_errors is None
+    assert second.progressive_errors is not None
+    good, also_good, bad, empty = second.progressive_errors
+    assert empty is None
+    assert good is not None
+    assert also_good is not None
+    assert bad is not None
+    assert bad > 0.6 > 0.35 > max(good, also_good)
+    assert second.progressive_error == pytest.approx((good + also_good + bad) / 3)
+
+
+@pytest.mark.parametrize("method", ["online", "batch"])
+def test_the_error_of_a_partition_is_in_squared_target_units(tmp_path: Path, method: str) -> None:
+    work = Workplace(tmp_path)
+    changes = {**REGRESSION, "evaluate.path": None, **(BATCH if method == "batch" else {})}
+    for night in range(3):
+        work.put(night, draw_regression(night))
+        work.run_here(changes)
+    scaled = draw_regression(3)
+    work.put(3, set_column(scaled, "price", pa.array(scaled["price"].to_numpy() * 1.5)))
+    assert work.run_here(changes)["suspects"] == ["part-03.parquet"]
+    last = drift_of(work)[-1]
+    assert columns_moved(last) == ["price"]
+    assert last["progressive_error"] > 500.0**2
+    assert last["progressive_error"] > last["error_limit"]
+    history = work.model().history
+    assert history[-1].progressive_errors == (history[-1].progressive_error,)
+
+
+def test_several_models_have_their_own_training_rows(tmp_path: Path) -> None:
+    work = work_with(tmp_path, 1)
+    work.run_here(job_of())
+    work.put(1, other_units(forest(1)))
+    work.run_here(job_of())
+    work.run_here(job_of(**{"model.name": "later", "model.scaling_rows": "all"}))
+    told = run_inspect(StoreLocation(str(work.store)))
+    later, model = told["models"]
+    assert (later["name"], model["name"]) == ("later", "model")
+    assert columns_moved(model["drift"][1]) == ["Elevation"]
+    assert columns_moved(later["drift"][0]) == columns_moved(later["drift"][1]) == ["Elevation"]

@@ -1,0 +1,286 @@
+"""Partitions that change, vanish, are renamed or cannot be used: none is lost, doubled, or dropped without a word."""
+
+import os
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from support.jobs.jobs import ROWS, Settings, Workplace, assert_same_model, draw_rows, open_store, set_column
+from support.jobs.recording import Notes
+
+from ridgestream.jobs.commands.quarantine import run_quarantine
+from ridgestream.jobs.commands.run import run_job
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.stores.catalog.ledger import Ledger, read_ledger
+from ridgestream.stores.errors.exceptions import PartitionError
+
+REBUILD = {"source.on_changed": "rebuild"}
+IGNORE = {"source.on_changed": "ignore"}
+QUARANTINE = {"source.on_bad": "quarantine"}
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Workplace:
+    work = Workplace(tmp_path)
+    work.put_all(range(4))
+    return work
+
+
+def run(work: Workplace, changes: Settings | None = None) -> Notes:
+    notes = Notes()
+    run_job(read_job(work.job(changes), {}), InProcess(), notes, 0.0, new_model=False)
+    return notes
+
+
+def ledger_of(work: Workplace) -> Ledger:
+    return read_ledger(open_store(work.store).root())
+
+
+def names_of(work: Workplace) -> list[str]:
+    return [entry.name for entry in ledger_of(work).entries]
+
+
+def segments_of(work: Workplace) -> list[str]:
+    return sorted(
+        name.split("/")[1]
+        for name, _ in open_store(work.store).root().members(2)
+        if name.startswith("segments/") and name.count("/") == 1
+    )
+
+
+def fresh(tmp_path: Path, *tables: tuple[int, int]) -> Workplace:
+    """One run over partitions (number, seed)."""
+    work = Workplace(tmp_path / "fresh")
+    for number, seed in tables:
+        work.put(number, draw_rows(seed))
+    work.put(0, draw_rows(1000), where="held-out")
+    work.run_here()
+    return work
+
+
+def test_a_changed_partition_is_an_error_by_default_and_nothing_is_lost(work: Workplace) -> None:
+    run(work)
+    before = work.snapshot()
+    work.put(1, draw_rows(77))
+    work.put(9)
+    with pytest.raises(
+        PartitionError, match=r'part-01\.parquet was ingested with other values .*on_changed = "ignore"'
+    ):
+        run(work)
+    assert work.snapshot() == before
+
+
+def test_a_changed_partition_may_be_ignored(tmp_path: Path, work: Workplace) -> None:
+    run(work, IGNORE)
+    work.put(1, draw_rows(77))
+    (work.folder / "rows" / "part-02.parquet").write_bytes(b"PAR1")
+    for night in range(2):
+        work.put(4 + night)
+        notes = run(work, IGNORE)
+        assert [f["partition"] for said, f in notes.said if "has changed" in said] == [
+            "part-01.parquet",
+            "part-02.parquet",
+        ]
+    assert_same_model(work.model(), fresh(tmp_path, *((n, n) for n in range(6))).model())
+
+
+@pytest.mark.parametrize("night", [0, 1])
+def test_a_rebuild_makes_the_model_of_one_run_over_what_is_there_now(
+    tmp_path: Path, work: Workplace, night: int
+) -> None:
+    run(work)
+    work.put(5)
+    run(work)
+    work.put(1, draw_rows(77))
+    for number in range(2, 2 + night):
+        work.put(number, draw_rows(70 + number, rows=50))
+    work.put(4)
+    notes = run(work, REBUILD)
+    said = [f["partition"] for said, f in notes.said if "taken in anew" in said]
+    assert said == [f"part-{n:02d}.parquet" for n in range(1, 2 + night)]
+    assert names_of(work) == [f"part-{n:02d}.parquet" for n in range(6)]
+    straight = Workplace(tmp_path / "straight")
+    for path in sorted((work.folder / "rows").iterdir()):
+        straight.put(int(path.stem[-2:]), pq.read_table(path))
+    straight.put(0, draw_rows(1000), where="held-out")
+    straight.run_here()
+    one, other = work.model(), straight.model()
+    assert len(one.learned) == 6
+    for key, array in other.arrays.items():
+        assert array.tobytes() == one.arrays[key].tobytes(), key
+    assert (one.counters, one.encoding) == (other.counters, other.encoding)
+    assert [n.number for n in one.history] == [1, 2, 3]
+    assert run(work, REBUILD).said[-1][0] == "nothing new to learn"
+    work.put(6)
+    work.run_here()
+    straight.put(6)
+    straight.run_here()
+    assert work.model().arrays["coefficients"].tobytes() == straight.model().arrays["coefficients"].tobytes()
+
+
+def test_the_segment_of_a_changed_partition_leaves_the_store(work: Workplace) -> None:
+    run(work)
+    before = work.snapshot()
+    work.put(1, draw_rows(77))
+    run(work, REBUILD)
+    assert [e.segment for e in ledger_of(work).entries] == [0, 4, 2, 3]
+    store = open_store(work.store)
+    assert segments_of(work) == ["000000", "000002", "000003", "000004"]
+    assert "segments/000001" in store.root(before)
+
+
+def test_a_renamed_partition_is_not_learned_again(tmp_path: Path, work: Workplace) -> None:
+    run(work)
+    rows = work.folder / "rows"
+    (rows / "part-01.parquet").rename(rows / "day-01.parquet")
+    notes = run(work)
+    assert (
+        "a partition has another name now; it is not learned again",
+        {"partition": "day-01.parquet", "was": "part-01.parquet"},
+    ) in notes.said
+    assert names_of(work)[1] == "day-01.parquet"
+    snapshot = work.snapshot()
+    run(work)
+    assert work.snapshot() == snapshot
+    work.put(4)
+    run(work)
+    assert_same_model(work.model(), fresh(tmp_path, *((n, n) for n in range(5))).model())
+
+
+def test_a_copy_is_taken_in_and_told(work: Workplace) -> None:
+    run(work)
+    work.put(7, draw_rows(1))
+    said = [f for said, f in run(work).said if "exactly the rows of an older one" in said]
+    assert said == [{"partition": "part-07.parquet", "older": "part-01.parquet"}]
+
+
+def test_a_touched_file_is_read_once_and_no_more(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(work)
+    os.utime(work.folder / "rows" / "part-02.parquet", ns=(1, 1))
+    snapshot = work.snapshot()
+    run(work)
+    assert work.snapshot() == snapshot
+    work.put(4)
+    run(work)
+    monkeypatch.setattr("ridgestream.pipeline.ingest.ingest.content_of", None)
+    run(work)
+
+
+def test_bad_partitions_are_put_aside_with_the_reason_and_tried_again_when_written_anew(
+    tmp_path: Path, work: Workplace
+) -> None:
+    (work.folder / "rows" / "part-00.parquet").write_bytes(b"no footer")
+    work.put(2, set_column(draw_rows(2), "x1", [float("inf")] * ROWS))
+    with pytest.raises(PartitionError, match=r"part-00\.parquet is not a readable Parquet file"):
+        run(work)
+    notes = run(work, QUARANTINE)
+    said = {str(f["partition"]): f["reason"] for said, f in notes.said if "is in quarantine now" in said}
+    assert sorted(said) == ["part-00.parquet", "part-02.parquet"]
+    assert "column 'x1' has the value inf in row 0" in str(said["part-02.parquet"])
+    assert names_of(work) == ["part-01.parquet", "part-03.parquet"]
+    again = run(work)
+    assert again.said[0] == (
+        "partitions are in quarantine and are not learned",
+        {"partitions": 2, "first": "part-00.parquet"},
+    )
+    bad = (work.folder / "rows" / "part-00.parquet").rename(tmp_path / "aside")
+    assert not [said for said, _ in run(work).said if "quarantine now" in said]
+    bad.rename(work.folder / "rows" / "part-00.parquet")
+    work.put(2, draw_rows(2))
+    run(work)
+    assert names_of(work) == ["part-01.parquet", "part-03.parquet", "part-02.parquet"]
+    assert [each.name for each in ledger_of(work).quarantined] == ["part-00.parquet"]
+    straight = fresh(tmp_path, (1, 1), (3, 3), (4, 2))
+    assert work.model().arrays["coefficients"].tobytes() == straight.model().arrays["coefficients"].tobytes()
+
+
+@pytest.mark.parametrize("number", [0, 9])
+def test_a_bad_partition_may_be_the_first_or_the_last(work: Workplace, number: int) -> None:
+    run(work)
+    (work.folder / "rows" / f"part-{number:02d}-bad.parquet").write_bytes(b"no footer")
+    run(work, QUARANTINE)
+    assert [each.name for each in ledger_of(work).quarantined] == [f"part-{number:02d}-bad.parquet"]
+
+
+def test_a_category_that_the_model_lacks_may_be_put_aside(work: Workplace) -> None:
+    for number in range(4):
+        work.put(number, set_column(draw_rows(number), "colour", ["red", "blue"] * (ROWS // 2)))
+    run(work, {"evaluate.path": None})
+    work.put(4, set_column(draw_rows(4), "colour", ["mauve"] * ROWS))
+    work.put(5, set_column(draw_rows(5), "colour", ["red"] * ROWS))
+    run(work, {"evaluate.path": None, **QUARANTINE})
+    assert names_of(work)[-1] == "part-05.parquet"
+    (each,) = ledger_of(work).quarantined
+    assert "the category 'mauve'" in each.reason
+    assert "mauve" not in ledger_of(work).categories[0]
+    assert segments_of(work) == [
+        "000000",
+        "000001",
+        "000002",
+        "000003",
+        "000005",
+    ]
+
+
+def test_a_changed_partition_may_bring_a_category_to_a_model_that_begins_anew(work: Workplace) -> None:
+    for number in range(2):
+        work.put(number, set_column(draw_rows(number), "colour", ["red", "blue"] * (ROWS // 2)))
+    for number in (2, 3):
+        (work.folder / "rows" / f"part-{number:02d}.parquet").unlink()
+    run(work, {"evaluate.path": None})
+    work.put(1, set_column(draw_rows(1), "colour", ["mauve"] * ROWS))
+    run(work, {"evaluate.path": None, **REBUILD})
+    assert work.model().encoding["categories"] == [["red", "blue", "mauve"]]
+    assert work.model().counters["rows_seen"] == 2 * ROWS
+
+
+def test_without_one_good_partition_there_is_nothing_to_begin_with(work: Workplace) -> None:
+    for path in (work.folder / "rows").iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(PartitionError, match=r"part-00\.parquet is empty \(0 bytes\)"):
+        run(work, QUARANTINE)
+
+
+def reject(work: Workplace, name: str, *, release: bool = False) -> dict[str, object]:
+    return run_quarantine(read_job(work.job(), {}), name, "sensor was off", 0.0, release=release)
+
+
+def test_a_partition_may_be_rejected_before_it_is_taken_in(work: Workplace) -> None:
+    run(work)
+    work.put(4)
+    told = reject(work, "part-04.parquet")
+    assert (told["quarantined"], told["learned_by"]) == (True, [])
+    work.put(4, draw_rows(44))
+    assert run(work).said[0][1] == {"partitions": 1, "first": "part-04.parquet"}
+    assert len(names_of(work)) == 4
+    reject(work, "part-04.parquet", release=True)
+    run(work)
+    assert names_of(work)[-1] == "part-04.parquet"
+
+
+def test_a_partition_that_was_taken_in_may_be_rejected_and_taken_back(tmp_path: Path, work: Workplace) -> None:
+    run(work)
+    told = reject(work, "part-01.parquet")
+    assert told["learned_by"] == ["model"]
+    assert names_of(work) == ["part-00.parquet", "part-02.parquet", "part-03.parquet"]
+    assert ledger_of(work).quarantined[0].reason == "sensor was off"
+    work.put(4)
+    run(work)
+    assert len(work.model().learned) == 5
+    work.run_here({"model.name": "other"})
+    straight = fresh(tmp_path, (0, 0), (2, 2), (3, 3), (4, 4))
+    assert work.model("other").arrays["coefficients"].tobytes() == straight.model().arrays["coefficients"].tobytes()
+    reject(work, "part-01.parquet", release=True)
+    assert names_of(work)[-1] == "part-01.parquet"
+    snapshot = work.model().learned
+    run(work)
+    assert work.model().learned == snapshot
+
+
+def test_what_is_not_there_cannot_be_rejected_or_taken_back(work: Workplace) -> None:
+    run(work)
+    with pytest.raises(PartitionError, match=r"there is no partition 'part-99\.parquet' in the store or the source"):
+        reject(work, "part-99.parquet")
+    with pytest.raises(PartitionError, match=r"'part-01\.parquet' is not in quarantine; there is nothing"):
+        reject(work, "part-01.parquet", release=True)

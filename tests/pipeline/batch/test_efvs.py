@@ -1,0 +1,203 @@
+"""EFVS: its choices are those of J for every candidate, whatever the look-ahead; stopping; refusals."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.data.row_sets import CountedRows
+from support.jobs.recording import Notes
+from support.references.efvs import DenseEFVS
+
+from ridgestream.pipeline.base.errors import InputError, MemoryRefused, NumericalBreakdown
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.batch.efvs import EFVSSettings, fit_efvs, select_basis
+from ridgestream.pipeline.batch.efvs_rounds import Selection
+from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial
+from ridgestream.pipeline.selection.candidate_rounds import NumberOrAll
+from ridgestream.pipeline.sums.row_set import ArrayRows
+
+Array = npt.NDArray[np.float64]
+KERNEL = RBF(0.5)
+ASKED = EFVSSettings(1e-3, 15, candidates=9, spanned_threshold=1e-6, seed=4)
+
+
+def draw(n: int, seed: int = 0, weighted: bool = False) -> ArrayRows:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 3))
+    return ArrayRows(X, np.sin(X[:, :2]), rng.choice([0.0, 0.5, 1.0, 2.0], n) if weighted else None)
+
+
+def dense(rows: ArrayRows, asked: EFVSSettings, kernel: Kernel = KERNEL) -> DenseEFVS:
+    weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
+    return DenseEFVS(kernel.block(rows.features, rows.features), weights, asked.spanned_threshold)
+
+
+def assert_is_dense(found: Selection, rows: ArrayRows, asked: EFVSSettings, kernel: Kernel = KERNEL) -> None:
+    """Choices and errors are the reference's, as far as its choices are clear."""
+    numbers = [None if asked_for == "all" else asked_for for asked_for in (asked.candidates, asked.sample)]
+    reference = dense(rows, asked, kernel)
+    slow, errors = reference.choose(asked.max_basis, numbers[0], numbers[1], asked.seed, 2 * asked.max_basis + 20)
+    unsure = [i for i, margin in enumerate(slow.margins) if margin < 1e-7]
+    clear = unsure[0] if unsure else len(slow.places)
+    assert found.places[:clear].tolist() == slow.places[:clear]
+    assert unsure or len(found.places) == len(slow.places)
+    np.testing.assert_allclose(found.errors[:clear], errors[:clear], rtol=0, atol=1e-9)
+    assert (found.vectors == rows.features[found.places]).all()
+
+
+@pytest.mark.parametrize("look_ahead", [None, 1, 4, 16])
+@pytest.mark.parametrize("candidates", [9, "all"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_it_chooses_what_j_of_every_candidate_would(
+    look_ahead: int | None, candidates: NumberOrAll, weighted: bool
+) -> None:
+    rows, asked = draw(90, weighted=weighted), replace(ASKED, candidates=candidates, look_ahead=look_ahead)
+    assert_is_dense(select_basis(rows, KERNEL, asked, Silent()), rows, asked)
+
+
+@pytest.mark.parametrize("sample", [1, 12, 89, 90, 1000])
+@pytest.mark.parametrize("candidates", [9, "all"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_j_over_random_rows(sample: int, candidates: NumberOrAll, weighted: bool) -> None:
+    rows, asked = draw(90, weighted=weighted), replace(ASKED, candidates=candidates, sample=sample)
+    assert_is_dense(select_basis(rows, KERNEL, asked, Silent()), rows, asked)
+
+
+@settings(deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n_rows=st.integers(1, 30),
+    candidates=st.integers(1, 12),
+    sample=st.sampled_from(["all", 3, 20]),
+    look_ahead=st.sampled_from([1, 4, 16]),
+    repeated=st.booleans(),
+)
+def test_any_rows_and_duplicates(
+    seed: int, n_rows: int, candidates: int, sample: NumberOrAll, look_ahead: int, repeated: bool
+) -> None:
+    rows = draw(n_rows, seed)
+    if repeated:
+        rows = rows_again(rows, np.arange(n_rows) // 2)
+    asked = replace(ASKED, max_basis=8, candidates=candidates, sample=sample, look_ahead=look_ahead, seed=seed)
+    found = select_basis(rows, KERNEL, asked, Silent())
+    assert_is_dense(found, rows, asked)
+    assert len(np.unique(found.vectors, axis=0)) == len(found.places)
+
+
+def rows_again(rows: ArrayRows, order: npt.NDArray[np.int64]) -> ArrayRows:
+    return ArrayRows(rows.features[order], rows.targets[order])
+
+
+@pytest.mark.parametrize("sample", ["all", 20])
+@pytest.mark.parametrize("kernel", [Polynomial(0.5, 2, 1.0), Linear()], ids=lambda k: k.name)
+def test_it_ends_when_the_chosen_span_all(kernel: Kernel, sample: NumberOrAll) -> None:
+    rows, asked = draw(60, weighted=True), replace(ASKED, sample=sample)
+    rows.features[7] = 0.0  # of length zero for the linear kernel
+    found = select_basis(rows, kernel, asked, Silent())
+    assert_is_dense(found, rows, asked, kernel)
+    assert len(found.places) == {"polynomial": 10, "linear": 3}[kernel.name]
+    assert found.errors[-1] < 1e-12
+
+
+def test_weights_are_repetitions() -> None:
+    rows, weights = draw(40, seed=2), np.ones(40)
+    weights[[3, 8]], weights[[5, 6]] = 2.0, 0.0
+    asked = replace(ASKED, candidates="all")
+    found = select_basis(ArrayRows(rows.features, rows.targets, weights), KERNEL, asked, Silent())
+    order = np.repeat(np.arange(40), weights.astype(int))
+    twice = select_basis(rows_again(rows, order), KERNEL, asked, Silent())
+    assert order[twice.places].tolist() == found.places.tolist()
+    np.testing.assert_allclose(found.errors, twice.errors, atol=1e-12)
+
+
+@pytest.mark.parametrize("sample", ["all", 40])
+@pytest.mark.parametrize("look_ahead", [1, 16])
+def test_it_stops_at_the_reconstruction_error_that_is_enough(sample: NumberOrAll, look_ahead: int) -> None:
+    asked = replace(ASKED, max_basis=60, reconstruction_threshold=0.3, sample=sample, look_ahead=look_ahead)
+    found = select_basis(draw(300), KERNEL, asked, Silent())
+    assert found.errors[-1] <= 0.3 < found.errors[:-1].min()
+    assert len(found.places) < 60
+
+
+def test_the_model_has_the_coefficients_of_the_chosen_and_tells_the_error() -> None:
+    rows = draw(120, weighted=True)
+    asked = replace(ASKED, folds=3, look_ahead=4)
+    found, heard = fit_efvs(rows, KERNEL, asked, Silent()), Notes()
+    chosen = select_basis(rows, KERNEL, asked, heard)
+    assert found.places.tolist() == chosen.places.tolist()
+    K, w = KERNEL.block(rows.features, chosen.vectors), rows.weights
+    assert w is not None
+    P = K.T @ (w[:, np.newaxis] * K) + 1e-3 * w.sum() * K[chosen.places]
+    expected = np.linalg.solve(P, K.T @ (w[:, np.newaxis] * rows.targets))
+    np.testing.assert_allclose(found.coefficients, expected, atol=1e-8)
+    assert found.path is not None
+    assert (found.path.criterion, found.path.chosen) == ("reconstruction_error", 14)
+    assert found.path.value.tolist() == chosen.errors.tolist()
+    assert found.notes["reconstruction_error"] == chosen.errors[-1]
+    assert len(found.sums.folds) == 3
+    assert [(told["vectors"], told["passes_left"]) for _, told in heard.said] == [(4, 3), (8, 2), (12, 1), (15, 0)]
+
+
+@pytest.mark.parametrize(("sample", "passes"), [("all", 4), (30, 0)])
+def test_only_j_over_all_rows_takes_passes(sample: NumberOrAll, passes: int) -> None:
+    rows = draw(200)
+    counted = CountedRows(rows.features, rows.targets)
+    asked = replace(ASKED, max_basis=20, look_ahead=6, sample=sample)
+    found = select_basis(counted, KERNEL, asked, Silent())
+    assert counted.passes == found.passes == passes
+    assert found.places.tolist() == select_basis(rows, KERNEL, replace(asked, look_ahead=1), Silent()).places.tolist()
+
+
+def test_the_sum_of_a_part_is_added_whatever_the_parts() -> None:
+    rows = draw(100, weighted=True)
+    parts = [CountedRows(rows.features, rows.targets, rows.weights, n_parts) for n_parts in (1, 3, 100)]
+    found = [select_basis(part, KERNEL, ASKED, Silent()) for part in parts]
+    assert found[0].places.tolist() == found[1].places.tolist() == found[2].places.tolist()
+    np.testing.assert_allclose(found[0].errors, found[2].errors, atol=1e-12)
+
+
+def test_what_cannot_be_done_is_refused() -> None:
+    rows = draw(30)
+    little = replace(ASKED, memory_limit=1000)
+    with pytest.raises(MemoryRefused, match=r"9 candidates a round need \d.* 1 kB may be used: lower max_basis"):
+        select_basis(rows, KERNEL, little, Silent())
+    with pytest.raises(MemoryRefused, match=r"all rows as candidates need \d.* ask for 59"):
+        select_basis(rows, KERNEL, replace(little, candidates="all"), Silent())
+    with pytest.raises(MemoryRefused, match="all rows as candidates"):
+        select_basis(rows, KERNEL, replace(little, candidates="all", sample=5), Silent())
+    for sample in ("all", 5):
+        nothing = ArrayRows(rows.features, rows.targets, np.zeros(30))
+        with pytest.raises(InputError, match="EFVS found no row to choose among 30 rows"):
+            select_basis(nothing, KERNEL, replace(ASKED, sample=sample), Silent())
+    with pytest.raises(InputError, match="among 0 rows"):
+        select_basis(ArrayRows(np.empty((0, 2)), np.empty((0, 1))), KERNEL, ASKED, Silent())
+
+
+@pytest.mark.parametrize("sample", ["all", 5])
+def test_kernel_values_that_leave_float64_are_named_with_a_remedy(sample: NumberOrAll) -> None:
+    rows = draw(30)
+    far = ArrayRows(rows.features * 1e90, rows.targets)
+    with np.errstate(over="ignore"), pytest.raises(NumericalBreakdown, match=r"not finite: .* lower the kernel's gam"):
+        select_basis(far, Polynomial(1.0, 4), replace(ASKED, sample=sample), Silent())
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"regularization": -1.0}, "regularization must be a positive number"),
+        ({"max_basis": 0}, "max_basis must be at least 1, it is 0"),
+        ({"candidates": 0}, "candidates must be a whole number of at least 1"),
+        ({"sample": "some"}, "sample must be a whole number .* it is 'some'"),
+        ({"spanned_threshold": 0.0}, "spanned_threshold must be at least 1e-10, below which rounding decides"),
+        ({"reconstruction_threshold": 1.0}, "reconstruction_threshold must be from 0 to less than 1"),
+        ({"look_ahead": 0}, "look_ahead must be at least 1"),
+        ({"folds": 0}, "folds must be at least 1"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        replace(ASKED, **changed)

@@ -1,0 +1,339 @@
+"""Missing values, null and NaN, through the store: refused, left out, or imputed as scikit-learn imputes them."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from support.data.missing_values import SCHEMA, Pipeline, draw_lacking, frame_of, tables, without_lacking, write_all
+from support.jobs.recording import Notes
+from support.stores.models import model_with
+from support.stores.partitions import column_of, only_partition, write_partition
+from support.stores.stores import ledger_of, new_store, same_rows, segment_rows, stored_rows
+
+from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.policies import Policies
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.dataset.dask_arrays import open_dask_arrays
+from ridgestream.pipeline.dataset.feature_map_fit import freeze_feature_map
+from ridgestream.pipeline.dataset.feature_map_growth import plan_encodings
+from ridgestream.pipeline.dataset.stored_rows import StoredRows
+from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.ingest.ingest import ingest
+from ridgestream.pipeline.ingest.partition_profile import content_of, survey_partition
+from ridgestream.pipeline.prediction.evaluate import evaluate
+from ridgestream.pipeline.prediction.predict import predict
+from ridgestream.pipeline.sums.moments import Moments
+from ridgestream.pipeline.sums.normal_equations import RowBlock
+from ridgestream.stores.errors.exceptions import PartitionError
+from ridgestream.stores.parquet.partitions import list_partitions
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.schema.schema import Feature, Schema, SchemaRequest
+from ridgestream.stores.segments.segments import Segment
+
+KINDS = {"length": "numeric", "count": "numeric", "flag": "boolean", "colour": "categorical"}
+WHOLE = Schema("y", None, tuple(Feature(name, kind) for name, kind in KINDS.items()))
+REQUEST = SchemaRequest("y")
+OTHERS: dict[str, list[Any]] = {
+    "length": [0.0],
+    "count": [0, -1],
+    "flag": [False],
+    "colour": ["", "a"],
+    "y": [0.0],
+}
+"""What a missing value is not."""
+EVERY = ("error", "drop", "impute")
+
+quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def taken_in(path: Path, missing: str, request: SchemaRequest = REQUEST, report: Notes | None = None) -> Store:
+    """Return a new store that holds the partitions below `path`/in."""
+    store = new_store(path / f"store-{missing}")
+    with store.lock():
+        files = list_partitions(path / "in")
+        ingest(store, files, request, InProcess(), report or Silent(), policies=Policies(missing=missing))
+    return store
+
+
+def features_of(store: Store, feature_map: FeatureMap) -> RowBlock:
+    """Return the standardized rows of the whole store."""
+    ledger = ledger_of(store)
+    segments = [entry.segment for entry in ledger.entries]
+    rows = StoredRows(store.root(), ledger, segments, feature_map, InProcess(), Silent())
+    return rows.take(np.arange(ledger.rows))
+
+
+@quick
+@given(parts=st.lists(tables(target=True), min_size=1, max_size=3))
+def test_dropped_rows_leave_no_trace_in_the_store(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[pa.Table]
+) -> None:
+    path = tmp_path_factory.mktemp("drop")
+    left = [without_lacking(part) for part in parts]
+    write_all(path / "dirty" / "in", parts)
+    write_all(path / "clean" / "in", left)
+    dirty, clean = taken_in(path / "dirty", "drop"), taken_in(path / "clean", "error")
+    mine, others = ledger_of(dirty), ledger_of(clean)
+    assert same_rows(stored_rows(dirty), stored_rows(clean))
+    assert mine.categories == others.categories
+    assert [entry.rows for entry in mine.entries] == [part.num_rows for part in left]
+    dropped = [part.num_rows - clean_part.num_rows for part, clean_part in zip(parts, left, strict=True)]
+    assert [entry.dropped for entry in mine.entries] == dropped
+    for number in range(len(parts)):
+        one, other = (Segment.open(s.root(), number).facts() for s in (dirty, clean))
+        np.testing.assert_array_equal(one.moments, other.moments)
+        assert (one.categories, one.category_counts, one.missing) == (other.categories, other.category_counts, ())
+
+
+@quick
+@given(parts=st.lists(tables(), min_size=1, max_size=3), scaling=st.booleans())
+def test_imputed_features_are_those_of_scikit_learn(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[pa.Table], scaling: bool
+) -> None:
+    path = tmp_path_factory.mktemp("impute")
+    write_all(path / "in", parts)
+    store = taken_in(path, "impute")
+    ledger = ledger_of(store)
+    feature_map = freeze_feature_map(store.root(), ledger, 1 if scaling else None)
+    training = frame_of(parts[0] if scaling else pa.concat_tables(parts))
+    expected = Pipeline(training, ledger.categories[0]).features(frame_of(pa.concat_tables(parts)))
+    found = features_of(store, feature_map)
+    np.testing.assert_allclose(found.features, expected, rtol=1e-9, atol=1e-9)
+    assert found.targets.shape == (len(expected), 1)
+    assert FeatureMap.from_dict(asdict(feature_map)) == feature_map
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
+def test_what_is_missing_comes_back_as_missing(tmp_path: Path, wide: bool) -> None:
+    largest = 3.4028234e38 if wide else 1.5
+    x = pa.array([largest, None, -0.0, float("nan"), 2.0])
+    columns = {"x": x, "c": pa.array(["a", None, "b", "a", None]), "y": np.arange(5.0)}
+    write_partition(tmp_path / "in" / "part-0.parquet", columns)
+    store = taken_in(tmp_path, "impute")
+    segment = Segment.open(store.root(), 0)
+    rows = segment.read(0, 5)
+    assert rows.numeric.dtype == (np.float64 if wide else np.float32)
+    np.testing.assert_array_equal(rows.numeric[:, 0], [largest, np.nan, -0.0, np.nan, 2.0])
+    assert rows.codes[:, 0].tolist() == [0, -1, 1, 0, -1]
+    assert segment.facts().missing == (2, 2)
+    np.testing.assert_array_equal(segment.facts().moments[0], [3.0, 5.0])
+    assert segment.facts().category_counts == ((2.0, 1.0),)
+    data = open_dask_arrays(store)
+    np.testing.assert_array_equal(data.numeric.compute(), rows.numeric)
+    np.testing.assert_array_equal(data.codes.compute(), rows.codes)
+
+
+@quick
+@given(table=tables(target=True))
+def test_the_hash_of_a_partition_knows_no_policy(tmp_path_factory: pytest.TempPathFactory, table: pa.Table) -> None:
+    path = tmp_path_factory.mktemp("hash")
+    file = only_partition(write_partition(path / "part-0.parquet", table))
+    plain = content_of(file, WHOLE)
+    assert survey_partition(file, WHOLE, "drop").content_sha256 == plain
+    whole = without_lacking(table)
+    if table["y"].null_count == 0:
+        assert survey_partition(file, WHOLE, "impute").content_sha256 == plain
+    if whole.num_rows == table.num_rows:
+        assert survey_partition(file, WHOLE).content_sha256 == plain
+    nulls = table.set_column(0, "length", [pa.array(table["length"].to_numpy(), from_pandas=True)])
+    again = only_partition(write_partition(path / "nulls" / "part-0.parquet", nulls, row_group_size=1))
+    assert content_of(again, WHOLE) == plain  # null and NaN are one
+    for number, row in enumerate(table.to_pylist()):
+        for name, value in row.items():
+            if value is None:
+                for other in OTHERS[name]:
+                    column = table[name].to_pylist()
+                    column[number] = other
+                    changed = table.set_column(
+                        table.column_names.index(name), name, [pa.array(column, SCHEMA.field(name).type)]
+                    )
+                    file = only_partition(write_partition(path / "other" / "part-0.parquet", changed))
+                    assert content_of(file, WHOLE) != plain
+
+
+@pytest.mark.parametrize("missing", EVERY)
+@pytest.mark.parametrize("bad", [float("inf"), float("-inf"), 1e200, -1e101])
+@pytest.mark.parametrize("name", ["x", "y", "w"])
+def test_no_policy_lets_an_absurd_value_in(tmp_path: Path, missing: str, bad: float, name: str) -> None:
+    """Not even in a row that lacks another value, and is left out for that."""
+    columns: dict[str, Any] = {n: pa.array([1.0, 2.0, 3.0]) for n in ("x", "y", "w")}
+    columns["z"] = pa.array([1.0, None if missing != "error" else 2.0, 3.0])
+    columns[name] = pa.array([1.0, bad, 3.0])
+    files = list_partitions(write_partition(tmp_path / "in" / "part-0.parquet", columns).parent)
+    request, policies = SchemaRequest("y", weight="w"), Policies(missing=missing)
+    message = rf"part-0\.parquet: column '{name}' has the value {bad!r} in row 1; values must be finite".replace(
+        "+", r"\+"
+    )
+    store = new_store(tmp_path / "store")
+    with store.lock(), pytest.raises(PartitionError, match=message):
+        ingest(store, files, request, InProcess(), Silent(), policies=policies)
+    schema = Schema("y", None, (Feature("x", "numeric"), Feature("z", "numeric")), weight="w")
+    model = model_with(FeatureMap(("x", "z"), (), (), (0.0, 0.0), (1.0, 1.0), (0.0,), (1.0,)))
+    with pytest.raises(PartitionError, match=message):
+        evaluate(model, schema, files, InProcess(), Silent(), policies)
+    if name == "x":
+        with pytest.raises(PartitionError, match=message):
+            predict(model, schema, files, tmp_path / "out", (), InProcess(), Silent(), policies=policies)
+
+
+@pytest.mark.parametrize("missing", ["error", "impute"])
+@pytest.mark.parametrize("name", ["y", "w"])
+@pytest.mark.parametrize("value", [None, float("nan")], ids=["null", "nan"])
+def test_a_missing_target_or_weight_is_refused_with_the_way_out(
+    tmp_path: Path, missing: str, name: str, value: float | None
+) -> None:
+    columns: dict[str, Any] = {n: pa.array([1.0, 2.0, 3.0]) for n in ("x", "y", "w")}
+    columns[name] = pa.array([1.0, 2.0, value])
+    write_partition(tmp_path / "in" / "part-0.parquet", columns)
+    shown = "null" if value is None else "nan"
+    message = rf'part-0\.parquet: column \'{name}\' has the value {shown} in row 2; .*never imputed: .*"drop"$'
+    with pytest.raises(PartitionError, match=message):
+        taken_in(tmp_path, missing, SchemaRequest("y", weight="w"))
+    store = taken_in(tmp_path, "drop", SchemaRequest("y", weight="w"))
+    assert [(e.rows, e.dropped) for e in ledger_of(store).entries] == [(2, 1)]
+
+
+@pytest.mark.parametrize("positive", [2, None], ids=["one class", "all classes"])
+def test_a_missing_class_is_dropped(tmp_path: Path, positive: int | None) -> None:
+    columns = {"x": [1.0, 2.0, 3.0, 4.0], "y": pa.array([5, None, 2, 5])}
+    write_partition(tmp_path / "in" / "part-0.parquet", columns)
+    request = SchemaRequest("y", positive=positive, classes=None if positive else "all")
+    store = taken_in(tmp_path, "drop", request)
+    targets = segment_rows(store.root(), 0).targets
+    assert targets is not None
+    assert targets[:, 0].tolist() == ([-1.0, 1.0, -1.0] if positive else [0.0, 1.0, 0.0])
+    assert ledger_of(store).classes == (() if positive else (5, 2))
+
+
+def test_a_class_of_dropped_rows_alone_is_no_class(tmp_path: Path) -> None:
+    columns = {"x": pa.array([None, 2.0, 3.0, 4.0]), "y": pa.array([7, 5, 2, 5])}
+    write_partition(tmp_path / "in" / "part-0.parquet", columns)
+    store = taken_in(tmp_path, "drop", SchemaRequest("y", classes="all"))
+    assert ledger_of(store).classes == (5, 2)
+    assert Segment.open(store.root(), 0).facts().classes == (5, 2)
+
+
+def test_a_column_without_a_value_stays_at_zero_and_is_told(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {"x": pa.nulls(3, pa.float64()), "c": pa.nulls(3, pa.string()), "z": [1.0, 2.0, 4.0]}
+    write_partition(tmp_path / "in" / "part-0.parquet", columns | {"y": [0.0, 1.0, 2.0]})
+    write_partition(
+        tmp_path / "in" / "part-1.parquet", {"x": [5.0, 7.0], "c": ["a", "b"], "z": [1.0, 1.0], "y": [0.0, 1.0]}
+    )
+    store, notes = taken_in(tmp_path, "impute"), Notes()
+    ledger = ledger_of(store)
+    encodings = plan_encodings(store.root(), ledger, None, ledger.entries, 1, "ignore", notes)
+    assert notes.said[0][1] == {"columns": "x, c"}
+    feature_map = encodings.last
+    assert (feature_map.centre[0], feature_map.scale[0], feature_map.categories) == (0.0, 1.0, ((),))
+    np.testing.assert_array_equal(features_of(store, feature_map).features[:, 0], [0.0, 0.0, 0.0, 5.0, 7.0])
+
+
+def test_every_value_missing_leaves_a_partition_without_rows(tmp_path: Path) -> None:
+    write_partition(tmp_path / "in" / "part-0.parquet", column_of("x", pa.array([1.0, 2.0])))
+    write_partition(tmp_path / "in" / "part-1.parquet", column_of("x", pa.nulls(3)))
+    notes = Notes()
+    store = taken_in(tmp_path, "drop", report=notes)
+    assert [(e.rows, e.dropped) for e in ledger_of(store).entries] == [(2, 0), (0, 3)]
+    assert notes.ended == [{"partitions": 2, "rows": 2, "dropped": 3}]
+
+
+@pytest.mark.parametrize("missing", ["drop", "impute"])
+def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: Path, missing: str) -> None:
+    table = draw_lacking(300, 1)
+    store = taken_in(write_all(tmp_path / "in", [draw_lacking(300, 0)]).parent, "impute")
+    model = model_with(freeze_feature_map(store.root(), ledger_of(store), None))
+    files = list_partitions(write_partition(tmp_path / "new" / "part-0.parquet", table, row_group_size=70))
+    notes, policies = Notes(), Policies(missing=missing)
+    asked = predict(model, WHOLE, files, tmp_path / "out", ("y",), InProcess(), notes, policies=policies).asked
+    found = pq.read_table(tmp_path / "out" / "part-0.parquet")
+    assert found["y"].equals(table["y"])
+    lacking = table.drop_columns("y").to_pandas().isna().any(axis=1).to_numpy()
+    assert 100 < lacking.sum() < 250
+    features = Pipeline(frame_of(draw_lacking(300, 0)), model.feature_map.categories[0]).features(frame_of(table))
+    values = model.basis.values(features) @ model.coefficients
+    expected = values[:, 0] * model.feature_map.target_scale[0] + model.feature_map.target_centre[0]
+    predicted = found["prediction"].to_pandas().to_numpy()
+    if missing == "drop":
+        np.testing.assert_array_equal(np.isnan(predicted), lacking)
+        assert (asked.rows, asked.left_out, asked.imputed) == (300, lacking.sum(), {})
+        assert notes.said == [("rows lack a value and have no prediction", {"rows": lacking.sum()})]
+        np.testing.assert_allclose(predicted[~lacking], expected[~lacking], rtol=1e-9)
+    else:
+        np.testing.assert_allclose(predicted, expected, rtol=1e-9)
+        counts = {name: table[name].null_count for name in KINDS}
+        assert (asked.left_out, asked.imputed) == (0, counts)
+        assert notes.said[0][1] == {"lacking": ", ".join(f"{name} ({n})" for name, n in counts.items())}
+
+
+@pytest.mark.parametrize("missing", ["drop", "impute"])
+def test_rows_that_are_left_out_are_not_judged(tmp_path: Path, missing: str) -> None:
+    table = draw_lacking(200, 1, target=missing == "drop")
+    store = taken_in(write_all(tmp_path / "in", [draw_lacking(300, 0)]).parent, "impute")
+    model = model_with(freeze_feature_map(store.root(), ledger_of(store), None))
+    files = list_partitions(write_partition(tmp_path / "held" / "part-0.parquet", table))
+    notes = Notes()
+    found = evaluate(model, WHOLE, files, InProcess(), notes, Policies(missing=missing))
+    kept = without_lacking(table) if missing == "drop" else table
+    features = Pipeline(frame_of(draw_lacking(300, 0)), model.feature_map.categories[0]).features(frame_of(kept))
+    values = (model.basis.values(features) @ model.coefficients)[:, 0]
+    predicted = values * model.feature_map.target_scale[0] + model.feature_map.target_centre[0]
+    assert found.weight == kept.num_rows
+    assert found.left_out == table.num_rows - kept.num_rows
+    assert found.test_mse == pytest.approx(float(np.mean((predicted - kept["y"].to_numpy()) ** 2)), rel=1e-9)
+    assert [message.split(" and ")[0] for message, _ in notes.said] == [
+        "rows lack a value" if missing == "drop" else "missing values are imputed"
+    ]
+
+
+@pytest.mark.parametrize("door", ["predict", "evaluate"])
+def test_a_missing_value_is_refused_unless_it_is_said_what_becomes_of_it(tmp_path: Path, door: str) -> None:
+    files = list_partitions(write_partition(tmp_path / "part-0.parquet", column_of("x", pa.array([1.0, None]))))
+    model = model_with(FeatureMap(("x",), (), (), (0.0,), (1.0,), (0.0,), (1.0,)))
+    schema = Schema("y", None, (Feature("x", "numeric"),))
+    message = (
+        r"part-0\.parquet: column 'x' has the value null in row 1; .*fill or remove the row, or set source\.missing"
+    )
+
+    def ask() -> object:
+        if door == "predict":
+            return predict(model, schema, files, tmp_path / "out", (), InProcess(), Silent())
+        return evaluate(model, schema, files, InProcess(), Silent())
+
+    with pytest.raises(PartitionError, match=message):
+        ask()
+
+
+def test_a_map_that_does_not_say_which_columns_are_booleans_learns_it_from_the_schema(tmp_path: Path) -> None:
+    """Releases that knew no missing values wrote such maps."""
+    old = FeatureMap(("flag",), (), (), (0.3,), (0.5,), (0.0,), (1.0,))
+    schema = Schema("y", None, (Feature("flag", "boolean"),))
+    files = list_partitions(
+        write_partition(tmp_path / "part-0.parquet", {"flag": pa.array([None, False]), "y": [0.0, 1.0]})
+    )
+    model, policies = model_with(old), Policies(missing="impute")
+    predict(model, schema, files, tmp_path / "out", (), InProcess(), Silent(), policies=policies)
+    first, second = pq.read_table(tmp_path / "out" / "part-0.parquet")["prediction"].to_pylist()
+    assert first == second
+    assert "fill" not in old.as_dict()
+
+
+@given(
+    values=st.lists(st.lists(st.sampled_from([np.nan, 0.5, -1.0, 3.0]), min_size=2, max_size=2), max_size=20),
+    split=st.integers(0, 20),
+)
+def test_moments_pass_over_what_is_missing(values: list[list[float]], split: int) -> None:
+    x = np.array(values).reshape(-1, 2)
+    w = np.resize([1.0, 0.5, 0.0, 2.0], len(x))
+    assume(len(x))
+    found = Moments.of(x[:split], w[:split]).merge(Moments.of(x[split:], w[split:]))
+    for column in range(2):
+        present = ~np.isnan(x[:, column]) & (w > 0)
+        alone = Moments.of(x[present][:, [column]], w[present])
+        for name in ("count", "mean", "squares", "minimum", "maximum"):
+            assert getattr(found, name)[column] == pytest.approx(getattr(alone, name)[0], rel=1e-12, abs=1e-12)

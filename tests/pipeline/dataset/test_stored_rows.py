@@ -1,0 +1,229 @@
+"""A store's rows as a row set: the same answers as rows in memory, wherever the tasks are done."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from support.jobs.recording import Killed, Notes
+from support.stores.models import feature_map_of
+from support.stores.partitions import REQUEST, mixed_columns, write_partition
+from support.stores.stores import Elsewhere, ingest_folder, ledger_of, new_store
+
+from ridgestream.pipeline.base import pass_checkpoint
+from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.executor import Executor, InProcess
+from ridgestream.pipeline.base.pass_checkpoint import Keeper, Make, name_of_pass
+from ridgestream.pipeline.base.serialization import hash_of
+from ridgestream.pipeline.batch.orols.residual_pass import screen_rows
+from ridgestream.pipeline.batch.shard_merge_select import learn_shard
+from ridgestream.pipeline.dataset import stored_rows
+from ridgestream.pipeline.dataset.stored_rows import StoredRows
+from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.selection.kmeans import sum_clusters
+from ridgestream.pipeline.sums.candidate_products import sum_candidates
+from ridgestream.pipeline.sums.normal_equations import Basis, RowBlock, Summing, sum_together
+from ridgestream.pipeline.sums.residual_products import sum_residuals
+from ridgestream.pipeline.sums.row_set import ArrayRows, RowSet, cut_evenly
+from ridgestream.pipeline.training.batch import judge_rows
+from ridgestream.stores.repository.repository import Store
+
+SIZES = [300, 0, 500, 1, 257]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The rows that a pass saw: a monoid that forgets nothing."""
+
+    rows: tuple[int, ...]
+    parts: int = 1
+
+    def merge(self, other: "Numbers") -> "Numbers":
+        return Numbers(self.rows + other.rows, self.parts + other.parts)
+
+
+def number_rows(start: int, blocks: Iterable[RowBlock]) -> Numbers:
+    return Numbers(tuple(start + block.first + i for block in blocks for i in range(len(block.features))))
+
+
+def unnamed(start: int, blocks: Iterable[RowBlock]) -> Numbers:
+    return number_rows(start, blocks)
+
+
+def store_of(tmp_path: Path, *, weighted: bool) -> Store:
+    for i, rows in enumerate(SIZES):
+        weights = {"w": np.random.default_rng(i).choice([0.0, 0.5, 2.0], rows)} if weighted else {}
+        write_partition(tmp_path / "source" / f"part-{i}.parquet", mixed_columns(rows, seed=i) | weights)
+    store = new_store(tmp_path / "store")
+    ingest_folder(store, tmp_path / "source", replace(REQUEST, weight="w" if weighted else None))
+    return store
+
+
+def rows_of(
+    store: Store, orders: Sequence[int] = range(5), executor: Executor | None = None, keeper: Keeper | None = None
+) -> StoredRows:
+    ledger = ledger_of(store)
+    return StoredRows(store.root(), ledger, orders, feature_map_of(store), executor or InProcess(), Notes(), keeper)
+
+
+def in_memory(rows: StoredRows) -> ArrayRows:
+    block = rows.take(np.arange(rows.n_rows))
+    return ArrayRows(block.features, block.targets, block.weights)
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "weighted"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return store_of(tmp_path, weighted=request.param)
+
+
+def test_rows_are_taken_in_any_order_and_as_often_as_asked(store: Store) -> None:
+    rows = rows_of(store)
+    whole = in_memory(rows)
+    places = np.array([1057, 3, 299, 300, 3, 800, 801])
+    found, expected = rows.take(places), whole.take(places)
+    np.testing.assert_array_equal(found.features, expected.features)
+    np.testing.assert_array_equal(found.targets, expected.targets)
+    assert (found.weights is None) == (expected.weights is None)
+    if found.weights is not None and expected.weights is not None:
+        np.testing.assert_array_equal(found.weights, expected.weights)
+    assert len(rows.take(np.empty(0, dtype=np.int64)).features) == 0
+
+
+def test_every_row_is_seen_once_in_order_however_the_rows_are_cut(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
+    for rows in (rows_of(store), in_memory(rows_of(store))):
+        assert rows.reduce(number_rows, 10, "count").rows == tuple(range(10, 1068))
+        seen = rows.reduce(number_rows, 0, "count", parts=7)
+        assert (seen.rows, seen.parts) == (tuple(range(1058)), 7)
+    assert rows_of(store).reduce(number_rows, 0, "count").parts == 2 + 2 + 1 + 2
+
+
+def test_places_are_of_the_set_and_numbers_of_the_whole_store(store: Store) -> None:
+    rows = rows_of(store, [2, 4])
+    assert rows.n_rows == 757
+    assert rows.reduce(number_rows, 0, "count").rows == tuple(range(757))
+    assert rows.reduce(number_rows, 0, "count", parts=5).rows == tuple(range(757))
+    np.testing.assert_array_equal(rows.numbers(np.array([0, 499, 500, 756])), [300, 799, 801, 1057])
+    np.testing.assert_array_equal(
+        rows.take(np.array([499, 500])).features, rows_of(store).take(np.array([799, 801])).features
+    )
+
+
+def test_no_row_is_one_call_without_blocks(store: Store) -> None:
+    empty: RowSet = rows_of(store, [1])
+    assert empty.reduce(number_rows, 0, "count") == Numbers(())
+    assert empty.reduce(number_rows, 0, "count", parts=3) == Numbers(())
+
+
+class KeptHere:
+    """A keeper in memory."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]] = {}
+        self.held: dict[str, Make] = {}
+
+    def load(self, key: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | None:
+        return self.kept.get(key)
+
+    def save(self, key: str, record: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        self.kept[key] = json.loads(json.dumps(record)), dict(arrays)
+
+    def hold(self, key: str, make: Make | None) -> None:
+        self.held = {key: make} if make else {}
+
+
+@pytest.mark.parametrize(
+    ("function", "module"),
+    [
+        (sum_together, "block_statistics"),
+        (sum_candidates, "candidate_sums"),
+        (sum_residuals, "residual_sums"),
+        (sum_clusters, "learners.kmeans_dictionary"),
+        (screen_rows, "learners.orols_pass"),
+        (learn_shard, "learners.shard_merge_select"),
+        (judge_rows, "batch"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_pass_keeps_the_name_under_which_version_0_1_0_kept_it(function: Callable[..., Any], module: str) -> None:
+    assert name_of_pass(function) == (f"ridgestream.pipeline.{module}", function.__name__)
+
+
+def test_a_pass_without_a_name_is_refused_where_its_sums_are_to_be_kept(store: Store) -> None:
+    with pytest.raises(InputError, match=r"has no name to keep its sums by: decorate it with named_pass"):
+        rows_of(store, keeper=KeptHere()).reduce(unnamed, 0, "count")
+
+
+def test_a_renamed_dataclass_is_hashed_by_the_name_that_it_had() -> None:
+    @dataclass(frozen=True)
+    class Before:
+        value: int
+
+    @dataclass(frozen=True)
+    class After:
+        value: int
+        hashed_as: ClassVar[str] = Before.__qualname__
+
+    assert hash_of(After(3)) == hash_of(Before(3))
+    assert hash_of(After(3)) != hash_of(After(4))
+
+
+def test_a_pass_that_was_killed_goes_on_and_ends_in_the_same_bits(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
+    monkeypatch.setattr(pass_checkpoint, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(pass_checkpoint, "WORTH_SECONDS", 0.0)
+    keeper, straight = KeptHere(), bits(rows_of(store), 3)
+    done = []
+    for after in (2, 1, 2, 9):
+        executor = Killed(after)
+        rows = rows_of(store, executor=executor, keeper=keeper)
+        with suppress(KeyboardInterrupt):
+            assert [b.tobytes() for b in bits(rows, 3)] == [b.tobytes() for b in straight]
+        done.append(executor.done)
+    assert done == [2, 1, 2, 2]  # seven tasks, none twice
+    executor = Killed(9)
+    bits(rows_of(store, executor=executor, keeper=keeper), 3)
+    assert executor.done == 0
+    assert [b.tobytes() for b in bits(rows_of(store, [0, 2], keeper=keeper), 3)] == [
+        b.tobytes() for b in bits(rows_of(store, [0, 2]), 3)
+    ]
+
+
+def test_a_short_pass_is_not_kept(store: Store) -> None:
+    keeper = KeptHere()
+    bits(rows_of(store, keeper=keeper), 3)
+    assert not keeper.kept
+
+
+def bits(rows: RowSet, folds: int) -> list[npt.NDArray[np.float64]]:
+    basis = Basis(RBF(0.2), rows.take(np.array([5, 300, 700])).features, np.zeros(rows.n_features))
+    sums = rows.statistics((Summing(basis, 1, folds),), "sum").parts[0]
+    return [fold.products for fold in sums.folds]
+
+
+def test_sums_have_the_same_bits_wherever_they_are_made_and_those_of_memory_to_rounding(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
+    here, there = bits(rows_of(store), 3), bits(rows_of(store, executor=Elsewhere()), 3)
+    assert [b.tobytes() for b in here] == [b.tobytes() for b in there]
+    for found, expected in zip(here, bits(in_memory(rows_of(store)), 3), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize(("n_rows", "parts"), [(0, 3), (2, 3), (3, 3), (1000, 7)])
+def test_parts_are_as_equal_as_can_be(n_rows: int, parts: int) -> None:
+    ranges = cut_evenly(n_rows, parts)
+    assert [row for start, stop in ranges for row in range(start, stop)] == list(range(n_rows))
+    sizes = [stop - start for start, stop in ranges]
+    assert max(sizes) - min(sizes) <= 1
+    assert len(sizes) == max(1, min(n_rows, parts))

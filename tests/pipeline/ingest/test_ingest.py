@@ -1,0 +1,582 @@
+"""Ingest: each partition once, whole, in one order; what is wrong with one leaves the last commit standing."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.jobs.recording import Notes
+from support.stores.partitions import REQUEST, column_of, mixed_columns, only_partition, write_mixed, write_partition
+from support.stores.stores import (
+    Elsewhere,
+    ingest_folder,
+    ledger_of,
+    new_store,
+    same_rows,
+    segment_rows,
+    stored_rows,
+    stored_values,
+)
+
+from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.ingest import ingest as ingest_module
+from ridgestream.pipeline.ingest.ingest import PARTITIONS_A_COMMIT, ingest
+from ridgestream.pipeline.ingest.partition_profile import survey_partition
+from ridgestream.pipeline.sums.moments import Moments
+from ridgestream.pipeline.sums.quantile_sketch import SAMPLE_ROWS, Sketch, sample_places
+from ridgestream.stores.errors.exceptions import PartitionError, StoreError
+from ridgestream.stores.parquet import partitions
+from ridgestream.stores.parquet.partitions import list_partitions, read_arrow_schema
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.schema.schema import SchemaRequest, infer_schema
+from ridgestream.stores.segments.segments import Segment, SegmentFacts
+
+
+def content_hash(path: Path, request: SchemaRequest = REQUEST, like: Path | None = None) -> str:
+    """Return the content hash of a partition, with the schema of itself or of another."""
+    first = only_partition(like or path)
+    schema = infer_schema(request, read_arrow_schema(first), str(first.path))
+    return survey_partition(only_partition(path), schema).content_sha256
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_mixed(tmp_path / "source", [300, 0, 500])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return new_store(tmp_path / "store")
+
+
+def test_the_store_holds_the_rows_of_the_partitions(source: Path, store: Store) -> None:
+    report = ingest_folder(store, source, REQUEST)
+    table = pa.concat_tables([pq.read_table(file.path) for file in list_partitions(source)])
+    rows = stored_rows(store)
+    assert rows.targets is not None
+    np.testing.assert_array_equal(rows.targets[:, 0], table["y"].to_numpy())
+    np.testing.assert_array_equal(rows.numeric[:, 0], table["length"].to_numpy())
+    np.testing.assert_array_equal(rows.numeric[:, 1], table["count"].to_numpy())
+    np.testing.assert_array_equal(rows.numeric[:, 2], table["flag"].to_numpy().astype(float))
+    np.testing.assert_array_equal(rows.numeric[:, 3], [t.timestamp() for t in table["seen"].to_pylist()])
+    assert stored_values(store, 0) == table["colour"].to_pylist()
+    assert [entry.name for entry in report.added] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
+    assert [entry.rows for entry in ledger_of(store).entries] == [300, 0, 500]
+
+
+def test_partitions_come_in_natural_order(tmp_path: Path, store: Store) -> None:
+    for number in (10, 2, 1):
+        write_partition(tmp_path / "source" / f"part-{number}.parquet", mixed_columns(3, seed=number))
+    ingest_folder(store, tmp_path / "source", REQUEST)
+    assert [(e.segment, e.name) for e in ledger_of(store).entries] == [
+        (0, "part-1.parquet"),
+        (1, "part-2.parquet"),
+        (2, "part-10.parquet"),
+    ]
+
+
+def test_a_partition_that_comes_late_is_added_at_the_end(source: Path, store: Store) -> None:
+    ingest_folder(store, source, REQUEST)
+    before = stored_rows(store)
+    write_partition(source / "part--early.parquet", mixed_columns(7, seed=9))
+    report = ingest_folder(store, source, REQUEST)
+    assert [(e.segment, e.name) for e in report.added] == [(3, "part--early.parquet")]
+    assert same_rows(stored_rows(store).part(0, len(before)), before)
+
+
+def test_ingesting_twice_adds_nothing_and_commits_nothing(source: Path, store: Store) -> None:
+    ingest_folder(store, source, REQUEST)
+    snapshot = store.snapshot()
+    assert ingest_folder(store, source, REQUEST).added == ()
+    assert store.snapshot() == snapshot
+
+
+def test_the_reporter_is_told_of_rows_and_partitions(source: Path, store: Store) -> None:
+    notes = Notes()
+    ingest(store, list_partitions(source), REQUEST, InProcess(), notes)
+    assert (notes.begun, notes.rows, notes.ended) == (["ingest"], 800, [{"partitions": 3, "rows": 800}])
+
+
+def rewrite(path: Path, change: Callable[[pa.Table], pa.Table] = lambda table: table, **options: Any) -> None:
+    """Write a partition again, with another time stamp."""
+    write_partition(path, change(pq.read_table(path)), **options)
+    os.utime(path, ns=(1_000_000_000, path.stat().st_mtime_ns + 1_000_000_000))
+
+
+UNCHANGED: dict[str, Callable[[Path], None]] = {
+    "touched": lambda path: os.utime(path, ns=(0, 0)),
+    "another codec": lambda path: rewrite(path, compression="gzip"),
+    "other row groups": lambda path: rewrite(path, row_group_size=17),
+    "no dictionaries": lambda path: rewrite(path, use_dictionary=False),
+    "columns permuted": lambda path: rewrite(path, lambda t: t.select(sorted(t.column_names, reverse=True))),
+    "an extra column": lambda path: rewrite(path, lambda t: t.append_column("extra", pa.nulls(len(t)))),
+    "wider integers": lambda path: rewrite(path, lambda t: replace_column(t, "count", t["count"].cast(pa.int64()))),
+    "coloured dictionary": lambda path: rewrite(path, lambda t: replace_column(t, "colour", shuffled(t["colour"]))),
+    "nanoseconds": lambda path: rewrite(path, lambda t: replace_column(t, "seen", t["seen"].cast(pa.timestamp("ns")))),
+}
+
+
+def replace_column(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, column)
+
+
+def shuffled(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return text as a dictionary that is not in the order of appearance, with a value that is not used."""
+    values = sorted({"unused", *column.to_pylist()}, reverse=True)
+    indices = pa.array([values.index(value) for value in column.to_pylist()], pa.int8())
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(indices, pa.array(values))])
+
+
+@pytest.mark.parametrize("change", UNCHANGED.values(), ids=UNCHANGED.keys())
+def test_a_partition_written_anew_with_the_same_values_is_the_same(
+    source: Path, store: Store, change: Callable[[Path], None]
+) -> None:
+    ingest_folder(store, source, REQUEST)
+    before, snapshot = only_partition(source / "part-0.parquet"), store.snapshot()
+    change(source / "part-0.parquet")
+    after = only_partition(source / "part-0.parquet")
+    assert (before.size_bytes, before.modified_ns) != (after.size_bytes, after.modified_ns)
+    assert ingest_folder(store, source, REQUEST).added == ()
+    assert store.snapshot() == snapshot
+
+
+CHANGED: dict[str, Callable[[pa.Table], pa.Table]] = {
+    "one value, by one bit": lambda t: replace_column(t, "length", nudged(t["length"])),
+    "the target": lambda t: replace_column(t, "y", nudged(t["y"])),
+    "a category": lambda t: replace_column(t, "colour", pa.chunked_array([["violet", *t["colour"].to_pylist()[1:]]])),
+    "two categories exchanged": lambda t: replace_column(
+        t, "colour", pa.chunked_array([[{"red": "blue", "blue": "red"}.get(c, c) for c in t["colour"].to_pylist()]])
+    ),
+    "the order of rows": lambda t: t.take(list(reversed(range(len(t))))),
+    "a row more": lambda t: pa.concat_tables([t, t.slice(0, 1)]),
+    "a row less": lambda t: t.slice(0, len(t) - 1),
+    "no row": lambda t: t.slice(0, 0),
+    "two columns exchanged": lambda t: replace_column(replace_column(t, "length", t["y"]), "y", t["length"]),
+}
+
+
+def nudged(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    values = column.to_numpy().copy()
+    values[-1] = np.nextafter(values[-1], 1e300)
+    return pa.chunked_array([values])
+
+
+@pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED.keys())
+def test_a_partition_with_other_values_is_an_error_and_the_store_stands(
+    source: Path, store: Store, change: Callable[[pa.Table], pa.Table]
+) -> None:
+    ingest_folder(store, source, REQUEST)
+    before, snapshot = stored_rows(store), store.snapshot()
+    rewrite(source / "part-0.parquet", change)
+    write_partition(source / "part-9.parquet", mixed_columns(5))
+    message = (
+        r"part-0\.parquet was ingested with other values .*put the file back, give the new one another name, or say"
+    )
+    with pytest.raises(PartitionError, match=message):
+        ingest_folder(store, source, REQUEST)
+    assert store.snapshot() == snapshot
+    assert same_rows(stored_rows(Store.open(store.location)), before)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "emptied", "no longer Parquet"])
+def test_a_partition_that_was_damaged_after_its_ingest_is_an_error(source: Path, store: Store, damage: str) -> None:
+    ingest_folder(store, source, REQUEST)
+    path, snapshot = source / "part-0.parquet", store.snapshot()
+    whole = path.read_bytes()
+    path.write_bytes({"truncated": whole[:-100], "emptied": b"", "no longer Parquet": b"a,b\n"}[damage])
+    with pytest.raises(PartitionError, match=r"part-0\.parquet is (not a readable Parquet file|empty)"):
+        ingest_folder(store, source, REQUEST)
+    assert store.snapshot() == snapshot
+
+
+def test_the_hash_of_content_is_free_of_cuts(tmp_path: Path) -> None:
+    columns = mixed_columns(40_000)
+    hashes = {
+        content_hash(write_partition(tmp_path / f"{size}.parquet", columns, row_group_size=size))
+        for size in (997, 16_384, 40_000)
+    }
+    assert len(hashes) == 1
+
+
+def test_the_hash_of_content_covers_weights(tmp_path: Path) -> None:
+    request = replace(REQUEST, weight="w")
+    columns = mixed_columns(10)
+    one = write_partition(tmp_path / "one.parquet", columns | {"w": np.ones(10)})
+    two = write_partition(tmp_path / "two.parquet", columns | {"w": np.full(10, 2.0)})
+    assert content_hash(one, request) != content_hash(two, request)
+
+
+def test_the_hash_of_content_tells_values_from_their_place(tmp_path: Path) -> None:
+    a = write_partition(tmp_path / "a.parquet", {"p": [1.0, 2.0], "q": [3.0, 4.0], "y": [0.0, 0.0]})
+    b = write_partition(tmp_path / "b.parquet", {"p": [1.0, 3.0], "q": [2.0, 4.0], "y": [0.0, 0.0]})
+    assert content_hash(a) != content_hash(b)
+
+
+def test_a_partition_that_is_gone_is_told_and_its_rows_stay(source: Path, store: Store) -> None:
+    ingest_folder(store, source, REQUEST)
+    before = stored_rows(store)
+    (source / "part-0.parquet").unlink()
+    report = ingest_folder(store, source, REQUEST)
+    assert (report.added, report.missing) == ((), ("part-0.parquet",))
+    assert same_rows(stored_rows(store), before)
+
+
+def test_columns_that_the_schema_does_not_name_are_told(source: Path, store: Store) -> None:
+    assert ingest_folder(store, source, replace(REQUEST, ignore=("seen",))).ignored_columns == ()
+    columns = mixed_columns(5) | {"new": np.zeros(5), "newer": ["a"] * 5}
+    write_partition(source / "part-7.parquet", columns)
+    assert ingest_folder(store, source, replace(REQUEST, ignore=("seen",))).ignored_columns == ("new", "newer")
+
+
+def test_columns_may_come_in_another_order(tmp_path: Path, store: Store) -> None:
+    columns = mixed_columns(50)
+    write_partition(tmp_path / "source" / "part-0.parquet", columns)
+    write_partition(tmp_path / "source" / "part-1.parquet", dict(reversed(columns.items())))
+    ingest_folder(store, tmp_path / "source", REQUEST)
+    root = store.root()
+    assert same_rows(segment_rows(root, 0), segment_rows(root, 1))
+
+
+@pytest.mark.parametrize("rows", [[0, 20, 30], [20, 0, 30], [20, 30, 0], [0], [0, 0]], ids=str)
+def test_partitions_without_rows_are_counted_as_ingested(tmp_path: Path, store: Store, rows: list[int]) -> None:
+    source = write_mixed(tmp_path / "source", rows)
+    ingest_folder(store, source, REQUEST)
+    assert [entry.rows for entry in ledger_of(store).entries] == rows
+    assert len(stored_rows(store)) == sum(rows)
+    assert ingest_folder(store, source, REQUEST).added == ()
+
+
+def test_a_first_partition_without_rows_or_types_leaves_the_schema_to_the_next(tmp_path: Path, store: Store) -> None:
+    columns = mixed_columns(10)
+    write_partition(tmp_path / "part-0.parquet", {name: pa.nulls(0) for name in columns})
+    write_partition(tmp_path / "part-1.parquet", columns)
+    ingest_folder(store, tmp_path, REQUEST)
+    schema = ledger_of(store).schema
+    assert schema == infer_schema(REQUEST, read_arrow_schema(only_partition(tmp_path / "part-1.parquet")), "part-1")
+    assert [entry.rows for entry in ledger_of(store).entries] == [0, 10]
+
+
+def test_what_pandas_writes_of_an_empty_frame_is_a_partition_without_rows(source: Path, store: Store) -> None:
+    write_partition(source / "part-3.parquet", {name: pa.nulls(0) for name in mixed_columns(0)})
+    assert ingest_folder(store, source, REQUEST).added[-1].rows == 0
+
+
+BAD: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a NaN": (
+        lambda path: write_partition(path, mixed_columns(3) | {"length": [0.0, np.nan, 1.0]}),
+        r"column 'length' has the value nan in row 1; .*finite",
+    ),
+    "a null": (
+        lambda path: write_partition(path, mixed_columns(2) | {"colour": pa.array(["red", None])}),
+        r"column 'colour' has the value null in row 1; .*fill or remove the row",
+    ),
+    "1e200": (
+        lambda path: write_partition(path, mixed_columns(2) | {"length": [0.0, 1e200]}),
+        r"column 'length' has the value 1e\+200 in row 1",
+    ),
+    "infinite target": (
+        lambda path: write_partition(path, mixed_columns(2) | {"y": [0.0, -np.inf]}),
+        r"column 'y' has the value -inf in row 1",
+    ),
+    "a string where numbers were": (
+        lambda path: write_partition(path, mixed_columns(2) | {"length": ["1", "2"]}),
+        r"column 'length' has type string, the store has it as numeric, which takes .*; write the file again",
+    ),
+    "no target": (
+        lambda path: write_partition(path, {n: c for n, c in mixed_columns(2).items() if n != "y"}),
+        r" has no column 'y'; its columns are length, count",
+    ),
+    "no feature": (
+        lambda path: write_partition(path, {n: c for n, c in mixed_columns(2).items() if n != "flag"}),
+        r" has no column 'flag'; its columns are length, count",
+    ),
+    "an empty file": (lambda path: path.write_bytes(b""), r"is empty \(0 bytes\)"),
+    "no Parquet": (lambda path: path.write_bytes(b"x" * 100), "is not a readable Parquet file"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "message"), BAD.values(), ids=BAD.keys())
+@pytest.mark.parametrize("first", [True, False], ids=["first ingest", "later ingest"])
+def test_a_bad_partition_in_the_middle_leaves_the_last_commit(
+    source: Path, store: Store, spoil: Callable[[Path], object], message: str, first: bool
+) -> None:
+    if not first:
+        ingest_folder(store, source, REQUEST)
+    before, snapshot = ledger_of(store), store.snapshot()
+    spoil(source / "part-3.parquet")
+    write_partition(source / "part-4.parquet", mixed_columns(10, seed=4))
+    with pytest.raises(PartitionError, match=rf"/part-3\.parquet:? ?{message}"):
+        ingest_folder(store, source, REQUEST)
+    assert (store.snapshot(), ledger_of(store)) == (snapshot, before)
+    (source / "part-3.parquet").unlink()
+    added = ingest_folder(store, source, REQUEST).added
+    assert added[-1].name == "part-4.parquet"
+
+
+def test_waves_before_a_bad_partition_stay(tmp_path: Path, store: Store) -> None:
+    source = write_mixed(tmp_path / "source", [2] * (PARTITIONS_A_COMMIT + 3))
+    (source / f"part-{PARTITIONS_A_COMMIT + 1}.parquet").write_bytes(b"")
+    with pytest.raises(PartitionError, match=r"is empty \(0 bytes\)"):
+        ingest_folder(store, source, REQUEST)
+    assert len(ledger_of(store).entries) == PARTITIONS_A_COMMIT
+    write_partition(source / f"part-{PARTITIONS_A_COMMIT + 1}.parquet", mixed_columns(2))
+    assert len(ingest_folder(store, source, REQUEST).added) == 3
+
+
+def test_a_file_that_changes_between_its_two_readings_is_not_ingested(
+    source: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    survey = survey_partition
+
+    def survey_then_change(*arguments: Any) -> Any:
+        done = survey(*arguments)
+        rewrite(source / "part-0.parquet", CHANGED["one value, by one bit"])
+        return done
+
+    monkeypatch.setattr(ingest_module, "survey_partition", survey_then_change)
+    with pytest.raises(PartitionError, match=r"part-0\.parquet was changed while it was read; move finished files"):
+        ingest_folder(store, source, REQUEST)
+    assert ledger_of(store).entries == ()
+
+
+def test_a_file_that_loses_rows_between_its_two_readings_is_not_ingested(
+    source: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    survey = survey_partition
+
+    def survey_then_cut(*arguments: Any) -> Any:
+        done = survey(*arguments)
+        rewrite(source / "part-0.parquet", CHANGED["a row less"])
+        return done
+
+    monkeypatch.setattr(ingest_module, "survey_partition", survey_then_cut)
+    with pytest.raises((PartitionError, StoreError), match=r"was changed while it was read|was planned with 300 rows"):
+        ingest_folder(store, source, REQUEST)
+    assert ledger_of(store).entries == ()
+
+
+def test_the_schema_is_that_of_the_first_ingest(source: Path, store: Store) -> None:
+    ingest_folder(store, source, REQUEST)
+    snapshot = store.snapshot()
+    write_partition(source / "part-9.parquet", mixed_columns(5))
+    for request, key in (
+        (replace(REQUEST, target="length"), "with target = 'y'"),
+        (replace(REQUEST, positive=1), "without positive"),
+        (replace(REQUEST, weight="count"), "without weight"),
+        (replace(REQUEST, ignore=("flag",)), "with 'flag' as a feature"),
+        (replace(REQUEST, categorical=("count",)), "with 'count' as a number"),
+        (replace(REQUEST, features=("length",)), "with other features"),
+    ):
+        with pytest.raises(StoreError, match=rf"the store .*/store was made {key}"):
+            ingest_folder(store, source, request)
+    assert store.snapshot() == snapshot
+
+
+def test_a_job_that_ingests_nothing_new_is_held_against_the_schema_too(source: Path, store: Store) -> None:
+    ingest_folder(store, source, REQUEST)
+    with pytest.raises(StoreError, match="was made with target = 'y', the job says 'count'"):
+        ingest_folder(store, source, replace(REQUEST, target="count"))
+
+
+def two_stores(tmp_path: Path) -> tuple[Store, Store]:
+    return new_store(tmp_path / "here"), new_store(tmp_path / "elsewhere")
+
+
+def test_where_tasks_run_and_how_often_leaves_no_trace(tmp_path: Path) -> None:
+    """Tasks are pickled, done last first, and each twice, as by a cluster that lost results."""
+    source = tmp_path / "source"
+    tables: tuple[list[str], ...] = (["green", "red"], ["blue", "red"], [], ["grey", "green"], ["red"])
+    for i, colours in enumerate(tables):
+        rows = 40 * bool(colours)
+        write_partition(source / f"part-{i}.parquet", mixed_columns(rows, seed=i, colours=colours or ["none"]))
+    here, elsewhere = two_stores(tmp_path)
+    ingest_folder(here, source, REQUEST)
+    ingest_folder(elsewhere, source, REQUEST, Elsewhere())
+    assert ledger_of(here) == ledger_of(elsewhere)
+    assert [entry.segment for entry in ledger_of(here).entries] == [0, 1, 2, 3, 4]
+    for order in range(5):
+        assert same_rows(segment_rows(here.root(), order), segment_rows(elsewhere.root(), order))
+        facts = Segment.open(here.root(), order).facts(), Segment.open(elsewhere.root(), order).facts()
+        assert facts[0].moments.tobytes() == facts[1].moments.tobytes()
+        assert same_sketch(*facts)
+        assert facts[0].categories == facts[1].categories
+
+
+def test_categories_are_in_the_order_of_the_ledger_and_a_segment_keeps_its_own(tmp_path: Path, store: Store) -> None:
+    source = tmp_path / "source"
+    for i, colours in enumerate((["b", "a"], ["c", "b"], ["a", "d"])):
+        write_partition(source / f"{i}.parquet", column_of("colour", colours))
+    ingest_folder(store, source, REQUEST, Elsewhere())
+    assert ledger_of(store).categories == (("b", "a", "c", "d"),)
+    assert Segment.open(store.root(), 1).facts().categories == (("c", "b"),)
+    assert stored_values(store, 0) == ["b", "a", "c", "b", "a", "d"]
+
+
+def same_sketch(one: SegmentFacts, other: SegmentFacts) -> bool:
+    return one.sketch is not None and other.sketch is not None and one.sketch.tobytes() == other.sketch.tobytes()
+
+
+class Breaks(InProcess):
+    """An executor that breaks after some tasks."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def run(self, function: Callable[..., Any], tasks: Iterable[Any], *shared: Any) -> Iterator[Any]:
+        for number, task in enumerate(tasks):
+            if number == self.after:
+                raise ConnectionError("the workers are gone")
+            yield function(task, *shared)
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_an_ingest_that_breaks_off_is_done_again_as_if_nothing_had_been(
+    tmp_path: Path, source: Path, after: int
+) -> None:
+    straight, broken = two_stores(tmp_path)
+    ingest_folder(straight, source, REQUEST)
+    with pytest.raises(ConnectionError, match="the workers are gone"):
+        ingest_folder(broken, source, REQUEST, Breaks(after))
+    assert ledger_of(broken).entries == ()
+    ingest_folder(broken, source, REQUEST)
+    assert ledger_of(broken) == ledger_of(straight)
+    assert same_rows(stored_rows(broken), stored_rows(straight))
+
+
+class Meanwhile(Notes):
+    """A reporter that lets another job commit when this one has read the ledger."""
+
+    def __init__(self, other: Callable[[], object]) -> None:
+        super().__init__()
+        self.other = other
+
+    def begin(self, step: str, total_rows: int | None, **facts: Any) -> None:
+        super().begin(step, total_rows, **facts)
+        self.other()
+
+
+def test_two_ingests_at_once_lose_nothing_even_where_nothing_is_locked(tmp_path: Path, source: Path) -> None:
+    """As in a bucket: the second to commit is refused, and done again it adds what is missing."""
+    store = new_store(tmp_path / "store")
+    late = write_mixed(tmp_path / "late", [5])
+    shutil.move(late / "part-0.parquet", late / "late.parquet")
+    report = Meanwhile(lambda: ingest_folder(Store.open(store.location), source, REQUEST))
+    with pytest.raises(
+        StoreError, match=r"another writer has committed to the store .*/store meanwhile; run the job ag"
+    ):
+        ingest(store, list_partitions(late), REQUEST, InProcess(), report)
+    assert len(ledger_of(store).entries) == 3
+    assert [entry.segment for entry in ingest_folder(store, late, REQUEST).added] == [3]
+
+
+def width_of(tmp_path: Path, store: Store, x: Any, w: Any = None) -> np.dtype[Any]:
+    """Ingest a column, return the type it is kept in."""
+    columns = column_of("x", pa.array(x)) | ({} if w is None else {"w": pa.array(w)})
+    write_partition(tmp_path / "width" / "part.parquet", columns)
+    ingest_folder(store, tmp_path / "width", replace(REQUEST, weight=None if w is None else "w"))
+    rows = stored_rows(store)
+    np.testing.assert_allclose(rows.numeric[:, 0], np.asarray(x, dtype=np.float64), rtol=2**-24, atol=0)
+    return rows.numeric.dtype
+
+
+NOISE = np.random.default_rng(0).standard_normal(1000)
+
+SINGLE = {
+    "noise about zero": NOISE,
+    "small integers": np.arange(1000),
+    "integers up to 2²⁴": np.array([2**24, 0, 1]),
+    "booleans": NOISE > 0,
+    "exact halves far out": 1e6 + 0.5 * np.arange(10),
+    "a constant that float32 holds": np.full(10, 0.5),
+    "values of float32": NOISE.astype(np.float32),
+}
+
+DOUBLE = {
+    "noise about 10⁴": NOISE + 1e4,
+    "noise about −10⁸": NOISE - 1e8,
+    "integers beyond 2²⁴": 2**24 + np.arange(10),
+    "a constant that float32 has not": np.full(10, 0.1),
+    "too large for float32": NOISE * 1e60,
+    "too small for float32": NOISE * 1e-60,
+    "so small that squares vanish": NOISE * 1e-200,
+    "almost too small for float32": NOISE * 1e-42,
+    "seconds since 1970 within a minute": 1_700_000_000 + 60 * np.abs(NOISE),
+}
+
+
+@pytest.mark.parametrize("x", SINGLE.values(), ids=SINGLE.keys())
+def test_columns_that_float32_is_exact_enough_for(tmp_path: Path, store: Store, x: Any) -> None:
+    assert width_of(tmp_path, store, x) == np.float32
+
+
+@pytest.mark.parametrize("x", DOUBLE.values(), ids=DOUBLE.keys())
+def test_columns_that_need_float64(tmp_path: Path, store: Store, x: Any) -> None:
+    assert width_of(tmp_path, store, x) == np.float64
+
+
+def test_one_column_that_needs_float64_is_enough(tmp_path: Path, store: Store) -> None:
+    columns = {"a": NOISE, "b": NOISE + 1e4, "y": NOISE}
+    write_partition(tmp_path / "source" / "part.parquet", columns)
+    ingest_folder(store, tmp_path / "source", REQUEST)
+    np.testing.assert_array_equal(stored_rows(store).numeric, np.column_stack([NOISE, NOISE + 1e4]))
+
+
+def test_a_row_of_weight_zero_must_fit_into_float32_too(tmp_path: Path, store: Store) -> None:
+    weights = np.ones(1000)
+    weights[3] = 0.0
+    assert width_of(tmp_path, store, np.where(weights == 0, 1e60, NOISE), weights) == np.float64
+
+
+def test_widths_are_chosen_partition_by_partition(tmp_path: Path, store: Store) -> None:
+    for i, x in enumerate((NOISE, NOISE + 1e4)):
+        write_partition(tmp_path / "source" / f"{i}.parquet", {"x": x, "y": NOISE})
+    ingest_folder(store, tmp_path / "source", REQUEST)
+    root = store.root()
+    assert [segment_rows(root, i).numeric.dtype for i in (0, 1)] == [np.float32, np.float64]
+
+
+def test_a_segment_has_the_moments_of_its_rows_and_the_weights_of_its_categories(tmp_path: Path, store: Store) -> None:
+    rng = np.random.default_rng(0)
+    columns = mixed_columns(40_000) | {"w": rng.integers(0, 3, 40_000)}
+    write_partition(tmp_path / "source" / "part.parquet", columns)
+    ingest_folder(store, tmp_path / "source", replace(REQUEST, weight="w"))
+    rows, facts = stored_rows(store), Segment.open(store.root(), 0).facts()
+    assert rows.targets is not None
+    assert rows.weights is not None
+    expected = Moments.of(np.hstack([rows.numeric.astype(np.float64), rows.targets]), rows.weights)
+    np.testing.assert_allclose(facts.moments, expected.as_array(), rtol=1e-6)
+    counts = [rows.weights[rows.codes[:, 0] == code].sum() for code in range(len(facts.categories[0]))]
+    assert facts.category_counts == (tuple(counts),)
+
+
+@pytest.mark.parametrize("batch_rows", [700, partitions.BATCH_ROWS])
+def test_a_segment_has_the_sketch_of_some_of_its_rows_whatever_the_batches(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, batch_rows: int
+) -> None:
+    monkeypatch.setattr(partitions, "BATCH_ROWS", batch_rows)
+    rng, n = np.random.default_rng(0), 40_000
+    x, y, w = rng.standard_normal(n), rng.standard_normal(n), rng.integers(0, 3, n)
+    write_partition(tmp_path / "source" / "part.parquet", {"x": x, "y": y, "w": w})
+    ingest_folder(store, tmp_path / "source", replace(REQUEST, weight="w"))
+    kept, places = Segment.open(store.root(), 0).facts().sketch, sample_places(n)
+    assert kept is not None
+    expected = Sketch.of(np.column_stack([x, y])[places], w[places].astype(np.float64))
+    np.testing.assert_array_equal(kept, expected.as_array())
+    assert len(places) == SAMPLE_ROWS
+
+
+def test_the_classes_may_come_one_after_another(tmp_path: Path, store: Store) -> None:
+    """One class is declared, all others are the rest, whichever come later."""
+    request = SchemaRequest("y", positive=1)
+    for i, labels in enumerate(([0, 0], [0, 1], [2, 1], [1, 1])):
+        write_partition(tmp_path / "source" / f"{i}.parquet", {"x": [1.0, 2.0], "y": labels})
+    ingest_folder(store, tmp_path / "source", request)
+    targets = stored_rows(store).targets
+    assert targets is not None
+    np.testing.assert_array_equal(targets[:, 0], [-1, -1, -1, 1, -1, 1, 1, 1])

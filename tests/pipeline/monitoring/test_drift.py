@@ -1,0 +1,246 @@
+"""Partitions against training rows by what their segments keep: with sketches, without, columns of every kind."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+from support.stores.partitions import REQUEST, mixed_columns, write_partition
+from support.stores.stores import ingest_folder, ledger_of, new_store
+
+from ridgestream.pipeline.ingest import partition_profile as survey
+from ridgestream.pipeline.monitoring.drift import (
+    Known,
+    PartitionDrift,
+    Segments,
+    TrainingRows,
+    compare_partitions,
+)
+from ridgestream.pipeline.sums.moments import Moments
+from ridgestream.pipeline.sums.quantile_sketch import Sketch
+from ridgestream.stores.catalog.models import ModelRecord, Night
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.schema.column_types import NUMERIC
+from ridgestream.stores.schema.schema import Feature, Schema, SchemaRequest
+from ridgestream.stores.segments.segments import SegmentFacts
+
+Array = npt.NDArray[np.float64]
+
+ROWS = 2000
+
+
+def record_of(store: Store, scaled_by: int = 1) -> ModelRecord:
+    """A model that was standardized by the first partitions of a store."""
+    segments = tuple(entry.segment for entry in ledger_of(store).entries[:scaled_by])
+    return ModelRecord("model", {"scaling_rows": 1}, {}, scaled_by=segments)
+
+
+def compare_all(store: Store, record: ModelRecord | None = None) -> tuple[PartitionDrift, ...]:
+    ledger = ledger_of(store)
+    return compare_partitions(Segments(store.root()), ledger, record or record_of(store), ledger.entries)
+
+
+def moved(drift: PartitionDrift) -> list[str]:
+    return [column.column for column in drift.moved]
+
+
+def store_with(folder: Path, tables: list[dict[str, Any]], request: SchemaRequest = REQUEST) -> Store:
+    for i, columns in enumerate(tables):
+        write_partition(folder / "source" / f"{i}.parquet", columns)
+    store = new_store(folder / "store")
+    ingest_folder(store, folder / "source", request)
+    return store
+
+
+def forget_sketches(monkeypatch: pytest.MonkeyPatch, of: Callable[[SegmentFacts], bool] = lambda _: True) -> None:
+    """Let ingest write segments as older releases did."""
+    facts_of = survey._Gathered.facts
+
+    def without(gathered: Any, decoder: Any) -> SegmentFacts:
+        facts = facts_of(gathered, decoder)
+        return replace(facts, sketch=None) if of(facts) else facts
+
+    monkeypatch.setattr(survey._Gathered, "facts", without)
+
+
+def units(columns: dict[str, Any]) -> dict[str, Any]:
+    return columns | {"length": pa.array(columns["length"].to_numpy() * 2.54 + 1.0)}
+
+
+def constant(columns: dict[str, Any]) -> dict[str, Any]:
+    return columns | {"count": pa.array(np.full(ROWS, 20, dtype=np.int32))}
+
+
+def flag(columns: dict[str, Any]) -> dict[str, Any]:
+    return columns | {"flag": pa.array(~columns["flag"].to_numpy(zero_copy_only=False))}
+
+
+def colour(columns: dict[str, Any]) -> dict[str, Any]:
+    values = ["beige" if value == "red" else value for value in columns["colour"].to_pylist()]
+    return columns | {"colour": pa.array(values)}
+
+
+def target(columns: dict[str, Any]) -> dict[str, Any]:
+    return columns | {"y": pa.array(10.0 * columns["y"].to_numpy())}
+
+
+BROKEN = {"length": units, "count": constant, "flag": flag, "colour": colour, "y": target}
+
+
+@pytest.mark.parametrize("sketched", [True, False])
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_column_that_has_moved_is_named_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sketched: bool
+) -> None:
+    if not sketched:
+        forget_sketches(monkeypatch)
+    tables = [mixed_columns(ROWS, seed=seed) for seed in range(4)]
+    first, same, broken, after = compare_all(store_with(tmp_path, [*tables[:2], BROKEN[name](tables[2]), tables[3]]))
+    assert {column.shift.psi for column in first.columns} == {0.0}
+    assert moved(same) == moved(after) == []
+    assert moved(broken) == [name]
+    assert broken.is_suspect
+    assert broken.largest is not None
+    assert broken.largest.column == name
+    assert [column.column for column in broken.columns] == ["length", "count", "flag", "seen", "colour", "y"]
+    compared = {column.column: column.compared for column in broken.columns}
+    assert set(compared.values()) == {"quantiles" if sketched else "moments", "counts"}
+    assert compared["colour"] == "counts"
+
+
+def test_training_rows_may_have_come_in_several_partitions(tmp_path: Path) -> None:
+    """Two halves of a distribution: each is far from the whole, and the whole has not moved."""
+    columns = mixed_columns(ROWS, seed=0)
+    low = columns["length"].to_numpy() < 0
+    halves = [pa.table(columns).filter(pa.array(part)) for part in (low, ~low)]
+    tables = [*({name: t[name] for name in t.column_names} for t in halves), mixed_columns(ROWS, seed=1)]
+    first, second, whole = compare_all(store_with(tmp_path, tables), None)
+    assert moved(first) == []
+    store = store_with(tmp_path / "again", tables)
+    first, second, whole = compare_all(store, record_of(store, scaled_by=2))
+    assert "length" in moved(first)
+    assert "length" in moved(second)
+    assert moved(whole) == []
+
+
+def test_partitions_with_and_without_a_sketch_are_compared_by_their_moments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store of an older release, gone on with: what it standardized by has no sketch."""
+    tables = [mixed_columns(ROWS, seed=seed) for seed in range(3)]
+    with monkeypatch.context() as older:
+        forget_sketches(older)
+        store = store_with(tmp_path, tables[:1])
+    for i, columns in enumerate([tables[1], units(tables[2])], 1):
+        write_partition(tmp_path / "source" / f"{i}.parquet", columns)
+    ingest_folder(store, tmp_path / "source", REQUEST)
+    old, same, broken = compare_all(store)
+    assert {column.compared for column in [*old.columns, *same.columns, *broken.columns]} == {"moments", "counts"}
+    assert moved(same) == []
+    assert moved(broken) == ["length"]
+
+
+def test_classes_that_are_learned_each_are_compared_by_their_counts(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    tables = [
+        {"x": rng.standard_normal(ROWS), "y": rng.choice(["a", "b", "c"], ROWS, p=p)} for p in 3 * [[0.5, 0.3, 0.2]]
+    ]
+    tables[2]["y"] = rng.choice(["c", "a", "b"], ROWS, p=[0.6, 0.3, 0.1])
+    _, same, broken = compare_all(store_with(tmp_path, tables, SchemaRequest("y", classes="all")))
+    assert [column.column for column in same.columns] == ["x", "y"]
+    assert moved(same) == []
+    assert moved(broken) == ["y"]
+
+
+def test_rows_of_weight_zero_are_absent(tmp_path: Path) -> None:
+    tables = [mixed_columns(ROWS, seed=seed) | {"w": pa.array(np.ones(ROWS))} for seed in range(3)]
+    length = tables[1]["length"].to_numpy().copy()
+    length[::2] = 1e6
+    tables[1] |= {"length": pa.array(length), "w": pa.array(np.arange(ROWS) % 2.0)}
+    tables[2] |= {"w": pa.array(np.zeros(ROWS))}
+    _, half, nothing = compare_all(store_with(tmp_path, tables, replace(REQUEST, weight="w")))
+    assert moved(half) == []
+    assert len(half.columns) == 6
+    assert nothing.columns == ()
+    assert not nothing.is_suspect
+
+
+def test_a_partition_without_rows_has_nothing_to_compare(tmp_path: Path) -> None:
+    first, empty = compare_all(store_with(tmp_path, [mixed_columns(50), mixed_columns(0)]))
+    assert empty.columns == ()
+    assert empty.largest is None
+    assert not first.is_suspect
+    assert not empty.is_suspect
+
+
+def known_of(values: Array, *, sketched: bool = True) -> Known:
+    """What a segment would keep of a feature that some rows lack, and of a target that all have."""
+    present = values[~np.isnan(values)]
+    feature, target = Moments.of(present[:, np.newaxis]), Moments.of(np.arange(float(len(values)))[:, np.newaxis])
+    moments = np.hstack([feature.as_array(), target.as_array()])
+    sketch = Sketch.of(np.column_stack([values, np.arange(float(len(values)))])).as_array()
+    return Known(SegmentFacts(moments, (), (), sketch=sketch if sketched else None), len(values))
+
+
+@pytest.mark.parametrize("sketched", [True, False])
+def test_missing_values_are_told_and_more_of_them_are_drift(sketched: bool) -> None:
+    schema = Schema("y", None, (Feature("x", NUMERIC),))
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((3, ROWS))
+    values[0, rng.random(ROWS) < 0.1] = np.nan
+    values[1, rng.random(ROWS) < 0.1] = np.nan
+    values[2, rng.random(ROWS) < 0.5] = np.nan
+    training = TrainingRows(schema, [known_of(values[0], sketched=sketched)])
+    same, worse, all_of_them = (
+        training.compare(known_of(v, sketched=sketched))[0] for v in (values[1], values[2], np.full(ROWS, np.nan))
+    )
+    assert same.missing == pytest.approx(0.1, abs=0.03)
+    assert not same.shift.is_large
+    assert worse.missing == pytest.approx(0.5, abs=0.03)
+    assert worse.shift.is_large
+    assert all_of_them.missing == 1.0
+    assert all_of_them.shift.is_large
+
+
+def night_of(partitions: list[str], **more: Any) -> Night:
+    return Night("", tuple(partitions), ROWS, ROWS, 1, more.pop("error", 0.2), None, None, 0.0, **more)
+
+
+def test_errors_belong_to_segments_and_those_learned_again_have_the_last(tmp_path: Path) -> None:
+    store = store_with(tmp_path, [mixed_columns(ROWS, seed=seed) for seed in range(5)])
+    nights = (
+        night_of(["0", "1"], segments=(0, 1), progressive_errors=(0.30, 0.25)),
+        night_of(["2"], segments=(2,), progressive_errors=(0.9,)),
+        night_of([], segments=(), error=None),
+        night_of(["2", "3"], segments=(2, 3), progressive_errors=(0.24, None)),
+    )
+    record = replace(record_of(store), learned=(0, 1, 2, 3), history=nights)
+    ledger = ledger_of(store)
+    drifts = compare_partitions(Segments(store.root()), ledger, record, ledger.entries, {4: 0.8})
+    assert [drift.progressive_error for drift in drifts] == [0.30, 0.25, 0.24, None, 0.8]
+    assert [drift.error_limit is None for drift in drifts] == [True, False, False, True, False]
+    assert [drift.erred for drift in drifts] == [False, False, False, False, True]
+
+
+def test_a_model_of_an_older_release_has_the_rows_of_its_first_run_and_the_errors_of_its_nights(tmp_path: Path) -> None:
+    tables = [mixed_columns(ROWS, seed=seed) for seed in range(4)]
+    store = store_with(tmp_path, [tables[0], tables[1], units(tables[2]), tables[3]])
+    record = ModelRecord(
+        "model", {"scaling_rows": ROWS}, {}, learned=(0, 1, 2), history=(night_of(["0", "1"]), night_of(["2"]))
+    )
+    ledger = ledger_of(store)
+    drifts = compare_partitions(Segments(store.root()), ledger, record, ledger.entries, {3: 0.9})
+    assert [moved(drift) for drift in drifts] == [[], [], ["length"], []]
+    assert {column.shift.psi for column in drifts[0].columns} == {0.0}
+    assert [drift.progressive_error for drift in drifts] == [None, None, None, 0.9]
+    assert drifts[3].erred
+
+
+def test_a_model_whose_training_rows_are_gone_is_compared_with_nothing(tmp_path: Path) -> None:
+    store = store_with(tmp_path, [mixed_columns(ROWS)])
+    (drift,) = compare_all(store, replace(record_of(store), scaled_by=(17,)))
+    assert drift.columns == ()

@@ -1,0 +1,319 @@
+"""Checkpoints of the online learner: from whichever of them a training goes on, it ends in the same bits."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.jobs.recording import Notes
+from support.stores.partitions import REQUEST, mixed_columns, write_partition
+from support.stores.stores import ingest_folder, ledger_of, new_store
+
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.dataset import block_stream
+from ridgestream.pipeline.online import online_ls_svm
+from ridgestream.pipeline.training import online_checkpoints
+from ridgestream.pipeline.training.online import ModelRequest, train
+from ridgestream.pipeline.training.training_result import Trained
+from ridgestream.stores.catalog.checkpoints import Checkpoints
+from ridgestream.stores.catalog.ledger import Ledger
+from ridgestream.stores.catalog.models import ModelRecord
+from ridgestream.stores.errors.exceptions import StoreError
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.segments import segments
+
+MODEL = ModelRequest("m", "rbf", {}, 1e-5, 12, 1e-2, 1e-4, scaling_rows=100)
+REQUESTS = {
+    "supervised": MODEL,
+    "growing": replace(MODEL, selection="novelty", max_basis=None, novelty_threshold=0.5),
+    "drawn": replace(MODEL, selection="fixed", random_seed=3),
+}
+SIZES = [1400, 0, 700, 1, 2600]
+
+Kept = tuple[str, dict[str, Any], dict[str, Any]]
+
+
+@dataclass
+class Memory:
+    """A keeper that remembers everything it was given, and gives one thing back."""
+
+    gives: Kept | None = None
+    kept: list[Kept] = field(default_factory=list)
+    held: tuple[str, Any] | None = None
+
+    def load(self, key: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        return self.gives[1:] if self.gives is not None and self.gives[0] == key else None
+
+    def save(self, key: str, record: dict[str, Any], arrays: Any) -> None:
+        self.kept.append((key, record, {name: array.copy() for name, array in arrays.items()}))
+
+    def hold(self, key: str, make: Any) -> None:
+        self.held = (key, make) if make else None
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 256 rows, a refresh after four of them, and a clock that always says yes."""
+    monkeypatch.setattr(block_stream, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(segments, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(online_ls_svm, "REFRESH_ROWS", 1024)
+    monkeypatch.setattr(online_checkpoints, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(online_checkpoints, "COST", 0.0)
+
+
+def make_store(path: Path, sizes: list[int] = SIZES, *, weighted: bool = False) -> Store:
+    for i, rows in enumerate(sizes):
+        weights = {"w": np.random.default_rng(i).choice([0.0, 0.5, 2.0], rows)} if weighted else {}
+        write_partition(path / "source" / f"part-{i}.parquet", mixed_columns(rows, seed=i) | weights)
+    store = new_store(path / "store")
+    ingest_folder(store, path / "source", replace(REQUEST, weight="w" if weighted else None))
+    return store
+
+
+def run(
+    store: Store,
+    keeper: Any = None,
+    request: ModelRequest = MODEL,
+    record: ModelRecord | None = None,
+    ledger: Ledger | None = None,
+    report: Notes | None = None,
+) -> Trained:
+    return train(store.root(), ledger or ledger_of(store), record, request, 2**40, report or Silent(), keeper)
+
+
+def bits(done: Trained) -> dict[str, Any]:
+    """Everything that a training ends in but its time."""
+    arrays = {name: (a.shape, a.dtype, a.tobytes()) for name, a in done.record.arrays.items()}
+    told = replace(done, seconds=0.0, record=replace(done.record, arrays={}))
+    return arrays | {"told": told}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("request_name", REQUESTS)
+def test_from_every_checkpoint_a_training_ends_in_the_same_bits(
+    tmp_path: Path, request_name: str, weighted: bool
+) -> None:
+    store, memory = make_store(tmp_path, weighted=weighted), Memory()
+    asked = REQUESTS[request_name]
+    straight = run(store, memory, asked)
+    assert bits(straight) == bits(run(store, None, asked))
+    places = [(record["segment"], record["row"]) for _, record, _ in memory.kept]
+    assert places == [(0, 1024), (0, 1400), (1, 0), (2, 700), (3, 1), (4, 1024), (4, 2048), (4, 2600)]
+    for kept in memory.kept:
+        report = Notes()
+        assert bits(run(store, Memory(kept), asked, report=report)) == bits(straight)
+        assert report.said[0] == ("goes on from a checkpoint", {"rows": kept[1]["progress"]["rows"]})
+        assert report.rows == sum(SIZES)
+
+
+COLOURS = (("red", "grey"), ("red", "grey"), ("blue", "red"), ("black",), ("red", "green", "blue"))
+
+
+@pytest.mark.parametrize("unseen", ["ignore", "extend"])
+def test_from_every_checkpoint_before_and_after_new_categories_a_training_ends_in_the_same_bits(
+    tmp_path: Path, unseen: str
+) -> None:
+    for i, (rows, colours) in enumerate(zip(SIZES, COLOURS, strict=True)):
+        write_partition(tmp_path / "source" / f"part-{i}.parquet", mixed_columns(rows, seed=i, colours=colours))
+    store, memory = new_store(tmp_path / "store"), Memory()
+    ingest_folder(store, tmp_path / "source", REQUEST)
+    asked = replace(MODEL, unseen_categories=unseen)
+    straight = run(store, memory, asked)
+    assert straight.record.arrays["basis_vectors"].shape[1] == 4 + (5 if unseen == "extend" else 2)
+    for kept in memory.kept:
+        report = Notes()
+        assert bits(run(store, Memory(kept), asked, report=report)) == bits(straight)
+        assert "goes on from a checkpoint" in [message for message, _ in report.said]
+        other = replace(MODEL, unseen_categories="extend" if unseen == "ignore" else "ignore")
+        report = Notes()
+        run(store, Memory(kept), other, report=report)
+        assert "goes on from a checkpoint" not in [message for message, _ in report.said]
+
+
+def test_a_checkpoint_of_a_checkpoint_is_the_one_of_the_undisturbed_training(tmp_path: Path) -> None:
+    """So that any number of kills in a row leaves the same bits as one."""
+    store, memory = make_store(tmp_path), Memory()
+    run(store, memory)
+    for place, kept in enumerate(memory.kept):
+        again = Memory(kept)
+        run(store, again)
+        for left, right in zip(again.kept, memory.kept[place + 1 :], strict=True):
+            assert without_seconds(left[1]) == without_seconds(right[1])
+            assert {n: a.tobytes() for n, a in left[2].items()} == {n: a.tobytes() for n, a in right[2].items()}
+
+
+def without_seconds(record: dict[str, Any]) -> dict[str, Any]:
+    return record | {"progress": record["progress"] | {"seconds": 0.0}}
+
+
+def test_the_seconds_of_killed_runs_count(tmp_path: Path) -> None:
+    store, memory = make_store(tmp_path), Memory()
+    run(store, memory)
+    key, record, arrays = memory.kept[2]
+    late = record | {"progress": record["progress"] | {"seconds": 1000.0}}
+    again = Memory((key, late, arrays))
+    assert run(store, again).seconds > 1000.0
+    assert again.kept[-1][1]["progress"]["seconds"] > 1000.0
+
+
+def test_a_model_goes_on_night_by_night(tmp_path: Path) -> None:
+    """The second night begins from a record, and its checkpoints know it."""
+    store = make_store(tmp_path)
+    whole = ledger_of(store)
+    first = run(store, ledger=replace(whole, entries=whole.entries[:2]))
+    record = replace(first.record, learned=(0, 1))
+    memory = Memory()
+    straight = run(store, memory, record=record)
+    assert len(memory.kept) == 5
+    for kept in memory.kept:
+        assert bits(run(store, Memory(kept), record=record)) == bits(straight)
+        other = replace(record, counters=record.counters | {"swaps": 17})
+        report = Notes()
+        run(store, Memory(kept), record=other, report=report)
+        run(store, Memory(kept), report=report)
+        assert report.said == []
+
+
+def test_another_regularization_is_applied_once(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    whole = ledger_of(store)
+    record = replace(run(store, ledger=replace(whole, entries=whole.entries[:2])).record, learned=(0, 1))
+    asked, memory = replace(MODEL, regularization=1e-4), Memory()
+    straight = run(store, memory, asked, record)
+    for kept in memory.kept:
+        done = run(store, Memory(kept), asked, record)
+        assert bits(done) == bits(straight)
+        assert done.record.parameters["regularization"] == 1e-4
+
+
+def test_partitions_that_came_later_do_not_matter_and_those_before_do(tmp_path: Path) -> None:
+    store, memory = make_store(tmp_path), Memory()
+    whole = ledger_of(store)
+    fewer = replace(whole, entries=whole.entries[:3])
+    run(store, memory, ledger=fewer)
+    assert bits(run(store, Memory(memory.kept[2]), ledger=whole)) == bits(run(store))
+    other = replace(whole.entries[0], content_sha256="0" * 64)
+    for entries in ((other, *whole.entries[1:]), whole.entries[1:], (whole.entries[0], *whole.entries[2:])):
+        report = Notes()
+        for kept in memory.kept[3:]:
+            done = run(store, Memory(kept), ledger=replace(whole, entries=entries), report=report)
+        assert report.said == []
+        assert done.entries == entries
+
+
+def test_a_dictionary_that_is_drawn_from_other_rows_is_another_beginning(tmp_path: Path) -> None:
+    store, memory = make_store(tmp_path), Memory()
+    whole, asked = ledger_of(store), REQUESTS["drawn"]
+    run(store, memory, asked, ledger=replace(whole, entries=whole.entries[:3]))
+    report = Notes()
+    done = run(store, Memory(memory.kept[1]), asked, report=report)
+    assert report.said == []
+    assert bits(done) == bits(run(store, None, asked))
+
+
+def test_a_map_that_is_frozen_by_other_rows_is_another_beginning(tmp_path: Path) -> None:
+    store, memory = make_store(tmp_path), Memory()
+    whole, asked = ledger_of(store), replace(MODEL, scaling_rows=None)
+    run(store, memory, asked, ledger=replace(whole, entries=whole.entries[:3]))
+    report = Notes()
+    done = run(store, Memory(memory.kept[1]), asked, report=report)
+    assert report.said == []
+    assert bits(done) == bits(run(store, None, asked))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"max_basis": 11}, {"regularization": 1e-4}, {"kernel_parameters": {"gamma": 0.3}}], ids=str
+)
+def test_another_request_is_another_beginning(tmp_path: Path, changes: dict[str, Any]) -> None:
+    store, memory, report = make_store(tmp_path), Memory(), Notes()
+    run(store, memory)
+    asked = replace(MODEL, **changes)
+    done = run(store, Memory(memory.kept[0]), asked, report=report)
+    assert report.said == []
+    assert bits(done) == bits(run(store, None, asked))
+
+
+def spoil(kept: Kept) -> list[Kept]:
+    key, record, arrays = kept
+    empty = {name: array[:0] for name, array in arrays.items()}
+    nan = arrays | {"normal_matrix": arrays["normal_matrix"] * np.nan}
+    negative = arrays | {"normal_matrix": -arrays["normal_matrix"]}
+    return [
+        (key, {}, arrays),
+        (key, record | {"progress": {}}, arrays),
+        (key, record | {"progress": record["progress"] | {"blocks": "many"}}, arrays),
+        (key, record | {"counters": {}}, arrays),
+        (key, record | {"learner": {}}, arrays),
+        (key, record, {}),
+        (key, record, empty),
+        (key, record, nan),
+        (key, record, negative),
+    ]
+
+
+@pytest.mark.parametrize("which", range(9))
+def test_a_damaged_one_costs_time_alone(tmp_path: Path, which: int) -> None:
+    store, memory, report = make_store(tmp_path), Memory(), Notes()
+    straight = run(store, memory)
+    done = run(store, Memory(spoil(memory.kept[2])[which]), report=report)
+    assert bits(done) == bits(straight)
+    assert report.said == []
+
+
+class Full(Memory):
+    """A keeper without room."""
+
+    def save(self, key: str, record: dict[str, Any], arrays: Any) -> None:  # noqa: ARG002
+        raise StoreError("the store /data cannot be written: no space left on device")
+
+
+def test_one_that_cannot_be_kept_is_told_of_and_the_training_goes_on(tmp_path: Path) -> None:
+    store, report = make_store(tmp_path), Notes()
+    assert bits(run(store, Full(), report=report)) == bits(run(store))
+    reason = "the store /data cannot be written: no space left on device"
+    assert report.said[0] == ("no checkpoint could be kept", {"reason": reason})
+
+
+def test_a_short_training_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(online_checkpoints, "KEEP_SECONDS", 3600.0)
+    memory = Memory()
+    run(make_store(tmp_path), memory)
+    assert memory.kept == []
+
+
+def test_slow_keeping_is_done_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that only keeping moves, one that takes an hour is done once."""
+    now = [0.0]
+
+    class Slow(Memory):
+        def save(self, key: str, record: dict[str, Any], arrays: Any) -> None:
+            now[0] += 3600.0
+            super().save(key, record, arrays)
+
+    monkeypatch.setattr(online_checkpoints, "monotonic", lambda: now[0])
+    for cost, times in ((0.0, 8), (1.0, 1)):
+        monkeypatch.setattr(online_checkpoints, "COST", cost)
+        slow = Slow()
+        run(make_store(tmp_path / str(cost)), slow)
+        assert len(slow.kept) == times
+
+
+def test_what_went_through_the_store_is_what_was_kept(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    straight = run(store)
+
+    class First(Checkpoints):
+        """One that keeps only what it is given first."""
+
+        done = False
+
+        def save(self, key: str, record: dict[str, Any], arrays: Any) -> None:
+            if not self.done:
+                super().save(key, record, arrays)
+            self.done = True
+
+    run(store, First(store, "m"))
+    report = Notes()
+    assert bits(run(store, Checkpoints(store, "m"), report=report)) == bits(straight)
+    assert report.said == [("goes on from a checkpoint", {"rows": 1024})]

@@ -1,0 +1,265 @@
+"""Models in a store: kept bit for bit, refused when newer or damaged, and known by their parameters."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.stores.stores import location_of, new_store
+
+from ridgestream.stores.catalog.models import (
+    MODEL_FORMAT_VERSION,
+    ModelRecord,
+    Night,
+    check_model_name,
+    check_not_overtaken,
+    check_parameters,
+    list_models,
+    read_model,
+    require_model,
+    write_model,
+)
+from ridgestream.stores.errors.exceptions import ModelError, NewerFormat, StoreError
+from ridgestream.stores.repository.repository import Store
+
+NIGHT = Night("2026-01-02T03:04:05+00:00", ("a/part-0.parquet", "ü"), 10, 30, 4, 0.1 + 0.2, None, 1 / 3, 0.5)
+PARAMETERS: dict[str, Any] = {"method": "online", "kernel": {"name": "rbf", "gamma": 1 / 54}, "max_basis": 4}
+
+
+def record_of(name: str = "forest", **more: Any) -> ModelRecord:
+    rng = np.random.default_rng(0)
+    arrays = {
+        "basis_vectors": rng.standard_normal((3000, 2)),
+        "basis_rows": np.array([2**62, -5, 0]),
+        "gram": np.empty((0, 0)),
+        "normal_rhs": np.empty((0, 1)),
+        "swapped": np.empty(0, dtype=np.int64),
+        "target_square": np.array([1e-300, 5e-324, -0.0]),
+        "centre": rng.standard_normal(2),
+    }
+    encoding = {"categories": [["a", "b"]], "scale": [1 / 3, 1e-300]}
+    record = ModelRecord(
+        name, PARAMETERS, encoding, (0, 2, 1), "SNAPSHOT", {"penalty": 0.1}, (NIGHT, NIGHT), arrays=arrays
+    )
+    return replace(record, **more)
+
+
+def put(store: Store, *records: ModelRecord) -> None:
+    with store.write("models") as writing:
+        for record in records:
+            write_model(writing.root, record)
+
+
+def same(left: ModelRecord, right: ModelRecord) -> bool:
+    return replace(left, arrays={}) == replace(right, arrays={}) and {
+        key: (a.dtype, a.shape, a.tobytes()) for key, a in left.arrays.items()
+    } == {key: (a.dtype, a.shape, a.tobytes()) for key, a in right.arrays.items()}
+
+
+def test_a_model_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    put(new_store(tmp_path / "store"), record_of())
+    assert same(require_model(Store.open(location_of(tmp_path / "store")).root(), "forest"), record_of())
+
+
+def test_errors_of_each_target_come_back_and_a_night_without_any_is_one_of_the_first_release(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    more = replace(NIGHT, progressive_mse_of={"a": 1 / 3, "ü": 2.0}, test_mse_of={"a": 0.1, "ü": 0.2})
+    put(store, record_of(history=(NIGHT, more)))
+    assert require_model(store.root(), "forest").history == (NIGHT, more)
+    kept: Any = store.root()["models/forest"].attrs.asdict()
+    first, second = kept["history"]
+    assert set(second) - set(first) == {"progressive_mse_of", "test_mse_of"}
+    assert first["test_error"] is None
+
+
+def test_a_model_takes_the_place_of_the_one_of_its_name_with_no_array_left_over(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    put(store, record_of(), record_of("other"))
+    smaller = record_of(learned=(0,), arrays={"centre": np.array([1.0])})
+    put(store, smaller)
+    assert same(require_model(store.root(), "forest"), smaller)
+    assert same(require_model(store.root(), "other"), record_of("other"))
+    assert list_models(store.root()) == ("forest", "other")
+
+
+def test_a_model_that_is_not_there(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    assert list_models(store.root()) == ()
+    assert read_model(store.root(), "forest") is None
+    with pytest.raises(ModelError, match="the store has no model 'forest'; its models: none"):
+        require_model(store.root(), "forest")
+    put(store, record_of("b"), record_of("a"))
+    with pytest.raises(ModelError, match="the store has no model 'forest'; its models: a, b"):
+        require_model(store.root(), "forest")
+
+
+def test_a_record_of_the_first_format_is_read(tmp_path: Path) -> None:
+    """Its nights told nothing of a refit: there was none."""
+    store = new_store(tmp_path / "store")
+    put(store, record_of())
+    with store.write("from the past") as writing:
+        attributes = writing.root["models/forest"].attrs
+        nights = cast("list[dict[str, Any]]", attributes["history"])
+        for night in nights:
+            del night["refitted"]
+        attributes.update({"format_version": 1, "history": cast("Any", nights)})
+    assert same(require_model(store.root(), "forest"), record_of())
+    assert [night.refitted for night in require_model(store.root(), "forest").history] == [False, False]
+
+
+def test_a_night_of_a_refit_alone_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    record = record_of(history=(NIGHT, replace(NIGHT, partitions=(), progressive_error=None, refitted=True)))
+    put(store, record)
+    assert same(require_model(store.root(), "forest"), record)
+
+
+def test_a_model_refitted_meanwhile_has_been_overtaken() -> None:
+    refitted = record_of(history=(NIGHT, NIGHT, replace(NIGHT, refitted=True)))
+    check_not_overtaken(record_of(), record_of(), "s3://x")
+    with pytest.raises(StoreError, match="another writer has trained this model in the store s3://x meanwhile"):
+        check_not_overtaken(record_of(), refitted, "s3://x")
+
+
+def test_a_newer_format_is_refused_with_both_versions(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    put(store, record_of())
+    with store.write("from the future") as writing:
+        writing.root["models/forest"].attrs["format_version"] = MODEL_FORMAT_VERSION + 1
+    newer, known = MODEL_FORMAT_VERSION + 1, MODEL_FORMAT_VERSION
+    with pytest.raises(
+        NewerFormat, match=f"'forest' has format version {newer}; this release reads up to {known}: inst"
+    ):
+        read_model(store.root(), "forest")
+
+
+@pytest.mark.parametrize("name", ["a", "A9", "9", "forest-2026.01_x", "m" * 64, "a..b"])
+def test_names_that_a_model_may_have(tmp_path: Path, name: str) -> None:
+    store = new_store(tmp_path / "store")
+    put(store, record_of(name))
+    assert list_models(store.root()) == (name,)
+    assert require_model(store.root(), name).name == name
+
+
+BAD_NAMES = [
+    "",
+    ".",
+    "..",
+    "../ledger",
+    "a/b",
+    "/a",
+    "a\\b",
+    "a b",
+    "-a",
+    "_a",
+    ".a",
+    "ä",
+    "a\n",
+    "m" * 65,
+    "a\0",
+    "zarr.json/x",
+]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=repr)
+def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
+    store = new_store(tmp_path / "store")
+    message = r"a model's name is made of letters, digits, '_', '\.' and '-', 64 at most; .* is not"
+    for action in (check_model_name, lambda n: read_model(store.root(), n), lambda n: put(store, record_of(n))):
+        with pytest.raises(ModelError, match=message):
+            action(name)
+    assert list(store.root().group_keys()) == ["segments"]
+
+
+@pytest.mark.parametrize("attribute", ["parameters", "parameters_hash"])
+def test_parameters_that_do_not_fit_their_hash_are_damage(tmp_path: Path, attribute: str) -> None:
+    store = new_store(tmp_path / "store")
+    put(store, record_of())
+    with store.write("damage") as writing:
+        attributes = writing.root["models/forest"].attrs
+        damaged: dict[str, Any] = {"parameters": PARAMETERS | {"max_basis": 5}, "parameters_hash": "00"}
+        attributes[attribute] = damaged[attribute]
+    with pytest.raises(StoreError, match="the model 'forest' holds damaged data: its parameters are not those"):
+        read_model(store.root(), "forest")
+
+
+@pytest.mark.parametrize("lost", ["learned", "history", "parameters_hash", "encoding"])
+def test_a_record_that_lacks_something_is_damage(tmp_path: Path, lost: str) -> None:
+    store = new_store(tmp_path / "store")
+    put(store, record_of())
+    with store.write("damage") as writing:
+        del writing.root["models/forest"].attrs[lost]
+    with pytest.raises(StoreError, match="the model 'forest' holds damaged data"):
+        read_model(store.root(), "forest")
+
+
+def test_a_deleted_chunk_of_a_model_is_an_error(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    put(store, record_of())
+    for path in (tmp_path / "store" / "chunks").rglob("*"):
+        path.unlink()
+    with pytest.raises(StoreError, match="models/forest/basis_vectors of the store cannot be read or written"):
+        read_model(store.root(), "forest")
+
+
+@pytest.mark.parametrize("bad", [{"a": np.array([np.nan])}, {"a": np.array([np.iinfo(np.int64).min])}])
+def test_a_model_with_a_number_that_is_none_is_damage(tmp_path: Path, bad: dict[str, Any]) -> None:
+    store = new_store(tmp_path / "store")
+    put(store, record_of(arrays=bad))
+    with pytest.raises(StoreError, match="models/forest/a of the store holds damaged data"):
+        read_model(store.root(), "forest")
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=40)
+@given(parameters=st.dictionaries(st.text(max_size=8), json_values, max_size=4))
+def test_the_hash_of_parameters_survives_the_store_and_the_order_of_keys(
+    tmp_path_factory: pytest.TempPathFactory, parameters: dict[str, Any]
+) -> None:
+    store = new_store(tmp_path_factory.mktemp("store"))
+    record = record_of(parameters=parameters, arrays={})
+    put(store, record)
+    again = require_model(store.root(), "forest")
+    assert again.parameters == parameters
+    assert again.parameters_hash == record.parameters_hash
+    check_parameters(again, parameters)
+    backwards = dict(reversed(parameters.items()))
+    assert replace(record, parameters=backwards).parameters_hash == record.parameters_hash
+
+
+def test_the_hash_is_of_the_parameters_alone() -> None:
+    assert record_of().parameters_hash == record_of("other", learned=(), arrays={}).parameters_hash
+    assert record_of().parameters_hash != record_of(parameters=PARAMETERS | {"max_basis": 5}).parameters_hash
+
+
+def test_every_changed_parameter_is_named_with_both_values() -> None:
+    now = {"method": "online", "kernel": {"name": "linear"}, "max_basis": 5, "new": 1}
+    message = (
+        r"the model 'forest' was trained with other parameters: kernel\.gamma was 0\.0185\d*, is none; "
+        r"kernel\.name was 'rbf', is 'linear'; max_basis was 4, is 5; new was none, is 1; .*--new-model"
+    )
+    with pytest.raises(ModelError, match=message):
+        check_parameters(record_of(), now)
+
+
+def test_the_smallest_change_counts() -> None:
+    nearly = PARAMETERS | {"kernel": {"name": "rbf", "gamma": float(np.nextafter(1 / 54, 1))}}
+    with pytest.raises(ModelError, match=r"kernel\.gamma was .*, is "):
+        check_parameters(record_of(), nearly)
+
+
+def test_the_same_parameters_pass_whatever_their_order() -> None:
+    check_parameters(record_of(), dict(reversed(PARAMETERS.items())))

@@ -1,0 +1,75 @@
+"""Credentials in URLs, and what the environment holds as secrets, are hidden wherever something is written down."""
+
+from pathlib import Path
+
+import pytest
+
+from ridgestream.stores.errors.exceptions import StoreError
+from ridgestream.stores.files.credentials import has_credentials, hide_secrets, without_secrets
+from ridgestream.stores.repository.store_location import StoreLocation
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("s3://AKIAEXAMPLE:wJalr/XUtn+FEMI@bucket/store", "s3://***@bucket/store"),
+        (
+            "cannot reach https://bob:hunter2@host:9000/x, and s3://b/y",
+            "cannot reach https://***@host:9000/x, and s3://b/y",
+        ),
+        ("https://ghp_0123456789@host/x", "https://***@host/x"),
+        ("abfs://container:key@account/x", "abfs://***@account/x"),
+        ("https://host/x?sig=Zm9v%3D&sv=1", "https://host/x?sig=***&sv=1"),
+        ("https://host/x?a=1&X-Amz-Signature=abc0", "https://host/x?a=1&X-Amz-Signature=***"),
+        ("https://host/x?AWSSecretKey=abc0;b", "https://host/x?AWSSecretKey=***;b"),
+    ],
+)
+def test_credentials_in_urls_are_hidden(text: str, hidden: str) -> None:
+    assert without_secrets(text) == hidden
+    assert without_secrets(hidden) == hidden
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://bucket/store",
+        "abfs://container@account.dfs.core.windows.net/store",
+        "file:///data/a@b/store",
+        "http://localhost:9000/x",
+        "somebody@example.org wrote part-2.parquet?page=3",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert without_secrets(text) == text
+    assert not has_credentials(text)
+
+
+def test_secrets_of_the_environment_are_hidden_in_texts_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "wJalrXUtnFEMI-and-more")
+    monkeypatch.setenv("DATABASE_PASSWORD", "short")
+    monkeypatch.setenv("DISASTER_PLAN", "a plan for all of us")
+    plain = {"reason": ["key wJalrXUtnFEMI", "sas wJalrXUtnFEMI-and-more.", 1.5], "wJalrXUtnFEMI": None, "n": "short"}
+    hidden = {"reason": ["key ***", "sas ***.", 1.5], "***": None, "n": "short"}
+    assert hide_secrets(plain) == hidden
+    assert without_secrets("a plan for all of us") == "a plan for all of us"
+
+
+def test_a_key_may_begin_like_a_path_and_the_path_of_a_key_is_no_secret(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    key = tmp_path / "key.pem"
+    key.touch()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "/JalrXUtnFEMI")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/key.json")
+    monkeypatch.setenv("SERVER_PRIVATE_KEY", str(key))
+    told = f"/nowhere/key.json and {key} are read, "
+    assert without_secrets(f"{told}/JalrXUtnFEMI") == f"{told}***"
+
+
+def test_a_store_is_not_named_by_a_url_with_credentials() -> None:
+    with pytest.raises(
+        StoreError, match=r"s3://\*\*\*@bucket/store has credentials in its URL.* environment"
+    ) as raised:
+        StoreLocation.parse("s3://AKIAEXAMPLE:wJalr/XUtn@bucket/store", Path("/"))
+    assert "wJalr" not in str(raised.value)

@@ -1,0 +1,504 @@
+"""The repository: what is a store and what is not, who may write, and what a failure leaves behind."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import filelock
+import icechunk
+import pytest
+import zarr
+from support.stores.stores import location_of, new_store
+
+from ridgestream.stores.catalog.ledger import read_ledger
+from ridgestream.stores.errors.exceptions import NewerFormat, StoreError, StoreLocked
+from ridgestream.stores.repository import repository
+from ridgestream.stores.repository.creation import begin_repository
+from ridgestream.stores.repository.file_lock import writer_lock
+from ridgestream.stores.repository.repository import FORMAT_VERSION, Store
+
+
+def put(store: Store, value: int) -> str:
+    """Commit a value, return the snapshot."""
+    with store.write(f"put {value}") as writing:
+        writing.root.attrs["value"] = value
+    assert writing.snapshot is not None
+    return writing.snapshot
+
+
+def value_in(store: Store, snapshot: str | None = None) -> object:
+    return store.root(snapshot).attrs.get("value")
+
+
+@contextmanager
+def other_process(script: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Run a script that prints one line when it is where it is wanted, and leaves when its input ends."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield process
+        finally:
+            process.stdin.close()
+            process.wait(60)
+
+
+OPEN = """
+import sys
+from pathlib import Path
+from ridgestream.stores.repository.store_location import StoreLocation
+from ridgestream.stores.repository.repository import Store
+store = Store.open(StoreLocation.parse(sys.argv[1], Path("/")))
+"""
+
+HOLD_LOCK = f"""{OPEN}
+with store.lock():
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+WRITE_WITHOUT_COMMIT = f"""{OPEN}
+with store.lock(), store.write("never committed") as writing:
+    writing.root.attrs["value"] = 99
+    writing.root.create_array("junk", shape=(100_000,), dtype="float64", chunks=(1000,))[:] = 1.5
+    print("ready", flush=True)
+    sys.stdin.read()
+    raise SystemExit(0)
+"""
+
+
+def test_a_new_store_is_empty_and_can_be_opened(tmp_path: Path) -> None:
+    location = location_of(tmp_path / "deep" / "store")
+    assert not Store.exists(location)
+    store = Store.create(location)
+    assert Store.exists(location)
+    again = Store.open(location)
+    assert again.snapshot() == store.snapshot()
+    assert list(again.root().group_keys()) == ["segments"]
+    assert read_ledger(again.root()).entries == ()
+
+
+def test_a_store_may_be_made_in_an_empty_folder(tmp_path: Path) -> None:
+    assert Store.open(new_store(tmp_path).location).location.folder == tmp_path
+
+
+def test_looking_makes_nothing(tmp_path: Path) -> None:
+    assert not Store.exists(location_of(tmp_path / "store"))
+    with pytest.raises(StoreError, match=r"there is no store at .*/store; `ridgestream ingest` or"):
+        Store.open(location_of(tmp_path / "store"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_folder_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no store at"):
+        Store.open(location_of(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_is_not_made_twice(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    put(store, 1)
+    with pytest.raises(StoreError, match=r"there is already a store at .*/store"):
+        new_store(tmp_path / "store")
+    assert value_in(store) == 1
+
+
+@pytest.mark.parametrize("action", [Store.open, Store.create, Store.exists])
+def test_a_file_is_no_store(tmp_path: Path, action: object) -> None:
+    (tmp_path / "store").write_text("mine")
+    with pytest.raises(StoreError, match=r"the store .*/store is a file; a store is a folder"):
+        action(location_of(tmp_path / "store"))  # type: ignore[operator]
+    assert (tmp_path / "store").read_text() == "mine"
+
+
+@pytest.mark.parametrize("action", [Store.open, Store.create, Store.exists])
+def test_a_place_that_cannot_be_looked_at(tmp_path: Path, action: object) -> None:
+    with pytest.raises(StoreError, match=r"the store .*/xxx+ cannot be read: File name too long"):
+        action(location_of(tmp_path / ("x" * 300)))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("action", [Store.open, Store.create, Store.exists])
+@pytest.mark.parametrize("name", ["thesis.tex", "chunks/0", "refs/heads", "snapshots.txt", "manifests/x"])
+def test_a_folder_with_other_files_is_no_store_and_stays_as_it_is(tmp_path: Path, action: object, name: str) -> None:
+    file = tmp_path / "store" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("mine")
+    with pytest.raises(StoreError, match=r"/store holds other files and is not a Ridgestream store; choose another"):
+        action(location_of(tmp_path / "store"))  # type: ignore[operator]
+    assert [path for path in (tmp_path / "store").rglob("*") if path.is_file()] == [file]
+
+
+def test_a_file_on_the_way_to_the_store(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("mine")
+    with pytest.raises(StoreError, match=r"the store .*/data/store cannot be written: (Not a directory|File exists)"):
+        new_store(tmp_path / "data" / "store")
+
+
+@pytest.mark.parametrize("root", ["group", "array", "nothing at the root"])
+def test_somebody_elses_icechunk_repository(tmp_path: Path, root: str) -> None:
+    session = make_repository(tmp_path / "store").writable_session("main")
+    if root == "array":
+        zarr.create_array(session.store, shape=(3,), dtype="float64")
+    else:
+        zarr.create_group(session.store, path="" if root == "group" else "deep/down", attributes={"of": "mine"})
+    session.commit("mine")
+    if root == "nothing at the root":
+        session = icechunk.Repository.open(storage_of(tmp_path / "store")).writable_session("main")
+        zarr.open_group(session.store).attrs["more"] = 1
+        session.commit("mine")
+    with pytest.raises(StoreError, match=r"/store is an Icechunk repository, but not a Ridgestream store"):
+        Store.open(location_of(tmp_path / "store"))
+    with pytest.raises(StoreError, match=r"there is already a store at .*/store"):
+        new_store(tmp_path / "store")
+
+
+def storage_of(folder: Path) -> icechunk.Storage:
+    icechunk.set_logs_filter("error")
+    return icechunk.local_filesystem_storage(str(folder))
+
+
+def make_repository(folder: Path) -> icechunk.Repository:
+    return icechunk.Repository.create(storage_of(folder))
+
+
+def test_an_icechunk_repository_without_a_commit_is_taken_as_a_place_for_a_store(tmp_path: Path) -> None:
+    """What is left where the making of a store in a bucket was cut off; locally it is made aside."""
+    make_repository(tmp_path / "bucket")
+    repository._mark_as_store(begin_repository(location_of(tmp_path / "bucket")))
+    put(Store.open(location_of(tmp_path / "bucket")), 1)
+    assert Store.exists(location_of(tmp_path / "bucket"))
+
+
+def test_a_format_is_raised_by_the_next_change(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    assert store.format_version == FORMAT_VERSION
+    with store.write("back to the past") as writing:
+        writing.root.attrs["ridgestream"] = {"format_version": 1}
+        writing.root.attrs["touched"] = 1
+    assert Store.open(location_of(tmp_path / "store")).format_version == FORMAT_VERSION
+
+
+def test_a_commit_gets_its_tag_even_where_a_kill_came_between(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    put(store, 1)
+    store.mend_tags()
+    assert store.tags() == set()
+    with store.write("night", "night.model.0001") as writing:
+        writing.root.attrs["touched"] = 1
+    first = store.snapshot()
+    assert store.tagged("night.model.0001") == first
+    session = store.repository.writable_session("main")
+    zarr.open_group(session.store, mode="a").attrs["touched"] = 2
+    second = session.commit("night", {"tag": "night.model.0002"})
+    put(store, 2)
+    assert store.tags() == {"night.model.0001"}
+    for _ in range(2):
+        store.mend_tags()
+        assert {name: store.tagged(name) for name in store.tags()} == {
+            "night.model.0001": first,
+            "night.model.0002": second,
+        }
+    with pytest.raises(StoreError, match=r"has no tag 'night.model.0003'"):
+        store.tagged("night.model.0003")
+
+
+def test_a_newer_format_is_refused_with_both_versions(tmp_path: Path) -> None:
+    with new_store(tmp_path / "store").write("from the future") as writing:
+        writing.root.attrs["ridgestream"] = {"format_version": FORMAT_VERSION + 1}
+    message = rf"/store has format version {FORMAT_VERSION + 1}; this release reads up to {FORMAT_VERSION}: inst"
+    with pytest.raises(NewerFormat, match=message):
+        Store.open(location_of(tmp_path / "store"))
+
+
+@pytest.mark.parametrize("renames", [0, 1, 2])
+def test_a_making_that_is_cut_off_can_be_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    rename = Path.rename
+    done: list[Path] = []
+
+    def cut_off(path: Path, target: Path) -> Path:
+        if len(done) == renames:
+            raise KeyboardInterrupt
+        done.append(path)
+        return rename(path, target)
+
+    location = location_of(tmp_path / "store")
+    monkeypatch.setattr(Path, "rename", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        Store.create(location)
+    monkeypatch.undo()
+    assert not Store.exists(location)
+    with pytest.raises(StoreError, match="there is no store at"):
+        Store.open(location)
+    put(Store.create(location), 1)
+    assert {p.name for p in (tmp_path / "store").iterdir()} >= {"refs", "snapshots"}
+    assert not list((tmp_path / "store").glob(".making-*"))
+
+
+def test_a_probe_that_was_left_behind_is_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / ".probe-123").touch()
+    assert not Store.exists(location_of(tmp_path))
+    put(new_store(tmp_path), 1)
+
+
+def test_two_that_make_one_store_do_not_meet_in_it(tmp_path: Path) -> None:
+    with writer_lock(tmp_path, 0.0), pytest.raises(StoreLocked, match=f"by process {os.getpid()} on"):
+        new_store(tmp_path)
+    new_store(tmp_path)
+
+
+def test_a_commit_is_seen_whole_and_older_states_stay(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    first, second = put(store, 1), put(store, 2)
+    again = Store.open(store.location)
+    assert (value_in(again), value_in(again, first), value_in(again, second)) == (2, 1, 2)
+    assert again.snapshot() == second
+
+
+def test_a_session_that_fails_leaves_the_previous_commit(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    before = put(store, 1)
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(store)
+    assert (store.snapshot(), value_in(store)) == (before, 1)
+    put(store, 3)
+    assert value_in(Store.open(store.location)) == 3
+
+
+def interrupt(store: Store) -> None:
+    with store.write("interrupted") as writing:
+        writing.root.attrs["value"] = 2
+        writing.root.create_array("junk", shape=(3,), dtype="float64")[:] = 1.5
+        raise KeyboardInterrupt
+
+
+class OfTheCluster(RuntimeError):
+    """As jobs raise it when workers die."""
+
+
+@pytest.mark.parametrize("error", [OfTheCluster(), ConnectionError(), KeyboardInterrupt(), ValueError()])
+def test_an_error_of_the_work_in_a_session_stays_what_it_is(tmp_path: Path, error: BaseException) -> None:
+    store = new_store(tmp_path / "store")
+    with pytest.raises(type(error)) as caught, store.write("fails"):
+        raise error
+    assert caught.value is error
+
+
+FULL_DISK = f"""{OPEN}
+import resource
+import numpy as np
+from ridgestream.stores.errors.exceptions import StoreError
+from ridgestream.stores.catalog.models import ModelRecord, write_model
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    with store.write("too large") as writing:
+        arrays = {{"basis_vectors": np.random.default_rng(0).standard_normal((1000, 100))}}
+        write_model(writing.root, ModelRecord("m", {{}}, {{}}, arrays=arrays))
+except StoreError as error:
+    print(error)
+"""
+
+
+def test_a_disk_that_takes_no_more_is_told_and_the_last_commit_stands(tmp_path: Path) -> None:
+    """A limit to the size of files, since a full disk cannot be had everywhere."""
+    store = new_store(tmp_path / "store")
+    before = put(store, 1)
+    command = [sys.executable, "-c", FULL_DISK, str(tmp_path / "store")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.startswith("the model 'm' cannot be read or written: ")
+    assert "File too large" in done.stdout
+    assert (Store.open(store.location).snapshot(), value_in(store)) == (before, 1)
+
+
+def test_of_two_sessions_at_once_one_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
+    """What happens in a bucket, where nothing is locked."""
+    store, other = new_store(tmp_path / "store"), Store.open(location_of(tmp_path / "store"))
+    with pytest.raises(StoreError, match=r"another writer has committed to the store .*/store meanwhile; run"):
+        write_in_turn(store, other)
+    assert value_in(store) == 2
+
+
+def write_in_turn(store: Store, other: Store) -> None:
+    with store.write("first to begin, last to commit") as writing:
+        writing.root.attrs["value"] = 1
+        put(other, 2)
+
+
+def test_a_snapshot_that_is_not_there(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    with pytest.raises(StoreError, match=r"the store .*/store cannot be read or written"):
+        store.root("1CECHNKREP0F1RSTCMT1")
+
+
+def test_a_lost_snapshot_is_damage_and_no_empty_store(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    (tmp_path / "store" / "snapshots" / put(store, 1)).unlink()
+    with pytest.raises(StoreError, match=r"the store .*/store cannot be read or written: .*not found"):
+        Store.open(store.location)
+    with pytest.raises(StoreError, match=r"the store .*/store cannot be read or written: .*not found"):
+        Store.create(store.location)
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"snapshot":"NOPE"}'])
+def test_a_damaged_branch_is_an_error(tmp_path: Path, content: str) -> None:
+    store = new_store(tmp_path / "store")
+    (tmp_path / "store" / "refs" / "branch.main" / "ref.json").write_text(content)
+    with pytest.raises(StoreError, match=r"the store .*/store cannot be read or written"):
+        Store.open(store.location)
+
+
+def test_a_lost_branch_is_an_error(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    put(store, 1)
+    (tmp_path / "store" / "chunks").mkdir(exist_ok=True)
+    shutil.rmtree(tmp_path / "store" / "refs")
+    with pytest.raises(StoreError, match="holds other files and is not a Ridgestream store"):
+        Store.create(store.location)
+
+
+def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    with other_process(HOLD_LOCK, tmp_path / "store") as holder:
+        message = rf"the store .*/store is being written by process {holder.pid} on .* since 20.*; .*--wait SECONDS"
+        with pytest.raises(StoreLocked, match=message), store.lock():
+            pytest.fail("the lock was given twice")
+        assert value_in(store) is None  # readers need no lock
+    with store.lock():
+        put(store, 1)
+
+
+def test_a_second_writer_of_the_same_process_is_refused_too(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    with store.lock(), pytest.raises(StoreLocked, match=f"by process {os.getpid()} on"), store.lock():
+        pytest.fail("the lock was given twice")
+
+
+def test_an_owner_that_cannot_be_named_is_another_process(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    with store.lock():
+        (tmp_path / "store" / "writer.json").write_text('{"process"')
+        with pytest.raises(StoreLocked, match="is being written by another process"), store.lock():
+            pytest.fail("the lock was given twice")
+
+
+def test_a_second_writer_that_may_wait_gets_the_lock_when_the_first_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store(tmp_path / "store")
+    refused = threading.Event()
+    acquire, got = filelock.FileLock._acquire, []
+
+    def tried(lock: filelock.FileLock) -> None:
+        acquire(lock)
+        if not lock.is_locked:
+            refused.set()
+
+    def wait_for_it() -> None:
+        with store.lock(wait_seconds=60):
+            got.append(value_in(store))
+
+    monkeypatch.setattr(filelock.FileLock, "_acquire", tried)
+    waiting = threading.Thread(target=wait_for_it)
+    with store.lock():
+        waiting.start()
+        assert refused.wait(60)
+        assert not got
+        put(store, 1)
+    waiting.join(60)
+    assert got == [1]
+
+
+def test_the_lock_of_a_killed_owner_is_free(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    with other_process(HOLD_LOCK, tmp_path / "store") as holder:
+        holder.kill()
+        assert holder.wait(60) == -signal.SIGKILL
+        with store.lock():
+            put(store, 1)
+
+
+def test_a_writer_that_is_killed_before_its_commit_leaves_the_previous_state(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    before = put(store, 1)
+    with other_process(WRITE_WITHOUT_COMMIT, tmp_path / "store") as writer:
+        assert (Store.open(store.location).snapshot(), value_in(store)) == (before, 1)
+        writer.kill()
+        writer.wait(60)
+    again = Store.open(store.location)
+    assert (again.snapshot(), value_in(again), "junk" in again.root()) == (before, 1, False)
+    with again.lock():
+        put(again, 2)
+    assert value_in(Store.open(store.location)) == 2
+
+
+READ_ONLY = """
+import os, sys
+from pathlib import Path
+import filelock, icechunk, zarr, zarr.codecs, numcodecs
+from ridgestream.stores.errors.exceptions import StoreError
+from ridgestream.stores.repository.store_location import StoreLocation
+from ridgestream.stores.repository.repository import Store
+zarr.open_group(zarr.storage.MemoryStore()).attrs["imported"] = True
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+store, new = StoreLocation(sys.argv[1]), StoreLocation(sys.argv[1] + "-new/deep")
+print(Store.open(store).root().attrs["value"])
+def say(action):
+    try:
+        action()
+    except StoreError as error:
+        print(type(error).__name__, error)
+say(lambda: Store.create(new))
+say(lambda: Store.open(store).lock().__enter__())
+"""
+
+
+def test_a_folder_that_may_only_be_read_is_read_and_not_written() -> None:
+    """Another user's folder, by a process that gives up being root: a read-only mount needs rights that CI lacks."""
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        folder = Path(parent) / "store"
+        put(new_store(folder), 7)
+        for path in (folder, *folder.rglob("*")):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        Path(parent).chmod(0o555)
+        command = [sys.executable, "-c", READ_ONLY, str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+        Path(parent).chmod(0o755)
+        folder.chmod(0o755)
+        for path in folder.rglob("*"):
+            path.chmod(0o755)
+    assert done.stderr == ""
+    value, created, locked = done.stdout.splitlines()
+    assert value == "7"
+    assert created == f"StoreError the store {folder}-new/deep cannot be written: Permission denied"
+    assert locked == f"StoreError the store {folder} cannot be written: Permission denied"
+
+
+def test_a_snapshot_that_cannot_be_asked_for_is_not_one_that_there_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store(tmp_path / "store")
+    assert store.has_snapshot(store.snapshot())
+    assert not store.has_snapshot("0" * 20)
+    assert not store.has_snapshot("no name of a snapshot")
+
+    def refuse(*_: object) -> None:
+        raise icechunk.IcechunkError("dispatch failure")
+
+    monkeypatch.setattr(icechunk.Repository, "lookup_snapshot", refuse)
+    with pytest.raises(StoreError, match=r"the store .*/store cannot be read or written: dispatch failure; the server"):
+        store.has_snapshot("0" * 20)

@@ -1,0 +1,391 @@
+"""Stores and models from strangers: nothing in them runs, leads out of the folder, or takes what memory there is.
+
+Whatever a record says, reading and using it either works or ends in an error with an exit code of its own.
+"""
+
+import copy
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import icechunk
+import numpy as np
+import numpy.typing as npt
+import pytest
+import zarr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.jobs.jobs import Workplace, open_store, run_command
+from zarr.storage import MemoryStore
+
+from ridgestream.jobs.cli import exit_codes
+from ridgestream.jobs.cli.exit_codes import UNEXPECTED, exit_code_of
+from ridgestream.pipeline.models.model_record import fitted_of, is_batch, learner_of, model_of
+from ridgestream.pipeline.training.batch import BatchRequest, check_batch_request
+from ridgestream.pipeline.training.online import ModelRequest, check_request
+from ridgestream.stores.catalog.checkpoints import forget
+from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, read_ledger
+from ridgestream.stores.catalog.models import list_models, read_model, require_model
+from ridgestream.stores.errors.exceptions import StoreError
+from ridgestream.stores.files.paths import ObjectPath, Stamp
+from ridgestream.stores.parquet import partitions
+from ridgestream.stores.parquet.partitions import list_partitions
+from ridgestream.stores.segments import size_limits
+from ridgestream.stores.segments.field_types import check_types
+from ridgestream.stores.segments.segments import Segment
+
+TOP = Path(__file__).parents[3]
+
+BATCH = {
+    "model.method": "subset-of-regressors",
+    "model.max_basis": None,
+    "model.subset_of_regressors.start_basis": 10,
+}
+
+
+def test_nothing_that_runs_what_it_reads_is_imported() -> None:
+    """Pickle, shelve, marshal and their kin, eval and exec, and NumPy's and pandas' readers of pickles."""
+    banned = re.compile(
+        r"^\s*(?:import|from)\s+(?:pickle|cloudpickle|dill|shelve|marshal|joblib|yaml|code|runpy)\b"
+        r"|\b(?:eval|exec|__import__)\(|allow_pickle|read_pickle|np\.load\(|numcodecs\.Pickle|(?:un)?pickle\.",
+        re.MULTILINE,
+    )
+    for room in ("pipeline", "stores", "jobs"):
+        for file in (TOP / room).rglob("*.py"):
+            assert not banned.search(file.read_text()), file
+
+
+def test_no_codec_of_zarr_s_unpickles() -> None:
+    from zarr.registry import get_codec_class
+
+    for name in ("pickle", "numcodecs.pickle", "json2", "numcodecs.json2", "msgpack2", "numcodecs.msgpack2"):
+        with pytest.raises((KeyError, getattr(zarr.errors, "UnknownCodecError", KeyError)), match=name):
+            get_codec_class(name)
+
+
+@dataclass
+class Kept:
+    """A model as JSON and arrays, to be changed."""
+
+    plain: dict[str, Any]
+    arrays: dict[str, npt.NDArray[Any]]
+
+    def root(self) -> zarr.Group:
+        """Write it down as it is, in memory."""
+        root = zarr.create_group(MemoryStore())
+        group = root.create_group("models/model", attributes=cast("Any", self.plain))
+        for name, values in self.arrays.items():
+            codec = zarr.codecs.ZstdCodec(level=1, checksum=True)
+            chunks = tuple(max(1, n) for n in values.shape)
+            made = group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=chunks, compressors=[codec])
+            if values.size:
+                made[...] = values
+        return root
+
+    def copy(self) -> "Kept":
+        return Kept(copy.deepcopy(self.plain), {name: a.copy() for name, a in self.arrays.items()})
+
+
+def kept_at(folder: Path, changes: dict[str, Any]) -> Kept:
+    work = Workplace(folder)
+    work.put_all(range(2))
+    work.run_here({**changes, "model.max_basis": changes.get("model.max_basis", 10), "evaluate.path": None})
+    group = cast("zarr.Group", open_store(work.store).root()["models/model"])
+    return Kept(group.attrs.asdict(), {name: np.asarray(array[...]) for name, array in group.arrays()})
+
+
+@pytest.fixture(scope="module", params=["online", "batch"])
+def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    return kept_at(tmp_path_factory.mktemp(request.param), BATCH if request.param == "batch" else {})
+
+
+def use(root: zarr.Group) -> None:
+    """Do with a model what the doors do: look whether it is what was asked for, predict, with error bars, go on."""
+    record = require_model(root, "model")
+    if is_batch(record):
+        check_batch_request(record, BatchRequest("model", "ols", "rbf", ({},), (1e-5,), 10, 5, 0, 200))
+    else:
+        check_request(record, ModelRequest("model", "rbf", {}, 1e-5, 10, 1e-2, 1e-4, 200))
+
+
+def answer(root: zarr.Group) -> None:
+    record = require_model(root, "model")
+    model = model_of(record, with_uncertainty=True)
+    rows, none = np.ones((3, len(model.feature_map.numeric))), np.empty((3, 0), dtype=np.int32)
+    if not model.feature_map.categorical:
+        model.predict(rows, none, [])
+        model.deviations(rows, none, [])
+
+
+def go_on(root: zarr.Group) -> None:
+    record = require_model(root, "model")
+    if is_batch(record):
+        fitted_of(record)
+        return
+    learner = learner_of(record)
+    width = record.arrays["basis_vectors"].shape[1]
+    learner.partial_fit(np.ones((3, width)), np.ones((3, record.arrays["normal_rhs"].shape[1])))
+
+
+def assert_ends_well(root: zarr.Group) -> None:
+    for deed in (use, answer, go_on):
+        try:
+            with np.errstate(all="ignore"):
+                deed(root)
+        except Exception as error:
+            if exit_code_of(error) == UNEXPECTED:
+                raise
+
+
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from([0, -1, 1, 3, 2**31, 2**60, -(2**63), 10**30]),
+    st.sampled_from([0.0, -1.5, 1e-320, 1e308, float("inf"), float("nan")]),
+    st.sampled_from(["", "rbf", "linear", "../../x", "/etc/passwd", "online", "ols", "\x00", "x" * 300]),
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.sampled_from(["a", "name"]), each),
+    max_leaves=4,
+)
+
+
+def places_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The places of all values inside a value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, each in inner for place in ((*path, key), *places_in(each, (*path, key)))]
+
+
+def change_plain(kept: Kept, data: st.DataObject) -> None:
+    place = data.draw(st.sampled_from(sorted(places_in(kept.plain), key=str)))
+    where = kept.plain
+    for key in place[:-1]:
+        where = where[key]
+    if data.draw(st.integers(0, 4)) == 0:
+        del where[place[-1]]
+    else:
+        where[place[-1]] = data.draw(VALUES)
+
+
+def change_array(kept: Kept, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(kept.arrays)))
+    values = kept.arrays[name]
+    what = data.draw(st.sampled_from(["gone", "type", "cut", "flat", "value", "more"]))
+    if what == "gone":
+        del kept.arrays[name]
+        return
+    flat = values.ravel().copy()
+    if what == "value":
+        flat[data.draw(st.integers(0, flat.size - 1))] = data.draw(
+            st.sampled_from([0, -1, 2**62] if flat.dtype.kind == "i" else [0.0, -1.0, 1e300])
+        )
+    kept.arrays[name] = {
+        "type": values.astype(data.draw(st.sampled_from(["f4", "i4", "i8", "?", "c16"]))),
+        "cut": values[: data.draw(st.integers(0, len(values)))],
+        "flat": flat,
+        "value": flat.reshape(values.shape).astype(values.dtype),
+        "more": np.concatenate([values, values[-1:]]),
+    }[what]
+
+
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_whatever_a_model_says_it_ends_in_an_error_that_is_foreseen(kept: Kept, data: st.DataObject) -> None:
+    changed = kept.copy()
+    for _ in range(data.draw(st.integers(1, 2))):
+        change = data.draw(st.sampled_from([change_plain, change_array]))
+        if change is change_plain or changed.arrays:
+            change(changed, data)
+    parameters = changed.plain.get("parameters")
+    if data.draw(st.booleans()):  # a stranger knows how the hash is made
+        changed.plain["parameters_hash"] = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()
+    assert_ends_well(changed.root())
+
+
+def test_what_is_not_changed_works(kept: Kept) -> None:
+    for deed in (use, answer, go_on):
+        try:
+            deed(kept.root())
+        except LookupError as error:
+            assert "was trained with other parameters" in str(error)  # noqa: PT017 (of the method that was not asked)
+
+
+FIELDS = ["segment", "name", "size_bytes", "modified_ns", "content_sha256", "rows", "dropped"]
+FEATURE = {"name": "x", "kind": "number"}
+LEDGER = {
+    "schema": {"target": "y", "positive": None, "features": [FEATURE], "ignore": [], "weight": None},
+    "fields": FIELDS,
+    "entries": [[0, "part-0.parquet", 1, 1, "ab", 5, 0], [1, "part-1.parquet", 1, 1, "ac", 5, 0]],
+    "categories": [["red"]],
+    "classes": [],
+    "quarantined": [],
+    "next_segment": 2,
+}
+
+
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_whatever_a_ledger_says_it_ends_in_an_error_that_is_foreseen(data: st.DataObject) -> None:
+    kept = Kept(copy.deepcopy(cast("dict[str, Any]", LEDGER)), {})
+    change_plain(kept, data)
+    root = zarr.create_group(MemoryStore())
+    root.create_group("ledger", attributes=cast("Any", kept.plain))
+    try:
+        ledger = read_ledger(root)
+    except StoreError:
+        return
+    assert ledger.rows >= 0
+    assert ledger.by_name().keys() == {entry.name for entry in ledger.entries}
+    check_types(ledger)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Workplace:
+    work = Workplace(tmp_path)
+    work.put_all(range(2))
+    work.run_here()
+    return work
+
+
+def change_store(work: Workplace, path: str, **array: Any) -> None:
+    """Put an array that nobody has written into the place of one of the store's."""
+    with open_store(work.store).write("by a stranger") as writing:
+        del writing.root[path]
+        writing.root.create_array(path, **{"fill_value": 0, **array})
+
+
+@pytest.mark.parametrize(
+    ("path", "array", "said"),
+    [
+        ("models/model/gram", {"shape": (2**60,), "chunks": (2**60,), "dtype": "float64"}, "claims the shape"),
+        ("models/model/gram", {"shape": (2**34, 8), "chunks": (2**20, 8), "dtype": "float64"}, "bytes are to be read"),
+        ("models/model/gram", {"shape": (20, 20), "chunks": (2**40, 1), "dtype": "float64"}, "in chunks of"),
+        ("models/model/gram", {"shape": (20,), "chunks": (20,), "dtype": "str", "fill_value": ""}, "only numbers"),
+        ("models/model/gram", {"shape": (20,), "chunks": (20,), "dtype": "complex128"}, "only numbers"),
+        (
+            "segments/000000/targets",
+            {"shape": (2**60, 1), "chunks": (2**20, 1), "dtype": "float64"},
+            "claims the shape|Invalid array metadata",  # of this store, or of a newer Icechunk
+        ),
+        ("segments/000000/numeric", {"shape": (200, 2**40), "chunks": (1, 1024), "dtype": "float32"}, "are to be read"),
+    ],
+)
+def test_absurd_arrays_are_refused_before_memory_is_taken(
+    work: Workplace, path: str, array: dict[str, Any], said: str
+) -> None:
+    change_store(work, path, **array)
+    root = open_store(work.store).root()
+    in_model = path.startswith("models")
+    with pytest.raises(StoreError, match=said):
+        _ = read_model(root, "model") if in_model else Segment.open(root, 0).read(0, 200)
+
+
+def test_the_command_says_so_with_the_store_s_exit_code(work: Workplace) -> None:
+    change_store(work, "models/model/gram", shape=(2**34, 8), chunks=(2**20, 8), dtype="float64")
+    done = run_command("predict", work.job(), work.folder / "held-out", work.folder / "out")
+    assert done.code == exit_codes.STORE
+    assert "bytes are to be read" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_metadata_beyond_measure_is_not_parsed(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(work.store).write("by a stranger") as writing:
+        cast("zarr.Group", writing.root["models/model"]).attrs["history"] = ["x" * 1000] * 200
+    monkeypatch.setattr(size_limits, "MOST_METADATA_BYTES", 100_000)
+    root = open_store(work.store).root()
+    with pytest.raises(StoreError, match=r"models/model of the store has 2\d\d,\d\d\d bytes of metadata"):
+        read_model(root, "model")
+    assert read_ledger(root).rows == 400
+
+
+def test_chunks_that_lie_elsewhere_are_not_read(work: Workplace) -> None:
+    """A virtual chunk may name any file of this machine, or any server; none is authorized."""
+    secret = work.folder / "secret"
+    secret.write_bytes(b"s" * 8)
+    location = f"file://{work.folder}/"
+    store = open_store(work.store)
+    config = icechunk.RepositoryConfig.default()
+    where = icechunk.local_filesystem_store(str(work.folder))
+    config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(location, where))
+    strange = icechunk.Repository.open(store.location.storage(), config)
+    strange.save_config()
+    session = strange.writable_session("main")
+    group = cast("zarr.Group", zarr.open_group(session.store)["models/model"])
+    del group["centre"]
+    group.create_array("centre", shape=(1,), dtype="float64", chunks=(1,), compressors=None)
+    session.store.set_virtual_ref(
+        "models/model/centre/c/0", f"file://{secret}", offset=0, length=8, validate_container=True
+    )
+    session.commit("by a stranger")
+    with pytest.raises(StoreError, match=r"models/model/centre|model 'model'"):
+        read_model(open_store(work.store).root(), "model")
+
+
+@pytest.mark.parametrize("name", ["writer.json", "writer.lock", "chunks", "refs/branch.main"])
+def test_links_in_a_store_are_not_followed(work: Workplace, name: str) -> None:
+    """A link would lead what is written out of the folder."""
+    target = work.folder / "elsewhere"
+    place = work.store / name
+    if place.exists():
+        place.rename(target)
+    else:
+        target.write_text("precious")
+    place.symlink_to(target)
+    before = target.read_bytes() if target.is_file() else sorted(target.rglob("*"))
+    work.put(2)
+    for read in (lambda: open_store(work.store), work.run_here):
+        with pytest.raises(StoreError, match="is a link to"):
+            read()
+    assert (target.read_bytes() if target.is_file() else sorted(target.rglob("*"))) == before
+
+
+def test_a_branch_s_name_does_not_lead_out_of_the_folder(work: Workplace) -> None:
+    outside = work.folder / "outside"
+    outside.mkdir()
+    with pytest.raises(icechunk.IcechunkError):
+        forget(open_store(work.store), "checkpoints.x/../../../outside")
+    assert outside.exists()
+
+
+def test_an_array_in_the_place_of_the_models_is_told(work: Workplace) -> None:
+    store = open_store(work.store)
+    with store.lock(), store.write("Change") as writing:
+        writing.root.create_array("models", shape=(1,), dtype="float64", overwrite=True)
+    with pytest.raises(StoreError, match="the store's list of models holds damaged data"):
+        list_models(store.root())
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "x" * 65, "a\x00"])
+def test_a_model_s_name_is_no_path(work: Workplace, name: str) -> None:
+    with pytest.raises(LookupError, match="a model's name is made of"):
+        read_model(open_store(work.store).root(), name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"rows": "5"}, "rows cannot be '5'"),
+        ({"rows": True}, "rows cannot be True"),
+        ({"name": None}, "name cannot be None"),
+        ({"segment": 1.5}, "segment cannot be 1.5"),
+    ],
+)
+def test_types_are_told_with_their_field(changes: dict[str, Any], said: str) -> None:
+    sound: dict[str, Any] = dict(zip(FIELDS, cast("Any", LEDGER["entries"])[0], strict=True))
+    check_types(LedgerEntry(**sound))
+    with pytest.raises(TypeError, match=said):
+        check_types(LedgerEntry(**{**sound, **changes}))
+    with pytest.raises(TypeError, match="entries cannot be"):
+        check_types(Ledger(entries=(LedgerEntry(**{**sound, **changes}),)))
+
+
+def test_keys_of_a_bucket_that_lead_out_of_a_folder_are_no_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Predictions are written under the names of partitions."""
+    source, names = ObjectPath("s3://bucket/rows"), ["good.parquet", "../../evil.parquet", "a/../../evil.parquet"]
+    found = [(name, ObjectPath(f"s3://bucket/rows/{name}"), Stamp(1, 1)) for name in names]
+    monkeypatch.setattr(partitions, "find_objects", lambda _: found)
+    assert [file.name for file in list_partitions(source)] == ["good.parquet"]

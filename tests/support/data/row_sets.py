@@ -1,0 +1,45 @@
+"""Row sets that tell what was asked of them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ridgestream.pipeline.sums.normal_equations import RowBlock
+from ridgestream.pipeline.sums.row_set import ArrayRows, Sums, cut_evenly
+
+Argument = TypeVar("Argument")
+Summed = TypeVar("Summed", bound=Sums)
+
+
+@dataclass(frozen=True)
+class CountedRows(ArrayRows):
+    """Rows in memory that are summed in parts, as a store's are, and that note the label of each pass."""
+
+    n_parts: int = 3
+    """The parts."""
+    labels: list[str] = field(default_factory=list)
+    """What each pass was for."""
+
+    @property
+    def passes(self) -> int:
+        """How many passes there were."""
+        return len(self.labels)
+
+    def reduce(
+        self,
+        function: Callable[[Argument, Iterable[RowBlock]], Summed],
+        argument: Argument,
+        label: str,
+        parts: int | None = None,
+    ) -> Summed:
+        self.labels.append(label)
+        ranges = cut_evenly(self.n_rows, parts or self.n_parts)
+        found = [function(argument, [self._part(start, stop)]) for start, stop in ranges]
+        merged = found[0]
+        for other in found[1:]:
+            merged = merged.merge(other)
+        return merged
+
+    def _part(self, start: int, stop: int) -> RowBlock:
+        weights = None if self.weights is None else self.weights[start:stop]
+        return RowBlock(self.features[start:stop], self.targets[start:stop], weights, start)

@@ -1,0 +1,290 @@
+"""Jobs for the tests of the doors: rows, job files, the real command, and models compared bit for bit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ridgestream.jobs.commands.evaluate import run_evaluate
+from ridgestream.jobs.commands.predict import run_predict
+from ridgestream.jobs.commands.run import run_job
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.pipeline.base.blas_threads import blas_threads
+from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.stores.catalog.models import ModelRecord, require_model
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.repository.store_location import StoreLocation
+
+COMMAND = str(Path(sysconfig.get_path("scripts")) / "ridgestream")
+FOREST = Path(__file__).parents[2] / "data" / "forest"
+ROWS = 200
+"""Rows of a partition that `draw_rows` makes."""
+
+PATIENCE = 60.0
+"""Seconds after which something that should have happened is taken never to happen."""
+
+Settings = Mapping[str, Any]
+
+
+def draw_rows(seed: int, rows: int = ROWS) -> pa.Table:
+    """Four features and `label`, which is 1, 2 or 3: 2 inside a ring that they make."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, 4)) * [1.0, 2.0, 0.5, 10.0] + [0.0, 5.0, -1.0, 100.0]
+    radius = np.hypot(X[:, 0], (X[:, 1] - 5.0) / 2)
+    label = np.where(np.abs(radius - 1.2) + 0.1 * rng.normal(size=rows) < 0.5, 2, np.where(radius < 1.2, 1, 3))
+    return pa.table({**{f"x{i}": X[:, i] for i in range(4)}, "label": label})
+
+
+def draw_regression(seed: int, rows: int = ROWS) -> pa.Table:
+    """Two features and `price`, a smooth function of them near 3000 that varies by some hundreds."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, 2))
+    price = 3000.0 + 400.0 * np.sin(X[:, 0]) + 150.0 * X[:, 1] + 10.0 * rng.normal(size=rows)
+    return pa.table({"size": X[:, 0], "age": X[:, 1], "price": price})
+
+
+def set_column(table: pa.Table, name: str, values: Any) -> pa.Table:
+    """The table with other values in one column, or with one more column."""
+    if name in table.column_names:
+        return table.set_column(table.column_names.index(name), name, [values])
+    return table.append_column(name, [values])
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """A folder with partitions, held-out partitions and a job file over them."""
+
+    folder: Path
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store"
+
+    def put(self, number: int, table: pa.Table | None = None, where: str = "rows") -> Path:
+        """Write partition `number`, by default drawn from its number, and return its file."""
+        path = self.folder / where / f"part-{number:02d}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(draw_rows(number) if table is None else table, path)
+        return path
+
+    def put_all(self, numbers: range, held_out: int = 1) -> None:
+        for number in numbers:
+            self.put(number)
+        for number in range(held_out):
+            self.put(number, draw_rows(1000 + number), where="held-out")
+
+    def job(self, changes: Settings | None = None, name: str = "job.toml") -> Path:
+        """Write a job file with dotted keys; a change to None leaves the key out."""
+        settings: dict[str, Any] = {
+            "store": "store",
+            "source.path": "rows",
+            "source.target": "label",
+            "source.positive": 2,
+            "model.max_basis": 20,
+            "model.regularization": 1e-4,
+            "model.scaling_rows": ROWS,
+            "evaluate.path": "held-out",
+            "report": "none",
+        }
+        settings |= changes or {}
+        path = self.folder / name
+        path.write_text("".join(f"{key} = {json.dumps(v)}\n" for key, v in settings.items() if v is not None))
+        return path
+
+    def run_here(self, changes: Settings | None = None, *, new_model: bool = False) -> dict[str, Any]:
+        """Run the job in this process, without the command, and return what it tells."""
+        return run_job(read_job(self.job(changes), {}), InProcess(), Silent(), 0.0, new_model=new_model)
+
+    def predict_here(
+        self, where: str, changes: Settings | None = None, *, with_std: bool = False, with_scores: bool = False
+    ) -> pa.Table:
+        """Predict the partitions of a folder in this process and return all the predictions."""
+        job, output = read_job(self.job(changes), {}), self.folder / "predictions"
+        run_predict(job, self.folder / where, output, InProcess(), Silent(), with_std=with_std, with_scores=with_scores)
+        return pq.read_table(output)
+
+    def evaluate_here(self, changes: Settings | None = None) -> dict[str, Any]:
+        """Judge the model in this process and return what is told."""
+        return run_evaluate(read_job(self.job(changes), {}), InProcess(), Silent())
+
+    def snapshot(self) -> str:
+        return open_store(self.store).snapshot()
+
+    def model(self, name: str = "model") -> ModelRecord:
+        return read_model_at(self.store, name)
+
+
+REGRESSION: Settings = {"source.target": "price", "source.positive": None}
+
+
+def forest_job(rows: int, partitions: int, max_basis: int) -> dict[str, Any]:
+    """What `Workplace.job` must be told for rows of the bundled forest tables that `put_forest` wrote."""
+    return {
+        "source.target": "Cover_Type",
+        "model.max_basis": max_basis,
+        "model.scaling_rows": max(1, rows // partitions),
+        "evaluate.path": None,
+    }
+
+
+def put_forest(work: Workplace, rows: int, partitions: int) -> None:
+    """Cut the first `rows` of the bundled forest tables into `partitions` files."""
+    table = pq.read_table(FOREST / "train" / "part-00.parquet").slice(0, rows)
+    step = rows // partitions
+    for number in range(partitions):
+        work.put(number, table.slice(number * step, step))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the command said and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The one JSON object on standard output."""
+        assert self.code == 0, self
+        told = json.loads(self.out)
+        assert isinstance(told, dict)
+        assert self.out == json.dumps(told) + "\n"
+        return told
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """The environment without what would set a job's keys or force colours."""
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("RIDGESTREAM_") and key not in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "NO_COLOR")
+    }
+    return kept | more
+
+
+def run_command(*arguments: str | Path, environment: dict[str, str] | None = None, cwd: Path | None = None) -> Outcome:
+    """Run the installed command to its end; into files and pipes it writes plain lines."""
+    done = run_program([COMMAND, *arguments], environment=environment, cwd=cwd)
+    assert not {"\r", "\x1b"} & set(done.out + done.err), done
+    return done
+
+
+def run_program(
+    arguments: Sequence[str | Path], *, environment: dict[str, str] | None = None, cwd: Path | None = None
+) -> Outcome:
+    done = subprocess.run(
+        [str(a) for a in arguments],
+        capture_output=True,
+        env=environment or clean_environment(),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        timeout=180,
+        check=False,
+    )
+    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+AFTER = """
+def after(calls, real, what):
+    left = [calls]
+    def counted(*arguments, **named):
+        if not left[0]:
+            what()
+        left[0] -= 1
+        return real(*arguments, **named)
+    return counted
+"""
+"""Python for a process of its own: do `what` before `real` is called once more after so many calls."""
+
+
+def run_until(setup: str, work: Workplace, changes: Settings | None = None, *arguments: str) -> Outcome:
+    """Run the job in a process that kills itself, as Python statements `setup` arrange by `die`."""
+    code = f"""
+import os, pathlib, signal, threading
+import ridgestream.jobs.cli.app, ridgestream.jobs.console.progress, ridgestream.stores.repository.repository
+def die(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+{AFTER}
+{setup}
+ridgestream.jobs.cli.app.main()
+"""
+    done = run_program([sys.executable, "-c", code, "run", work.job(changes), *arguments])
+    assert done.code == -signal.SIGKILL, done
+    return done
+
+
+def run_limited(limits: str, *arguments: str | Path, program: str = COMMAND) -> Outcome:
+    """Run the command after Python statements `limits`, which may use `libc`, `os` and `resource`, in its process."""
+    code = "import ctypes, os, resource, sys; libc = ctypes.CDLL(None); " + limits
+    return run_program([sys.executable, "-c", f"{code}; os.execvp(sys.argv[1], sys.argv[1:])", program, *arguments])
+
+
+def start_command(
+    *arguments: str | Path, log: Path, environment: dict[str, str] | None = None, within: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
+    """Start the command with its standard error in the file `log` and its standard output beside it, in `log`.out.
+
+    `within` is what it is run by, if by another program.
+    """
+    with log.open("wb") as err, log.with_name(log.name + ".out").open("wb") as out:
+        return subprocess.Popen(
+            [*within, COMMAND, *(str(a) for a in arguments)],
+            stdout=out,
+            stderr=err,
+            stdin=subprocess.DEVNULL,
+            env=environment or clean_environment(),
+        )
+
+
+def wait_until(condition: Callable[[], Any], process: "subprocess.Popen[bytes] | None" = None) -> None:
+    """Look again and again until the condition holds; fail if the process ends before, or after PATIENCE."""
+    give_up = monotonic() + PATIENCE
+    while not condition():
+        assert process is None or process.poll() is None, f"ended with {process and process.returncode} too early"
+        assert monotonic() < give_up, "waited in vain"
+        sleep(0.0005)
+
+
+def open_store(path: Path) -> Store:
+    return Store.open(StoreLocation(str(path)))
+
+
+def read_model_at(path: Path, name: str = "model") -> ModelRecord:
+    return require_model(open_store(path).root(), name)
+
+
+def bits_of(record: ModelRecord) -> dict[str, Any]:
+    """Everything that makes a model what it is, arrays as their bytes: two models are the same if these are equal."""
+    arrays = {key: (a.dtype.str, a.shape, np.ascontiguousarray(a).tobytes()) for key, a in record.arrays.items()}
+    return {
+        "parameters": record.parameters,
+        "encoding": record.encoding,
+        "learned": record.learned,
+        "counters": record.counters,
+        **arrays,
+    }
+
+
+def assert_same_model(one: ModelRecord, other: ModelRecord) -> None:
+    left, right = bits_of(one), bits_of(other)
+    assert left.keys() == right.keys()
+    assert [key for key in left if left[key] != right[key]] == []
+    assert len(one.arrays["coefficients"])
+
+
+def count_blas_threads(task: int) -> list[int]:  # noqa: ARG001
+    """A task for workers, who can import `support` but not a test's own module."""
+    return blas_threads()

@@ -1,0 +1,59 @@
+"""A reporter that remembers what it was told, and an executor that is killed."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.reporter import Fact
+
+
+@dataclass
+class Notes:
+    """A reporter that keeps what it was told."""
+
+    begun: list[str] = field(default_factory=list)
+    rows: int = 0
+    said: list[tuple[str, dict[str, Fact]]] = field(default_factory=list)
+    ended: list[dict[str, Fact]] = field(default_factory=list)
+
+    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002
+        self.begun.append(step)
+
+    def advance(self, rows: int, **facts: Fact) -> None:  # noqa: ARG002
+        self.rows += rows
+
+    def end(self, **facts: Fact) -> None:
+        self.ended.append(facts)
+
+    def say(self, message: str, **facts: Fact) -> None:
+        self.said.append((message, facts))
+
+    warn = say
+
+    def all(self, message: str) -> list[dict[str, Fact]]:
+        """What was told with each saying of a message."""
+        return [facts for said, facts in self.said if said == message]
+
+    def facts(self, message: str) -> dict[str, Fact]:
+        """What was told with the one saying of a message."""
+        (facts,) = self.all(message)
+        return facts
+
+
+class Killed(InProcess):
+    """An executor that is killed after some tasks, and counts those done."""
+
+    def __init__(self, after: int) -> None:
+        self.after, self.done = after, 0
+
+    def run(self, function: Callable[..., Any], tasks: Iterable[Any], *shared: Any) -> Iterator[Any]:
+        for result in super().run(function, tasks, *shared):
+            if self.done == self.after:
+                raise KeyboardInterrupt
+            self.done += 1
+            yield result
+
+
+NEVER = -1
+"""After how many tasks an executor is killed that only counts them."""

@@ -1,0 +1,55 @@
+"""EFVS the slow way: J(S) of the paper by a solve for every candidate, from the whole kernel matrix."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from support.references.forward_selection import Choices, note, novelty
+
+from ridgestream.pipeline.selection.candidate_rounds import draw_round
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DenseEFVS:
+    """The kernel matrix of all rows, and what is asked."""
+
+    K: Array
+    """(rows, rows)."""
+    weights: Array
+    """(rows,)."""
+    spanned_threshold: float
+
+    def mean_explained(self, chosen: Sequence[int], over: Sequence[int]) -> float:
+        """J(S), the mean being over the rows `over`."""
+        shown = [i for i in over if self.weights[i] > 0 and self.K[i, i] > 0]
+        k = self.K[np.ix_(list(chosen), shown)]
+        explained = np.sum(k * np.linalg.solve(self.K[np.ix_(chosen, chosen)], k), axis=0) if len(chosen) else 0.0
+        w = self.weights[shown]
+        return float(np.sum(w * explained / np.diagonal(self.K)[shown]) / w.sum())
+
+    def choose(
+        self, max_basis: int, candidates: int | None, sample: int | None, seed: int, rounds: int
+    ) -> tuple[Choices, list[float]]:
+        """Choose, and tell 1 − J after each choice."""
+        n_rows, found, errors = len(self.K), Choices([], []), list[float]()
+        for number in range(rounds):
+            if len(found.places) == max_basis:
+                break
+            drawn = draw_round(seed, number, n_rows, candidates or n_rows).tolist()
+            over = draw_round(seed, number, n_rows, sample or n_rows, stream=1).tolist()
+            left = [i for i in over if self.weights[i] > 0 and self.open(found.places, i)]
+            if not left:
+                continue
+            before, size = self.mean_explained(found.places, left), len(found.places)
+            usable = [c for c in drawn if self.weights[c] > 0 and c not in found.places and self.open(found.places, c)]
+            note(found, {c: self.mean_explained([*found.places, c], left) - before for c in usable})
+            if len(found.places) > size:
+                errors.append(1 - self.mean_explained(found.places, over))
+        return found, errors
+
+    def open(self, chosen: Sequence[int], candidate: int) -> bool:
+        """Whether the chosen do not span the candidate."""
+        return bool(self.K[candidate, candidate] > 0) and novelty(self.K, chosen, candidate) > self.spanned_threshold

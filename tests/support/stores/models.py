@@ -1,0 +1,50 @@
+"""Models that were never trained: random coefficients, so that what they predict can be computed a second time."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial.distance import cdist
+
+from ridgestream.pipeline.dataset.feature_map_fit import freeze_feature_map
+from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.models.predictor import Model
+from ridgestream.pipeline.sums.normal_equations import Basis
+from ridgestream.stores.catalog.ledger import read_ledger
+from ridgestream.stores.repository.repository import Store
+
+Array = npt.NDArray[np.float64]
+
+
+def feature_map_of(store: Store, scaling_rows: int | None = None) -> FeatureMap:
+    """Return the map that a model begun now would have."""
+    root = store.root()
+    return freeze_feature_map(root, read_ledger(root), scaling_rows)
+
+
+def model_with(feature_map: FeatureMap, n_basis: int = 20, seed: int = 0) -> Model:
+    """Return a model with a random dictionary and random coefficients."""
+    rng = np.random.default_rng(seed)
+    n = feature_map.n_features
+    basis = Basis(RBF(1 / n), rng.standard_normal((n_basis, n)), np.zeros(n))
+    return Model(basis, rng.standard_normal((n_basis, 1)), feature_map)
+
+
+def predictions_of(model: Model, columns: dict[str, Any]) -> Array:
+    """Return f of each row of plain columns, from the definition: standardized features, distances, exponentials."""
+    fm = model.feature_map
+    numeric = [_seconds(columns[name]) for name in fm.numeric]
+    indicators = [
+        [value == known for value in columns[name].to_pylist()]
+        for name, table in zip(fm.categorical, fm.categories, strict=True)
+        for known in table
+    ]
+    raw = np.array([*numeric, *indicators], dtype=np.float64).T
+    features = (raw - np.array(fm.centre)) / np.array(fm.scale)
+    values = np.exp(-cdist(features, model.basis.vectors, "sqeuclidean") / fm.n_features)
+    return np.asarray((values @ model.coefficients)[:, 0] * fm.target_scale[0] + fm.target_centre[0])
+
+
+def _seconds(column: Any) -> list[float]:
+    return [float(v.timestamp()) if hasattr(v, "timestamp") else float(v) for v in column.to_pylist()]

@@ -1,0 +1,89 @@
+"""Stores in a test's folder, what is in them, and executors that do what a cluster might."""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import zarr
+
+from ridgestream.pipeline.base.executor import Executor, InProcess
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.ingest.ingest import IngestReport, ingest
+from ridgestream.stores.catalog.ledger import Ledger, read_ledger
+from ridgestream.stores.parquet.partitions import list_partitions
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.repository.store_location import StoreLocation
+from ridgestream.stores.schema.row_batch import Rows, join_rows
+from ridgestream.stores.schema.schema import SchemaRequest
+from ridgestream.stores.segments.segments import Segment
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def new_store(folder: Path) -> Store:
+    """Make an empty store in `folder`."""
+    return Store.create(location_of(folder))
+
+
+def location_of(folder: Path) -> StoreLocation:
+    return StoreLocation.parse(str(folder), Path("/"))
+
+
+def ingest_folder(store: Store, source: Path, request: SchemaRequest, executor: Executor | None = None) -> IngestReport:
+    """Ingest what a folder holds, in this process unless another executor is given."""
+    with store.lock():
+        return ingest(store, list_partitions(source), request, executor or InProcess(), Silent())
+
+
+def ledger_of(store: Store) -> Ledger:
+    return read_ledger(store.root())
+
+
+def segment_rows(root: zarr.Group, order: int) -> Rows:
+    """Return all rows of a segment."""
+    segment = Segment.open(root, order)
+    return segment.read(0, segment.rows)
+
+
+def stored_rows(store: Store) -> Rows:
+    """Return all rows of a store, in ledger order; codes are those of each segment."""
+    root = store.root()
+    return join_rows([segment_rows(root, entry.segment) for entry in read_ledger(root).entries])
+
+
+def stored_values(store: Store, column: int) -> list[str]:
+    """Return the values of a categorical feature, row by row, in ledger order."""
+    root, values = store.root(), []
+    for entry in read_ledger(root).entries:
+        segment = Segment.open(root, entry.segment)
+        table = segment.facts().categories[column]
+        values += [table[code] for code in segment.read(0, segment.rows).codes[:, column]]
+    return values
+
+
+def same_rows(left: Rows, right: Rows) -> bool:
+    """Tell whether all arrays are equal, in values, widths and shapes."""
+    return all(_same(getattr(left, n), getattr(right, n)) for n in ("numeric", "codes", "targets", "weights"))
+
+
+def _same(left: Any, right: Any) -> bool:
+    if left is None or right is None:
+        return left is right
+    return left.dtype == right.dtype and left.shape == right.shape and bool(np.array_equal(left, right))
+
+
+class Elsewhere(InProcess):
+    """Runs tasks as a cluster would: arguments and results are pickled, the last task is done first, each twice."""
+
+    def run(self, function: Callable[..., Result], tasks: Iterable[Task], *shared: Any) -> Iterator[Result]:
+        calls = [pickle.dumps((function, task, shared)) for task in tasks]
+        results = [pickle.dumps(self._call(call)) for call in reversed(calls) for _ in range(2)]
+        for result in reversed(results[1::2]):
+            yield pickle.loads(result)  # noqa: S301
+
+    def _call(self, call: bytes) -> Any:
+        function, task, shared = pickle.loads(call)  # noqa: S301
+        return function(task, *shared)
