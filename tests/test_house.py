@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ridgestream import pipeline
+import ridgestream
 
 TOP = Path(__file__).parents[1]
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())
@@ -59,4 +59,4 @@ def test_distributed_is_imported_in_the_files_of_the_cluster_only() -> None:
 def test_the_changelog_s_last_release_is_this_version() -> None:
     first = re.search(r"^## (?!Unreleased)(\S+)", (TOP / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert first is not None
-    assert first[1] == version("ridgestream") == pipeline.__version__
+    assert first[1] == version("ridgestream") == ridgestream.__version__

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from ridgestream import pipeline
+from ridgestream import __version__
 from ridgestream.jobs.cli.exit_handling import Leaving, orderly_exit, unexpected
 from ridgestream.jobs.console.escaping import harmless_cells
 from ridgestream.jobs.console.log_format import Log, guess_log, route_libraries, write_end
@@ -370,7 +370,7 @@ def _root(
     show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if show_version:
-        typer.echo(pipeline.__version__)
+        typer.echo(__version__)
         raise typer.Exit
 
 

@@ -11,14 +11,14 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
-from ridgestream import pipeline
+from ridgestream import __version__
 from ridgestream.pipeline.base.blas_threads import blas_threads, limited_threads, numba_threads
 from ridgestream.stores.errors.transient import may_pass
 
 Result = TypeVar("Result")
 
 OWN = "ridgestream"
-OWN_VERSION = "ridgestream.pipeline:__version__"
+OWN_VERSION = "ridgestream:__version__"
 """Where the version of the code that runs is found; metadata of some version may lie in any working directory."""
 
 DECISIVE = (OWN, "numpy", "scipy", "numba", "icechunk")
@@ -123,7 +123,7 @@ def _differ(name: str, here: str | None, there: str | None) -> str:
 def version_of(name: str) -> str | None:
     """Return the version of a package, None if it is not installed; of Python, its feature release."""
     if name == OWN:
-        return pipeline.__version__
+        return __version__
     if name == PYTHON:
         return f"{sys.version_info[0]}.{sys.version_info[1]}"
     try:

@@ -63,7 +63,7 @@ def cluster(scheduler: Cluster) -> Iterator[Cluster]:
 def with_version(folder: Path, package: str, version: str) -> dict[str, str]:
     """The environment of a worker that has another version of a package."""
     if package == "ridgestream":
-        (folder / "sitecustomize.py").write_text(f"import ridgestream.pipeline as own; own.__version__ = {version!r}\n")
+        (folder / "sitecustomize.py").write_text(f"import ridgestream; ridgestream.__version__ = {version!r}\n")
         return {"PYTHONPATH": str(folder)}
     return with_metadata(folder, package, version)
 
