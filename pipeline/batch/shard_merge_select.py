@@ -116,7 +116,7 @@ def learn_shards(rows: RowSet, kernel: Kernel, settings: ShardMergeSelectSetting
     return np.concatenate(found.vectors), np.concatenate(places)
 
 
-@named_pass("ridgestream.pipeline.batch.shard_merge_select", "learn_shard")
+@named_pass("ridgestream.pipeline.learners.shard_merge_select", "learn_shard")
 def learn_shard(learning: ShardLearning, blocks: Iterable[RowBlock]) -> ShardDictionaries:
     """Return the dictionary that one online pass over a shard's rows chooses."""
     settings = learning.settings

@@ -88,7 +88,7 @@ def kmeans_centres(rows: RowSet, n_basis: int, seed: int, passes: int, report: R
     return StartingDictionary(centres, np.full(len(centres), -1))
 
 
-@named_pass("ridgestream.pipeline.selection.kmeans", "sum_clusters")
+@named_pass("ridgestream.pipeline.learners.kmeans_dictionary", "sum_clusters")
 def sum_clusters(centres: Floats, blocks: Iterable[RowBlock]) -> Clusters:
     """Return the sums for centres (n_centres, n_features) over the rows of all blocks; BLAS runs on one thread.
 

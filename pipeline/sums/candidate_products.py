@@ -74,7 +74,7 @@ class CandidateSums:
         return BlockStatistics(products, rhs, self.target_square, self.weight, self.rows)
 
 
-@named_pass("ridgestream.pipeline.sums.candidate_products", "sum_candidates")
+@named_pass("ridgestream.pipeline.candidate_sums", "sum_candidates")
 def sum_candidates(summing: CandidateSumming, blocks: Iterable[RowBlock]) -> CandidateSums:
     """Return the sums over the rows of all blocks, added in their order.
 

@@ -230,7 +230,7 @@ def sum_rows(summing: Summing, blocks: Iterable[RowBlock]) -> FoldedStatistics:
     return sum_together((summing,), blocks).parts[0]
 
 
-@named_pass("ridgestream.pipeline.sums.normal_equations", "sum_together")
+@named_pass("ridgestream.pipeline.block_statistics", "sum_together")
 def sum_together(summings: Sequence[Summing], blocks: Iterable[RowBlock]) -> SeveralStatistics:
     """Return the sums for several bases from one read of the rows, each with the bits that `sum_rows` gives."""
     growing = [_FoldedSums(summing) for summing in summings]

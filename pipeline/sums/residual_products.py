@@ -49,7 +49,7 @@ class ResidualSums:
         return type(self)(self.own + other.own, self.weight + other.weight)
 
 
-@named_pass("ridgestream.pipeline.sums.residual_products", "sum_residuals")
+@named_pass("ridgestream.pipeline.residual_sums", "sum_residuals")
 def sum_residuals(summing: ResidualSumming, blocks: Iterable[RowBlock]) -> ResidualSums:
     """Return the sums over the rows of all blocks, added in their order.
 

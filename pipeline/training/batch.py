@@ -291,7 +291,7 @@ class _Judging:
         return self.segments[bisect_right(self.firsts, place) - 1]
 
 
-@named_pass("ridgestream.pipeline.training.batch", "judge_rows")
+@named_pass("ridgestream.pipeline.batch", "judge_rows")
 def judge_rows(judging: _Judging, blocks: Iterable[RowBlock]) -> Progressive:
     """Return the errors on the rows of all blocks, by segment."""
     total = Progressive(Evaluation(classes=judging.classes))

@@ -84,7 +84,7 @@ class Screened:
         )
 
 
-@named_pass("ridgestream.pipeline.batch.orols.residual_pass", "screen_rows")
+@named_pass("ridgestream.pipeline.learners.orols_pass", "screen_rows")
 def screen_rows(screening: Screening, blocks: Iterable[RowBlock]) -> Screened:
     """Return what the rows of all blocks give; n_functions kernel values a row and products with the new ones.
 
