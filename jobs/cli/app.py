@@ -29,11 +29,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Stream Parquet partitions through chunked Zarr storage into sparse kernel least-squares models.",
     epilog="Exit codes: 0 done, 1 unexpected, 2 usage or job file, 3 input data, 4 store, 5 store in use, 6 numerics, "
-    "7 memory, 8 cluster, 9 model, 10 fetch, 11 held back by the guard, 12 committed, but without its report, "
+    "7 memory, 8 cluster, 9 model, 11 held back by the guard, 12 committed, but without its report, "
     "130 interrupted, 143 terminated.",
 )
-fetch_app = typer.Typer(no_args_is_help=True, help="Fetch a reference data set from its publisher.")
-app.add_typer(fetch_app, name="fetch")
 
 JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file.")]
 Settings = Annotated[
@@ -343,26 +341,6 @@ def clean(
         location = _place(leaving, place, settings)[0]
         told = run_clean(location, older_than, wait, keep_nights=keep_nights, dry_run=dry_run)
         _tell(told, as_json=as_json)
-
-
-@fetch_app.command("forest")
-def fetch_forest(
-    destination: Annotated[Path, typer.Argument(help="Folder for the partitions.")],
-    url: Annotated[str | None, typer.Option(help="Another place of the same archive.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Make the Forest Cover Type partitions from UCI's archive, checked."""
-    with orderly_exit():
-        from ridgestream.jobs.console.progress import open_fetch_reporter
-        from ridgestream.jobs.datasets.download import FOREST_URL
-        from ridgestream.jobs.datasets.download import fetch_forest as fetch
-
-        with open_fetch_reporter() as report:
-            done = fetch(destination, url=url or FOREST_URL, report=report)
-        _tell(
-            {"destination": str(done.destination), "written": len(done.written), "kept": len(done.kept)},
-            as_json=as_json,
-        )
 
 
 @app.callback(invoke_without_command=True)

@@ -2,24 +2,11 @@
 
 from ridgestream.jobs.cluster.dask_executor import ClusterError
 from ridgestream.jobs.config.job_file import JobFileError
-from ridgestream.jobs.datasets.download import FetchError
 from ridgestream.pipeline.base.errors import InputError, MemoryRefused, NumericalBreakdown
 from ridgestream.stores.errors.exceptions import ModelError, NewerFormat, PartitionError, StoreError, StoreLocked
 
-UNEXPECTED, USAGE, DATA, STORE, LOCKED, NUMERICS, MEMORY, CLUSTER, MODEL, FETCH, HELD, UNREPORTED = (
-    1,
-    2,
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-    9,
-    10,
-    11,
-    12,
-)
+UNEXPECTED, USAGE, DATA, STORE, LOCKED, NUMERICS, MEMORY, CLUSTER, MODEL = range(1, 10)
+HELD, UNREPORTED = 11, 12  # version 0.1.0 used 10
 INTERRUPTED, TERMINATED = 130, 143
 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
@@ -33,7 +20,6 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (NumericalBreakdown, NUMERICS),
     (MemoryRefused, MEMORY),
     (ClusterError, CLUSTER),
-    (FetchError, FETCH),
 )
 
 

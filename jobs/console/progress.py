@@ -2,8 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -169,29 +169,3 @@ def _show(facts: dict[str, Fact]) -> str:
         if value is not None
     )
     return " ".join(shown)
-
-
-@contextmanager
-def open_fetch_reporter() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Yield what a fetch reports to: a bar a stage on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda stage, done, total: None  # noqa: ARG005
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description:<9}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        bars: dict[str, TaskID] = {}
-
-        def report(stage: str, done: int, total: int | None) -> None:
-            if stage not in bars:
-                bars[stage] = progress.add_task(stage, total=total)
-            progress.update(bars[stage], completed=done, total=total)
-
-        yield report

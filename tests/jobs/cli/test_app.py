@@ -28,7 +28,7 @@ from support.jobs.jobs import (
 from ridgestream.jobs.cli import exit_codes
 
 HEAVY = ("numpy", "pyarrow", "zarr", "icechunk", "dask", "distributed", "numba", "scipy", "pydantic")
-COMMANDS = ("run", "ingest", "train", "evaluate", "predict", "inspect", "clean", "fetch")
+COMMANDS = ("run", "ingest", "train", "evaluate", "predict", "inspect", "clean")
 RUN_KEYS = {"rows_seen", "n_basis", "test_error", "seconds", "peak_rss_bytes", "partitions_consumed", "snapshot"}
 
 

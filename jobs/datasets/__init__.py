@@ -1,1 +1,0 @@
-"""Reference data sets."""
