@@ -5,14 +5,15 @@ the norms are large against the distance; pairs for which that could cost more t
 from the differences themselves.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self, TypeGuard
+from typing import Annotated, ClassVar, Protocol, Self
 
 import numpy as np
+from annotated_types import Ge, Gt
 
 from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.bounds import check_bounds, is_finite_number
 from ridgestream.pipeline.base.errors import InputError
 
 _SAFE_SQUARED_NORM = 500.0
@@ -49,11 +50,11 @@ class RBF:
 
     name: ClassVar[str] = "rbf"
     kind: ClassVar[int] = 0
-    gamma: float
+    gamma: Annotated[float, Gt(0)]
     """Inverse squared width, in units of squared features."""
 
     def __post_init__(self) -> None:
-        check_positive("gamma", self.gamma)
+        check_bounds(self)
 
     def block(self, X: Floats, Z: Floats, centre: Floats | None = None, out: Floats | None = None) -> Floats:
         """Return exp(−γ‖x_i − z_j‖²); one matrix product and an exponential an entry."""
@@ -96,19 +97,17 @@ class Polynomial:
 
     name: ClassVar[str] = "polynomial"
     kind: ClassVar[int] = 1
-    gamma: float
+    gamma: Annotated[float, Gt(0)]
     """Scale of the inner product."""
-    degree: int = 3
+    degree: Annotated[int, Ge(1)] = 3
     """A whole number of at least one."""
-    coef0: float = 1.0
+    coef0: Annotated[float, Ge(0)] = 1.0
     """Zero or positive, or the kernel is not positive definite."""
 
     def __post_init__(self) -> None:
-        check_positive("gamma", self.gamma)
-        if not (_is_finite(self.degree) and self.degree >= 1 and self.degree == int(self.degree)):
-            raise InputError(f"degree must be a whole number of at least 1, it is {self.degree!r}")
-        object.__setattr__(self, "degree", int(self.degree))
-        check_not_negative("coef0", self.coef0)
+        if is_finite_number(self.degree) and self.degree == int(self.degree):
+            object.__setattr__(self, "degree", int(self.degree))
+        check_bounds(self)
 
     def block(self, X: Floats, Z: Floats, centre: Floats | None = None, out: Floats | None = None) -> Floats:  # noqa: ARG002
         """Return (γ x_iᵀz_j + coef0)^degree; the kernel is not stationary, so `centre` is not used."""
@@ -188,18 +187,8 @@ def check_kernel(kernel: object) -> None:
 
 def check_positive(name: str, value: object) -> None:
     """Raise InputError unless `value` is a finite number above zero."""
-    if not (_is_finite(value) and value > 0):
+    if not (is_finite_number(value) and value > 0):
         raise InputError(f"{name} must be a positive number, it is {value!r}")
-
-
-def check_not_negative(name: str, value: object) -> None:
-    """Raise InputError unless `value` is zero or a finite number above."""
-    if not (_is_finite(value) and value >= 0):
-        raise InputError(f"{name} must be zero or positive, it is {value!r}")
-
-
-def _is_finite(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float | np.integer | np.floating) and math.isfinite(value)
 
 
 def _squared_distances(X: Floats, Z: Floats) -> Floats:

@@ -15,7 +15,8 @@ from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.models.uncertainty import Uncertainty
 from ridgestream.pipeline.online.diagnostics import Numerics
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
-from ridgestream.pipeline.online.state import OnlineParameters, OnlineState
+from ridgestream.pipeline.online.settings import OnlineSettings
+from ridgestream.pipeline.online.state import OnlineState
 from ridgestream.pipeline.selection.fit_result import Fitted, Path
 from ridgestream.pipeline.sums.normal_equations import Basis, BlockStatistics, FoldedStatistics
 from ridgestream.stores.catalog.models import Arrays, ModelRecord
@@ -67,7 +68,7 @@ def state_of(record: ModelRecord) -> OnlineState:
 
 
 def _state_of(record: ModelRecord) -> OnlineState:
-    parameters = OnlineParameters.from_dict(record.parameters["learner"])
+    parameters = OnlineSettings.from_dict(record.parameters["learner"])
     numerics = {f.name: record.counters[f.name] for f in fields(Numerics) if f.name in record.counters}
     values: dict[str, Any] = {"parameters": parameters, "numerics": Numerics(**cast("dict[str, Any]", numerics))}
     for item in fields(OnlineState):

@@ -18,7 +18,7 @@ Departures from the paper, each with its reason:
 
 import math
 from dataclasses import replace
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,9 @@ from ridgestream.pipeline.online.fixed_dictionary import Solution
 from ridgestream.pipeline.online.information_form import Information
 from ridgestream.pipeline.online.inverses import Condition, Inverses
 from ridgestream.pipeline.online.row_strip import Strip, Workspace
-from ridgestream.pipeline.online.state import OnlineParameters, OnlineState
+from ridgestream.pipeline.online.selection_rule import Selection
+from ridgestream.pipeline.online.settings import OnlineSettings
+from ridgestream.pipeline.online.state import OnlineState
 from ridgestream.pipeline.selection.independence import check_given, check_independent, check_places
 
 REFRESH_ROWS = 32768
@@ -90,14 +92,14 @@ class OnlineLSSVM:
         dictionary_rows: npt.ArrayLike | None = None,
         centre: npt.ArrayLike | None = None,
     ) -> None:
-        self.parameters = OnlineParameters(
-            kernel, regularization, max_basis, novelty_threshold, usefulness_threshold, selection
+        self.parameters = OnlineSettings(
+            kernel, regularization, max_basis, novelty_threshold, usefulness_threshold, cast("Selection", selection)
         )
         if self.parameters.rule.grows == (dictionary is not None):
             raise InputError("a dictionary is given if selection is 'fixed', and only then")
         self._given = None
         if dictionary is not None:
-            self._given = check_given(dictionary, None if max_basis == OnlineParameters.max_basis else max_basis)
+            self._given = check_given(dictionary, None if max_basis == OnlineSettings.max_basis else max_basis)
             self.parameters = replace(self.parameters, max_basis=len(self._given))
         self._given_rows = check_places(dictionary_rows, self._given)
         self._information: Information | None = None

@@ -125,7 +125,7 @@ class Strip:
             self.kernel.kind,
             np.array([*self.kernel.parameters().values(), 0.0, 0.0, 0.0]),
             float(information.penalty),
-            float(rule.usefulness_bar(usefulness_threshold)),
+            float(rule.least_usefulness(usefulness_threshold)),
             information.n_basis,
             cap,
             _NO_CAP if rule.replaces else cap,

@@ -1,59 +1,15 @@
-"""The whole state of the online LS-SVM in information form, and the parameters that belong to it."""
+"""The state of the online LS-SVM in information form: all that is needed to continue learning."""
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.errors import InputError
-from ridgestream.pipeline.kernels import Kernel, check_kernel, check_not_negative, check_positive, gram, make_kernel
+from ridgestream.pipeline.kernels import gram
 from ridgestream.pipeline.online.diagnostics import Numerics
-from ridgestream.pipeline.online.selection_rule import SelectionRule, selection_rule
-
-
-@dataclass(frozen=True)
-class OnlineParameters:
-    """What is chosen before the first row and holds for the whole stream."""
-
-    kernel: Kernel
-    """k(x, z)."""
-    regularization: float = 1e-5
-    """λ per row: the paper's γ is λ·t for t rows, KernelRidge's alpha is λ·t."""
-    max_basis: int | None = 500
-    """The largest number of basis vectors; None lets the dictionary grow as far as memory goes."""
-    novelty_threshold: float = 1e-2
-    """TOL1: a row is a candidate only if its novelty δ exceeds this."""
-    usefulness_threshold: float = 1e-4
-    """TOL2: a candidate is taken only if δ times its gain exceeds this (squared target units)."""
-    selection: str = "supervised"
-    """Which rows enter the dictionary: a key of SELECTIONS."""
-
-    def __post_init__(self) -> None:
-        check_kernel(self.kernel)
-        check_positive("regularization", self.regularization)
-        selection_rule(self.selection)
-        m = self.max_basis
-        if m is not None and not (isinstance(m, int | np.integer) and m >= 1):
-            raise InputError(f"max_basis must be a whole number of at least 1, or None for no bound; it is {m!r}")
-        check_not_negative("novelty_threshold", self.novelty_threshold)
-        check_not_negative("usefulness_threshold", self.usefulness_threshold)
-
-    @property
-    def rule(self) -> SelectionRule:
-        """The selection rule."""
-        return selection_rule(self.selection)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain numbers and strings, the kernel as its name and its own parameters."""
-        return {**asdict(self), "kernel": {"name": self.kernel.name, **self.kernel.parameters()}}
-
-    @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """Make the parameters from what `as_dict` returned; without `selection`, as once written, it is supervised."""
-        kernel = dict(plain["kernel"])
-        name = kernel.pop("name")
-        return cls(**{**plain, "kernel": make_kernel(name, kernel, n_features=1)})
+from ridgestream.pipeline.online.settings import OnlineSettings
 
 
 @dataclass(frozen=True)
@@ -63,7 +19,7 @@ class OnlineState:
     Everything else (P⁻¹, K⁻¹, β, ξ) is computed from it by Cholesky factorizations.
     """
 
-    parameters: OnlineParameters
+    parameters: OnlineSettings
     """What the stream was begun with."""
     centre: Floats
     """Where a stationary kernel measures from, shape (n_features,)."""
@@ -112,7 +68,7 @@ class OnlineState:
         )
 
     @classmethod
-    def empty(cls, parameters: OnlineParameters, n_features: int, n_targets: int) -> Self:
+    def empty(cls, parameters: OnlineSettings, n_features: int, n_targets: int) -> Self:
         """Return the state before the first row."""
         return cls(
             parameters=parameters,
@@ -131,7 +87,7 @@ class OnlineState:
 
     @classmethod
     def with_dictionary(
-        cls, parameters: OnlineParameters, centre: Floats, dictionary: Floats, rows: Integers, n_targets: int
+        cls, parameters: OnlineSettings, centre: Floats, dictionary: Floats, rows: Integers, n_targets: int
     ) -> Self:
         """Return the state before the first row with a dictionary (n_basis, n_features) in place, stream rows `rows`.
 

@@ -18,7 +18,7 @@ from ridgestream.pipeline.kernels import RBF, Linear, Polynomial, gram
 from ridgestream.pipeline.online.diagnostics import Numerics, measure_drift
 from ridgestream.pipeline.online.online_ls_svm import GRID_ROWS, OnlineLSSVM
 from ridgestream.pipeline.online.selection_rule import SELECTIONS
-from ridgestream.pipeline.online.state import OnlineParameters
+from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.selection.independence import find_independent
 
 Array = npt.NDArray[np.float64]
@@ -165,14 +165,14 @@ def test_another_block_size_gives_the_same_dictionary_and_values_to_rounding(rul
 @pytest.mark.parametrize("rule", RULES)
 def test_parameters_survive_their_plain_form(rule: str) -> None:
     parameters = learner_of(rule).parameters
-    assert OnlineParameters.from_dict(parameters.as_dict()) == parameters
+    assert OnlineSettings.from_dict(parameters.as_dict()) == parameters
     assert parameters.rule is SELECTIONS[parameters.selection]
 
 
 def test_parameters_written_before_there_were_rules_are_supervised() -> None:
     plain = learner_of("supervised").parameters.as_dict()
     del plain["selection"]
-    assert OnlineParameters.from_dict(plain) == learner_of("supervised").parameters
+    assert OnlineSettings.from_dict(plain) == learner_of("supervised").parameters
 
 
 def test_without_a_cap_a_dictionary_is_that_of_a_cap_that_is_never_reached() -> None:
