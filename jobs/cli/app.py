@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from ridgestream import __version__
-from ridgestream.jobs.cli.exit_handling import Leaving, orderly_exit, unexpected
+from ridgestream.jobs.cli.exit_handling import Leaving, end_log, orderly_exit, unexpected
 from ridgestream.jobs.console.escaping import harmless_cells
-from ridgestream.jobs.console.log_format import Log, guess_log, route_libraries, write_end
+from ridgestream.jobs.console.log_format import Log, guess_log, route_libraries
 
 if TYPE_CHECKING:
     from ridgestream.jobs.config.job_file import Job
@@ -377,7 +377,7 @@ def _run_app() -> int:
     except BaseException as error:  # noqa: BLE001
         if as_json:
             return _tell_failure(error)
-        write_end("text", "", 1, error)
+        end_log("text", "", 1, error)
         return 1
     return code if isinstance(code, int) else 0
 
@@ -386,10 +386,10 @@ def _tell_failure(error: BaseException) -> int:
     """Write a line of JSON about an error of usage, or one that nobody has foreseen, and return the exit code."""
     told: Callable[[], str] | None = getattr(error, "format_message", None)
     if told is None:
-        write_end("json", unexpected(error), 1, error)
+        end_log("json", unexpected(error), 1, error)
         return 1
     code = int(getattr(error, "exit_code", 1))
-    write_end("json", told() or "give a command; --help lists them", code)
+    end_log("json", told() or "give a command; --help lists them", code)
     return code
 
 

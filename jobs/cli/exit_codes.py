@@ -2,12 +2,29 @@
 
 from ridgestream.jobs.cluster.dask_executor import ClusterError
 from ridgestream.jobs.config.job_file import JobFileError
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import InputError, MemoryRefused, NumericalBreakdown
 from ridgestream.stores.errors.exceptions import ModelError, NewerFormat, PartitionError, StoreError, StoreLocked
 
 UNEXPECTED, USAGE, DATA, STORE, LOCKED, NUMERICS, MEMORY, CLUSTER, MODEL = range(1, 10)
 HELD, UNREPORTED = 11, 12  # version 0.1.0 used 10
 INTERRUPTED, TERMINATED = 130, 143
+
+_EVENTS = {
+    UNEXPECTED: events.EXIT_UNEXPECTED,
+    USAGE: events.EXIT_USAGE,
+    DATA: events.EXIT_INPUT_DATA,
+    STORE: events.EXIT_STORE,
+    LOCKED: events.EXIT_STORE_IN_USE,
+    NUMERICS: events.EXIT_NUMERICS,
+    MEMORY: events.EXIT_MEMORY,
+    CLUSTER: events.EXIT_CLUSTER,
+    MODEL: events.EXIT_MODEL,
+    HELD: events.EXIT_HELD_BACK,
+    UNREPORTED: events.EXIT_UNREPORTED,
+    INTERRUPTED: events.EXIT_INTERRUPTED,
+    TERMINATED: events.EXIT_TERMINATED,
+}
 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (JobFileError, USAGE),
@@ -26,3 +43,8 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code of an error that a user can do something about; UNEXPECTED for any other."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)
+
+
+def event_of(code: int) -> events.Event:
+    """Return the event that ends the log of a command with this exit code."""
+    return _EVENTS.get(code, events.EXIT_UNEXPECTED)

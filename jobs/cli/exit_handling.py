@@ -58,7 +58,7 @@ class Leaving:
     def leave(self, message: str, code: int) -> NoReturn:
         """Say why, and leave with the exit code."""
         _forget_pending_tasks()
-        write_end(self.log, message, code)
+        end_log(self.log, message, code)
         raise typer.Exit(code)
 
 
@@ -72,7 +72,7 @@ def orderly_exit(patient_seconds: float = 0.0) -> Iterator[Leaving]:
     from ridgestream.jobs.cli.signals import Stopping
     from ridgestream.pipeline.base.reporter import Stopped
 
-    stopping = Stopping(patient_seconds, lambda message, code: write_end(leaving.log, message, code))
+    stopping = Stopping(patient_seconds, lambda message, code: end_log(leaving.log, message, code))
     leaving = Leaving(stopping, guess_log(sys.argv[1:], os.environ))
     try:
         with stopping.watching():
@@ -91,7 +91,7 @@ def orderly_exit(patient_seconds: float = 0.0) -> Iterator[Leaving]:
         if code == UNEXPECTED and leaving.log != "json":
             raise
         if code == UNEXPECTED:
-            write_end("json", unexpected(error), code, error)
+            end_log("json", unexpected(error), code, error)
             raise typer.Exit(code) from error
         leaving.leave(str(error), code)
     finally:
@@ -106,6 +106,13 @@ def _nobody_reads() -> bool:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return True
     return False
+
+
+def end_log(log: Log, message: str, code: int, error: BaseException | None = None) -> None:
+    """Write why a command ends, with the event of its exit code, and with a traceback where an error is given."""
+    from ridgestream.jobs.cli.exit_codes import event_of
+
+    write_end(log, event_of(code), message, code, error)
 
 
 def unexpected(error: BaseException) -> str:

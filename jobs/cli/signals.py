@@ -18,6 +18,7 @@ from time import monotonic
 from types import FrameType
 from typing import NoReturn
 
+from ridgestream.pipeline.base.events import Event
 from ridgestream.pipeline.base.reporter import Fact, Reporter, Stopped
 
 SOFT_SECONDS = 3.0
@@ -142,13 +143,13 @@ class Stoppable:
         """End the step."""
         self._report.end(**facts)
 
-    def say(self, message: str, **facts: Fact) -> None:
+    def say(self, event: Event, **facts: Fact) -> None:
         """Tell something."""
-        self._report.say(message, **facts)
+        self._report.say(event, **facts)
 
-    def warn(self, message: str, **facts: Fact) -> None:
+    def warn(self, event: Event, **facts: Fact) -> None:
         """Tell something that a person should look at."""
-        self._report.warn(message, **facts)
+        self._report.warn(event, **facts)
 
 
 def name_of(number: int) -> str:

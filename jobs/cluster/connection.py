@@ -25,6 +25,7 @@ from ridgestream.jobs.cluster.worker_task import (
     own_versions,
 )
 from ridgestream.jobs.config.cluster_options import FILE, ClusterOptions
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.memory_plan import show_bytes
 from ridgestream.pipeline.base.reporter import Reporter
 
@@ -97,7 +98,7 @@ def tell_of_workers(client: Any, workers: Mapping[str, Any], threads: int, secon
     client.cancel(list(looks.values()))
     limits = [worker["memory_limit"] for worker in workers.values() if worker.get("memory_limit")]
     report.say(
-        "workers",
+        events.CLUSTER_WORKERS_CONNECTED,
         workers=len(workers),
         task_threads=sum(worker["nthreads"] for worker in workers.values()),
         blas_threads=max((sight.blas for sight in sights), default=threads),
@@ -128,12 +129,10 @@ def check_versions(client: Any, workers: Sequence[str], report: Reporter) -> set
             + "; install the same versions there, or stop these workers"
         )
     for differing, addresses in told.items():
-        report.warn("workers have other versions", workers=", ".join(addresses), differing=differing)
+        report.warn(events.CLUSTER_VERSIONS_DIFFER, workers=", ".join(addresses), differing=differing)
     silent = {address for address in workers if address not in found}
     if silent:
-        report.warn(
-            "workers do not answer; each of their tasks looks at its versions itself", workers=", ".join(sorted(silent))
-        )
+        report.warn(events.CLUSTER_WORKERS_SILENT, workers=", ".join(sorted(silent)))
     return silent
 
 

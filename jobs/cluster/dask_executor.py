@@ -23,6 +23,7 @@ from ridgestream.jobs.cluster.connection import (
 from ridgestream.jobs.cluster.lost_workers import MEMORY, Losses
 from ridgestream.jobs.cluster.worker_task import Failed, order_of, perform
 from ridgestream.jobs.config.cluster_options import ClusterOptions
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.executor import Executor, InProcess, Need
 from ridgestream.pipeline.base.memory_plan import show_bytes
@@ -258,7 +259,7 @@ class OnCluster:
             raise failed.error or AssertionError(failed)
         seconds = RETRY_SECONDS * 2**sent.failures
         self._report.warn(
-            "a task failed in reading or writing and is tried again",
+            events.CLUSTER_TASK_RETRIED,
             doing=sent.name,
             worker=failed.worker,
             reason=str(failed.error),

@@ -5,6 +5,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.memory_plan import show_bytes
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.dataset.task_label import work_of
@@ -84,7 +85,7 @@ class Losses:
         works = [str(work) for work in (self._work(key) for key in done) if work]
         told = {"doing": "; ".join(works) or None, "results_lost": len(lost) or None}
         self._report.warn(
-            "a worker was lost; what it had is done again",
+            events.CLUSTER_WORKER_LOST,
             worker=address,
             **{key: value for key, value in told.items() if value is not None},
             likely_cause=self.cause,

@@ -5,6 +5,7 @@ from typing import Any
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import open_or_create_store, policies, schema_request, source_partitions
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.ingest.ingest import IngestReport, ingest
@@ -36,31 +37,23 @@ def run_ingest(job: Job, executor: Executor, report: Reporter, wait_seconds: flo
 def tell_of_ingest(done: IngestReport, report: Reporter) -> None:
     """Say what a user should know beyond the counts."""
     if done.ignored_columns:
-        report.say("columns that are not in the schema are not read", columns=", ".join(done.ignored_columns))
+        report.say(events.INGEST_COLUMNS_IGNORED, columns=", ".join(done.ignored_columns))
     if done.missing:
-        report.say(
-            "partitions are gone from the source; their rows stay in the store",
-            partitions=len(done.missing),
-            first=done.missing[0],
-        )
+        report.say(events.INGEST_PARTITIONS_GONE, partitions=len(done.missing), first=done.missing[0])
     for name, older in done.twins:
-        report.warn(
-            "a partition has exactly the rows of an older one: they now count twice", partition=name, older=older
-        )
+        report.warn(events.INGEST_PARTITION_REPEATED, partition=name, older=older)
     _tell_of_missing_values(done, report)
     for old, new in done.renamed:
-        report.say("a partition has another name now; it is not learned again", partition=new, was=old)
+        report.say(events.INGEST_PARTITION_RENAMED, partition=new, was=old)
     for name in done.changed:
-        report.warn("a partition has changed since it was taken in; its rows stay as they were", partition=name)
+        report.warn(events.INGEST_PARTITION_CHANGED, partition=name)
     for name in done.rebuilt:
-        report.say(
-            "a partition had changed and was taken in anew; models that had learned it begin anew", partition=name
-        )
+        report.say(events.INGEST_PARTITION_REBUILT, partition=name)
     for each in done.rejected:
-        report.warn("a partition cannot be used and is in quarantine now", partition=each.name, reason=each.reason)
+        report.warn(events.INGEST_PARTITION_QUARANTINED, partition=each.name, reason=each.reason)
     if done.quarantined:
         report.warn(
-            "partitions are in quarantine and are not learned",
+            events.INGEST_PARTITIONS_IN_QUARANTINE,
             partitions=len(done.quarantined),
             first=done.quarantined[0].name,
         )
@@ -69,6 +62,6 @@ def tell_of_ingest(done: IngestReport, report: Reporter) -> None:
 def _tell_of_missing_values(done: IngestReport, report: Reporter) -> None:
     dropped, columns = sum(entry.dropped for entry in done.added), show_counts(done.missing_values)
     if dropped:
-        report.say("rows that lack a value were left out", rows=dropped, lacking=columns)
+        report.say(events.INGEST_ROWS_LEFT_OUT, rows=dropped, lacking=columns)
     elif columns:
-        report.say("values are missing; they are imputed where they are learned", lacking=columns)
+        report.say(events.INGEST_VALUES_MISSING, lacking=columns)

@@ -19,6 +19,7 @@ from ridgestream.jobs.runs.drift_warnings import tell_of_drift
 from ridgestream.jobs.runs.guard import Verdict, compare_with_served, hold_back, night_served, tell_of_verdict
 from ridgestream.jobs.runs.recorder import Recorder, with_run
 from ridgestream.jobs.runs.run_outcome import learned_by, outcome, tell_of_oddities, with_night
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter, Silent, Stopped
@@ -202,9 +203,7 @@ class _Training:
         return self.learns or self.refits
 
     def tell_nothing(self) -> dict[str, Any]:
-        nothing = "nothing new to learn"
-        if self.record is None:
-            nothing = "no row of weight above zero to learn from: there is no model yet"
+        nothing = events.TRAIN_NO_ROWS if self.record is None else events.TRAIN_NOTHING_NEW
         self.report.say(nothing, model=self.request.name, partitions=len(self.ledger.entries))
         record = self.standing.kept
         written = report_night(self.job, self.store, record, self.report, anew=False) if record else None
@@ -226,9 +225,9 @@ class _Training:
         """Keep what is learned up to the last refresh, or summed of a pass, since the run is stopped."""
         try:
             if self.checkpoints.save_held():
-                self.report.say("stopped: a checkpoint is kept, and the same command goes on from there")
+                self.report.say(events.TRAIN_STOPPED_WITH_CHECKPOINT)
         except StoreError as error:
-            self.report.warn("stopped: no checkpoint could be kept", reason=str(error))
+            self.report.warn(events.TRAIN_STOPPED_WITHOUT_CHECKPOINT, reason=str(error))
 
     def refit_and_judge(self, trained: Trained) -> tuple[Trained, Evaluation | None, Trouble | None]:
         """Return what came of it, and what went wrong on the way; what was learned before that is to be kept."""

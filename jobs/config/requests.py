@@ -7,6 +7,7 @@ from pathlib import Path
 from ridgestream.jobs.config.cluster_options import FILE, ClusterOptions
 from ridgestream.jobs.config.job_file import Job, JobFileError
 from ridgestream.jobs.config.method_sections import METHOD_SECTIONS
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.models.model_record import ONLINE
@@ -61,7 +62,7 @@ class Served:
     def tell(self, report: Reporter) -> None:
         """Say what a user may not expect of the model."""
         if self.is_held:
-            report.warn("the night was held back by the guard: this is its own model, which was not served then")
+            report.warn(events.GUARD_SHOWING_HELD_MODEL)
 
 
 def open_served(job: Job, name: str | None = None) -> Served:

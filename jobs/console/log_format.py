@@ -1,7 +1,8 @@
 """The log of a long command: on standard error, one line an event, without colours: text for people, JSON for programs.
 
-A line of JSON has `timestamp` (ISO 8601, UTC), `level` (info, warning, error) and `event`; what else is known are
-further keys. The last line of a command that failed is of level error and has its `exit_code`.
+A line of JSON has `timestamp` (ISO 8601, UTC), `level` (info, warning, error), `event` (a code that stays as it is from
+release to release) and `message` (a sentence for people); what else is known are further keys. The last line of a
+command that failed is of level error and has its `exit_code`.
 """
 
 import json
@@ -14,6 +15,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from ridgestream.jobs.console.escaping import harmless
+from ridgestream.pipeline.base import events
+from ridgestream.pipeline.base.events import Event
 from ridgestream.stores.files.credentials import hide_secrets, without_secrets
 
 Log = Literal["auto", "text", "json"]
@@ -33,20 +36,25 @@ def guess_log(arguments: Sequence[str], environment: Mapping[str, str]) -> Log:
     return next((log for log in LOGS if log == given), "auto")
 
 
-def write_json(level: str, event: str, **facts: Any) -> None:  # noqa: ANN401
+def write_json(level: str, event: str, message: str, **facts: Any) -> None:  # noqa: ANN401
     """Write a line of JSON; values that JSON does not know are written as text."""
     timestamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    line = {"timestamp": timestamp, "level": level, "event": event, **facts}
+    line = {"timestamp": timestamp, "level": level, "event": event, "message": message, **facts}
     print(json.dumps(hide_secrets(finite(line)), default=str), file=sys.stderr, flush=True)  # noqa: T201
 
 
-def write_end(log: Log, message: str, code: int, error: BaseException | None = None) -> None:
+def write_end(log: Log, event: Event, message: str, code: int, error: BaseException | None = None) -> None:
     """Write why a command ends, with a traceback where an error is given."""
-    told = "".join(traceback.format_exception(error)) if error is not None else ""
+    trace = _traceback(error)
     if log == "json":
-        write_json("error", message, exit_code=code, **({"traceback": told} if told else {}))
+        write_json("error", event.code, message or event.sentence, exit_code=code, **trace)
     else:
-        print(harmless(without_secrets(told or f"ridgestream: {message}")), file=sys.stderr, flush=True)  # noqa: T201
+        text = trace.get("traceback", f"ridgestream: {message}")
+        print(harmless(without_secrets(text)), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _traceback(error: BaseException | None) -> dict[str, str]:
+    return {} if error is None else {"traceback": "".join(traceback.format_exception(error))}
 
 
 def route_libraries() -> None:
@@ -61,12 +69,12 @@ def route_libraries() -> None:
 
 class _AsJson(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        level = "error" if record.levelno >= logging.ERROR else "warning"
+        failed = record.levelno >= logging.ERROR
         error = record.exc_info[1] if record.exc_info else None
-        told = {"traceback": "".join(traceback.format_exception(error))} if error is not None else {}
-        event = record.getMessage().strip() or (f"{type(error).__name__}: {error}" if error is not None else "")
-        if event:
-            write_json(level, event, logger=record.name, **told)
+        message = record.getMessage().strip() or (f"{type(error).__name__}: {error}" if error is not None else "")
+        if message:
+            level, event = ("error", events.LIBRARY_FAILED) if failed else ("warning", events.LIBRARY_WARNED)
+            write_json(level, event.code, message, logger=record.name, **_traceback(error))
 
 
 def finite(plain: Any) -> Any:  # noqa: ANN401

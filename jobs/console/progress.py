@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ridgestream.jobs.console.escaping import harmless
 from ridgestream.jobs.console.log_format import Log, write_json
 from ridgestream.jobs.console.throughput import Pace
+from ridgestream.pipeline.base.events import Event
 from ridgestream.pipeline.base.reporter import Fact, Reporter
 from ridgestream.stores.files.credentials import hide_secrets, without_secrets
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 PROGRESS_SECONDS = 10.0
 """How often a line tells how far a step has come."""
+
+
+_KEY_ORDER = ["timestamp", "level", "event", "message"]
 
 
 def open_reporter(log: Log = "auto") -> "AbstractContextManager[Reporter]":
@@ -49,36 +53,41 @@ class LineReporter:
         self._told_at, pace = time.monotonic(), self._pace
         told: dict[str, Fact] = {"step": self._step, "rows": pace.rows, "percent": pace.percent}
         told |= {"rows_per_second": pace.rows_per_second, "remaining_seconds": pace.remaining_seconds}
-        self._write("info", "progress", **_known(told | facts))
+        self._write("info", "progress", self._step, **_known(told | facts))
 
     def end(self, **facts: Fact) -> None:
         """Write the step's line."""
         seconds = time.perf_counter() - self._began
-        self._write("info", self._step, **_known({"rows": self._pace.rows} | facts), seconds=round(seconds, 2))
+        self._write(
+            "info", self._step, self._step, **_known({"rows": self._pace.rows} | facts), seconds=round(seconds, 2)
+        )
 
-    def say(self, message: str, **facts: Fact) -> None:
-        """Write the message as a line."""
-        self._write("info", message, **facts)
+    def say(self, event: Event, **facts: Fact) -> None:
+        """Write the event as a line."""
+        self._write("info", event.code, event.sentence, **facts)
 
-    def warn(self, message: str, **facts: Fact) -> None:
-        """Write the message as a line of level warning."""
-        self._write("warning", message, **facts)
+    def warn(self, event: Event, **facts: Fact) -> None:
+        """Write the event as a line of level warning."""
+        self._write("warning", event.code, event.sentence, **facts)
 
 
 def text_writer() -> Callable[..., None]:
-    """Return what writes level and event as key='value' on one line, without secrets; level info is not told."""
+    """Return a function that writes key='value' pairs on one line, without secrets; level info is left out."""
     import structlog
 
     log = structlog.wrap_logger(
         structlog.PrintLogger(sys.stderr),
         processors=[
             structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"], drop_missing=True),
+            structlog.processors.KeyValueRenderer(key_order=_KEY_ORDER, drop_missing=True),
         ],
     )
 
-    def write(level: str, event: str, **facts: Fact) -> None:
-        log.info(event, **({} if level == "info" else {"level": level}), **hide_secrets(facts))
+    def write(level: str, event: str, message: str, **facts: Fact) -> None:
+        named = {} if level == "info" else {"level": level}
+        if message not in (event, facts.get("step")):
+            named["message"] = message
+        log.info(event, **named, **hide_secrets(facts))
 
     return write
 
@@ -149,16 +158,16 @@ class TerminalReporter:
             self._progress.update(self._task, total=done, completed=done, **told)
         self._task = None
 
-    def say(self, message: str, **facts: Fact) -> None:
-        """Print the message above the bars."""
-        self._print(message, facts)
+    def say(self, event: Event, **facts: Fact) -> None:
+        """Print the event's sentence above the bars."""
+        self._print(event, facts)
 
-    def warn(self, message: str, **facts: Fact) -> None:
-        """Print the message above the bars, so that it is seen."""
-        self._print(message, facts, style="yellow")
+    def warn(self, event: Event, **facts: Fact) -> None:
+        """Print the event's sentence above the bars, in colour."""
+        self._print(event, facts, style="yellow")
 
-    def _print(self, message: str, facts: dict[str, Fact], style: str | None = None) -> None:
-        line = harmless(without_secrets(f"{message} {_show(facts)}".rstrip()))
+    def _print(self, event: Event, facts: dict[str, Fact], style: str | None = None) -> None:
+        line = harmless(without_secrets(f"{event.sentence} {_show(facts)}".rstrip()))
         self._progress.console.print(line, highlight=False, markup=False, emoji=False, style=style)
 
 

@@ -161,6 +161,7 @@ def _tell(told: _Told, drifts: Sequence[PartitionDrift] | None) -> dict[str, Any
         "evaluation": _evaluation(told),
         "said": _said(run),
         "unsaid": run.get("unsaid", 0),
+        "doubtful": _is_doubtful(run),
         "card": _card(told),
     }
 
@@ -245,7 +246,15 @@ def _arrivals(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _said(run: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"message": message, **facts} for message, facts in run.get("said", ())]
+    """Return the events that the run reported, each with its facts; codes are missing in runs of release 0.1.0."""
+    said = run.get("said", ())
+    codes = run.get("said_codes", [None] * len(said))
+    return [{"code": code, "message": message, **facts} for code, (message, facts) in zip(codes, said, strict=True)]
+
+
+def _is_doubtful(run: dict[str, Any]) -> bool:
+    """Return whether an event casts doubt on the model; release 0.1.0 recorded sentences only."""
+    return bool(run.get("doubtful", any("singular" in message for message, _ in run.get("said", ()))))
 
 
 def _stages(run: dict[str, Any], row_bytes: float | None) -> list[dict[str, Any]]:

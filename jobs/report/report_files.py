@@ -9,6 +9,7 @@ from ridgestream.jobs.config.job_file import Job, JobFileError
 from ridgestream.jobs.config.requests import report_folder, store_location
 from ridgestream.jobs.report.facts import tell_failure, tell_night
 from ridgestream.jobs.runs.recorder import Recorder
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.monitoring.drift import PartitionDrift
 from ridgestream.stores.catalog.models import ModelRecord, check_model_name
@@ -67,9 +68,9 @@ def _report_failure(job: Job, recorder: Recorder, error: BaseException) -> None:
         folder = report_folder(job)
         if folder is not None:
             written = _write(tell_failure(job, recorder, error), folder)
-            recorder.say("the report of what failed is written", page=written["html"])
+            recorder.say(events.REPORT_FAILURE_WRITTEN, page=written["html"])
     except Exception as unwritten:  # noqa: BLE001 (the error to tell of is the other one)
-        recorder.warn("there is no report of what failed", reason=_plainly(unwritten))
+        recorder.warn(events.REPORT_FAILURE_NOT_WRITTEN, reason=_plainly(unwritten))
 
 
 def report_night(
@@ -90,7 +91,7 @@ def report_night(
     """
     folder, night = report_folder(job), record.history[-1].number
     if folder is None and job.report is None:
-        report.warn("there is no place beside a store that is a whole bucket; name one for reports by report, or none")
+        report.warn(events.REPORT_NO_FOLDER)
     if folder is None or not night:  # a night of an older release has no number
         return None
     files = _files(folder, record.name, night)
@@ -100,9 +101,9 @@ def report_night(
         written = _write(tell_night(store, record.name, night, drifts), folder)
     except Exception as error:  # noqa: BLE001 (the night is committed, whatever becomes of its report)
         report.unreported = _plainly(error)
-        report.warn("the night is committed, but its report could not be written", reason=report.unreported)
+        report.warn(events.REPORT_NOT_WRITTEN, reason=report.unreported)
         return None
-    report.say("the report of the night is written", page=written["html"])
+    report.say(events.REPORT_WRITTEN, page=written["html"])
     return written
 
 

@@ -58,9 +58,8 @@ def _state(facts: dict[str, Any]) -> str:
     if facts["held"]:
         return HELD
     looked = any(facts["arrivals"].get(kind, {}).get("count") for kind in _TO_LOOK_AT)
-    singular = "singular" in " ".join(said["message"] for said in facts["said"])
     suspect = any(each["suspect"] for each in facts["partitions"])
-    return LOOK if looked or singular or suspect else GOOD
+    return LOOK if looked or facts["doubtful"] or suspect else GOOD
 
 
 def _sentences(facts: dict[str, Any]) -> Iterator[str]:

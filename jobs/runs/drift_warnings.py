@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Fact, Reporter
 from ridgestream.pipeline.monitoring.drift import ColumnDrift, PartitionDrift, Segments, compare_partitions
 from ridgestream.pipeline.training.training_result import Trained
@@ -27,9 +28,9 @@ def tell_of_drift(root: "zarr.Group", ledger: Ledger, trained: Trained, report: 
     drifts = compare_partitions(Segments(root), ledger, trained.record, trained.entries, learned)
     suspects = [drift for drift in drifts if drift.is_suspect]
     for drift in suspects[:_NAMED]:
-        report.warn("a partition is unlike those before it; is its feed broken?", **_facts_of(drift))
+        report.warn(events.DRIFT_PARTITION_UNLIKE_OTHERS, **_facts_of(drift))
     if len(suspects) > _NAMED:
-        report.warn("more partitions are unlike those before them; see inspect", partitions=len(suspects) - _NAMED)
+        report.warn(events.DRIFT_MORE_PARTITIONS, partitions=len(suspects) - _NAMED)
     return drifts
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.stores.catalog.models import ModelRecord
@@ -43,7 +44,7 @@ def compare_with_served(kept: ModelRecord, before: Evaluation, judged: Evaluatio
 def tell_of_verdict(verdict: Verdict, names: Sequence[str], report: Reporter) -> None:
     """Say that the model is held back, why, and which partitions it has learned tonight."""
     report.warn(
-        "the model is worse than the guard allows and is not served; it has learned",
+        events.GUARD_MODEL_HELD_BACK,
         learned=", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""),
         error=verdict.error_now,
         served_night=verdict.served,

@@ -16,6 +16,7 @@ from ridgestream.jobs.cluster.worker_task import version_of
 from ridgestream.jobs.console.log_format import finite
 from ridgestream.jobs.runs.guard import Verdict
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
+from ridgestream.pipeline.base.events import Event
 from ridgestream.pipeline.base.reporter import Fact, Reporter
 from ridgestream.pipeline.ingest.ingest import IngestReport
 from ridgestream.pipeline.prediction.evaluate import Evaluation
@@ -54,8 +55,8 @@ class Recorder:
         self._steps: dict[str, Step] = {}
         self._step, self._rows, self._began = "", 0, 0.0
         self._total: int | None = None
-        self._said: list[tuple[str, dict[str, Fact]]] = []
-        self._unsaid = 0
+        self._said: list[tuple[Event, dict[str, Fact]]] = []
+        self._unsaid, self._doubtful = 0, False
         self.night = 0
         """The number that the night will have; 0 as long as the model has not been looked at."""
         self.is_committed = False
@@ -81,18 +82,19 @@ class Recorder:
         self._step = ""
         self._shown.end(**facts)
 
-    def say(self, message: str, **facts: Fact) -> None:
-        """Pass on, and keep the message while there is room."""
-        self._shown.say(message, **self._keep(message, facts))
+    def say(self, event: Event, **facts: Fact) -> None:
+        """Pass on, and keep the event while there is room."""
+        self._shown.say(event, **self._keep(event, facts))
 
-    def warn(self, message: str, **facts: Fact) -> None:
-        """Pass on, and keep the message while there is room."""
-        self._shown.warn(message, **self._keep(message, facts))
+    def warn(self, event: Event, **facts: Fact) -> None:
+        """Pass on, and keep the event while there is room."""
+        self._shown.warn(event, **self._keep(event, facts))
 
-    def _keep(self, message: str, facts: dict[str, Fact]) -> dict[str, Fact]:
+    def _keep(self, event: Event, facts: dict[str, Fact]) -> dict[str, Fact]:
         facts = {key: hide_secrets(value) for key, value in facts.items()}
+        self._doubtful |= event.casts_doubt
         if len(self._said) < SAYINGS:
-            self._said.append((message, facts))
+            self._said.append((event, facts))
         else:
             self._unsaid += 1
         return facts
@@ -125,11 +127,13 @@ class Recorder:
     def plain(self) -> dict[str, Any]:
         """Return all of it as JSON takes it, without secrets, some hundreds of numbers and names at most."""
         steps = [[step.name, step.times, step.rows, round(step.seconds, 3)] for step in self._steps.values()]
-        said = [[message, {key: _shortened(value) for key, value in facts.items()}] for message, facts in self._said]
+        said = [[e.sentence, {key: _shortened(value) for key, value in facts.items()}] for e, facts in self._said]
         kept = {
             "night": self.night,
             "steps": steps,
             "said": said,
+            "said_codes": [event.code for event, _ in self._said],
+            "doubtful": self._doubtful,
             "unsaid": self._unsaid,
             "peak_rss_bytes": peak_rss_bytes(),
             "versions": tell_versions(),

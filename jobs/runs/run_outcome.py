@@ -9,6 +9,7 @@ import numpy as np
 
 from ridgestream.jobs.runs.guard import night_served
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.models.model_record import is_refitted
 from ridgestream.pipeline.prediction.evaluate import Evaluation
@@ -96,16 +97,12 @@ def tell_of_oddities(
     """Say what is allowed but seldom meant: little to standardize by, one class, nothing to judge on, a refit lost."""
     wanted = record.parameters["scaling_rows"]
     if not record.history[:-1] and wanted is not None and ledger.rows < wanted:
-        report.warn(
-            "the standardization is now fixed for good, by fewer rows than scaling_rows",
-            rows=ledger.rows,
-            wanted=wanted,
-        )
+        report.warn(events.TRAIN_SCALING_FIXED_EARLY, rows=ledger.rows, wanted=wanted)
     if trained.one_class:
         schema = ledger.schema
         asked = {"positive": schema.positive} if schema and schema.positive is not None else {}
-        report.warn("all rows learned in this run are of one class; is it spelled right?", **asked)
+        report.warn(events.TRAIN_ONE_CLASS, **asked)
     if judged is not None and not judged.weight:
-        report.warn("the held-out partitions have no row to judge on")
+        report.warn(events.EVALUATE_NO_ROWS)
     if [night.refitted for night in record.history[-2:]] == [True, False]:
-        report.say("the coefficients are those of the stream again: this run was not asked to refit")
+        report.say(events.TRAIN_NOT_REFITTED)

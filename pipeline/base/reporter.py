@@ -1,12 +1,14 @@
-"""What a long step tells while it works; the doors decide how it is shown."""
+"""The interface through which long steps report progress and events; the commands decide how they are shown."""
 
 from typing import Protocol
+
+from ridgestream.pipeline.base.events import Event
 
 Fact = str | int | float | None
 
 
 class Stopped(BaseException):
-    """The run is to end: who has something to keep keeps it, and lets this pass."""
+    """The run is to stop: code that has something to save saves it, and lets this pass."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -15,41 +17,41 @@ class Stopped(BaseException):
 
 
 class Reporter(Protocol):
-    """Told of steps, of rows done in them, and of what is known at that point.
+    """Receives steps, the rows done in them, and events, each with facts by name.
 
-    `begin` and `advance` come between two pieces of work, and raise Stopped where the run is to end.
+    `begin` and `advance` are called between two pieces of work, and raise Stopped if the run is to stop.
     """
 
     def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
-        """Begin a step of so many rows, if that is known."""
+        """Begin a step; `total_rows` is None if it is not known."""
 
     def advance(self, rows: int, **facts: Fact) -> None:
-        """Tell that so many more rows are done."""
+        """Count rows that are done since the last call."""
 
     def end(self, **facts: Fact) -> None:
         """End the step that was begun last."""
 
-    def say(self, message: str, **facts: Fact) -> None:
-        """Tell something that is worth a line."""
+    def say(self, event: Event, **facts: Fact) -> None:
+        """Report an event that is worth a line."""
 
-    def warn(self, message: str, **facts: Fact) -> None:
-        """Tell something that a person should look at."""
+    def warn(self, event: Event, **facts: Fact) -> None:
+        """Report an event that a person should look at."""
 
 
 class Silent:
-    """Says nothing."""
+    """A reporter that ignores everything."""
 
     def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def advance(self, rows: int, **facts: Fact) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def end(self, **facts: Fact) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
-    def say(self, message: str, **facts: Fact) -> None:
-        """Say nothing."""
+    def say(self, event: Event, **facts: Fact) -> None:
+        """Do nothing."""
 
-    def warn(self, message: str, **facts: Fact) -> None:
-        """Say nothing."""
+    def warn(self, event: Event, **facts: Fact) -> None:
+        """Do nothing."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.batch.efvs_rounds import Extending, Passing, Sampling, Selection
@@ -126,7 +127,9 @@ def select_basis(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: R
         tried += ahead
         if len(found.places):
             error, left = float(found.errors[-1]), extending.passes_left(len(found.places))
-            report.say("EFVS", vectors=len(found.places), reconstruction_error=error, passes_left=left)
+            report.say(
+                events.SELECTION_EFVS_VECTORS, vectors=len(found.places), reconstruction_error=error, passes_left=left
+            )
         if over:
             break
     if not len(found.places):

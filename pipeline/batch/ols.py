@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputError
@@ -219,4 +220,4 @@ def _tell(report: Reporter, grown: _Grown, settings: OLSSettings) -> None:
     if not n_basis or settings.candidates == "all":
         return
     left = count_passes(settings.max_basis, n_basis, settings.candidates, settings.look_ahead)
-    report.say("OLS", vectors=n_basis, gcv=float(grown.gcv[n_basis - 1]), passes_left=left)
+    report.say(events.SELECTION_OLS_VECTORS, vectors=n_basis, gcv=float(grown.gcv[n_basis - 1]), passes_left=left)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.policies import ERROR, EXTEND
 from ridgestream.pipeline.base.reporter import Reporter
@@ -84,11 +85,7 @@ def _check(entry: LedgerEntry, facts: SegmentFacts, feature_map: FeatureMap, pol
 
 def _tell_valueless(names: Sequence[str], report: Reporter) -> None:
     if names:
-        report.warn(
-            "columns have no value in the rows that fix the standardization: they are neither centred nor scaled, and "
-            "zero stands for what is missing",
-            columns=", ".join(names),
-        )
+        report.warn(events.FEATURES_COLUMNS_WITHOUT_VALUES, columns=", ".join(names))
 
 
 class _Unseen:
@@ -107,11 +104,13 @@ class _Unseen:
                 found[value] = found.get(value, 0.0) + weights[value]
 
     def tell(self, policy: str, report: Reporter) -> None:
-        done = "get indicators of their own" if policy == EXTEND else "have no indicator"
+        event = events.FEATURES_NEW_CATEGORIES_IGNORED
+        if policy == EXTEND:
+            event = events.FEATURES_NEW_CATEGORIES_ADDED
         for name, found in self._found.items():
             if found:
                 report.say(
-                    f"categories that the model had not seen {done}",
+                    event,
                     column=name,
                     categories=len(found),
                     weight=sum(found.values()),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.policies import ERROR, IGNORE, REBUILD, Policies
@@ -200,7 +201,7 @@ def find_schema(
     schema = infer_schema(request, arrow, str(first.path))
     absent = [name for name in request.ignore if name not in arrow.names]
     if absent:
-        report.warn("columns to be ignored are not there; are they spelled right?", columns=", ".join(absent))
+        report.warn(events.INGEST_IGNORED_COLUMNS_ABSENT, columns=", ".join(absent))
     return schema
 
 

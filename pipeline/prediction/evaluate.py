@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputError
@@ -153,7 +154,7 @@ def evaluate(
         total, asked = total.merge(part), asked.merge(seen)
         report.advance(seen.rows)
     report.end(test_error=total.test_error, test_mse=total.test_mse)
-    asked.tell(report, "are not judged")
+    asked.tell(report, events.EVALUATE_ROWS_LEFT_OUT)
     return replace(total, left_out=asked.left_out)
 
 

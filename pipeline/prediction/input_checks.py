@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.policies import ERROR, Policies
 from ridgestream.pipeline.base.reporter import Reporter
@@ -33,15 +34,14 @@ class Asked:
         imputed, unseen = _sum(self.imputed, other.imputed), _sum(self.unseen, other.unseen)
         return Asked(self.rows + other.rows, self.left_out + other.left_out, imputed, unseen)
 
-    def tell(self, report: Reporter, left_out: str) -> None:
-        """Say what a user should know; `left_out` is what becomes of the rows that are left out."""
+    def tell(self, report: Reporter, left_out: events.Event) -> None:
+        """Report what a user should know; `left_out` is the event of rows that are left out."""
         if self.left_out:
-            report.say(f"rows lack a value and {left_out}", rows=self.left_out)
+            report.say(left_out, rows=self.left_out)
         if self.imputed:
-            report.say("missing values are imputed", lacking=show_counts(self.imputed))
+            report.say(events.PREDICT_VALUES_IMPUTED, lacking=show_counts(self.imputed))
         if self.unseen:
-            message = "rows have a category that the model does not know and has no indicator for"
-            report.say(message, rows=show_counts(self.unseen))
+            report.say(events.PREDICT_UNSEEN_CATEGORIES, rows=show_counts(self.unseen))
 
     def as_dict(self) -> dict[str, object]:
         """Return what was out of the ordinary, as JSON takes it."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.policies import Policies
@@ -156,7 +157,7 @@ def predict(
         report.advance(outcome.asked.rows)
     counts = {"skipped": done.skipped, "failed": len(done.errors)}
     report.end(rows=done.rows, partitions=len(tasks), **{name: count for name, count in counts.items() if count})
-    done.asked.tell(report, "have no prediction")
+    done.asked.tell(report, events.PREDICT_ROWS_LEFT_OUT)
     done.check_all_predicted()
     return done
 
@@ -182,7 +183,7 @@ def _tell_unnamed(schema: Schema, files: Sequence[PartitionFile], keep: tuple[st
         names = read_arrow_schema(files[0]).names if files else []
         unnamed = [name for name in schema.unnamed(names) if name not in keep]
         if unnamed:
-            report.say("columns that are not in the schema are not read", columns=", ".join(unnamed))
+            report.say(events.PREDICT_COLUMNS_IGNORED, columns=", ".join(unnamed))
 
 
 def _predict_rows(task: PredictTask, model: Model, schema: Schema, policies: Policies) -> Asked:

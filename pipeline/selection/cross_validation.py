@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.reporter import Reporter
@@ -181,9 +182,7 @@ def fit_best(compared: Sequence[Candidates], max_basis: int | None, report: Repo
     errors = []
     for width, candidates in enumerate(compared):
         errors.append(candidates.fold_errors())
-        report.say(
-            "compared models by rows left out", width=width, models=errors[-1].size, best=float(errors[-1].min())
-        )
+        report.say(events.SELECTION_MODELS_COMPARED, width=width, models=errors[-1].size, best=float(errors[-1].min()))
     path = _make_path(compared, errors, max_basis)
     best = compared[int(path.width[path.chosen])]
     return best.fit(float(path.regularization[path.chosen]), int(path.n_basis[path.chosen]), path)

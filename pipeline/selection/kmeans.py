@@ -11,6 +11,7 @@ from typing import Self
 
 import numpy as np
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputError
@@ -78,7 +79,7 @@ def kmeans_centres(rows: RowSet, n_basis: int, seed: int, passes: int, report: R
         centres = clusters.means(centres)
         weight = float(clusters.weights.sum())
         report.say(
-            "centres moved",
+            events.SELECTION_CENTRES_MOVED,
             passes_left=passes - number,
             mean_squared_distance=clusters.inertia / weight if weight else None,
             empty=int(np.count_nonzero(clusters.weights == 0)),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import NumericalBreakdown
@@ -188,7 +189,7 @@ class _Night:
         if record is None or self.method.always_anew or self.request.reselect == "always":
             return self._choose(segments)
         if is_regrided(record, self.request):
-            self.report.say("regularization changed: the dictionary is chosen anew")
+            self.report.say(events.TRAIN_RESELECTED_FOR_REGULARIZATION)
             return self._choose(segments)
         before = fitted_of(record)
         sums = new.statistics((Summing(before.basis, new.n_targets),), "add sums").parts[0].total()
@@ -230,7 +231,7 @@ class _Night:
         errors = [float(s.squared_error(before.coefficients).sum() / max(s.weight, 1e-300)) for s in (old, new)]
         drifted = bool(new.weight > 0 and errors[1] > (1 + self.request.drift_margin) * errors[0])
         if drifted:
-            self.report.say("drift: the dictionary is chosen anew", mse_of_old_rows=errors[0], mse_of_new=errors[1])
+            self.report.say(events.TRAIN_RESELECTED_FOR_DRIFT, mse_of_old_rows=errors[0], mse_of_new=errors[1])
         return drifted
 
     def _add(self, before: Fitted, new: BlockStatistics) -> Fitted:
@@ -259,7 +260,7 @@ def check_fitted(fitted: Fitted, report: Reporter, *, shrinks: bool) -> None:
             f"the coefficients are rounding, not a solution: their squared error over the rows comes to {error:.3g}, "
             f"which must lie between 0 and {most:.3g}; {_ADVICE}"
         )
-    report.warn("the model fits its rows worse than a constant does", error=error, error_of_a_constant=most)
+    report.warn(events.TRAIN_WORSE_THAN_CONSTANT, error=error, error_of_a_constant=most)
 
 
 def plan_batch(request: BatchRequest, n_rows: int, n_features: int) -> BatchPlan:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import DictionaryError, InputError
 from ridgestream.pipeline.base.executor import Executor, InProcess
@@ -232,7 +233,7 @@ def _drawn_dictionary(
     drawn = draw_rows(rows, kernel, request.max_basis, request.random_seed)
     if len(drawn.vectors) < request.max_basis:
         report.warn(
-            "no more rows than these are independent of each other: the dictionary is smaller than random_basis",
+            events.TRAIN_BASIS_SMALLER_THAN_ASKED,
             drawn=len(drawn.vectors),
             asked=request.max_basis,
         )
@@ -244,7 +245,7 @@ def _resumed(record: ModelRecord, request: ModelRequest, report: Reporter) -> On
     learner = learner_of(record)
     if is_retuned(record, request):
         report.say(
-            "regularization changed: it holds for all rows, past ones too",
+            events.TRAIN_REGULARIZATION_CHANGED,
             was=learner.parameters.regularization,
             now=request.regularization,
         )
@@ -337,16 +338,14 @@ def _learn_block(
 def _tell_numerics(told: Numerics, progress: Progress, report: Reporter) -> None:
     if told.jitter_count > progress.jittered:
         report.warn(
-            "P or K was singular within rounding, and jitter was added to its diagonal; raise novelty_threshold or "
-            "regularization, or give a dictionary whose rows lie further apart",
+            events.TRAIN_JITTER_ADDED,
             times=told.jitter_count - progress.jittered,
             largest_ever=told.largest_jitter,
             condition=told.normal_condition,
         )
     if told.refused > progress.refused:
         report.warn(
-            "novel rows were not taken into the dictionary, since P would have been singular within rounding; raise "
-            "regularization or novelty_threshold",
+            events.TRAIN_ROWS_REFUSED,
             rows=told.refused - progress.refused,
             condition=told.normal_condition,
         )
@@ -356,8 +355,4 @@ def _tell_weights(learner: OnlineLSSVM, report: Reporter) -> None:
     """Warn where weights are on the average so far from one that the thresholds mean something else."""
     mean = learner.weight_seen / learner.rows_seen if learner.rows_seen else 1.0
     if not 1 / FAR_WEIGHT <= mean <= FAR_WEIGHT:
-        report.warn(
-            "weights are far from one on the average, and usefulness_threshold is in units of weight times squared "
-            "target; scale the weights to a mean of one, or usefulness_threshold with them",
-            mean_weight=float(f"{mean:.3g}"),
-        )
+        report.warn(events.TRAIN_WEIGHTS_FAR_FROM_ONE, mean_weight=float(f"{mean:.3g}"))

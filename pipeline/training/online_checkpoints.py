@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from time import monotonic, perf_counter
 from typing import Any, Self
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.pass_checkpoint import Keeper
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.base.serialization import from_plain, hash_of, to_plain
@@ -100,7 +101,7 @@ class OnlineCheckpoints:
             return None
         if read is not None:
             self._before = read[1].seconds
-            self._report.say("goes on from a checkpoint", rows=read[1].rows)
+            self._report.say(events.TRAIN_STARTED_FROM_CHECKPOINT, rows=read[1].rows)
         return read
 
     def offer(self, learner: OnlineLSSVM, progress: Progress) -> None:
@@ -119,7 +120,7 @@ class OnlineCheckpoints:
         try:
             self._keeper.save(self._key, *self._plain(state, timed))
         except StoreError as error:
-            self._report.warn("no checkpoint could be kept", reason=str(error))
+            self._report.warn(events.TRAIN_CHECKPOINT_NOT_SAVED, reason=str(error))
         now = monotonic()
         self._due = now + max(KEEP_SECONDS, COST * (now - began))
 

@@ -8,6 +8,7 @@ model changes: its learner goes on as if there had been no refit.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.memory_plan import RefitPlan
@@ -45,7 +46,7 @@ def refit(
     with one_blas_thread():
         normal = sums.factorize(state.gram, state.parameters.regularization)
     if normal.jitter:
-        report.warn("P was singular within rounding, and jitter was added to its diagonal", jitter=normal.jitter)
+        report.warn(events.TRAIN_REFIT_JITTER_ADDED, jitter=normal.jitter)
     return with_refit(record, sums, normal.solve(sums.rhs))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.reporter import Reporter
@@ -44,7 +45,7 @@ def fit_dense(
         for width, kernel in enumerate(kernels):
             system = DenseSystem.of(gram(kernel, present.features), present.weights, bias=bias)
             errors[width] = [left_out_error(system, present, r) for r in settings.regularizations]
-            report.say("left out each row once", width=width, best=float(errors[width].min()))
+            report.say(events.SELECTION_LEFT_OUT_EACH_ROW, width=width, best=float(errors[width].min()))
             best = settings.regularizations[int(errors[width].argmin())]
             solutions.append(system.solve(best * float(present.weights.sum()), present.targets))
         path = _make_path(errors, settings.regularizations, len(present.places))

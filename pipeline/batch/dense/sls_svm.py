@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputError
@@ -193,7 +194,7 @@ def _compare(
         steps = list(_prune(data, training, [len(training), *(s for s in shared if s < len(training))], settings))
         for place, step in enumerate(steps[len(steps) - len(shared) :]):
             errors[place] += data.held_error(step.choice.width, step.solved, step.kept, held)
-        report.say("pruned without a fold", fold=fold, folds=settings.folds)
+        report.say(events.SELECTION_FOLD_PRUNED, fold=fold, folds=settings.folds)
     choices = [step.choice for step in walked[len(sizes) - len(shared) :]]
     values = errors / (float(data.rows.weights.sum()) * data.rows.targets.shape[1])
     return _make_path(np.array(shared), choices, values, settings.max_basis)

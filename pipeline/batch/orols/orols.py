@@ -37,6 +37,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
@@ -255,7 +256,7 @@ class _Selection:
         self._known = self._known.at(np.union1d(self._needs(), taken))
         steps = [len(machine.steps) for machine in self._machines]
         self._report.say(
-            "OROLS took rows of large residual",
+            events.SELECTION_OROLS_ROWS,
             passes=self._passes,
             n_basis=len(np.unique(taken)),
             steps=max(steps),

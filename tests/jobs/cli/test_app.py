@@ -344,7 +344,7 @@ def test_what_is_seldom_meant_is_said(tmp_path: Path) -> None:
     assert first.code == 0
     assert "the standardization is now fixed for good, by fewer rows than scaling_rows" in first.err
     assert "all rows learned in this run are of one class; is it spelled right?" in first.err
-    assert "columns to be ignored are not there; are they spelled right?" in first.err
+    assert "columns to be ignored do not exist; are they spelled right?" in first.err
     shutil.copy(work.folder / "rows" / "part-00.parquet", work.folder / "rows" / "part-07.parquet")
     second = run_command("run", work.job({"model.scaling_rows": 10_000, "source.positive": 99}))
     assert second.code == 0

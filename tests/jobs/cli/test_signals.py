@@ -96,7 +96,7 @@ def started(log: Path, setup: str, *arguments: str | Path, **environment: str) -
 
 
 def rows_gone_on_from(done: Outcome) -> int:
-    lines = [line for line in done.err.splitlines() if "goes on from a checkpoint" in line]
+    lines = [line for line in done.err.splitlines() if "train.started_from_checkpoint" in line]
     return int(lines[0].rpartition("rows=")[2]) if lines else 0
 
 
@@ -115,7 +115,7 @@ def test_a_training_keeps_its_last_refresh_and_goes_on_from_there(
     done = run_asked(setup, "run", work.job(JOB), "--json")
     assert (done.code, done.out) == (code, "")
     *_, kept, last = done.err.splitlines()
-    assert "stopped: a checkpoint is kept, and the same command goes on from there" in kept
+    assert "stopped: a checkpoint is saved, and the same command goes on from there" in kept
     assert last == f"ridgestream: {word}; the last commit stands, and the same command goes on from there"
     done = run_command("run", work.job(JOB), "--json")
     assert rows_gone_on_from(done) == 3 * STEP
@@ -158,7 +158,7 @@ ridgestream.pipeline.base.pass_checkpoint.WORTH_SECONDS = 0.0
 """
     done = run_asked(setup, "run", work.job(job))
     assert done.code == exit_codes.TERMINATED
-    assert "stopped: a checkpoint is kept" in done.err
+    assert "stopped: a checkpoint is saved" in done.err
     told = "rows = []\nreal = ridgestream.jobs.console.progress.LineReporter.advance\n"
     told += "def tell(self, n, **facts):\n    print('rows', n, file=sys.stderr)\n    real(self, n, **facts)\n"
     done = run_asked(f"{told}{ADVANCE} = tell", "run", work.job(job), "--json")

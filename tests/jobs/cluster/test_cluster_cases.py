@@ -28,7 +28,7 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.training.refit import refit
 from ridgestream.stores.catalog.ledger import read_ledger
 
-LOST = "a worker was lost; what it had is done again"
+LOST = "cluster.worker_lost"
 
 
 def results_on(executor: OnCluster) -> dict[str, list[str]]:

@@ -106,7 +106,7 @@ def test_metadata_of_another_version_in_the_way_accuses_no_worker(cluster: Clust
     notes = Notes()
     with _open(cluster, notes) as executor:
         assert list(executor.run(abs, [-1, -2])) == [1, 2]
-    assert notes.facts("workers")["workers"] == 1
+    assert notes.facts("cluster.workers_connected")["workers"] == 1
 
 
 def test_a_worker_with_another_version_of_what_changes_no_result_is_told(cluster: Cluster, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_worker_with_another_version_of_what_changes_no_result_is_told(cluster
     notes = Notes()
     with _open(cluster, notes) as executor:
         assert list(executor.run(abs, [-1, -2])) == [1, 2]
-    told = notes.facts("workers have other versions")
+    told = notes.facts("cluster.versions_differ")
     assert told["workers"] == worker
     assert str(told["differing"]).startswith("pyarrow 99.1 (here ")
 
@@ -166,7 +166,7 @@ def test_a_task_has_as_many_threads_of_blas_and_numba_as_the_job_says(cluster: C
         with _open(cluster, notes, threads=threads) as executor:
             found = list(executor.run(count_threads, range(6)))
         assert found == [(threads, threads)] * 6
-        told = notes.facts("workers")
+        told = notes.facts("cluster.workers_connected")
         assert (told["blas_threads"], told["numba_threads"], told["task_threads"]) == (threads, threads, 2)
 
 
@@ -182,7 +182,7 @@ def test_trouble_that_may_pass_is_tried_again_with_a_growing_wait(cluster: Clust
     notes = Notes()
     with _open(cluster, notes, retries=2) as executor:
         assert list(executor.run(fail_at_first, [(tmp_path, 2, "reset")])) == [3]
-        told = notes.all("a task failed in reading or writing and is tried again")
+        told = notes.all("cluster.task_retried")
         assert [facts["wait_seconds"] for facts in told] == [0.01, 0.02]
         assert {facts["reason"] for facts in told} == {"the connection was reset"}
         _fails(executor, tmp_path / "often", "reset", 3, ConnectionResetError)
@@ -213,11 +213,11 @@ def test_a_job_whose_readings_fail_now_and_then_makes_the_same_bits(cluster: Clu
     with _open(cluster, notes) as executor:
         told = run_job(read_job(there.job(changes), {}), executor, notes, 0.0, new_model=False)
     assert told["partitions_consumed"] == 6
-    assert len(notes.all("a task failed in reading or writing and is tried again")) >= 3
+    assert len(notes.all("cluster.task_retried")) >= 3
     assert_same_model(here.model(), there.model())
 
 
-LOST = "a worker was lost; what it had is done again"
+LOST = "cluster.worker_lost"
 
 
 def kill_and_replace(cluster: Cluster, folder: Path, times: int) -> None:

@@ -216,7 +216,7 @@ def test_a_model_that_was_held_back_answers_for_its_night_and_can_be_served_afte
     for night, is_said in (("3", False), ("4", True)):
         notes = Notes()
         run_evaluate(read_job(work.job(), {}), InProcess(), notes, snapshot=night)
-        assert any("held back by the guard" in said for said, _ in notes.said) == is_said
+        assert ("guard.showing_held_model" in notes.codes) == is_said
     rollback(work, 4)
     assert predict_at(work, None).equals(own)
     assert not own.equals(served)
@@ -229,7 +229,7 @@ def test_a_model_that_got_worse_learns_on_and_is_not_served(tmp_path: Path, work
     told, notes, held = guarded(work, GUARD)
     assert held
     assert (told["rows_seen"], told["served_night"], told["dropped_rows"]) == (9 * ROWS, 3, 0)
-    (facts,) = [facts for said, facts in notes.said if "worse than the guard allows" in said]
+    facts = notes.facts("guard.model_held_back")
     assert facts["served_night"] == 3
     assert facts["learned"] == "part-06.parquet, part-07.parquet, part-08.parquet"
     assert facts["error"] == told["test_error"] > facts["its_error"] + 0.02  # type: ignore[operator]

@@ -19,6 +19,7 @@ from ridgestream.jobs.console import throughput
 from ridgestream.jobs.console.log_format import guess_log
 from ridgestream.jobs.console.progress import LineReporter, TerminalReporter
 from ridgestream.jobs.console.throughput import Pace
+from ridgestream.pipeline.base import events
 
 OFTEN = "ridgestream.jobs.console.progress.PROGRESS_SECONDS = 0.0"
 
@@ -42,7 +43,7 @@ def lines_of(done: Outcome) -> list[dict[str, Any]]:
     """Each line of the log is one object of JSON, with what every line has."""
     lines = [json.loads(line) for line in done.err.splitlines()]
     for line in lines:
-        assert list(line)[:3] == ["timestamp", "level", "event"]
+        assert list(line)[:4] == ["timestamp", "level", "event", "message"]
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["timestamp"])
     return lines
 
@@ -110,7 +111,7 @@ def test_an_error_is_a_line_with_its_exit_code(
     assert (done.code, done.out) == (code, "")
     last = lines_of(done)[-1]
     assert (last["level"], last["exit_code"]) == ("error", code)
-    assert said in last["event"]
+    assert said in last["message"]
 
 
 @pytest.mark.parametrize("log", ["text", "json"])
@@ -118,11 +119,11 @@ def test_what_a_person_should_look_at_is_of_level_warning(work: Workplace, log: 
     (work.folder / "rows" / "part-02b.parquet").write_bytes((work.folder / "rows" / "part-02.parquet").read_bytes())
     job = work.job({"source.ignore": ["x9"]})
     done = run_command("run", job, "--log", log)
-    looked_at = ("columns to be ignored are not there", "a partition has exactly the rows")
+    looked_at = ("columns to be ignored do not exist", "a partition has exactly the rows")
     if log == "text":
         warned = [line for line in done.err.splitlines() if "level='warning'" in line]
     else:
-        warned = [line["event"] for line in lines_of(done) if line["level"] == "warning"]
+        warned = [line["message"] for line in lines_of(done) if line["level"] == "warning"]
     for message in looked_at:
         assert len([line for line in warned if message in line]) == 1, done.err
     assert done.err.count("event=" if log == "text" else '"event"') > len(warned)
@@ -143,7 +144,7 @@ ridgestream.jobs.console.progress.LineReporter.begin = begin
 """
     lines = lines_of(run_with(setup, "ingest", work.job(), "--log", "json"))
     (error,) = [line for line in lines if line.get("logger") == "distributed.client"]
-    assert (error["level"], error["event"]) == ("error", "OSError: lost")
+    assert (error["level"], error["event"], error["message"]) == ("error", "library.failed", "OSError: lost")
     assert error["traceback"].startswith("Traceback")
 
 
@@ -152,7 +153,8 @@ def test_an_error_that_nobody_has_foreseen_is_a_line_with_its_traceback(work: Wo
     broken += "ridgestream.jobs.commands.run.run_job = run_job"
     done = run_with(broken, "run", work.job(), "--log", "json")
     (line,) = lines_of(done)
-    assert (done.code, line["exit_code"], line["event"]) == (1, 1, "unexpected: ZeroDivisionError: 0/0")
+    assert (done.code, line["exit_code"], line["event"]) == (1, 1, "exit.unexpected")
+    assert line["message"] == "unexpected: ZeroDivisionError: 0/0"
     assert line["traceback"].startswith("Traceback")
 
 
@@ -171,7 +173,7 @@ ridgestream.jobs.console.progress.LineReporter.begin = begin
     done = run_with(setup, "run", work.job(), "--log", "json")
     lines = lines_of(done)
     assert done.code == lines[-1]["exit_code"] == exit_codes.TERMINATED
-    assert lines[-1]["event"].startswith("terminated; the last commit stands")
+    assert lines[-1]["message"].startswith("terminated; the last commit stands")
     warned = [(line["level"], line["logger"]) for line in lines if "logger" in line]
     assert warned == [("warning", "py.warnings"), ("warning", "distributed")]
 
@@ -210,7 +212,7 @@ def test_a_name_that_looks_like_markup_is_shown_above_and_beside_a_bar_as_it_is(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "140")
     with TerminalReporter() as report:
-        report.warn("a column is not there", column="a[red]b:x:")
+        report.warn(events.INGEST_IGNORED_COLUMNS_ABSENT, column="a[red]b:x:")
         report.begin("ingest", None, partitions=2)
         report.advance(10, partition="part[/x]:x:.parquet")
     shown = capsys.readouterr().err
@@ -225,8 +227,9 @@ def test_no_reporter_tells_a_secret(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
+    monkeypatch.setenv("COLUMNS", "140")
     report = make()
-    report.warn("a partition cannot be used", reason="no answer to https://me:hush@host, key wJalrXUtnFEMI")
+    report.warn(events.INGEST_PARTITION_QUARANTINED, reason="no answer to https://me:hush@host, key wJalrXUtnFEMI")
     told = capsys.readouterr().err
     assert "no answer to https://***@host, key ***" in told
 

@@ -262,7 +262,7 @@ def test_a_store_that_is_a_whole_bucket_has_no_place_beside_it_which_is_told(wor
     job = read_job(work.job({"report": None, "store": "s3://bucket"}), {})
     notes = Notes()
     assert report_night(job, Store.open(StoreLocation(str(work.store))), work.model(), Recorder(notes)) is None
-    assert "name one for reports by report, or none" in notes.said[-1][0]
+    assert notes.codes[-1] == "report.no_folder"
 
 
 def test_the_flag_goes_before_the_job_file_and_is_relative_to_the_user(work: Workplace, tmp_path: Path) -> None:
@@ -409,8 +409,8 @@ def test_an_error_stays_what_it_was_where_its_report_cannot_be_written(work: Wor
     notes = Notes()
     with pytest.raises(PartitionError, match=r"part-00\.parquet"):
         run_job(read_job(work.job({"report": "out"}), {}), InProcess(), notes, 0.0, new_model=False)
-    (message, facts) = notes.said[-1]
-    assert message == "there is no report of what failed"
+    (code, facts) = notes.said[-1]
+    assert code == "report.failure_not_written"
     assert "model-0001.failed.json cannot be written" in str(facts["reason"])
 
 

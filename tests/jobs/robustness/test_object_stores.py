@@ -253,9 +253,9 @@ ridgestream.jobs.cli.app.main()
         server.process.send_signal(signal.SIGCONT)
     last = json.loads(done.err.splitlines()[-1])
     assert (done.code, last["exit_code"], last["level"]) == (exit_codes.STORE, exit_codes.STORE, "error")
-    assert f"the store {server.location(tmp_path.name)}/store cannot be opened: {server.endpoint}" in last["event"]
-    assert "cannot be reached" in last["event"]
-    assert last["event"].endswith("what was committed stands, and the same command goes on from there")
+    assert f"the store {server.location(tmp_path.name)}/store cannot be opened: {server.endpoint}" in last["message"]
+    assert "cannot be reached" in last["message"]
+    assert last["message"].endswith("what was committed stands, and the same command goes on from there")
     again = run_command("run", job.folder / "job.toml", "--json")
     assert "event='ingest' rows=0" in again.err, again
     assert_same_model(model_of(server, tmp_path), local.model())

@@ -114,7 +114,7 @@ def test_it_is_said_before_the_model_is_committed(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(train, "write_model", killed)
     with pytest.raises(KeyboardInterrupt):
         run_job(read_job(work.job(job_of()), {}), InProcess(), notes, 0.0, new_model=False)
-    (said,) = (facts for message, facts in notes.said if "unlike" in message)
+    (said,) = notes.all("drift.partition_unlike_others")
     assert said["partition"] == "part-02.parquet"
     assert str(said["moved"]).startswith("Elevation (PSI ")
     assert work.model().data_snapshot != before
@@ -166,7 +166,7 @@ def test_a_run_names_ten_partitions_and_counts_the_others(tmp_path: Path) -> Non
         work.put(number, other_units(forest(number, 100)))
     told = run_job(read_job(work.job(job_of()), {}), InProcess(), notes, 0.0, new_model=False)
     assert len(told["suspects"]) == 13
-    said = [facts for message, facts in notes.said if "unlike" in message]
+    said = notes.all("drift.partition_unlike_others") + notes.all("drift.more_partitions")
     assert [facts.get("partition") for facts in said[:10]] == [f"part-{n:02d}.parquet" for n in range(2, 12)]
     assert said[10:] == [{"partitions": 3}]
 

@@ -172,13 +172,13 @@ def test_drift_chooses_anew_and_is_told(work: Workplace) -> None:
     notes = Notes()
     work.put(3)
     run_with(work, changes, report=notes)
-    assert not [message for message, _ in notes.said if "drift" in message]
+    assert "train.reselected_for_drift" not in notes.codes
     same = work.model()
     assert same.arrays["basis_vectors"].tobytes() == before.arrays["basis_vectors"].tobytes()
     moved = draw_rows(4)
     work.put(4, set_column(moved, "x0", moved["x0"].to_numpy() * -3 + 2))
     run_with(work, changes, report=notes)
-    ((_, facts),) = [(message, facts) for message, facts in notes.said if "drift: the dictionary" in message]
+    facts = notes.facts("train.reselected_for_drift")
     assert float(str(facts["mse_of_new"])) > 1.8 * float(str(facts["mse_of_old_rows"]))
     assert work.model().arrays["basis_vectors"].tobytes() != before.arrays["basis_vectors"].tobytes()
 
@@ -291,17 +291,17 @@ def test_coefficients_that_are_rounding_are_refused_and_a_poor_fit_of_fewer_rows
     with pytest.raises(NumericalBreakdown, match=r"comes to 2e\+18, which must lie between 0 and 4"):
         check_fitted(bad, notes, shrinks=True)
     check_fitted(bad, notes, shrinks=False)
-    assert [message for message, _ in notes.said] == ["the model fits its rows worse than a constant does"]
+    assert notes.codes == ["train.worse_than_constant"]
 
 
 def test_one_class_and_no_row_at_all_are_told(work: Workplace, tmp_path: Path) -> None:
     notes = Notes()
     run_with(work, asked("ols", source__positive=9), report=notes)
-    assert "all rows learned in this run are of one class; is it spelled right?" in [m for m, _ in notes.said]
+    assert "train.one_class" in notes.codes
     nothing = Workplace(tmp_path / "nothing")
     nothing.put(0, draw_rows(0, 0))
     run_with(nothing, asked("ols", evaluate__path=None), report=notes)
-    assert notes.said[-1][0] == "no row of weight above zero to learn from: there is no model yet"
+    assert notes.codes[-1] == "train.no_rows"
 
 
 def test_a_key_is_taken_back(work: Workplace) -> None:

@@ -68,7 +68,7 @@ def assert_same(one: Workplace, other: Workplace) -> None:
 
 def rows_it_went_on_from(done: Outcome) -> int:
     """After how many rows the run said that it went on; zero if it began."""
-    lines = [line for line in done.err.splitlines() if "goes on from a checkpoint" in line]
+    lines = [line for line in done.err.splitlines() if "train.started_from_checkpoint" in line]
     return int(lines[0].rpartition("rows=")[2]) if lines else 0
 
 

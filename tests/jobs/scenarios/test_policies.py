@@ -78,7 +78,7 @@ def test_a_changed_partition_may_be_ignored(tmp_path: Path, work: Workplace) -> 
     for night in range(2):
         work.put(4 + night)
         notes = run(work, IGNORE)
-        assert [f["partition"] for said, f in notes.said if "has changed" in said] == [
+        assert [f["partition"] for f in notes.all("ingest.partition_changed")] == [
             "part-01.parquet",
             "part-02.parquet",
         ]
@@ -97,7 +97,7 @@ def test_a_rebuild_makes_the_model_of_one_run_over_what_is_there_now(
         work.put(number, draw_rows(70 + number, rows=50))
     work.put(4)
     notes = run(work, REBUILD)
-    said = [f["partition"] for said, f in notes.said if "taken in anew" in said]
+    said = [f["partition"] for f in notes.all("ingest.partition_rebuilt")]
     assert said == [f"part-{n:02d}.parquet" for n in range(1, 2 + night)]
     assert names_of(work) == [f"part-{n:02d}.parquet" for n in range(6)]
     straight = Workplace(tmp_path / "straight")
@@ -111,7 +111,7 @@ def test_a_rebuild_makes_the_model_of_one_run_over_what_is_there_now(
         assert array.tobytes() == one.arrays[key].tobytes(), key
     assert (one.counters, one.encoding) == (other.counters, other.encoding)
     assert [n.number for n in one.history] == [1, 2, 3]
-    assert run(work, REBUILD).said[-1][0] == "nothing new to learn"
+    assert run(work, REBUILD).codes[-1] == "train.nothing_new"
     work.put(6)
     work.run_here()
     straight.put(6)
@@ -136,7 +136,7 @@ def test_a_renamed_partition_is_not_learned_again(tmp_path: Path, work: Workplac
     (rows / "part-01.parquet").rename(rows / "day-01.parquet")
     notes = run(work)
     assert (
-        "a partition has another name now; it is not learned again",
+        "ingest.partition_renamed",
         {"partition": "day-01.parquet", "was": "part-01.parquet"},
     ) in notes.said
     assert names_of(work)[1] == "day-01.parquet"
@@ -151,7 +151,7 @@ def test_a_renamed_partition_is_not_learned_again(tmp_path: Path, work: Workplac
 def test_a_copy_is_taken_in_and_told(work: Workplace) -> None:
     run(work)
     work.put(7, draw_rows(1))
-    said = [f for said, f in run(work).said if "exactly the rows of an older one" in said]
+    said = run(work).all("ingest.partition_repeated")
     assert said == [{"partition": "part-07.parquet", "older": "part-01.parquet"}]
 
 
@@ -175,17 +175,17 @@ def test_bad_partitions_are_put_aside_with_the_reason_and_tried_again_when_writt
     with pytest.raises(PartitionError, match=r"part-00\.parquet is not a readable Parquet file"):
         run(work)
     notes = run(work, QUARANTINE)
-    said = {str(f["partition"]): f["reason"] for said, f in notes.said if "is in quarantine now" in said}
+    said = {str(f["partition"]): f["reason"] for f in notes.all("ingest.partition_quarantined")}
     assert sorted(said) == ["part-00.parquet", "part-02.parquet"]
     assert "column 'x1' has the value inf in row 0" in str(said["part-02.parquet"])
     assert names_of(work) == ["part-01.parquet", "part-03.parquet"]
     again = run(work)
     assert again.said[0] == (
-        "partitions are in quarantine and are not learned",
+        "ingest.partitions_in_quarantine",
         {"partitions": 2, "first": "part-00.parquet"},
     )
     bad = (work.folder / "rows" / "part-00.parquet").rename(tmp_path / "aside")
-    assert not [said for said, _ in run(work).said if "quarantine now" in said]
+    assert "ingest.partition_quarantined" not in run(work).codes
     bad.rename(work.folder / "rows" / "part-00.parquet")
     work.put(2, draw_rows(2))
     run(work)

@@ -25,6 +25,7 @@ from ridgestream.jobs.commands.inspect import run_inspect
 from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import JobFileError, read_job
 from ridgestream.pipeline.base.errors import InputError, MemoryRefused
+from ridgestream.pipeline.base.events import TRAIN_JITTER_ADDED, Event
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Fact, Silent
 from ridgestream.pipeline.models.model_record import learner_of
@@ -45,8 +46,8 @@ class Listening(Silent):
     def __init__(self) -> None:
         self.heard: list[tuple[str, dict[str, Fact]]] = []
 
-    def say(self, message: str, **facts: Fact) -> None:
-        self.heard.append((message, facts))
+    def say(self, event: Event, **facts: Fact) -> None:
+        self.heard.append((event.code, facts))
 
     warn = say
 
@@ -190,8 +191,7 @@ def test_random_rows_leave_out_what_weighs_nothing_or_depends_on_the_others(tmp_
     work.put(0, set_column(table, "w", weights))
     work.put(0, set_column(draw_rows(1000), "w", np.ones(ROWS)), where="held-out")
     heard = dict(run_and_hear(work, {**RANDOM, "source.weight": "w"}))
-    message = "no more rows than these are independent of each other: the dictionary is smaller than random_basis"
-    assert heard[message] == {"drawn": 8, "asked": 25}
+    assert heard["train.basis_smaller_than_asked"] == {"drawn": 8, "asked": 25}
     assert sorted(work.model().arrays["basis_rows"] % 12) == list(range(4, 12))
 
 
@@ -246,7 +246,7 @@ def test_another_regularization_is_applied_to_all_rows_told_and_kept(tmp_path: P
         work.put_all(range(1, 3))
     changed = {"model.regularization": 1e-2}
     [(message, facts)] = [h for h in run_and_hear(straight, changed) if "regularization" in h[0]]
-    assert message == "regularization changed: it holds for all rows, past ones too"
+    assert message == "train.regularization_changed"
     assert facts == {"was": 1e-4, "now": 1e-2}
     (nightly.folder / "rows" / "part-02.parquet").unlink()
     run_and_hear(nightly, changed)
@@ -297,8 +297,8 @@ def test_jitter_is_told_when_it_was_needed(tmp_path: Path) -> None:
     table = pa.concat_tables([near, set_column(near, "x0", near["x0"].to_numpy() + 1e-3)])
     give(work, table)
     heard = run_and_hear(work, {**GIVEN, "model.regularization": 1e-14})
-    [(message, facts)] = [h for h in heard if "jitter" in h[0]]
-    assert "raise novelty_threshold or regularization" in message
+    [facts] = [facts for code, facts in heard if code == "train.jitter_added"]
+    assert "raise novelty_threshold or regularization" in TRAIN_JITTER_ADDED.sentence
     counters = work.model().counters
     assert facts["times"] == counters["jitter_count"] > 0
     assert facts["largest_ever"] == counters["largest_jitter"] > 0
@@ -371,7 +371,7 @@ def test_rows_refused_for_the_condition_of_p_are_told(tmp_path: Path) -> None:
     work = workplace(tmp_path)
     greedy = {"model.selection": "novelty", "model.max_basis": "unlimited", "model.regularization": 1e-13}
     heard = run_and_hear(work, greedy | {"model.novelty_threshold": 1e-9, "model.kernel.gamma": 0.002})
-    [facts] = [facts for message, facts in heard if "singular within rounding" in message]
+    [facts] = [facts for code, facts in heard if code == "train.rows_refused"]
     refused = work.model().counters["refused"]
     assert facts["rows"] == refused > 0
     assert f"{refused:,} rows refused for the condition of P" in run_command("inspect", work.store).out
@@ -384,4 +384,4 @@ def test_weights_far_from_one_are_told(tmp_path: Path, weight: float, told: bool
     for where in ("rows", "held-out"):
         work.put(0, table.append_column("w", pa.array(np.full(len(table), weight))), where=where)
     heard = run_and_hear(work, {"source.weight": "w"})
-    assert [facts["mean_weight"] for message, facts in heard if "weights" in message] == [weight] * told
+    assert [facts["mean_weight"] for code, facts in heard if code == "train.weights_far_from_one"] == [weight] * told

@@ -236,12 +236,12 @@ def test_a_user_meets_the_error_then_chooses(tmp_path: Path) -> None:
     run(work, {**ignoring, "source.unseen_categories": "extend"}, notes)
     blue = float(sum(v == "blue" for v in draw(2)["colour"].to_pylist()))
     told = {"column": "colour", "categories": 1, "weight": blue, "first": "blue"}
-    assert ("categories that the model had not seen get indicators of their own", told) in notes.said
+    assert ("features.new_categories_added", told) in notes.said
     record = work.model()
     assert record.encoding["categories"] == [["green", "red", "blue"]]
     put_all(work, [3])  # grey
     run(work, {**ignoring, "source.unseen_categories": "ignore"}, notes)
-    assert "categories that the model had not seen have no indicator" in [message for message, _ in notes.said]
+    assert "features.new_categories_ignored" in notes.codes
     assert work.model().encoding == record.encoding
     put_all(work, [4])  # black, blue
     with pytest.raises(PartitionError, match="has the category 'black'"):

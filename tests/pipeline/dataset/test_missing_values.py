@@ -262,7 +262,7 @@ def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: 
     if missing == "drop":
         np.testing.assert_array_equal(np.isnan(predicted), lacking)
         assert (asked.rows, asked.left_out, asked.imputed) == (300, lacking.sum(), {})
-        assert notes.said == [("rows lack a value and have no prediction", {"rows": lacking.sum()})]
+        assert notes.said == [("predict.rows_left_out", {"rows": lacking.sum()})]
         np.testing.assert_allclose(predicted[~lacking], expected[~lacking], rtol=1e-9)
     else:
         np.testing.assert_allclose(predicted, expected, rtol=1e-9)
@@ -286,9 +286,7 @@ def test_rows_that_are_left_out_are_not_judged(tmp_path: Path, missing: str) -> 
     assert found.weight == kept.num_rows
     assert found.left_out == table.num_rows - kept.num_rows
     assert found.test_mse == pytest.approx(float(np.mean((predicted - kept["y"].to_numpy()) ** 2)), rel=1e-9)
-    assert [message.split(" and ")[0] for message, _ in notes.said] == [
-        "rows lack a value" if missing == "drop" else "missing values are imputed"
-    ]
+    assert notes.codes == ["evaluate.rows_left_out" if missing == "drop" else "predict.values_imputed"]
 
 
 @pytest.mark.parametrize("door", ["predict", "evaluate"])

@@ -130,7 +130,7 @@ def test_columns_may_be_permuted_and_more_and_that_is_said(regression: tuple[Mod
     predict(*regression, list_partitions(tmp_path / "other"), tmp_path / "out2", ("kept",), InProcess(), notes)
     plain, other = (pq.read_table(tmp_path / name / "part-0.parquet")["prediction"] for name in ("out", "out2"))
     assert plain.equals(other)
-    assert notes.said == [("columns that are not in the schema are not read", {"columns": "extra"})]
+    assert notes.said == [("predict.columns_ignored", {"columns": "extra"})]
     assert (notes.begun, notes.rows, notes.ended) == (["predict"], 30, [{"rows": 30, "partitions": 1}])
 
 

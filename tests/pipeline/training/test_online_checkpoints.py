@@ -103,7 +103,7 @@ def test_from_every_checkpoint_a_training_ends_in_the_same_bits(
     for kept in memory.kept:
         report = Notes()
         assert bits(run(store, Memory(kept), asked, report=report)) == bits(straight)
-        assert report.said[0] == ("goes on from a checkpoint", {"rows": kept[1]["progress"]["rows"]})
+        assert report.said[0] == ("train.started_from_checkpoint", {"rows": kept[1]["progress"]["rows"]})
         assert report.rows == sum(SIZES)
 
 
@@ -124,11 +124,11 @@ def test_from_every_checkpoint_before_and_after_new_categories_a_training_ends_i
     for kept in memory.kept:
         report = Notes()
         assert bits(run(store, Memory(kept), asked, report=report)) == bits(straight)
-        assert "goes on from a checkpoint" in [message for message, _ in report.said]
+        assert "train.started_from_checkpoint" in report.codes
         other = replace(MODEL, unseen_categories="extend" if unseen == "ignore" else "ignore")
         report = Notes()
         run(store, Memory(kept), other, report=report)
-        assert "goes on from a checkpoint" not in [message for message, _ in report.said]
+        assert "train.started_from_checkpoint" not in report.codes
 
 
 def test_a_checkpoint_of_a_checkpoint_is_the_one_of_the_undisturbed_training(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_one_that_cannot_be_kept_is_told_of_and_the_training_goes_on(tmp_path: P
     store, report = make_store(tmp_path), Notes()
     assert bits(run(store, Full(), report=report)) == bits(run(store))
     reason = "the store /data cannot be written: no space left on device"
-    assert report.said[0] == ("no checkpoint could be kept", {"reason": reason})
+    assert report.said[0] == ("train.checkpoint_not_saved", {"reason": reason})
 
 
 def test_a_short_training_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,4 +316,4 @@ def test_what_went_through_the_store_is_what_was_kept(tmp_path: Path) -> None:
     run(store, First(store, "m"))
     report = Notes()
     assert bits(run(store, Checkpoints(store, "m"), report=report)) == bits(straight)
-    assert report.said == [("goes on from a checkpoint", {"rows": 1024})]
+    assert report.said == [("train.started_from_checkpoint", {"rows": 1024})]

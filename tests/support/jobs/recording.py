@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ridgestream.pipeline.base.events import Event
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Fact
 
 
 @dataclass
 class Notes:
-    """A reporter that keeps what it was told."""
+    """A reporter that keeps what it was told: steps, rows, and the codes of events with their facts."""
 
     begun: list[str] = field(default_factory=list)
     rows: int = 0
@@ -26,18 +27,23 @@ class Notes:
     def end(self, **facts: Fact) -> None:
         self.ended.append(facts)
 
-    def say(self, message: str, **facts: Fact) -> None:
-        self.said.append((message, facts))
+    def say(self, event: Event, **facts: Fact) -> None:
+        self.said.append((event.code, facts))
 
     warn = say
 
-    def all(self, message: str) -> list[dict[str, Fact]]:
-        """What was told with each saying of a message."""
-        return [facts for said, facts in self.said if said == message]
+    @property
+    def codes(self) -> list[str]:
+        """The codes of all events."""
+        return [code for code, _ in self.said]
 
-    def facts(self, message: str) -> dict[str, Fact]:
-        """What was told with the one saying of a message."""
-        (facts,) = self.all(message)
+    def all(self, code: str) -> list[dict[str, Fact]]:
+        """The facts of each event of this code."""
+        return [facts for said, facts in self.said if said == code]
+
+    def facts(self, code: str) -> dict[str, Fact]:
+        """The facts of the one event of this code."""
+        (facts,) = self.all(code)
         return facts
 
 

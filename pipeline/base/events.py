@@ -1,0 +1,293 @@
+"""The events that a command logs: a stable code for programs, a sentence for people.
+
+A code is `room.what_happened`, and the constant has its name. Values are not in the sentence: they are passed to
+`Reporter.say` or `Reporter.warn` by name. Codes stay as they are from release to release; sentences may change.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened and is worth a line of the log."""
+
+    code: str
+    """What programs filter by, such as `ingest.partition_renamed`."""
+    sentence: str
+    """The same for people."""
+    casts_doubt: bool = False
+    """Whether the model may be bad because of it, so that the run's report says that there is something to look at."""
+
+
+INGEST_COLUMNS_IGNORED = Event(
+    "ingest.columns_ignored",
+    "columns that are not in the schema are not read",
+)
+INGEST_IGNORED_COLUMNS_ABSENT = Event(
+    "ingest.ignored_columns_absent",
+    "columns to be ignored do not exist; are they spelled right?",
+)
+INGEST_PARTITION_CHANGED = Event(
+    "ingest.partition_changed",
+    "a partition has changed since it was ingested; its rows in the store stay as they were",
+)
+INGEST_PARTITION_QUARANTINED = Event(
+    "ingest.partition_quarantined",
+    "a partition cannot be used and is in quarantine now",
+)
+INGEST_PARTITION_REBUILT = Event(
+    "ingest.partition_rebuilt",
+    "a partition had changed and was ingested again; models that had learned it are trained from the start",
+)
+INGEST_PARTITION_RENAMED = Event(
+    "ingest.partition_renamed",
+    "a partition has a new name; it is not learned again",
+)
+INGEST_PARTITION_REPEATED = Event(
+    "ingest.partition_repeated",
+    "a partition has exactly the rows of an older one: they now count twice",
+)
+INGEST_PARTITIONS_GONE = Event(
+    "ingest.partitions_gone",
+    "partitions are gone from the source; their rows stay in the store",
+)
+INGEST_PARTITIONS_IN_QUARANTINE = Event(
+    "ingest.partitions_in_quarantine",
+    "partitions are in quarantine and are not learned",
+)
+INGEST_ROWS_LEFT_OUT = Event(
+    "ingest.rows_left_out",
+    "rows that lack a value were left out",
+)
+INGEST_VALUES_MISSING = Event(
+    "ingest.values_missing",
+    "values are missing; they are imputed in training",
+)
+
+FEATURES_COLUMNS_WITHOUT_VALUES = Event(
+    "features.columns_without_values",
+    "columns have no value in the rows that fix the standardization: they are neither centred nor scaled, and missing "
+    "values become zero",
+)
+FEATURES_NEW_CATEGORIES_ADDED = Event(
+    "features.new_categories_added",
+    "categories that the model had not seen get indicators of their own",
+)
+FEATURES_NEW_CATEGORIES_IGNORED = Event(
+    "features.new_categories_ignored",
+    "categories that the model had not seen have no indicator",
+)
+
+TRAIN_BASIS_SMALLER_THAN_ASKED = Event(
+    "train.basis_smaller_than_asked",
+    "fewer rows than random_basis are independent of each other: the dictionary is smaller",
+)
+TRAIN_CHECKPOINT_NOT_SAVED = Event(
+    "train.checkpoint_not_saved",
+    "no checkpoint could be saved; training goes on",
+)
+TRAIN_JITTER_ADDED = Event(
+    "train.jitter_added",
+    "P or K was singular within rounding, and jitter was added to its diagonal; raise novelty_threshold or "
+    "regularization, or give a dictionary whose rows lie further apart",
+    casts_doubt=True,
+)
+TRAIN_NO_ROWS = Event(
+    "train.no_rows",
+    "no row of weight above zero to learn from: there is no model yet",
+)
+TRAIN_NOT_REFITTED = Event(
+    "train.not_refitted",
+    "the coefficients are those of the online learner again: this run was not asked to refit",
+)
+TRAIN_NOTHING_NEW = Event(
+    "train.nothing_new",
+    "nothing new to learn",
+)
+TRAIN_ONE_CLASS = Event(
+    "train.one_class",
+    "all rows learned in this run are of one class; is it spelled right?",
+    casts_doubt=True,
+)
+TRAIN_REFIT_JITTER_ADDED = Event(
+    "train.refit_jitter_added",
+    "P was singular within rounding, and jitter was added to its diagonal",
+    casts_doubt=True,
+)
+TRAIN_REGULARIZATION_CHANGED = Event(
+    "train.regularization_changed",
+    "regularization changed: it holds for all rows, past ones too",
+)
+TRAIN_RESELECTED_FOR_DRIFT = Event(
+    "train.reselected_for_drift",
+    "the new rows have drifted: the dictionary is selected again",
+)
+TRAIN_RESELECTED_FOR_REGULARIZATION = Event(
+    "train.reselected_for_regularization",
+    "regularization changed: the dictionary is selected again",
+)
+TRAIN_ROWS_REFUSED = Event(
+    "train.rows_refused",
+    "novel rows were not added to the dictionary, since P would have been singular within rounding; raise "
+    "regularization or novelty_threshold",
+    casts_doubt=True,
+)
+TRAIN_SCALING_FIXED_EARLY = Event(
+    "train.scaling_fixed_early",
+    "the standardization is now fixed for good, by fewer rows than scaling_rows",
+)
+TRAIN_STARTED_FROM_CHECKPOINT = Event(
+    "train.started_from_checkpoint",
+    "training goes on from a checkpoint",
+)
+TRAIN_STOPPED_WITH_CHECKPOINT = Event(
+    "train.stopped_with_checkpoint",
+    "stopped: a checkpoint is saved, and the same command goes on from there",
+)
+TRAIN_STOPPED_WITHOUT_CHECKPOINT = Event(
+    "train.stopped_without_checkpoint",
+    "stopped: no checkpoint could be saved",
+)
+TRAIN_WEIGHTS_FAR_FROM_ONE = Event(
+    "train.weights_far_from_one",
+    "the mean weight is far from one, and usefulness_threshold is in units of weight times squared target; scale the "
+    "weights to a mean of one, or usefulness_threshold with them",
+    casts_doubt=True,
+)
+TRAIN_WORSE_THAN_CONSTANT = Event(
+    "train.worse_than_constant",
+    "the model fits its rows worse than a constant does",
+    casts_doubt=True,
+)
+
+SELECTION_CENTRES_MOVED = Event(
+    "selection.centres_moved",
+    "k-means moved its centres",
+)
+SELECTION_EFVS_VECTORS = Event(
+    "selection.efvs_vectors",
+    "EFVS selected basis vectors",
+)
+SELECTION_FOLD_PRUNED = Event(
+    "selection.fold_pruned",
+    "SLS-SVM pruned the rows outside a fold",
+)
+SELECTION_LEFT_OUT_EACH_ROW = Event(
+    "selection.left_out_each_row",
+    "computed the leave-one-out errors of a kernel",
+)
+SELECTION_MODELS_COMPARED = Event(
+    "selection.models_compared",
+    "computed the cross-validation errors of a kernel",
+)
+SELECTION_OLS_VECTORS = Event(
+    "selection.ols_vectors",
+    "OLS selected basis vectors",
+)
+SELECTION_OROLS_ROWS = Event(
+    "selection.orols_rows",
+    "OROLS selected rows with large residuals",
+)
+
+EVALUATE_NO_ROWS = Event(
+    "evaluate.no_rows",
+    "the held-out partitions have no rows to evaluate the model on",
+    casts_doubt=True,
+)
+EVALUATE_ROWS_LEFT_OUT = Event(
+    "evaluate.rows_left_out",
+    "rows lack a value and are not evaluated",
+)
+PREDICT_COLUMNS_IGNORED = Event(
+    "predict.columns_ignored",
+    "columns that are not in the schema are not read",
+)
+PREDICT_ROWS_LEFT_OUT = Event(
+    "predict.rows_left_out",
+    "rows lack a value and have no prediction",
+)
+PREDICT_UNSEEN_CATEGORIES = Event(
+    "predict.unseen_categories",
+    "rows have a category that the model does not know and has no indicator for",
+)
+PREDICT_VALUES_IMPUTED = Event(
+    "predict.values_imputed",
+    "missing values are imputed",
+)
+
+GUARD_MODEL_HELD_BACK = Event(
+    "guard.model_held_back",
+    "the model is worse than the guard allows and is not served",
+)
+GUARD_SHOWING_HELD_MODEL = Event(
+    "guard.showing_held_model",
+    "the guard held this night's model back: it was not served then",
+)
+
+DRIFT_MORE_PARTITIONS = Event(
+    "drift.more_partitions",
+    "more partitions are unlike those before them; see inspect",
+)
+DRIFT_PARTITION_UNLIKE_OTHERS = Event(
+    "drift.partition_unlike_others",
+    "a partition is unlike those before it; is its feed broken?",
+)
+
+CLUSTER_TASK_RETRIED = Event(
+    "cluster.task_retried",
+    "a task failed in reading or writing and is tried again",
+)
+CLUSTER_VERSIONS_DIFFER = Event(
+    "cluster.versions_differ",
+    "workers have other versions of packages than this job",
+)
+CLUSTER_WORKER_LOST = Event(
+    "cluster.worker_lost",
+    "a worker was lost; its tasks are run again",
+)
+CLUSTER_WORKERS_CONNECTED = Event(
+    "cluster.workers_connected",
+    "workers are connected",
+)
+CLUSTER_WORKERS_SILENT = Event(
+    "cluster.workers_silent",
+    "workers do not answer; each of their tasks compares versions itself",
+)
+
+REPORT_FAILURE_NOT_WRITTEN = Event(
+    "report.failure_not_written",
+    "the report of the failed run could not be written",
+)
+REPORT_FAILURE_WRITTEN = Event(
+    "report.failure_written",
+    "the report of the failed run is written",
+)
+REPORT_NO_FOLDER = Event(
+    "report.no_folder",
+    "a store that is a whole bucket has no folder beside it for reports; set report to a folder, or to none",
+)
+REPORT_NOT_WRITTEN = Event(
+    "report.not_written",
+    "the night is committed, but its report could not be written",
+)
+REPORT_WRITTEN = Event(
+    "report.written",
+    "the report of the night is written",
+)
+
+LIBRARY_FAILED = Event("library.failed", "a library logged an error")
+LIBRARY_WARNED = Event("library.warned", "a library logged a warning")
+
+EXIT_CLUSTER = Event("exit.cluster", "the cluster cannot be used")
+EXIT_HELD_BACK = Event("exit.held_back", "the guard held the model back")
+EXIT_INPUT_DATA = Event("exit.input_data", "the input data cannot be used")
+EXIT_INTERRUPTED = Event("exit.interrupted", "interrupted")
+EXIT_MEMORY = Event("exit.memory", "the memory limit is too low")
+EXIT_MODEL = Event("exit.model", "the model cannot be used")
+EXIT_NUMERICS = Event("exit.numerics", "the computation broke down numerically")
+EXIT_STORE = Event("exit.store", "the store cannot be used")
+EXIT_STORE_IN_USE = Event("exit.store_in_use", "the store is in use")
+EXIT_TERMINATED = Event("exit.terminated", "terminated")
+EXIT_UNEXPECTED = Event("exit.unexpected", "an unexpected error")
+EXIT_UNREPORTED = Event("exit.unreported", "the model is committed, but has no report")
+EXIT_USAGE = Event("exit.usage", "the command line or the job file is wrong")
