@@ -5,12 +5,13 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_args
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
@@ -42,6 +43,7 @@ from ridgestream.jobs.config.section import (
     refuse_boolean,
 )
 from ridgestream.jobs.console.log_format import Log
+from ridgestream.jobs.recipes.bundled import read_recipe, recipe_names
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.files.credentials import WHERE_CREDENTIALS_GO, has_credentials
 from ridgestream.stores.files.object_storage import StorageSettings
@@ -331,6 +333,9 @@ class Job(BaseSettings):
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix="RIDGESTREAM_", env_nested_delimiter="__")
 
+    recipe: ClassVar[dict[str, Any]] = {}
+    """The settings of a bundled recipe, if the job is one that was named in place of a file."""
+
     store: Text
     """Where the store is: a local folder, or a URL of an object store."""
     source: SourceSection
@@ -389,7 +394,8 @@ class Job(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Put flags first, then the environment, then the file."""
-        return init_settings, _Environment(settings_cls), TomlConfigSettingsSource(settings_cls)
+        file, recipe = TomlConfigSettingsSource(settings_cls), InitSettingsSource(settings_cls, cls.recipe)
+        return init_settings, _Environment(settings_cls), file, recipe
 
     @model_validator(mode="after")
     def _check_guard(self) -> Self:
@@ -421,7 +427,7 @@ class Job(BaseSettings):
 
     @property
     def base(self) -> Path:
-        """The folder of the job file."""
+        """The folder of the job file; the working directory for a bundled recipe."""
         file = self.model_config.get("toml_file")
         return Path(str(file)).resolve().parent if file else Path.cwd()
 
@@ -436,19 +442,25 @@ def _texts(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, st
 
 
 def read_job(path: Path, flags: dict[str, Any]) -> Job:
-    """Read a job file; `flags` are nested like the file and go before it and the environment.
+    """Read a job file, or the bundled recipe of that name where there is no such file.
+
+    `flags` are nested like the file and go before it and the environment.
 
     Raises JobFileError naming the file and every key that is missing, unknown or wrong.
     """
     try:
-        is_there = path.is_file()
+        is_file = path.is_file()
     except OSError as error:
         raise JobFileError(f"the job {path} cannot be read: {error.strerror}") from error
-    if not is_there:
-        raise JobFileError(f"there is no job file {path}; a store is named in one, or by --store beside one")
+    if not is_file and str(path) not in recipe_names():
+        raise JobFileError(
+            f"there is no job file {path}, and no bundled recipe of that name (there are {', '.join(recipe_names())}); "
+            "a store is named in a job file, or by --store beside one"
+        )
 
     class JobFromFile(Job):
-        model_config = SettingsConfigDict(toml_file=path.absolute())
+        model_config = SettingsConfigDict(toml_file=path.absolute() if is_file else None)
+        recipe = {} if is_file else read_recipe(str(path))
 
     try:
         return JobFromFile(**flags)

@@ -7,6 +7,7 @@ from pathlib import Path
 from ridgestream.jobs.config.cluster_options import FILE, ClusterOptions
 from ridgestream.jobs.config.job_file import Job, JobFileError
 from ridgestream.jobs.config.method_sections import METHOD_SECTIONS
+from ridgestream.jobs.recipes.bundled import recipe_names
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Reporter
@@ -195,7 +196,10 @@ def memory_limit_bytes(job: Job) -> int:
 
 
 def is_job_file(path: str) -> bool:
-    """Tell whether a path names a job file, not a store; what cannot be looked at is for who opens it as one."""
+    """Return whether a path names a job file, or a bundled recipe, and not a store.
+
+    A path that cannot be looked up is taken to be a store, and opening that reports the error.
+    """
     with suppress(OSError):
-        return path.endswith(".toml") and Path(path).is_file()
+        return Path(path).is_file() if path.endswith(".toml") else path in recipe_names() and not Path(path).exists()
     return False

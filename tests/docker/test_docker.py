@@ -28,11 +28,12 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+import ridgestream
 from ridgestream.jobs.cluster.worker_task import version_of
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
-FOREST = ROOT / "tests" / "data" / "forest"
+FOREST = ROOT / "jobs" / "recipes" / "forest"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -391,7 +392,7 @@ def test_images_are_pinned_and_of_a_python_that_the_project_takes() -> None:
         match = re.fullmatch(r"python:(3\.\d+(?:\.\d+)?)-slim-[a-z]+", image)
         assert match, image
         assert match[1] in SpecifierSet(PROJECT["project"]["requires-python"])
-    release = PROJECT["project"]["version"]
+    release = ridgestream.__version__
     assert {service["image"] for service in OWN.values()} == {f"ridgestream:{release}"}
     assert {service["pull_policy"] for service in OWN.values()} == {"build"}
     assert re.fullmatch(r"motoserver/moto:\d+\.\d+\.\d+", SERVICES["objects"]["image"])
@@ -421,13 +422,28 @@ def test_the_image_has_an_ordinary_user_who_owns_where_it_writes() -> None:
 def test_the_build_gets_what_the_wheel_is_made_of_and_no_more() -> None:
     sources = copied()
     project, folders = PROJECT["project"], PROJECT["tool"]["setuptools"]["package-dir"].values()
-    assert set(sources) == {"pyproject.toml", project["readme"], *project["license-files"], *folders}
+    assert set(sources) == {
+        "pyproject.toml",
+        project["readme"],
+        *project["license-files"],
+        *(folder.split("/")[0] for folder in folders),
+    }
     for source in sources:
         path = ROOT / source
-        files = [path] if path.is_file() else [file for file in path.rglob("*.py") if file.is_file()]
+        files = (
+            [path]
+            if path.is_file()
+            else [file for file in path.rglob("*.*") if file.is_file() and file.suffix != ".pyc"]
+        )
         assert files, source
         assert all(is_in_context(file.relative_to(ROOT).as_posix()) for file in files), source
     beside = [path.name for path in ROOT.iterdir() if path.name not in sources]
     assert {"tests", "docker"} <= set(beside)
-    for name in [*beside, ".git/HEAD", "tests/data/forest/NOTICE.md", "jobs/__pycache__/cli.cpython-311.pyc", "a.pyc"]:
+    for name in [
+        *beside,
+        ".git/HEAD",
+        "tests/data/stores/format-3.zip",
+        "jobs/__pycache__/cli.cpython-311.pyc",
+        "a.pyc",
+    ]:
         assert not is_in_context(name), name

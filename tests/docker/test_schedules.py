@@ -20,7 +20,7 @@ from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.config.job_file import parse_bytes, read_job
 
 DOCKER = Path(__file__).parents[2] / "docker"
-FOREST = Path(__file__).parents[1] / "data" / "forest"
+FOREST = Path(__file__).parents[2] / "jobs" / "recipes" / "forest"
 NEED_A_PERSON = {
     exit_codes.USAGE,
     exit_codes.DATA,

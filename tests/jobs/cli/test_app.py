@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.jobs.jobs import (
     COMMAND,
+    FOREST,
     REGRESSION,
     Outcome,
     Workplace,
@@ -234,7 +235,7 @@ def test_an_error_leaves_standard_output_empty(work: Workplace) -> None:
         assert (done.code, done.out) == (exit_codes.USAGE, "")
         (line,) = done.err.splitlines()
         assert line.startswith(
-            f"ridgestream: there is no job file {work.folder / 'none.toml'}; a store is named in one"
+            f"ridgestream: there is no job file {work.folder / 'none.toml'}, and no bundled recipe of that name"
         )
 
 
@@ -293,17 +294,16 @@ def test_on_a_terminal_a_failure_is_told_below_the_bars(work: Workplace) -> None
 
 
 def test_a_forest_model_from_the_bundled_rows_is_better_than_a_guess(tmp_path: Path) -> None:
-    forest = Path(__file__).parents[2] / "data" / "forest"
     work = Workplace(tmp_path)
     (tmp_path / "rows").mkdir()
     for number in range(2):
-        (tmp_path / "rows" / f"part-0{number}.parquet").symlink_to(forest / "train" / f"part-0{number}.parquet")
+        (tmp_path / "rows" / f"part-0{number}.parquet").symlink_to(FOREST / "train" / f"part-0{number}.parquet")
     changes = {
         "source.target": "Cover_Type",
         "model.max_basis": 50,
         "model.regularization": 1e-5,
         "model.kernel.gamma": 1 / 54,
-        "evaluate.path": str(forest / "test"),
+        "evaluate.path": str(FOREST / "test"),
     }
     told = run_command("run", work.job(changes), "--json").told
     assert (told["rows_seen"], told["n_basis"]) == (100_000, 50)

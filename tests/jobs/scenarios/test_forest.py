@@ -44,7 +44,7 @@ def test_the_error_of_one_pass_is_within_the_bar(tmp_path: Path, max_basis: int,
 def test_a_partition_that_comes_later_and_a_cluster_leave_no_trace(tmp_path: Path) -> None:
     arriving = tmp_path / "train"
     arriving.mkdir()
-    train = sorted((TOP / "tests" / "data" / "forest" / "train").iterdir())
+    train = sorted((TOP / "jobs" / "recipes" / "forest" / "train").iterdir())
     flags = ["--set", "model.max_basis=100", "--set", f"source.path={arriving}"]
     for part in train[:9]:
         shutil.copy(part, arriving)

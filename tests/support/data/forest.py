@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from ridgestream.pipeline.sums.moments import Moments
 
-FOREST = Path(__file__).parents[2] / "data" / "forest"
+FOREST = Path(__file__).parents[3] / "jobs" / "recipes" / "forest"
 PARTITION_ROWS = 50_000
 N_FEATURES = 54
 N_MEASURED = 10

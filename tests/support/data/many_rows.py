@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-FOREST = Path(__file__).parents[2] / "data" / "forest" / "train"
+FOREST = Path(__file__).parents[3] / "jobs" / "recipes" / "forest" / "train"
 PARTITION_ROWS = 50_000
 
 

@@ -28,7 +28,7 @@ from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "ridgestream")
-FOREST = Path(__file__).parents[2] / "data" / "forest"
+FOREST = Path(__file__).parents[3] / "jobs" / "recipes" / "forest"
 ROWS = 200
 """Rows of a partition that `draw_rows` makes."""
 

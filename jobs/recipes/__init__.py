@@ -1,0 +1,1 @@
+"""Job files that are installed with their data, and run by name."""
