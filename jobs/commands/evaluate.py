@@ -19,8 +19,8 @@ def run_evaluate(job: Job, executor: Executor, report: Reporter, *, snapshot: st
     model = model_of(served.record)
     found = evaluate(model, served.schema, evaluation_partitions(job), executor, report, policies(job))
     told: dict[str, Any] = {"model": served.record.name, "weight": found.weight, "test_error": found.test_error}
-    if model.feature_map.classes:
-        told["confusion"] = tell_confusion(model.feature_map.classes, found.confusion)
+    if model.feature_map.target.classes:
+        told["confusion"] = tell_confusion(model.feature_map.target.classes, found.confusion)
     elif found.classes:
         told |= {"positive": found.positive, "true_positive": found.true_positive}
     else:

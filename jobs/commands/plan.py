@@ -224,7 +224,7 @@ class _Planning:
             known = sample.feature_map(self.request)
         else:
             return 1, 1
-        return known.n_features, known.n_outputs
+        return known.n_features, known.target.n_outputs
 
     def tell(self) -> dict[str, Any]:
         """Return what is read."""

@@ -359,14 +359,18 @@ def _features(told: _Told) -> list[dict[str, Any]]:
     """Return each column with its kind and what it is standardized by, or its categories."""
     features, schema = FeatureMap.from_dict(told.record.encoding), told.ledger.schema
     kinds = {feature.name: feature.kind for feature in schema.features} if schema else {}
-    numbers = zip(features.numeric, features.centre, features.scale, strict=False)
     listed: list[dict[str, Any]] = [
-        {"column": name, "kind": kinds.get(name, "numeric"), "centre": centre, "scale": scale}
-        for name, centre, scale in numbers
+        {"column": c.name, "kind": kinds.get(c.name, "numeric"), "centre": c.centre, "scale": c.scale}
+        for c in features.numeric
     ]
     return listed + [
-        {"column": name, "kind": kinds.get(name, "categorical"), "categories": len(values), "first": list(values[:12])}
-        for name, values in zip(features.categorical, features.categories, strict=True)
+        {
+            "column": c.name,
+            "kind": kinds.get(c.name, "categorical"),
+            "categories": len(c.categories),
+            "first": list(c.categories[:12]),
+        }
+        for c in features.categorical
     ]
 
 

@@ -43,7 +43,10 @@ def from_plain(kind: Any, plain: Any, arrays: Arrays) -> Any:  # noqa: ANN401
 
 
 def hash_of(value: Any) -> str:  # noqa: ANN401
-    """Return a hash of a value that depends on its numbers, texts and types alone."""
+    """Return a hash of a value that depends on its numbers, texts and types alone.
+
+    A value with a method `hashed_form` is hashed as what that returns, so that its class may change its fields.
+    """
     arrays: Arrays = {}
     plain = _flatten(value, arrays, typed=True)
     digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
@@ -59,6 +62,8 @@ def _flatten(value: Any, arrays: Arrays, *, typed: bool) -> Any:  # noqa: ANN401
         arrays[name] = value
         return {"array": name}
     if is_dataclass(value) and not isinstance(value, type):
+        if typed and hasattr(value, "hashed_form"):
+            return _flatten(value.hashed_form(), arrays, typed=typed)
         plain = {item.name: _flatten(getattr(value, item.name), arrays, typed=typed) for item in fields(value)}
         return {_name_of(type(value)): plain} if typed else plain
     if isinstance(value, tuple | list):

@@ -127,7 +127,7 @@ def read_block(task: BlockTask, reader: "BlockReader") -> Block:
 
 
 def _cut(number: int, segment: Segment, feature_map: FeatureMap) -> Iterator[BlockRange]:
-    row_bytes = 8 * (feature_map.n_features + feature_map.n_outputs - 1)  # stores of one target came first
+    row_bytes = 8 * (feature_map.n_features + feature_map.target.n_outputs - 1)  # stores of one target came first
     return plan_blocks([(number, segment.rows, segment.chunk_rows)], BLOCK_BYTES, row_bytes)
 
 
@@ -167,7 +167,7 @@ class BlockReader:
         self._segments, self._map_of = segments, {number: (maps or {}).get(number, feature_map) for number in segments}
         befores = [feature_map, *self._map_of.values()]
         pairs = zip(self._map_of.items(), befores, strict=False)
-        self._new = {number: before.places_of_new(now) for (number, now), before in pairs}
+        self._new = {number: before.added_features(now) for (number, now), before in pairs}
         self._maps: dict[int, list[npt.NDArray[np.int64]]] = {}
         self._classes: dict[int, tuple[Label, ...]] = {}
 
@@ -187,7 +187,7 @@ class BlockReader:
         feature_map = self._map_of[number]
         features = feature_map.features(rows.numeric, rows.codes, self._maps_of(number, feature_map))
         kept = rows.targets if rows.targets is not None else np.empty((len(rows), 0))
-        targets = feature_map.scaled_targets(feature_map.targets(kept, self._classes[number]))
+        targets = feature_map.target.standardize(feature_map.target.encode(kept, self._classes[number]))
         if rows.weights is not None:  # zero times what a kernel makes of an absurd value would not be zero
             features[rows.weights == 0], targets[rows.weights == 0] = 0.0, 0.0
         return RowBlock(features, targets, rows.weights)

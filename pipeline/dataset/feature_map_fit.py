@@ -1,68 +1,98 @@
-"""Freezing the feature map of a new model: the first rows of the store decide how every later row is read."""
+"""Fits the feature map of a new model to the first rows of the store, which standardize every later row, too."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.features.columns import CategoricalColumn, NumericColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.sums.moments import Moments, merge_moments
 from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.schema.class_labels import MOST_CLASSES, Label
 from ridgestream.stores.schema.column_types import BOOLEAN
+from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.segments import Segment, SegmentFacts
 
 if TYPE_CHECKING:
     import zarr
 
 
-def freeze_feature_map(
+def fit_feature_map(
     root: "zarr.Group", ledger: Ledger, scaling_rows: int | None, *, whole_ledger: bool = True
 ) -> FeatureMap:
-    """Standardize by the first partitions that make up `scaling_rows` rows, or by all that are there if it is None.
+    """Standardize by the first partitions that make up `scaling_rows` rows, or by all partitions if it is None.
 
-    A row of weight zero is absent here, too. Every category of the ledger gets an indicator, or, unless `whole_ledger`,
-    every one of these partitions; every class gets an output. Raises InputError if there is no row.
+    Rows of weight zero do not count, nor do missing values in their column; a column without any value has centre 0
+    and scale 1. Every category of the ledger gets an indicator, or, unless `whole_ledger`, every category of these
+    partitions; every class gets an output. No row is read. Raises InputError if there is no row.
     """
-    if ledger.schema is None or ledger.rows == 0:
-        raise InputError("there is no row to standardize by: ingest a partition that has rows first")
     schema = ledger.schema
-    facts = find_scaling(root, [entry.segment for entry in ledger.entries], scaling_rows).values()
+    if schema is None or ledger.rows == 0:
+        raise InputError("there is no row to standardize by: ingest a partition that has rows first")
+    facts = list(find_scaling(root, [entry.segment for entry in ledger.entries], scaling_rows).values())
     n_numeric = len(schema.numeric)
-    moments = merge_moments([Moments.from_array(f.moments) for f in facts], n_numeric + len(schema.targets))
-    weights: list[dict[str, float]] = [{} for _ in schema.categorical]
-    for fact in facts:
-        for sums, values, counts in zip(weights, fact.categories, fact.category_counts, strict=True):
-            for value, count in zip(values, counts, strict=True):
-                sums[value] = sums.get(value, 0.0) + count
-    array = moments.as_array()
-    return FeatureMap.freeze(
-        [f.name for f in schema.numeric],
-        [f.name for f in schema.categorical],
-        Moments.from_array(array[:, :n_numeric]),
-        None if schema.classifies else Moments.from_array(array[:, n_numeric:]),
-        weights,
-        ledger.categories if whole_ledger else [tuple(sums) for sums in weights],
-        _classes(ledger),
-        [f.name for f in schema.numeric if f.kind == BOOLEAN],
+    moments = merge_moments([Moments.from_array(f.moments) for f in facts], n_numeric + len(schema.targets)).as_array()
+    return FeatureMap(
+        _numeric_columns(schema, Moments.from_array(moments[:, :n_numeric])),
+        _categorical_columns(schema, facts, ledger.categories if whole_ledger else None),
+        _target_map(ledger, schema, Moments.from_array(moments[:, n_numeric:])),
     )
 
 
+def _numeric_columns(schema: Schema, moments: Moments) -> tuple[NumericColumn, ...]:
+    statistics = zip(schema.numeric, moments.mean.tolist(), moments.deviation().tolist(), strict=True)
+    return tuple(
+        NumericColumn.fit(feature.name, mean, deviation, is_boolean=feature.kind == BOOLEAN)
+        for feature, mean, deviation in statistics
+    )
+
+
+def _categorical_columns(
+    schema: Schema, facts: Sequence[SegmentFacts], tables: Sequence[Sequence[str]] | None
+) -> tuple[CategoricalColumn, ...]:
+    """Return the columns with the categories of `tables`, or those of the fitting rows if it is None."""
+    columns = []
+    for position, feature in enumerate(schema.categorical):
+        weights = _category_weights(facts, position)
+        categories = tuple(weights) if tables is None else tables[position]
+        columns.append(CategoricalColumn.fit(feature.name, categories, weights))
+    return tuple(columns)
+
+
+def _category_weights(facts: Sequence[SegmentFacts], position: int) -> dict[str, float]:
+    """Return the weight of the rows of each category of a column, over all segments."""
+    weights: dict[str, float] = {}
+    for fact in facts:
+        for category, weight in zip(fact.categories[position], fact.category_counts[position], strict=True):
+            weights[category] = weights.get(category, 0.0) + weight
+    return weights
+
+
+def _target_map(ledger: Ledger, schema: Schema, moments: Moments) -> TargetMap:
+    return TargetMap.of_classes(_classes(ledger)) if schema.classifies else TargetMap.fit(moments)
+
+
 def find_valueless(root: "zarr.Group", ledger: Ledger, scaling_rows: int | None) -> tuple[str, ...]:
-    """Return the features of which the rows to standardize by have no value."""
+    """Return the columns without a single value among the rows to standardize by."""
     schema = ledger.schema
     if schema is None:
         return ()
     facts = find_scaling(root, [entry.segment for entry in ledger.entries], scaling_rows).values()
     counts = sum((f.moments[0, : len(schema.numeric)] for f in facts), np.zeros(len(schema.numeric)))
-    absent = [f.name for f, count in zip(schema.numeric, counts, strict=True) if count == 0]
-    named = [any(sum(f.category_counts[i]) > 0 for f in facts) for i in range(len(schema.categorical))]
-    return (*absent, *(f.name for f, has_value in zip(schema.categorical, named, strict=True) if not has_value))
+    numeric = [feature.name for feature, count in zip(schema.numeric, counts, strict=True) if count == 0]
+    categorical = [
+        feature.name
+        for position, feature in enumerate(schema.categorical)
+        if not any(sum(f.category_counts[position]) > 0 for f in facts)
+    ]
+    return (*numeric, *categorical)
 
 
 def _classes(ledger: Ledger) -> tuple[Label, ...]:
-    """Return the classes that the job lists, or all of the ledger, sorted."""
+    """Return the classes that the job lists, or all of the ledger, sorted; none for ±1 targets."""
     listed = ledger.schema.classes if ledger.schema else None
     if listed is None or isinstance(listed, tuple):
         return listed or ()
@@ -75,14 +105,14 @@ def _classes(ledger: Ledger) -> tuple[Label, ...]:
 
 
 def has_rows(root: "zarr.Group", ledger: Ledger) -> bool:
-    """Tell whether there is a row of positive weight to begin a model with."""
+    """Tell whether there is a row of positive weight, with which a model can be trained first."""
     return any(_weight(Segment.open(root, entry.segment).facts()) > 0 for entry in ledger.entries if entry.rows)
 
 
 def find_scaling(root: "zarr.Group", segments: Iterable[int], scaling_rows: int | None) -> dict[int, SegmentFacts]:
-    """Return the first of the segments that make up `scaling_rows` rows, or all if it is None, with their facts.
+    """Return the facts of the first segments that make up `scaling_rows` rows, or of all if it is None, by segment.
 
-    A row counts as one, whatever its weight, and one of weight zero not at all.
+    A row counts as one, whatever its weight, unless that is zero.
     """
     facts: dict[int, SegmentFacts] = {}
     rows = 0
@@ -97,5 +127,5 @@ def find_scaling(root: "zarr.Group", segments: Iterable[int], scaling_rows: int 
 
 
 def _weight(facts: SegmentFacts) -> float:
-    """Return the sum of the segment's weights; the moments end with those of the target, which every row has."""
+    """Return the sum of the segment's weights, from the moments of its last target, which every row has."""
     return float(facts.moments[0, -1])

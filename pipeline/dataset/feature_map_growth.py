@@ -1,7 +1,7 @@
-"""How the rows of a training are read: one feature map for all, or one that grows from partition to partition.
+"""The feature map of each partition of a training: the same for all, or one that grows from partition to partition.
 
-With the policy `extend`, a category that the model has not seen gets an indicator where it first appears: at the
-beginning of its partition. So what is learned in several nights is what one run over the same partitions learns.
+With the policy `extend`, a category that the model has not seen gets an indicator at the beginning of the partition
+where it first appears. So training in several nights gives the same model as one run over the same partitions.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.policies import ERROR, EXTEND
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.dataset.boolean_columns import knowing_booleans
-from ridgestream.pipeline.dataset.feature_map_fit import find_valueless, freeze_feature_map
+from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
+from ridgestream.pipeline.dataset.feature_map_fit import find_valueless, fit_feature_map
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Encodings:
-    """The feature maps that partitions are read by."""
+    """The feature map of each partition of a training."""
 
     first: FeatureMap
-    """That of the model before them."""
+    """The model's feature map before them."""
     maps: tuple[FeatureMap, ...]
-    """That of each partition, in their order."""
+    """The feature map of each partition, in their order."""
 
     @property
     def last(self) -> FeatureMap:
-        """That of the model after them."""
+        """The model's feature map after them."""
         return self.maps[-1] if self.maps else self.first
 
 
@@ -48,71 +48,72 @@ def plan_encodings(
     policy: str,
     report: Reporter,
 ) -> Encodings:
-    """Return how the partitions of a training are read, by a map that is frozen now if the model is yet to begin.
+    """Return the feature map of each partition of a training; a new model's map is fitted here.
 
-    With the policy `error`, a new model's map has every category of the ledger; else those of the partitions that fix
-    the standardization, and `extend` adds the others where they appear. Raises InputError naming the first partition
-    with a class that the map lacks, or, with `error`, a category; no row is read.
+    With the policy `error`, a new model's map has every category of the ledger; else those of the partitions that
+    standardize it, and `extend` adds the others where they first appear. Raises InputError naming the first partition
+    with a class that the map lacks or, with `error`, a category. No row is read.
     """
     if record is None:
-        first = freeze_feature_map(root, ledger, scaling_rows, whole_ledger=policy == ERROR)
-        _tell_valueless(find_valueless(root, ledger, scaling_rows), report)
+        first = fit_feature_map(root, ledger, scaling_rows, whole_ledger=policy == ERROR)
+        _report_valueless(find_valueless(root, ledger, scaling_rows), report)
     else:
         first = encoding_of(record, ledger.schema)
-    maps, unseen = [first], _Unseen()
+    maps, unseen = [first], _UnseenCategories()
     for entry in entries:
         facts = Segment.open(root, entry.segment).facts()
         _check(entry, facts, first, policy)
         unseen.add(maps[-1], facts)
         maps.append(maps[-1].extended(facts.categories) if policy == EXTEND else first)
-    unseen.tell(policy, report)
+    unseen.report(policy, report)
     return Encodings(first, tuple(maps[1:]))
 
 
 def encoding_of(record: ModelRecord, schema: Schema | None) -> FeatureMap:
-    """Return the feature map of a model; where an older release made it, with what it says not of booleans."""
-    return knowing_booleans(FeatureMap.from_dict(record.encoding), schema)
+    """Return the feature map of a model, with booleans filled as such whichever version wrote it."""
+    return with_boolean_fill(FeatureMap.from_dict(record.encoding), schema)
 
 
 def _check(entry: LedgerEntry, facts: SegmentFacts, feature_map: FeatureMap, policy: str) -> None:
     try:
         if policy == ERROR:
             feature_map.check_categories(facts.categories)
-        feature_map.check_classes(facts.present_classes)
+        feature_map.target.check_classes(facts.present_classes)
     except InputError as error:
         raise InputError(f"partition {entry.name}: {error}") from error
 
 
-def _tell_valueless(names: Sequence[str], report: Reporter) -> None:
+def _report_valueless(names: Sequence[str], report: Reporter) -> None:
     if names:
         report.warn(events.FEATURES_COLUMNS_WITHOUT_VALUES, columns=", ".join(names))
 
 
-class _Unseen:
+class _UnseenCategories:
     """The categories that had no indicator, by column, with the weight of their rows."""
 
     def __init__(self) -> None:
-        self._found: dict[str, dict[str, float]] = {}
+        self._weights: dict[str, dict[str, float]] = {}
 
     def add(self, feature_map: FeatureMap, facts: SegmentFacts) -> None:
-        known = zip(feature_map.categorical, feature_map.unseen(facts.categories), strict=True)
-        tables = zip(known, facts.categories, facts.category_counts, strict=True)
-        for (name, unseen), values, counts in tables:
-            weights = dict(zip(values, counts, strict=True))
-            found = self._found.setdefault(name, {})
-            for value in unseen:
-                found[value] = found.get(value, 0.0) + weights[value]
+        """Add the categories of a partition for which its feature map has no indicator."""
+        tables = zip(feature_map.categorical, facts.categories, facts.category_counts, strict=True)
+        for column, categories, counts in tables:
+            weights = dict(zip(categories, counts, strict=True))
+            unseen = self._weights.setdefault(column.name, {})
+            for category in column.unseen(categories):
+                unseen[category] = unseen.get(category, 0.0) + weights[category]
 
-    def tell(self, policy: str, report: Reporter) -> None:
+    def report(self, policy: str, report: Reporter) -> None:
+        """Report each column's unseen categories."""
         event = events.FEATURES_NEW_CATEGORIES_IGNORED
         if policy == EXTEND:
             event = events.FEATURES_NEW_CATEGORIES_ADDED
-        for name, found in self._found.items():
-            if found:
+        for column, weights in self._weights.items():
+            if weights:
                 report.say(
                     event,
-                    column=name,
-                    categories=len(found),
-                    weight=sum(found.values()),
-                    first=next(iter(found)),
+                    column=column,
+                    categories=len(weights),
+                    weight=sum(weights.values()),
+                    first=next(iter(weights)),
                 )

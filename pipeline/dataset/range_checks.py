@@ -31,12 +31,10 @@ def check_range(moments: Floats, feature_map: FeatureMap, targets: Sequence[str]
     which must be at most LARGEST_VALUE; classes are not standardized.
     """
     found = Moments.from_array(moments)
-    n_numeric = len(feature_map.numeric)
-    names, centre, scale = feature_map.numeric, feature_map.centre[:n_numeric], feature_map.scale[:n_numeric]
-    if not feature_map.classes:
-        names = (*names, *targets)
-        centre, scale = centre + feature_map.target_centre, scale + feature_map.target_scale
-    for place, (name, middle, unit) in enumerate(zip(names, centre, scale, strict=True)):
+    columns = [(column.name, column.centre, column.scale) for column in feature_map.numeric]
+    if not feature_map.target.classes:
+        columns += zip(targets, feature_map.target.centre, feature_map.target.scale, strict=True)
+    for place, (name, middle, unit) in enumerate(columns):
         ends = found.minimum[place], found.maximum[place]
         far = max(ends, key=lambda end: abs(end - middle))
         if found.count[place] > 0 and not abs(far - middle) / unit <= LARGEST_VALUE:

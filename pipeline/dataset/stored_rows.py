@@ -103,7 +103,7 @@ class StoredRows:
     @property
     def n_targets(self) -> int:
         """Targets of a row."""
-        return self._source.feature_map.n_outputs
+        return self._source.feature_map.target.n_outputs
 
     def numbers(self, places: Integers) -> Integers:
         """Return the numbers among all rows of the store of the rows at these places."""

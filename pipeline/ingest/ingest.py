@@ -350,7 +350,7 @@ def _check_learnable(result: Ingested, feature_map: FeatureMap | None, policies:
     try:
         if policies.unseen_categories == ERROR:
             feature_map.check_categories(result.categories)
-        feature_map.check_classes(result.classes)
+        feature_map.target.check_classes(result.classes)
         check_range(result.moments, feature_map, schema.targets)
     except InputError as error:
         raise PartitionError(f"{result.entry.name} is not taken in: {error}") from error

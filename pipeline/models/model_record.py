@@ -197,7 +197,7 @@ def _check_sums(record: ModelRecord) -> None:
 
 def widened(record: ModelRecord, before: FeatureMap, extended: FeatureMap) -> ModelRecord:
     """Return the record with a feature map extended from its own: its basis vectors are zero in the new features."""
-    places, arrays = before.places_of_new(extended), dict(record.arrays)
+    places, arrays = before.added_features(extended), dict(record.arrays)
     for name, axis in (("basis_vectors", 1), ("centre", 0)):
         if len(places) and name in arrays:
             arrays[name] = cast("Floats", np.insert(arrays[name], places, 0.0, axis=axis))
@@ -219,7 +219,7 @@ def model_of(record: ModelRecord, *, with_uncertainty: bool = False) -> Model:
         coefficients = cast("Floats", record.arrays[PUBLISHED])
         n_features = feature_map.n_features
         shapes = {"basis_vectors": (len(basis.vectors), n_features), "centre": (n_features,)}
-        shapes[PUBLISHED] = (basis.n_functions, feature_map.n_outputs)
+        shapes[PUBLISHED] = (basis.n_functions, feature_map.target.n_outputs)
         for name, shape in shapes.items():
             _check_shape(record, name, shape)
         uncertainty = _uncertainty_of(record, basis) if with_uncertainty else None

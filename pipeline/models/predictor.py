@@ -41,7 +41,7 @@ class Model:
             for part in parts:
                 features = self.feature_map.features(numeric[part], codes[part], maps)
                 predictions[part] = self.basis.expand(features, self.coefficients, work[: len(features)])
-        return self.feature_map.raw_targets(predictions)
+        return self.feature_map.target.restore(predictions)
 
     def deviations(
         self, numeric: npt.NDArray[np.floating], codes: npt.NDArray[np.int32], maps: Sequence[npt.NDArray[np.int64]]
@@ -58,7 +58,7 @@ class Model:
                 features = self.feature_map.features(numeric[part], codes[part], maps)
                 values, itself = self.basis.values(features), self.basis.kernel.diagonal(features)
                 variance[part] = self.uncertainty.variance(values, itself)
-        scale = np.array(self.feature_map.target_scale)
+        scale = np.array(self.feature_map.target.scale)
         return np.sqrt(variance) * scale, np.sqrt(variance + self.uncertainty.noise) * scale
 
     def _parts(self, n_rows: int) -> list[slice]:

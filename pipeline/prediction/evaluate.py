@@ -12,7 +12,7 @@ from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.dataset.boolean_columns import knowing_booleans
+from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
 from ridgestream.pipeline.dataset.range_checks import check_predictions
 from ridgestream.pipeline.dataset.task_label import needs_of
 from ridgestream.pipeline.features.feature_map import FeatureMap
@@ -126,10 +126,10 @@ def compare(
     outputs: Floats, targets: Floats, weights: Floats | None, feature_map: FeatureMap, *, classes: bool
 ) -> Evaluation:
     """Return the errors of outputs against targets, both (rows, n_outputs), with weights (rows,)."""
-    if not feature_map.classes:
+    if not feature_map.target.classes:
         return Evaluation.of(outputs, targets, weights, classes=classes)
-    predicted, truth = (winners_of(feature_map.class_scores(values)) for values in (outputs, targets))
-    return Evaluation.of_classes(predicted, truth, weights, len(feature_map.classes))
+    predicted, truth = (winners_of(feature_map.target.class_scores(values)) for values in (outputs, targets))
+    return Evaluation.of_classes(predicted, truth, weights, len(feature_map.target.classes))
 
 
 def evaluate(
@@ -146,7 +146,7 @@ def evaluate(
     know; with `drop`, rows that lack a value, the target too, are left out.
     """
     policies = policies or Policies()
-    model = replace(model, feature_map=knowing_booleans(model.feature_map, schema))
+    model = replace(model, feature_map=with_boolean_fill(model.feature_map, schema))
     executor.admit(needs_of(files))
     report.begin("evaluate", None, partitions=len(files))
     total, asked = _of_no_rows(model, schema), Asked()
@@ -200,7 +200,7 @@ def _residuals(errors: Floats, weights: Floats | None) -> tuple[ErrorHistogram, 
 
 
 def _of_no_rows(model: Model, schema: Schema) -> Evaluation:
-    no_rows, n_classes = np.empty(0, dtype=np.int64), len(model.feature_map.classes)
+    no_rows, n_classes = np.empty(0, dtype=np.int64), len(model.feature_map.target.classes)
     if n_classes:
         return Evaluation.of_classes(no_rows, no_rows, None, n_classes)
     return Evaluation(classes=schema.classifies)
@@ -211,7 +211,7 @@ def _targets_of(kept: Floats, weights: Floats | None, feature_map: FeatureMap, d
     table = list(decoder.classes)
     present = kept[:, 0] if weights is None else kept[weights > 0, 0]
     try:
-        feature_map.check_classes([table[int(code)] for code in np.unique(present)] if table else [])
+        feature_map.target.check_classes([table[int(code)] for code in np.unique(present)] if table else [])
     except InputError as error:
         raise PartitionError(f"{decoder.place}: {error}") from error
-    return feature_map.targets(kept, table)
+    return feature_map.target.encode(kept, table)

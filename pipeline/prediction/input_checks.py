@@ -83,13 +83,13 @@ class Asking:
         tables = [list(table) for table in self._decoder.categories]
         maps = self._feature_map.code_maps(tables)
         unseen = {}
-        for position, (name, table, indicators) in enumerate(
+        for position, (column, table, indicators) in enumerate(
             zip(self._feature_map.categorical, tables, maps, strict=True)
         ):
             codes = rows.codes[answered, position]
             unknown = codes[(codes >= 0) & (indicators[codes] < 0)]
             if len(unknown):
-                unseen[name] = len(unknown)
+                unseen[column.name] = len(unknown)
                 self._check(position, table[unknown[0]])
         left_out = len(rows) - int(answered.sum())
         self._asked = self._asked.merge(Asked(0, left_out, {}, unseen))

@@ -14,7 +14,7 @@ from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.base.serialization import hash_of
-from ridgestream.pipeline.dataset.boolean_columns import knowing_booleans
+from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
 from ridgestream.pipeline.dataset.range_checks import check_predictions
 from ridgestream.pipeline.dataset.task_label import needs_of
 from ridgestream.pipeline.features.one_vs_rest import winners_of
@@ -145,7 +145,7 @@ def predict(
     if inside:
         raise PartitionError(f"the predictions of {inside[0].path} would replace it: choose another output folder")
     keep, policies = tuple(dict.fromkeys(keep)), policies or Policies()
-    model = replace(model, feature_map=knowing_booleans(model.feature_map, schema))
+    model = replace(model, feature_map=with_boolean_fill(model.feature_map, schema))
     _tell_unnamed(schema, files, keep, report)
     made_by = hash_of((RULES, model, schema, keep, with_scores, policies.missing, policies.unseen_categories))
     tasks = [PredictTask(file, output / file.name, keep, with_scores, made_by, again) for file in files]
@@ -237,8 +237,8 @@ def _predictions(outputs: Floats, model: Model, schema: Schema, *, with_scores: 
     import pyarrow as pa
 
     if schema.class_kind is not None:
-        labels = pa.array(model.feature_map.classes, arrow_class_type(schema.class_kind))
-        scores = model.feature_map.class_scores(outputs)
+        labels = pa.array(model.feature_map.target.classes, arrow_class_type(schema.class_kind))
+        scores = model.feature_map.target.class_scores(outputs)
         return [labels.take(pa.array(winners_of(scores))), *(_columns(scores) if with_scores else ())]
     signs = [] if schema.positive is None else [pa.array(np.where(outputs[:, 0] > 0, 1, -1).astype(np.int8))]
     return [*signs, *_columns(outputs)]
@@ -251,7 +251,7 @@ def _deviations(
     with np.errstate(over="ignore", invalid="ignore"):
         deviations = model.deviations(rows.numeric, rows.codes, maps)
     check_predictions(np.hstack(deviations), place, numbers)
-    of_f, of_observed = (model.feature_map.class_deviations(d) for d in deviations)
+    of_f, of_observed = (model.feature_map.target.class_deviations(d) for d in deviations)
     return list(of_f.T), list(of_observed.T)
 
 
@@ -275,7 +275,7 @@ def _prediction_fields(schema: Schema, model: Model, *, with_scores: bool) -> "l
     columns: list[tuple[str, pa.DataType]] = []
     endings = [f"_{name}" for name in schema.targets] if len(schema.targets) > 1 else [""]
     if schema.class_kind is not None:
-        endings = [f"_{class_name(label)}" for label in model.feature_map.classes]
+        endings = [f"_{class_name(label)}" for label in model.feature_map.target.classes]
         columns = [("prediction", arrow_class_type(schema.class_kind))]
         columns += [(f"score{ending}", pa.float64()) for ending in endings if with_scores]
     elif schema.positive is not None:

@@ -69,7 +69,7 @@ def mean_errors(sums: Evaluation, feature_map: FeatureMap) -> tuple[float, tuple
 
     Squared errors are in squared target units, and there are none for classes; zero without rows.
     """
-    errors = tuple(mse * s**2 for mse, s in zip(sums.test_mse_of, feature_map.target_scale, strict=False))
+    errors = tuple(mse * s**2 for mse, s in zip(sums.test_mse_of, feature_map.target.scale, strict=False))
     return sum(errors) / len(errors) if errors else sums.test_error or 0.0, errors
 
 
@@ -81,13 +81,13 @@ def sum_losses(
     Outputs and targets, both (rows, n_outputs), are in the learner's units.
     """
     w = np.ones(len(targets)) if weights is None else weights
-    if feature_map.classes:
-        predicted, truth = (winners_of(feature_map.class_scores(values)) for values in (outputs, targets))
+    if feature_map.target.classes:
+        predicted, truth = (winners_of(feature_map.target.class_scores(values)) for values in (outputs, targets))
         losses = (predicted != truth).astype(np.float64)
     elif classes:
         losses = ((outputs[:, 0] > 0) != (targets[:, 0] > 0)).astype(np.float64)
     else:
-        losses = ((outputs - targets) ** 2 * np.square(feature_map.target_scale)).mean(axis=1)
+        losses = ((outputs - targets) ** 2 * np.square(feature_map.target.scale)).mean(axis=1)
     return np.cumsum(w), np.cumsum(w * losses)
 
 

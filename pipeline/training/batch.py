@@ -199,7 +199,7 @@ class _Night:
 
     def _choose(self, segments: list[int]) -> Fitted:
         rows, request = self.rows(segments), self.request
-        kernels = tuple(make_kernel(request.kernel, k, self.feature_map.n_frozen) for k in request.kernels)
+        kernels = tuple(make_kernel(request.kernel, k, self.feature_map.n_fitted) for k in request.kernels)
         asked = Asked(
             rows,
             kernels,

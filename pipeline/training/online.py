@@ -147,7 +147,7 @@ def train(
     policy = request.unseen_categories if record else request.first_categories
     encodings = plan_encodings(root, ledger, record, entries, request.scaling_rows, policy, report)
     feature_map = encodings.first
-    plan = plan_training(request, record, encodings.last.n_features + feature_map.n_outputs - 1)
+    plan = plan_training(request, record, encodings.last.n_features + feature_map.target.n_outputs - 1)
     plan.check(memory_limit_bytes)
     check_ranges(root, entries, feature_map, ledger.schema.targets if ledger.schema else ())
     given = _given_dictionary(ledger, record, request, feature_map)

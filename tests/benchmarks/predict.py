@@ -29,7 +29,7 @@ from support.stores.stores import ingest_folder, ledger_of, new_store
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Silent
-from ridgestream.pipeline.dataset.feature_map_fit import freeze_feature_map
+from ridgestream.pipeline.dataset.feature_map_fit import fit_feature_map
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.models.predictor import PREDICTION_BYTES, Model
 from ridgestream.pipeline.prediction.predict import predict
@@ -44,7 +44,7 @@ def make_model(folder: Path, rows: Rows, n_basis: int) -> tuple[Model, Schema]:
     (folder / "first" / "part-00.parquet").symlink_to(FOREST / "train" / "part-00.parquet")
     store = new_store(folder / "store")
     ingest_folder(store, folder / "first", SchemaRequest("Cover_Type", positive=2))
-    feature_map, schema = freeze_feature_map(store.root(), ledger_of(store), PARTITION_ROWS), ledger_of(store).schema
+    feature_map, schema = fit_feature_map(store.root(), ledger_of(store), PARTITION_ROWS), ledger_of(store).schema
     assert schema is not None
     rng = np.random.default_rng(0)
     vectors = rows.X[np.sort(rng.choice(len(rows.X), n_basis, replace=False))]

@@ -125,14 +125,16 @@ def test_other_policies_do_not_change_a_job_with_nothing_missing_or_new(tmp_path
 
 def raw_features(table: pa.Table, feature_map: FeatureMap) -> npt.NDArray[np.float64]:
     """Return rows as one-hot encoding with every category that there ever was gives them, standardized by the map."""
-    numbers = [np.array(table[name].to_pylist(), dtype=np.float64) for name in feature_map.numeric]
-    (categories,) = feature_map.categories
-    indicators = [np.array([v == known for v in table["colour"].to_pylist()], dtype=np.float64) for known in categories]
+    names = [column.name for column in feature_map.numeric]
+    numbers = [np.array(table[name].to_pylist(), dtype=np.float64) for name in names]
+    (colours,) = feature_map.categorical
+    values = table["colour"].to_pylist()
+    indicators = [np.array([v == known for v in values], dtype=np.float64) for known in colours.categories]
     return np.asarray((np.column_stack([*numbers, *indicators]) - feature_map.centre) / feature_map.scale)
 
 
 def scaled(table: pa.Table, feature_map: FeatureMap) -> Floats:
-    return feature_map.scaled_targets(np.array(table["y"])[:, np.newaxis])
+    return feature_map.target.standardize(np.array(table["y"])[:, np.newaxis])
 
 
 def test_extended_the_learner_is_the_one_that_had_every_feature_from_the_first_row_on(tmp_path: Path) -> None:
@@ -142,8 +144,8 @@ def test_extended_the_learner_is_the_one_that_had_every_feature_from_the_first_r
     record = work.model()
     feature_map = FeatureMap.from_dict(record.encoding)
     seen = [colour for number in range(5) for colour in draw(number)["colour"].to_pylist()]
-    assert feature_map.categories == (tuple(dict.fromkeys(seen)),)
-    assert (feature_map.n_features, feature_map.n_frozen) == (8, 5)
+    assert feature_map.categorical[0].categories == tuple(dict.fromkeys(seen))
+    assert (feature_map.n_features, feature_map.n_fitted) == (8, 5)
     learner = OnlineLSSVM(RBF(1 / 5), regularization=1e-4, max_basis=15, centre=np.zeros(8))
     for number in range(5):
         learner.partial_fit(raw_features(draw(number), feature_map), scaled(draw(number), feature_map))
@@ -155,7 +157,7 @@ def test_extended_the_learner_is_the_one_that_had_every_feature_from_the_first_r
     held = pa.concat_tables([draw(number, rows=20) for number in (2, 3, 4)])
     work.put(0, held, where="new")
     found = work.predict_here("new", {**JOB, "source.ignore": ["kind"]})["prediction"].to_numpy()
-    expected = feature_map.raw_targets(learner.predict(raw_features(held, feature_map)))[:, 0]
+    expected = feature_map.target.restore(learner.predict(raw_features(held, feature_map)))[:, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     with_blue = kept.basis_rows >= 2 * ROWS
     assert not kept.basis_vectors[~with_blue][:, 5:].any()
@@ -175,7 +177,7 @@ def test_kernel_ridge_is_that_of_scikit_learn_on_one_hot_rows(tmp_path: Path, un
     held = draw(2, rows=50)
     work.put(0, held, where="new")
     found = work.predict_here("new", {**JOB, **changes})["prediction"].to_numpy()
-    expected = feature_map.raw_targets(reference.predict(raw_features(held, feature_map)))[:, 0]
+    expected = feature_map.target.restore(reference.predict(raw_features(held, feature_map)))[:, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -285,7 +287,7 @@ def test_a_model_is_asked_about_a_category_that_it_does_not_know(tmp_path: Path,
     found = pq.read_table(work.folder / "out")["prediction"].to_numpy()
     model = model_of(work.model())
     features = raw_features(held, model.feature_map)
-    expected = model.feature_map.raw_targets(model.basis.values(features) @ model.coefficients)[:, 0]
+    expected = model.feature_map.target.restore(model.basis.values(features) @ model.coefficients)[:, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     notes = Notes()
     judged = run_evaluate(read_job(job, {}), InProcess(), notes)

@@ -17,6 +17,7 @@ from support.stores.stores import ingest_folder, new_store, segment_rows, stored
 
 from ridgestream.pipeline.dataset import block_stream as stream
 from ridgestream.pipeline.dataset.block_stream import AHEAD, Block, Stream
+from ridgestream.pipeline.features.columns import CategoricalColumn
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.segments import segments
@@ -53,10 +54,8 @@ def test_blocks_hold_every_row_once_in_order(store: Store) -> None:
     features = np.concatenate([block.features for block in blocks])
     targets = np.concatenate([block.targets for block in blocks])
     assert rows.targets is not None
-    np.testing.assert_array_equal(targets, feature_map.scaled_targets(rows.targets))
-    np.testing.assert_array_equal(
-        features[:, :4], (rows.numeric - np.array(feature_map.centre[:4])) / np.array(feature_map.scale[:4])
-    )
+    np.testing.assert_array_equal(targets, feature_map.target.standardize(rows.targets))
+    np.testing.assert_array_equal(features[:, :4], (rows.numeric - feature_map.centre[:4]) / feature_map.scale[:4])
     assert [len(block.features) for block in blocks if block.where.segment == 0] == [256, 256, 188]
 
 
@@ -78,8 +77,10 @@ def test_categories_become_the_indicators_of_the_model_whatever_the_segments_cod
         table = segments.Segment.open(store.root(), order).facts().categories[0]
         values = [table[code] for code in segment_rows(store.root(), order).codes[:, 0]]
         features = np.concatenate([block.features for block in blocks_of(store, [order])])[:, first:]
-        raw = np.rint(features * np.array(feature_map.scale[first:]) + np.array(feature_map.centre[first:]))
-        np.testing.assert_array_equal(raw, [[v == known for known in feature_map.categories[0]] for v in values])
+        raw = np.rint(features * feature_map.scale[first:] + feature_map.centre[first:])
+        np.testing.assert_array_equal(
+            raw, [[v == known for known in feature_map.categorical[0].categories] for v in values]
+        )
 
 
 def test_orders_are_taken_as_given(store: Store) -> None:
@@ -160,8 +161,9 @@ def test_a_segment_that_is_not_there_is_an_error(store: Store) -> None:
 def test_a_category_that_the_model_does_not_know_is_no_indicators(store: Store) -> None:
     """Whether it may come at all is decided before a row is read."""
     whole = feature_map_of(store)
-    colours = whole.categories[0]
-    known = replace(whole, categories=(colours[:2],), centre=(0.0,) * 6, scale=(1.0,) * 6)
+    numeric = tuple(replace(column, centre=0.0, scale=1.0) for column in whole.numeric)
+    colours = CategoricalColumn("colour", whole.categorical[0].categories[:2], (0.0, 0.0), (1.0, 1.0))
+    known = replace(whole, numeric=numeric, categorical=(colours,))
     for block, full in zip(Stream(store.root(), ORDERS, known).blocks(), blocks_of(store), strict=True):
         indicators = (full.features * whole.scale + whole.centre)[:, 4:]
         np.testing.assert_allclose(block.features[:, 4:], indicators[:, :2], atol=1e-12)

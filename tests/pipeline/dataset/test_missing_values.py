@@ -1,6 +1,5 @@
 """Missing values, null and NaN, through the store: refused, left out, or imputed as scikit-learn imputes them."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from support.data.missing_values import SCHEMA, Pipeline, draw_lacking, frame_of, tables, without_lacking, write_all
 from support.jobs.recording import Notes
-from support.stores.models import model_with
+from support.stores.models import model_with, plain_map
 from support.stores.partitions import column_of, only_partition, write_partition
 from support.stores.stores import ledger_of, new_store, same_rows, segment_rows, stored_rows
 
@@ -20,10 +19,12 @@ from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.dataset.dask_arrays import open_dask_arrays
-from ridgestream.pipeline.dataset.feature_map_fit import freeze_feature_map
+from ridgestream.pipeline.dataset.feature_map_fit import fit_feature_map
 from ridgestream.pipeline.dataset.feature_map_growth import plan_encodings
 from ridgestream.pipeline.dataset.stored_rows import StoredRows
+from ridgestream.pipeline.features.columns import NumericColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.ingest.ingest import ingest
 from ridgestream.pipeline.ingest.partition_profile import content_of, survey_partition
 from ridgestream.pipeline.prediction.evaluate import evaluate
@@ -100,13 +101,13 @@ def test_imputed_features_are_those_of_scikit_learn(
     write_all(path / "in", parts)
     store = taken_in(path, "impute")
     ledger = ledger_of(store)
-    feature_map = freeze_feature_map(store.root(), ledger, 1 if scaling else None)
+    feature_map = fit_feature_map(store.root(), ledger, 1 if scaling else None)
     training = frame_of(parts[0] if scaling else pa.concat_tables(parts))
     expected = Pipeline(training, ledger.categories[0]).features(frame_of(pa.concat_tables(parts)))
     found = features_of(store, feature_map)
     np.testing.assert_allclose(found.features, expected, rtol=1e-9, atol=1e-9)
     assert found.targets.shape == (len(expected), 1)
-    assert FeatureMap.from_dict(asdict(feature_map)) == feature_map
+    assert FeatureMap.from_dict(feature_map.as_dict()) == feature_map
 
 
 @pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
@@ -174,7 +175,7 @@ def test_no_policy_lets_an_absurd_value_in(tmp_path: Path, missing: str, bad: fl
     with store.lock(), pytest.raises(PartitionError, match=message):
         ingest(store, files, request, InProcess(), Silent(), policies=policies)
     schema = Schema("y", None, (Feature("x", "numeric"), Feature("z", "numeric")), weight="w")
-    model = model_with(FeatureMap(("x", "z"), (), (), (0.0, 0.0), (1.0, 1.0), (0.0,), (1.0,)))
+    model = model_with(plain_map(["x", "z"]))
     with pytest.raises(PartitionError, match=message):
         evaluate(model, schema, files, InProcess(), Silent(), policies)
     if name == "x":
@@ -230,7 +231,11 @@ def test_a_column_without_a_value_stays_at_zero_and_is_told(tmp_path: Path) -> N
     encodings = plan_encodings(store.root(), ledger, None, ledger.entries, 1, "ignore", notes)
     assert notes.said[0][1] == {"columns": "x, c"}
     feature_map = encodings.last
-    assert (feature_map.centre[0], feature_map.scale[0], feature_map.categories) == (0.0, 1.0, ((),))
+    assert (feature_map.numeric[0].centre, feature_map.numeric[0].scale, feature_map.categorical[0].categories) == (
+        0.0,
+        1.0,
+        (),
+    )
     np.testing.assert_array_equal(features_of(store, feature_map).features[:, 0], [0.0, 0.0, 0.0, 5.0, 7.0])
 
 
@@ -247,7 +252,7 @@ def test_every_value_missing_leaves_a_partition_without_rows(tmp_path: Path) -> 
 def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: Path, missing: str) -> None:
     table = draw_lacking(300, 1)
     store = taken_in(write_all(tmp_path / "in", [draw_lacking(300, 0)]).parent, "impute")
-    model = model_with(freeze_feature_map(store.root(), ledger_of(store), None))
+    model = model_with(fit_feature_map(store.root(), ledger_of(store), None))
     files = list_partitions(write_partition(tmp_path / "new" / "part-0.parquet", table, row_group_size=70))
     notes, policies = Notes(), Policies(missing=missing)
     asked = predict(model, WHOLE, files, tmp_path / "out", ("y",), InProcess(), notes, policies=policies).asked
@@ -255,9 +260,11 @@ def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: 
     assert found["y"].equals(table["y"])
     lacking = table.drop_columns("y").to_pandas().isna().any(axis=1).to_numpy()
     assert 100 < lacking.sum() < 250
-    features = Pipeline(frame_of(draw_lacking(300, 0)), model.feature_map.categories[0]).features(frame_of(table))
+    features = Pipeline(frame_of(draw_lacking(300, 0)), model.feature_map.categorical[0].categories).features(
+        frame_of(table)
+    )
     values = model.basis.values(features) @ model.coefficients
-    expected = values[:, 0] * model.feature_map.target_scale[0] + model.feature_map.target_centre[0]
+    expected = values[:, 0] * model.feature_map.target.scale[0] + model.feature_map.target.centre[0]
     predicted = found["prediction"].to_pandas().to_numpy()
     if missing == "drop":
         np.testing.assert_array_equal(np.isnan(predicted), lacking)
@@ -275,14 +282,16 @@ def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: 
 def test_rows_that_are_left_out_are_not_judged(tmp_path: Path, missing: str) -> None:
     table = draw_lacking(200, 1, target=missing == "drop")
     store = taken_in(write_all(tmp_path / "in", [draw_lacking(300, 0)]).parent, "impute")
-    model = model_with(freeze_feature_map(store.root(), ledger_of(store), None))
+    model = model_with(fit_feature_map(store.root(), ledger_of(store), None))
     files = list_partitions(write_partition(tmp_path / "held" / "part-0.parquet", table))
     notes = Notes()
     found = evaluate(model, WHOLE, files, InProcess(), notes, Policies(missing=missing))
     kept = without_lacking(table) if missing == "drop" else table
-    features = Pipeline(frame_of(draw_lacking(300, 0)), model.feature_map.categories[0]).features(frame_of(kept))
+    features = Pipeline(frame_of(draw_lacking(300, 0)), model.feature_map.categorical[0].categories).features(
+        frame_of(kept)
+    )
     values = (model.basis.values(features) @ model.coefficients)[:, 0]
-    predicted = values * model.feature_map.target_scale[0] + model.feature_map.target_centre[0]
+    predicted = values * model.feature_map.target.scale[0] + model.feature_map.target.centre[0]
     assert found.weight == kept.num_rows
     assert found.left_out == table.num_rows - kept.num_rows
     assert found.test_mse == pytest.approx(float(np.mean((predicted - kept["y"].to_numpy()) ** 2)), rel=1e-9)
@@ -292,7 +301,7 @@ def test_rows_that_are_left_out_are_not_judged(tmp_path: Path, missing: str) -> 
 @pytest.mark.parametrize("door", ["predict", "evaluate"])
 def test_a_missing_value_is_refused_unless_it_is_said_what_becomes_of_it(tmp_path: Path, door: str) -> None:
     files = list_partitions(write_partition(tmp_path / "part-0.parquet", column_of("x", pa.array([1.0, None]))))
-    model = model_with(FeatureMap(("x",), (), (), (0.0,), (1.0,), (0.0,), (1.0,)))
+    model = model_with(plain_map(["x"]))
     schema = Schema("y", None, (Feature("x", "numeric"),))
     message = (
         r"part-0\.parquet: column 'x' has the value null in row 1; .*fill or remove the row, or set source\.missing"
@@ -309,7 +318,7 @@ def test_a_missing_value_is_refused_unless_it_is_said_what_becomes_of_it(tmp_pat
 
 def test_a_map_that_does_not_say_which_columns_are_booleans_learns_it_from_the_schema(tmp_path: Path) -> None:
     """Releases that knew no missing values wrote such maps."""
-    old = FeatureMap(("flag",), (), (), (0.3,), (0.5,), (0.0,), (1.0,))
+    old = FeatureMap((NumericColumn("flag", 0.3, 0.5, 0.3),), (), TargetMap((0.0,), (1.0,)))
     schema = Schema("y", None, (Feature("flag", "boolean"),))
     files = list_partitions(
         write_partition(tmp_path / "part-0.parquet", {"flag": pa.array([None, False]), "y": [0.0, 1.0]})

@@ -11,14 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.data.arrow_types import BOOLEAN, NULL, NUMBER, OTHER, SAMPLES, TEXT, TIME, VALUES, Sample
-from support.stores.models import model_with
+from support.stores.models import model_with, plain_map
 from support.stores.partitions import column_of, only_partition, write_partition
 from support.stores.stores import ingest_folder, new_store, segment_rows
 
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.features.columns import CategoricalColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.ingest.ingest import ingest
 from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.prediction.evaluate import evaluate
@@ -56,10 +58,11 @@ def schema_of(kind: str) -> Schema:
 
 
 def model_of_kind(kind: str) -> Model:
-    categories = (("0", "1", "true", "false", "0.00", "1.00"),) if kind == "categorical" else ()
-    n = 6 if categories else 1
-    numeric, categorical = ((), ("x",)) if categories else (("x",), ())
-    return model_with(FeatureMap(numeric, categorical, categories, (0.0,) * n, (1.0,) * n, (0.0,), (1.0,)))
+    if kind != "categorical":
+        return model_with(plain_map(["x"]))
+    categories = ("0", "1", "true", "false", "0.00", "1.00")
+    column = CategoricalColumn("x", categories, (0.0,) * 6, (1.0,) * 6)
+    return model_with(FeatureMap((), (column,), TargetMap((0.0,), (1.0,))))
 
 
 def refusal(sample: Sample, kind: str, name: str = "x") -> str:
@@ -183,7 +186,7 @@ def test_a_later_class_has_the_kind_of_the_stores(tmp_path: Path, sample: Sample
     files = list_partitions(put(tmp_path / "in", sample, "y", {"x": Y}))
     schema = Schema("y", None, (Feature("x", "numeric"),), classes="all", class_kind=class_kind)
     classes: tuple[Any, ...] = {"text": ("0", "1"), "boolean": (False, True)}.get(class_kind, (0, 1))
-    model = model_with(FeatureMap(("x",), (), (), (0.0,), (1.0,), (0.0,), (1.0,), classes))
+    model = model_with(plain_map(["x"], TargetMap.of_classes(classes)))
     if sample.group == {"text": TEXT, "boolean": BOOLEAN}.get(class_kind, NUMBER):
         assert np.sum(evaluate(model, schema, files, InProcess(), Silent()).confusion) == 4.0
         return

@@ -9,10 +9,11 @@ from sklearn.metrics import confusion_matrix
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.features.columns import NumericColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.one_vs_rest import count_outputs, scores_of, signs_of, spread_of, winners_of
+from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.prediction.evaluate import Evaluation
-from ridgestream.pipeline.sums.moments import Moments
 
 
 def draw(seed: int, rows: int, n_classes: int) -> Integers:
@@ -83,19 +84,20 @@ def test_several_targets_have_an_error_each_and_their_mean() -> None:
 
 
 def feature_map(classes: tuple[str, ...]) -> FeatureMap:
-    return FeatureMap.freeze(["x"], [], Moments.of(np.array([[0.0], [2.0]])), None, [], [], classes)
+    return FeatureMap((NumericColumn("x", 1.0, 1.0, 1.0),), (), TargetMap.of_classes(classes))
 
 
 def test_a_feature_map_translates_the_codes_of_any_partition() -> None:
-    fm = feature_map(("a", "b", "c"))
+    target = TargetMap.of_classes(("a", "b", "c"))
     kept = np.array([[0.0], [2.0], [1.0], [0.0]])
     np.testing.assert_array_equal(
-        fm.targets(kept, ["c", "a", "nobody's"]), [[-1, -1, 1], [-1, -1, -1], [1, -1, -1], [-1, -1, 1]]
+        target.encode(kept, ["c", "a", "nobody's"]), [[-1, -1, 1], [-1, -1, -1], [1, -1, -1], [-1, -1, 1]]
     )
-    np.testing.assert_array_equal(fm.scaled_targets(fm.targets(kept, ["c", "a", "b"])), fm.targets(kept, "cab"))
-    fm.check_classes(["c", "a"])
+    encoded = target.encode(kept, ["c", "a", "b"])
+    np.testing.assert_array_equal(target.standardize(encoded), target.encode(kept, "cab"))
+    target.check_classes(["c", "a"])
     with pytest.raises(InputError, match=r"the target has the class 'd', .*--new-model"):
-        fm.check_classes(["a", "d", "e"])
+        target.check_classes(["a", "d", "e"])
 
 
 def test_json_keeps_classes_and_knows_no_key_of_them_without() -> None:

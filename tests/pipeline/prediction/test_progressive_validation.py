@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from ridgestream.pipeline.base.serialization import from_plain, to_plain
 from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.pipeline.prediction.progressive_validation import Progressive, find_limits
 
-MAP = FeatureMap(("x",), (), (), (0.0,), (1.0,), (0.0, 0.0), (2.0, 3.0))
+MAP = FeatureMap((), (), TargetMap((0.0, 0.0), (2.0, 3.0)))
 
 
 def sums_of(segment: int, rng: np.random.Generator, rows: int, *, classes: bool) -> Progressive:

@@ -67,7 +67,7 @@ def dense_refit(store: Store, record: ModelRecord) -> DenseRefit:
         maps = feature_map.code_maps(Segment.open(root, order).facts().categories)
         features.append(feature_map.features(rows.numeric, rows.codes, maps))
         assert rows.targets is not None
-        targets.append(feature_map.scaled_targets(rows.targets))
+        targets.append(feature_map.target.standardize(rows.targets))
         weights.append(np.ones(len(rows)) if rows.weights is None else rows.weights)
     kernel, basis = record.parameters["learner"]["kernel"], record.arrays["basis_vectors"]
     assert kernel["name"] == "rbf"

@@ -1,13 +1,16 @@
 """Models that were never trained: random coefficients, so that what they predict can be computed a second time."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
-from ridgestream.pipeline.dataset.feature_map_fit import freeze_feature_map
+from ridgestream.pipeline.dataset.feature_map_fit import fit_feature_map
+from ridgestream.pipeline.features.columns import NumericColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.sums.normal_equations import Basis
@@ -20,7 +23,13 @@ Array = npt.NDArray[np.float64]
 def feature_map_of(store: Store, scaling_rows: int | None = None) -> FeatureMap:
     """Return the map that a model begun now would have."""
     root = store.root()
-    return freeze_feature_map(root, read_ledger(root), scaling_rows)
+    return fit_feature_map(root, read_ledger(root), scaling_rows)
+
+
+def plain_map(names: Sequence[str], target: TargetMap | None = None) -> FeatureMap:
+    """Return the map that takes these numeric columns, and one target, as they are."""
+    columns = tuple(NumericColumn(name, 0.0, 1.0, 0.0) for name in names)
+    return FeatureMap(columns, (), target or TargetMap((0.0,), (1.0,)))
 
 
 def model_with(feature_map: FeatureMap, n_basis: int = 20, seed: int = 0) -> Model:
@@ -34,16 +43,17 @@ def model_with(feature_map: FeatureMap, n_basis: int = 20, seed: int = 0) -> Mod
 def predictions_of(model: Model, columns: dict[str, Any]) -> Array:
     """Return f of each row of plain columns, from the definition: standardized features, distances, exponentials."""
     fm = model.feature_map
-    numeric = [_seconds(columns[name]) for name in fm.numeric]
+    names = [column.name for column in fm.numeric]
+    numeric = [_seconds(columns[name]) for name in names]
     indicators = [
-        [value == known for value in columns[name].to_pylist()]
-        for name, table in zip(fm.categorical, fm.categories, strict=True)
-        for known in table
+        [value == category for value in columns[column.name].to_pylist()]
+        for column in fm.categorical
+        for category in column.categories
     ]
     raw = np.array([*numeric, *indicators], dtype=np.float64).T
-    features = (raw - np.array(fm.centre)) / np.array(fm.scale)
+    features = (raw - fm.centre) / fm.scale
     values = np.exp(-cdist(features, model.basis.vectors, "sqeuclidean") / fm.n_features)
-    return np.asarray((values @ model.coefficients)[:, 0] * fm.target_scale[0] + fm.target_centre[0])
+    return np.asarray((values @ model.coefficients)[:, 0] * fm.target.scale[0] + fm.target.centre[0])
 
 
 def _seconds(column: Any) -> list[float]:

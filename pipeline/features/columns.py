@@ -1,0 +1,108 @@
+"""Columns of a feature map: how each raw column becomes standardized features.
+
+A numeric column is one feature. A categorical column is one indicator for each known category, which is 1 in the rows
+of that category and 0 elsewhere. Every feature is then centred and scaled by the statistics of the fitting rows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgestream.pipeline.base.array_checks import Floats
+
+Codes = npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class NumericColumn:
+    """A number, boolean or timestamp."""
+
+    name: str
+    """The column's name."""
+    centre: float
+    """Subtracted from the value, in the column's own units."""
+    scale: float
+    """Divides the centred value; 1 for a column that was constant in the fitting rows."""
+    fill: float
+    """Replaces a missing value, in the column's own units."""
+
+    @classmethod
+    def fit(cls, name: str, mean: float, deviation: float, *, is_boolean: bool) -> Self:
+        """Return the column standardized by this mean and standard deviation."""
+        return cls(name, mean, deviation, mean).filled(is_boolean=is_boolean)
+
+    def filled(self, *, is_boolean: bool) -> Self:
+        """Return the column that fills by the mean, or if boolean by the more frequent value (false if both are)."""
+        return replace(self, fill=float(self.centre > 0.5) if is_boolean else self.centre)
+
+
+@dataclass(frozen=True)
+class CategoricalColumn:
+    """A text or integer column, one indicator for each category."""
+
+    name: str
+    """The column's name."""
+    categories: tuple[str, ...]
+    """The category of each indicator."""
+    centre: tuple[float, ...]
+    """Subtracted from each indicator: its category's share of the fitting rows."""
+    scale: tuple[float, ...]
+    """Divides each centred indicator; 1 where all or none of the fitting rows had the category."""
+
+    @classmethod
+    def fit(cls, name: str, categories: Sequence[str], weights: Mapping[str, float]) -> Self:
+        """Return the column standardized by the weight of the fitting rows of each category.
+
+        A category without a weight has an indicator that is neither centred nor scaled.
+        """
+        total = sum(weights.values())
+        shares = np.array([weights.get(category, 0.0) / total if total else 0.0 for category in categories])
+        spread = np.sqrt(shares * (1 - shares))
+        scale = np.where(spread > 0, spread, 1.0)
+        return cls(name, tuple(categories), tuple(shares.tolist()), tuple(scale.tolist()))
+
+    def unseen(self, categories: Sequence[str]) -> tuple[str, ...]:
+        """Return the categories that have no indicator, in their order."""
+        known = set(self.categories)
+        return tuple(category for category in categories if category not in known)
+
+    def extended(self, categories: Sequence[str]) -> Self:
+        """Return the column with further indicators, last, which are neither centred nor scaled.
+
+        So each of them is zero in every row of another category.
+        """
+        added = len(categories)
+        return replace(
+            self,
+            categories=(*self.categories, *categories),
+            centre=self.centre + (0.0,) * added,
+            scale=self.scale + (1.0,) * added,
+        )
+
+    def code_map(self, table: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Return the indicator of each code of a category table, shape (len(table) + 1,); −1 for none.
+
+        The last entry belongs to the code −1, a missing value: it is the most frequent category of the fitting rows.
+        """
+        indicators = {category: indicator for indicator, category in enumerate(self.categories)}
+        codes = [indicators.get(category, -1) for category in table]
+        return np.array([*codes, self._most_frequent()], dtype=np.int64)
+
+    def set_indicators(self, features: Floats, codes: Codes, code_map: npt.NDArray[np.int64]) -> None:
+        """Set the indicators of rows to 1 in `features` (rows, n_categories), all zero before.
+
+        `codes` (rows,) are those of the table of `code_map`. A row of a category without indicator stays all zero.
+        """
+        indicators = code_map[codes]
+        rows = np.arange(len(indicators))
+        known = slice(None) if indicators.min(initial=0) >= 0 else indicators >= 0
+        features[rows[known], indicators[known]] = 1.0
+
+    def _most_frequent(self) -> int:
+        """Return the indicator with the largest share, of several the first in text order; −1 if none has any."""
+        every = range(len(self.categories))
+        best = min(every, key=lambda i: (-self.centre[i], self.categories[i]), default=-1)
+        return best if best >= 0 and self.centre[best] > 0 else -1
