@@ -1,5 +1,6 @@
 """Jobs for the tests of the doors: rows, job files, the real command, and models compared bit for bit."""
 
+import atexit
 import json
 import os
 import signal
@@ -8,13 +9,16 @@ import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from support.jobs.zygote import Zygote
 
 from ridgestream.jobs.commands.evaluate import run_evaluate
 from ridgestream.jobs.commands.predict import run_predict
@@ -176,10 +180,33 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 
 def run_command(*arguments: str | Path, environment: dict[str, str] | None = None, cwd: Path | None = None) -> Outcome:
-    """Run the installed command to its end; into files and pipes it writes plain lines."""
-    done = run_program([COMMAND, *arguments], environment=environment, cwd=cwd)
+    """Run the command to its end, in a fork that need not import it where possible; it writes plain lines.
+
+    `run_program([COMMAND, …])` starts the installed program itself.
+    """
+    environment, zygote = environment or clean_environment(), _shared_zygote()
+    if zygote.suits(environment):
+        done = _run_forked(zygote, arguments, environment, cwd)
+    else:
+        done = run_program([COMMAND, *arguments], environment=environment, cwd=cwd)
     assert not {"\r", "\x1b"} & set(done.out + done.err), done
     return done
+
+
+@cache
+def _shared_zygote() -> Zygote:
+    zygote = Zygote(clean_environment())
+    atexit.register(zygote.close)
+    return zygote
+
+
+def _run_forked(
+    zygote: Zygote, arguments: Sequence[str | Path], environment: Mapping[str, str], cwd: Path | None
+) -> Outcome:
+    with TemporaryDirectory() as folder:
+        out, err = Path(folder) / "out", Path(folder) / "err"
+        code = zygote.run(err, *arguments, out=out, environment=environment, cwd=cwd)
+        return Outcome(code, out.read_text(), err.read_text())
 
 
 def run_program(

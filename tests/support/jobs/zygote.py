@@ -1,7 +1,8 @@
-"""Commands in a process of their own each, without the second that imports take: forked from one that has made them.
+"""Commands in a process of their own each, without the seconds that imports and compiled code take.
 
-`Zygote` starts this file as a program. It imports the command, starts no thread, and forks for every command that it is
-sent; a child may be killed with −9 as it enters its n-th call of a function of the stores.
+`Zygote` starts this file as a program. It imports the command, loads the compiled learner, starts no thread of its own,
+and forks for every command that it is sent. A child may be killed with −9 as it enters its n-th call of a function of
+the stores.
 """
 
 import json
@@ -9,32 +10,72 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
 KILLED = -signal.SIGKILL
+
+RUNTIME_PREFIXES = ("RIDGESTREAM_", "AWS_", "PYTEST_")
+"""Variables that are read when a command runs. All others may have been read by the imports before."""
+
+MODULES = (
+    *("icechunk", "pandas", "pyarrow.compute", "rich.table", "structlog", "zarr"),
+    *(f"ridgestream.jobs.commands.{name}" for name in ("evaluate", "history", "inspect", "plan", "predict", "run")),
+    *(f"ridgestream.jobs.{name}" for name in ("cli.exit_codes", "cli.signals", "console.progress")),
+    *("ridgestream.jobs.cluster.dask_executor", "ridgestream.jobs.report.report_files"),
+)
+"""What commands import, some of it late."""
 
 
 class Zygote:
     """Runs commands; close it when done."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = dict(environment)
         self._process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
         )
 
-    def start(self, log: Path, *arguments: str | Path, die_at: int | None = None) -> int:
-        """Start a command with its output in the file `log`; return its process number."""
-        return int(self._ask({"start": [str(a) for a in arguments], "log": str(log), "die_at": die_at}))
+    def suits(self, environment: Mapping[str, str]) -> bool:
+        """Whether a command in this environment may be forked: it differs in what is read at run time only."""
+        differences = environment.items() ^ self._environment.items()
+        return all(name.startswith(RUNTIME_PREFIXES) for name, _ in differences)
+
+    def start(
+        self,
+        log: Path,
+        *arguments: str | Path,
+        die_at: int | None = None,
+        out: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> int:
+        """Start a command with its output in the file `log`; return its process number.
+
+        Standard output goes to `out`, if that is given.
+        """
+        request = {
+            "start": [str(a) for a in arguments],
+            "err": str(log),
+            "out": str(out or log),
+            "die_at": die_at,
+            "environment": dict(environment) if environment else None,
+            "cwd": str(cwd or Path.cwd()),
+        }
+        return int(self._ask(request))
 
     def wait(self, process: int) -> int:
         """Return the exit code of a command, or minus the signal that ended it."""
         return int(self._ask({"wait": process}))
 
-    def run(self, log: Path, *arguments: str | Path, die_at: int | None = None) -> int:
-        """Run a command to its end and return its exit code."""
-        return self.wait(self.start(log, *arguments, die_at=die_at))
+    def run(self, log: Path, *arguments: str | Path, **more: Any) -> int:
+        """Run a command to its end and return its exit code; the rest as for `start`."""
+        return self.wait(self.start(log, *arguments, **more))
 
     def close(self) -> None:
         self._process.communicate(timeout=60)
@@ -48,10 +89,9 @@ class Zygote:
 
 
 def _serve() -> None:
-    import ridgestream.jobs.commands.run
-    import ridgestream.jobs.commands.train  # noqa: F401
     from ridgestream.jobs.cli import app as cli
 
+    _load()
     for line in sys.stdin:
         request = json.loads(line)
         if "wait" in request:
@@ -59,20 +99,33 @@ def _serve() -> None:
         else:
             answer = os.fork()
             if not answer:
-                _become(request["start"], request["log"])
+                _become(request)
                 if request["die_at"] is not None:
                     _die_at(request["die_at"])
                 cli.main()
         print(answer, flush=True)  # noqa: T201
 
 
-def _become(arguments: list[str], log: str) -> None:
-    sys.argv = ["ridgestream", *arguments]
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(nothing, 0)
-    os.dup2(out, 1)
-    os.dup2(out, 2)
+def _load() -> None:
+    """Import what commands import, and load the compiled learner."""
+    for module in MODULES:
+        import_module(module)
+
+    from ridgestream import RBF, OnlineLSSVM
+
+    rows = np.random.default_rng(0).normal(size=(16, 2))
+    OnlineLSSVM(RBF(1.0), max_basis=4).partial_fit(rows, rows[:, :1])
+
+
+def _become(request: dict[str, Any]) -> None:
+    sys.argv = ["ridgestream", *request["start"]]
+    os.chdir(request["cwd"])
+    if request["environment"] is not None:
+        os.environ.clear()
+        os.environ.update(request["environment"])
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for path, stream in ((request["out"], 1), (request["err"], 2)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666), stream)
 
 
 def _die_at(call: int) -> None:
