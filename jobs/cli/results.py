@@ -1,0 +1,43 @@
+"""What a command prints on standard output when it is done: one JSON object, or a line for each value."""
+
+import json
+from typing import Any
+
+import typer
+
+from ridgestream.jobs.console.escaping import harmless_cells
+
+
+def print_result(result: dict[str, Any], *, as_json: bool) -> None:
+    """Print the result of a command."""
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        _print_lines(harmless_cells(result))
+
+
+def _print_lines(result: dict[str, Any]) -> None:
+    for key, value in result.items():
+        if key == "confusion":
+            _print_confusion(value)
+        elif isinstance(value, dict):
+            _print_lines({f"{key}.{name}": part for name, part in value.items()})
+        elif value is not None:
+            typer.echo(f"{key:>20}  {_format(value)}")
+
+
+def _format(value: Any) -> str:  # noqa: ANN401
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _print_confusion(confusion: dict[str, Any]) -> None:
+    from ridgestream.jobs.console.confusion_table import confusion_table
+    from ridgestream.jobs.console.tables import open_console
+
+    console = open_console()
+    console.print("confusion: true classes (rows) and predicted classes (columns)")
+    console.print(confusion_table(confusion))

@@ -1,0 +1,90 @@
+"""The commands that work on rows: run, plan, ingest, train, evaluate and predict."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ridgestream.jobs.cli.execution import open_job, run_step
+from ridgestream.jobs.cli.exit_handling import orderly_exit
+from ridgestream.jobs.cli.options import ClusterOptions, NewModel, Refit, Report, RunOptions, Snapshot, Wait
+from ridgestream.jobs.cli.results import print_result
+
+
+def run(
+    options: RunOptions, wait: Wait = 0.0, new_model: NewModel = False, refit: Refit = None, report: Report = None
+) -> None:
+    """Ingest new partitions, train on what is not learned yet, evaluate, commit: the same line every night."""
+    from ridgestream.jobs.commands.run import run_job
+
+    run_step(
+        options.with_refit(refit).with_report(report),
+        lambda job, executor, reporter: run_job(job, executor, reporter, wait, new_model=new_model),
+    )
+
+
+def plan(options: ClusterOptions, new_model: NewModel = False, refit: Refit = None) -> None:
+    """Show what a run would read, how much memory and time it needs, and what it would refuse; changes nothing."""
+    with orderly_exit() as leaving:
+        from ridgestream.jobs.cluster.dask_executor import open_executor
+        from ridgestream.jobs.commands.plan import run_plan
+        from ridgestream.jobs.config.requests import cluster_of
+
+        job = open_job(leaving, options.with_refit(refit))
+        with open_executor(*cluster_of(job)) as executor:
+            result = run_plan(job, executor, new_model=new_model)
+        print_result(result, as_json=options.as_json)
+
+
+def ingest(options: RunOptions, wait: Wait = 0.0) -> None:
+    """Ingest the partitions that the store lacks."""
+    from ridgestream.jobs.commands.ingest import run_ingest
+
+    run_step(options, lambda job, executor, reporter: run_ingest(job, executor, reporter, wait))
+
+
+def train(
+    options: RunOptions, wait: Wait = 0.0, new_model: NewModel = False, refit: Refit = None, report: Report = None
+) -> None:
+    """Train the model on the partitions of the store that it has not learned yet."""
+    from ridgestream.jobs.commands.train import run_train
+
+    run_step(
+        options.with_refit(refit).with_report(report),
+        lambda job, executor, reporter: run_train(job, executor, reporter, wait, new_model=new_model),
+    )
+
+
+def evaluate(options: RunOptions, snapshot: Snapshot = None) -> None:
+    """Evaluate the model on the job's held-out partitions."""
+    from ridgestream.jobs.commands.evaluate import run_evaluate
+
+    run_step(options, lambda job, executor, reporter: run_evaluate(job, executor, reporter, snapshot=snapshot))
+
+
+def predict(
+    options: RunOptions,
+    source: Annotated[str | None, typer.Argument(metavar="[INPUT]", help="Partitions to predict.")] = None,
+    output: Annotated[str | None, typer.Argument(metavar="[OUTPUT]", help="Folder for the predictions.")] = None,
+    with_std: Annotated[bool, typer.Option("--std", help="Add standard deviations.")] = False,
+    with_scores: Annotated[bool, typer.Option("--scores", help="Add each class's score.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Predict finished partitions again, too.")] = False,
+    snapshot: Snapshot = None,
+) -> None:
+    """Predict Parquet partitions, row for row, one output file each."""
+    from ridgestream.jobs.commands.predict import run_predict
+
+    run_step(
+        options,
+        lambda job, executor, reporter: run_predict(
+            job,
+            job.place(source, Path.cwd()) if source else None,
+            job.place(output, Path.cwd()) if output else None,
+            executor,
+            reporter,
+            with_std=with_std,
+            with_scores=with_scores,
+            snapshot=snapshot,
+            again=again,
+        ),
+    )

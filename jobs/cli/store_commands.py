@@ -1,0 +1,115 @@
+"""The commands that look into a store, or change what it serves, without learning: such as inspect or clean."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from ridgestream.jobs.cli.execution import find_store, open_job
+from ridgestream.jobs.cli.exit_handling import orderly_exit
+from ridgestream.jobs.cli.options import JobOptions, Report, StoreOptions, Wait
+from ridgestream.jobs.cli.results import print_result
+from ridgestream.jobs.console.escaping import harmless_cells
+
+
+def inspect(options: StoreOptions) -> None:
+    """Show what a store holds: partitions, models, and what each run did."""
+    with orderly_exit() as leaving:
+        from ridgestream.jobs.commands.inspect import run_inspect, show_inspection
+
+        contents = run_inspect(find_store(leaving, options)[0])
+        if options.as_json:
+            typer.echo(json.dumps(contents))
+        else:
+            show_inspection(harmless_cells(contents))
+
+
+def history(options: StoreOptions) -> None:
+    """List the nights of a job's model, or of all models of a store, with the numbers and tags that name them."""
+    with orderly_exit() as leaving:
+        from ridgestream.jobs.commands.history import run_history, show_history
+
+        location, job = find_store(leaving, options)
+        nights = run_history(location, job.model.name if job else None)
+        if options.as_json:
+            typer.echo(json.dumps(nights))
+        else:
+            show_history(harmless_cells(nights))
+
+
+def report(
+    options: JobOptions,
+    night: Annotated[int | None, typer.Option(min=1, help="The night's number; the last one if not given.")] = None,
+    folder: Report = None,
+) -> None:
+    """Write the report of a night again, from the store alone."""
+    with orderly_exit() as leaving:
+        from ridgestream.jobs.report.report_files import run_report
+
+        result = run_report(open_job(leaving, options.with_report(folder)), night)
+        print_result(result, as_json=options.as_json)
+
+
+def tag(
+    options: JobOptions,
+    name: Annotated[str, typer.Argument(help="The tag; it cannot be moved or removed.")],
+    night: Annotated[
+        str | None, typer.Option("--snapshot", metavar="NIGHT|ID", help="What it names; the last commit if not given.")
+    ] = None,
+) -> None:
+    """Give a name to what the store holds now, or held after a night, for predict --snapshot."""
+    with orderly_exit() as leaving:
+        from ridgestream.jobs.commands.history import run_tag
+
+        print_result(run_tag(open_job(leaving, options), name, night), as_json=options.as_json)
+
+
+def rollback(
+    options: JobOptions,
+    night: Annotated[int, typer.Argument(metavar="NIGHT", min=1, help="The night's number; see history.")],
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Learn again what was learned since, and all excluded partitions.")
+    ] = False,
+    wait: Wait = 0.0,
+) -> None:
+    """Take the model back to a night; partitions that it has learned since are excluded from now on."""
+    with orderly_exit() as leaving:
+        from ridgestream.jobs.commands.history import run_rollback
+
+        result = run_rollback(open_job(leaving, options), night, wait, replay=replay)
+        print_result(result, as_json=options.as_json)
+
+
+def quarantine(
+    options: JobOptions,
+    partition: Annotated[str, typer.Argument(help="The partition's name, relative to the source.")],
+    reason: Annotated[str, typer.Option(help="Why.")] = "rejected by hand",
+    release: Annotated[bool, typer.Option("--release", help="Take it out of quarantine.")] = False,
+    wait: Wait = 0.0,
+) -> None:
+    """Reject a partition: no model learns it until it is released."""
+    with orderly_exit() as leaving:
+        from ridgestream.jobs.commands.quarantine import run_quarantine
+
+        result = run_quarantine(open_job(leaving, options), partition, reason, wait, release=release)
+        print_result(result, as_json=options.as_json)
+
+
+def clean(
+    options: StoreOptions,
+    older_than: Annotated[
+        float, typer.Option(metavar="HOURS", min=0, max=1e6, help="Keep every commit that is younger.")
+    ] = 24.0,
+    keep_nights: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Of each model, keep the last N nights to go back to.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,
+    wait: Wait = 0.0,
+) -> None:
+    """Delete what a store no longer needs; nights, their models and what is being read stay."""
+    with orderly_exit() as leaving:
+        from ridgestream.jobs.commands.clean import run_clean
+
+        location = find_store(leaving, options)[0]
+        result = run_clean(location, older_than, wait, keep_nights=keep_nights, dry_run=dry_run)
+        print_result(result, as_json=options.as_json)
