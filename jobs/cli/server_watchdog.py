@@ -50,7 +50,7 @@ class ServerWatch:
     def _ask(self) -> str:
         """Return why there is no answer; an answer may be any, also that there is no access."""
         try:
-            self._location.check_there()
+            self._location.check_reachable()
         except ServerSilent as error:
             return str(error)
         except StoreError:

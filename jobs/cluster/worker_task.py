@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ridgestream import __version__
 from ridgestream.pipeline.base.blas_threads import blas_threads, limited_threads, numba_threads
-from ridgestream.stores.errors.transient import may_pass
+from ridgestream.stores.errors.transient import is_transient
 
 Result = TypeVar("Result")
 
@@ -75,7 +75,7 @@ def perform(order: Order, function: Callable[..., Result], task: Any, *shared: A
         with limited_threads(order.threads):
             return function(task, *shared)
     except Exception as error:
-        if not may_pass(error):
+        if not is_transient(error):
             raise
         return Failed(error, worker=_address())
 

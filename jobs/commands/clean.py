@@ -5,7 +5,7 @@ from time import perf_counter
 from typing import Any
 
 from ridgestream.stores.catalog.expiry import clean
-from ridgestream.stores.errors.translation import naming
+from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.repository.garbage_collection import measure_bytes
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
@@ -22,7 +22,7 @@ def run_clean(
     """Clean the store and return what is to be told of it; sizes are those of a local store."""
     began = perf_counter()
     store = Store.open(location)
-    with naming(location.text), store.lock(wait_seconds):
+    with prefix_errors(location.text), store.lock(wait_seconds):
         before = measure_bytes(store)
         done = clean(store, timedelta(hours=older_than_hours), keep_nights=keep_nights, dry_run=dry_run)
         after = measure_bytes(store)

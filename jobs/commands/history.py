@@ -13,13 +13,13 @@ from ridgestream.stores.catalog.models import (
     ModelRecord,
     Night,
     list_models,
-    next_number,
+    next_night_number,
     night_tag,
     require_model,
     write_model,
 )
 from ridgestream.stores.catalog.snapshots import check_tag, find_snapshot, record_of_night
-from ridgestream.stores.errors.translation import naming
+from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
 
@@ -28,7 +28,7 @@ def run_history(location: StoreLocation, model: str | None) -> dict[str, Any]:
     """Return the nights of a model, or of all models of the store, with what names each can be asked for by."""
     store = Store.open(location)
     root = store.root()
-    with naming(location.text):
+    with prefix_errors(location.text):
         names = [model] if model else list(list_models(root))
         models = [_tell_nights(store, read_ledger(root), require_model(root, name)) for name in names]
     return {"store": location.text, "models": models}
@@ -39,11 +39,11 @@ def _tell_nights(store: Store, ledger: Ledger, record: ModelRecord) -> dict[str,
     of_users: dict[str, list[str]] = {}
     for tag in sorted(tags):
         if not tag.startswith("night."):
-            of_users.setdefault(store.tagged(tag), []).append(tag)
+            of_users.setdefault(store.snapshot_of_tag(tag), []).append(tag)
     nights = []
     for night in record.history:
         tag = night_tag(record.name, night.number)
-        snapshot = store.tagged(tag) if tag in tags else None
+        snapshot = store.snapshot_of_tag(tag) if tag in tags else None
         nights.append(asdict(night) | {"snapshot": snapshot, "tags": of_users.get(snapshot or "", [])})
     names = {entry.segment: entry.name for entry in ledger.entries}
     excluded = [names[segment] for segment in record.excluded if segment in names]
@@ -53,7 +53,7 @@ def _tell_nights(store: Store, ledger: Ledger, record: ModelRecord) -> dict[str,
 def run_tag(job: Job, name: str, night: str | None) -> dict[str, Any]:
     """Name a night of the job's model, or what the store holds now, and return what was named."""
     store = Store.open(store_location(job))
-    with naming(store.location.text):
+    with prefix_errors(store.location.text):
         require_model(store.root(), job.model.name)
         snapshot = find_snapshot(store, job.model.name, night) if night else store.snapshot()
         store.tag(check_tag(name), snapshot)
@@ -66,14 +66,14 @@ def run_rollback(job: Job, night: int, wait_seconds: float, *, replay: bool) -> 
     The partitions that it has learned since are not learned again, unless they are to be replayed.
     """
     store = Store.open(store_location(job))
-    with naming(store.location.text), store.lock(wait_seconds):
-        store.mend_tags()
+    with prefix_errors(store.location.text), store.lock(wait_seconds):
+        store.restore_tags()
         root, name = store.root(), job.model.name
         now, then = require_model(root, name), record_of_night(store, name, night)
         since = [segment for segment in now.learned if segment not in then.learned]
         excluded = () if replay else tuple(dict.fromkeys([*now.excluded, *since]))
         record = replace(then, history=(*now.history, _rollback_night(now, then, night)), excluded=excluded, serves=0)
-        with store.write(f"Take {name} back to night {night}", night_tag(name, next_number(now))) as writing:
+        with store.write(f"Take {name} back to night {night}", night_tag(name, next_night_number(now))) as writing:
             write_model(writing.root, record)
         standing = standing_of(store.root(), name, new_model=False)
     names = {entry.segment: entry.name for entry in read_ledger(root).entries}
@@ -100,7 +100,7 @@ def _rollback_night(now: ModelRecord, then: ModelRecord, number: int) -> Night:
         progressive_errors=None,
         segments=(),
         seconds=0.0,
-        number=next_number(now),
+        number=next_night_number(now),
         event=f"rollback to {number}",
         held=None,
     )

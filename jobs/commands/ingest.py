@@ -11,14 +11,14 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.ingest.ingest import IngestReport, ingest
 from ridgestream.pipeline.prediction.input_checks import show_counts
 from ridgestream.stores.catalog.ledger import read_ledger
-from ridgestream.stores.errors.translation import naming
+from ridgestream.stores.errors.translation import prefix_errors
 
 
 def run_ingest(job: Job, executor: Executor, report: Reporter, wait_seconds: float) -> dict[str, Any]:
     """Ingest and return what is to be told of it."""
     files = source_partitions(job)
     store = open_or_create_store(job, wait_seconds)
-    with naming(store.location.text), store.lock(wait_seconds):
+    with prefix_errors(store.location.text), store.lock(wait_seconds):
         done = ingest(store, files, schema_request(job), executor, report, policies=policies(job))
     tell_of_ingest(done, report)
     ledger = read_ledger(store.root())

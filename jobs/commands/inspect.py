@@ -10,7 +10,7 @@ from ridgestream.pipeline.models.model_record import fitted_of, is_batch, is_ref
 from ridgestream.pipeline.monitoring.drift import Segments, compare_partitions
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import CONFUSION, ModelRecord, list_models, require_model
-from ridgestream.stores.errors.translation import naming
+from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
 
@@ -20,7 +20,7 @@ def run_inspect(location: StoreLocation) -> dict[str, Any]:
     store = Store.open(location)
     snapshot = store.snapshot()
     root = store.root(snapshot)
-    with naming(location.text):
+    with prefix_errors(location.text):
         ledger = read_ledger(root)
         segments, records = Segments(root), [require_model(root, name) for name in list_models(root)]
         models = [

@@ -47,9 +47,9 @@ from ridgestream.pipeline.training.refit import plan_refit
 from ridgestream.pipeline.training.training_result import Standing, find_unlearned, standing_of
 from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.errors.exceptions import PartitionError
-from ridgestream.stores.errors.translation import naming
+from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.parquet.decoder import Decoder
-from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, each_footer, read_arrow_schema
+from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, map_footers, read_arrow_schema
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.schema.schema import Schema
 
@@ -99,17 +99,17 @@ class _Planning:
         exists = Store.exists(location)
         if exists:
             store = Store.open(location)
-            with naming(location.text):
+            with prefix_errors(location.text):
                 check_training(job, store, files, Recorder(Silent()), new_model=new_model)
                 standing = standing_of(store.root(), request.name, new_model=new_model)
         else:
             standing = Standing(Ledger(), None, None)
         fresh = sort_arrivals(standing.ledger, files).fresh
         count = count_rows if job.source.on_bad == ERROR else usable_rows
-        rows = tuple(each_footer(count, fresh))
+        rows = tuple(map_footers(count, fresh))
         schema = find_schema(standing.ledger, files, schema_request(job), policies(job), location.text, Silent())
         if job.source.on_bad == ERROR:
-            for file, arrow in zip(fresh, each_footer(read_arrow_schema, fresh), strict=True):
+            for file, arrow in zip(fresh, map_footers(read_arrow_schema, fresh), strict=True):
                 Decoder(schema, str(file.path)).check(arrow)
         limit = memory_limit_bytes(job)
         if not exists:

@@ -9,14 +9,14 @@ from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.models.model_record import model_of
 from ridgestream.pipeline.prediction.predict import predict
-from ridgestream.stores.files.paths import Place
+from ridgestream.stores.files.paths import FileLocation
 from ridgestream.stores.parquet.partitions import check_apart, list_partitions
 
 
 def run_predict(
     job: Job,
-    source: Place | None,
-    output: Place | None,
+    source: FileLocation | None,
+    output: FileLocation | None,
     executor: Executor,
     report: Reporter,
     *,

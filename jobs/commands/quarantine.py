@@ -9,7 +9,7 @@ from ridgestream.jobs.config.requests import source_partitions, store_location
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, Quarantined, read_ledger, write_ledger
 from ridgestream.stores.catalog.models import list_models, require_model
 from ridgestream.stores.errors.exceptions import PartitionError
-from ridgestream.stores.errors.translation import naming
+from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.repository.repository import Store
 
 
@@ -20,7 +20,7 @@ def run_quarantine(job: Job, name: str, reason: str, wait_seconds: float, *, rel
     keep what they have learned, and are named. Raises PartitionError if there is no such partition.
     """
     store = Store.open(store_location(job))
-    with naming(store.location.text), store.lock(wait_seconds):
+    with prefix_errors(store.location.text), store.lock(wait_seconds):
         root = store.root()
         ledger = read_ledger(root)
         changed, entry = _released(ledger, name) if release else _rejected(job, ledger, name, reason)

@@ -11,7 +11,7 @@ from ridgestream.jobs.report.report_files import Concluded, concluded, recorded
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.ingest.ingest import ingest
-from ridgestream.stores.errors.translation import naming
+from ridgestream.stores.errors.translation import prefix_errors
 
 
 def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float, *, new_model: bool) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float,
     with recorded(job, report) as recorder:
         files = source_partitions(job)
         store = open_or_create_store(job, wait_seconds)
-        with naming(store.location.text), store.lock(wait_seconds):
+        with prefix_errors(store.location.text), store.lock(wait_seconds):
             feature_map = check_training(job, store, files, recorder, new_model=new_model)
             done = ingest(store, files, schema_request(job), executor, recorder, feature_map, policies(job))
             tell_of_ingest(done, recorder)

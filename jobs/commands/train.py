@@ -35,18 +35,18 @@ from ridgestream.stores.catalog.checkpoints import Checkpoints
 from ridgestream.stores.catalog.ledger import Ledger, read_ledger
 from ridgestream.stores.catalog.models import (
     ModelRecord,
-    begin_anew,
     check_not_overtaken,
-    next_number,
+    next_night_number,
     night_tag,
     read_model,
+    with_history,
     write_model,
 )
 from ridgestream.stores.catalog.snapshots import served_record
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
-from ridgestream.stores.errors.translation import naming
+from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.parquet.partitions import PartitionFile
-from ridgestream.stores.repository.repository import Store, Writing
+from ridgestream.stores.repository.repository import Store, WriteSession
 
 if TYPE_CHECKING:
     import zarr
@@ -64,7 +64,7 @@ def run_train(
     began = perf_counter()
     with recorded(job, report) as recorder:
         store = Store.open(store_location(job))
-        with naming(store.location.text), store.lock(wait_seconds):
+        with prefix_errors(store.location.text), store.lock(wait_seconds):
             told = train_and_commit(job, store, executor, recorder, new_model=new_model)
     return concluded(told | {"seconds": round(perf_counter() - began, 3)}, recorder)
 
@@ -78,7 +78,7 @@ def check_training(
     """
     root, request = store.root(), model_request(job)
     standing = standing_of(root, request.name, new_model=new_model)
-    ledger, record, report.night = standing.ledger, standing.record, next_number(standing.kept)
+    ledger, record, report.night = standing.ledger, standing.record, next_night_number(standing.kept)
     if record is not None:
         check_asked(ledger, record, request)
     new = sort_arrivals(read_ledger(root), files).fresh
@@ -100,7 +100,7 @@ def train_and_commit(
 
     A training that is stopped keeps where it is, for the next one.
     """
-    store.mend_tags()
+    store.restore_tags()
     training = _Training.of(job, store, executor, report, new_model=new_model)
     if not training.is_due:
         return training.tell_nothing()
@@ -174,7 +174,7 @@ class _Training:
         snapshot, request = store.snapshot(), model_request(job)
         root = store.root(snapshot)
         standing = standing_of(root, request.name, new_model=new_model)
-        report.night = next_number(standing.kept)
+        report.night = next_night_number(standing.kept)
         if standing.record is not None:
             check_asked(standing.ledger, standing.record, request)
         checkpoints = Checkpoints(store, request.name)
@@ -224,7 +224,7 @@ class _Training:
     def keep(self) -> None:
         """Keep what is learned up to the last refresh, or summed of a pass, since the run is stopped."""
         try:
-            if self.checkpoints.save_held():
+            if self.checkpoints.save_pending():
                 self.report.say(events.TRAIN_STOPPED_WITH_CHECKPOINT)
         except StoreError as error:
             self.report.warn(events.TRAIN_STOPPED_WITHOUT_CHECKPOINT, reason=str(error))
@@ -279,16 +279,16 @@ class _Training:
         """Return the record that is to be committed."""
         kept, schema = self.standing.kept, self.ledger.schema
         if kept and self.record is None and not self.new_model:
-            trained = replace(trained, record=begin_anew(trained.record, kept))
+            trained = replace(trained, record=with_history(trained.record, kept))
         targets = schema.targets if schema else ()
-        record = with_night(trained, next_number(kept), self.snapshot, judged, targets)
+        record = with_night(trained, next_night_number(kept), self.snapshot, judged, targets)
         return hold_back(record, night_served(self.guarded)) if self.guarded and held else record
 
     def commit(self, record: ModelRecord) -> str:
         """Commit the record, forget the checkpoints on the way to it, and return the snapshot."""
         name, partitions = record.name, len(record.history[-1].partitions)
         message = f"Train {name} on {partitions} partitions" if partitions else f"Refit {name}"
-        writing: Writing | None = None
+        writing: WriteSession | None = None
         try:
             with self.store.write(message, night_tag(name, record.history[-1].number)) as writing:
                 now = read_model(writing.root, name, with_arrays=False)
@@ -296,5 +296,5 @@ class _Training:
                 write_model(writing.root, record)
         finally:  # what goes wrong with the commit's tag leaves the commit
             self.report.is_committed = writing is not None and writing.snapshot is not None
-        self.checkpoints.drop()
+        self.checkpoints.delete()
         return writing.snapshot or ""

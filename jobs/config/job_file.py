@@ -47,7 +47,7 @@ from ridgestream.jobs.recipes.bundled import read_recipe, recipe_names
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.files.credentials import WHERE_CREDENTIALS_GO, has_credentials
 from ridgestream.stores.files.object_storage import StorageSettings
-from ridgestream.stores.files.paths import Place, place_of
+from ridgestream.stores.files.paths import FileLocation, parse_location
 from ridgestream.stores.schema.class_labels import Label
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -414,14 +414,14 @@ class Job(BaseSettings):
         """Return a local path of the job file as it is meant: relative to the folder of the file."""
         return Path(os.path.normpath(self.base / Path(text).expanduser()))
 
-    def place(self, text: str, base: Path | None = None) -> Place:
+    def place(self, text: str, base: Path | None = None) -> FileLocation:
         """Return the place that a text of the job file names: a URL, or a path relative to the folder of the file.
 
         A text that comes from elsewhere is relative to `base`. Raises JobFileError for a scheme that is not known and
         for credentials in a URL.
         """
         try:
-            return place_of(text, base or self.base, "the place", self.storage.settings)
+            return parse_location(text, base or self.base, "the place", self.storage.settings)
         except StoreError as error:
             raise JobFileError(str(error)) from error
 

@@ -18,8 +18,8 @@ from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import ModelRecord, require_model
 from ridgestream.stores.catalog.snapshots import find_snapshot, served_record
 from ridgestream.stores.errors.exceptions import StoreError
-from ridgestream.stores.errors.translation import naming
-from ridgestream.stores.files.paths import Place
+from ridgestream.stores.errors.translation import prefix_errors
+from ridgestream.stores.files.paths import FileLocation
 from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, list_partitions
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
@@ -32,7 +32,7 @@ def store_location(job: Job) -> StoreLocation:
     return StoreLocation.parse(job.store, job.base, job.storage.settings)
 
 
-def report_folder(job: Job) -> Place | None:
+def report_folder(job: Job) -> FileLocation | None:
     """Return where reports go: where the job says, or beside the store; None for no reports.
 
     Raises JobFileError or StoreError for a URL that is none.
@@ -73,7 +73,7 @@ def open_served(job: Job, name: str | None = None) -> Served:
     model is returned, even if it was held back.
     """
     store = Store.open(store_location(job))
-    with naming(store.location.text):
+    with prefix_errors(store.location.text):
         snapshot = find_snapshot(store, job.model.name, name) if name else store.snapshot()
         root = store.root(snapshot)
         record, schema = require_model(root, job.model.name), read_ledger(root).schema

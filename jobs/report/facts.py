@@ -22,7 +22,7 @@ from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, read_ledger
 from ridgestream.stores.catalog.models import CONFUSION, ModelRecord, Night, night_tag, require_model
 from ridgestream.stores.catalog.snapshots import snapshot_of_night
 from ridgestream.stores.errors.exceptions import StoreError
-from ridgestream.stores.errors.translation import naming
+from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.files.credentials import hide_secrets
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.schema.class_labels import class_name
@@ -79,7 +79,7 @@ def tell_night(
     The same whenever it is asked for; `drifts` of the night's partitions need not be found again where they are known.
     Raises ModelError if there is no such model or night.
     """
-    with naming(store.location.text):
+    with prefix_errors(store.location.text):
         told = _open(store, model, number)
         facts = _tell(told, drifts) | {"store": store.location.text}
     hidden: dict[str, Any] = hide_secrets(finite(facts))

@@ -14,7 +14,7 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.monitoring.drift import PartitionDrift
 from ridgestream.stores.catalog.models import ModelRecord, check_model_name
 from ridgestream.stores.errors.exceptions import ModelError, StoreError
-from ridgestream.stores.files.paths import Place, is_file, write_whole
+from ridgestream.stores.files.paths import FileLocation, is_file, write_atomically
 from ridgestream.stores.repository.repository import Store
 
 
@@ -121,19 +121,19 @@ def concluded(told: dict[str, Any], report: Recorder) -> dict[str, Any]:
     return told
 
 
-def _files(folder: Place, model: str, night: int, failed: str = "") -> dict[str, Place]:
+def _files(folder: FileLocation, model: str, night: int, failed: str = "") -> dict[str, FileLocation]:
     name = f"{check_model_name(model)}-{night:04d}{failed}"
     return {"json": folder / f"{name}.json", "html": folder / f"{name}.html"}
 
 
-def _are_there(files: dict[str, Place]) -> bool:
+def _are_there(files: dict[str, FileLocation]) -> bool:
     """Tell whether all are there; what cannot be looked at is not, and writing it tells why."""
     with suppress(OSError, StoreError):
         return all(is_file(file) for file in files.values())
     return False
 
 
-def _write(told: dict[str, Any], folder: Place) -> dict[str, str]:
+def _write(told: dict[str, Any], folder: FileLocation) -> dict[str, str]:
     """Write `MODEL-NNNN.json` and `.html` into the folder, each whole or not at all, and return them."""
     from ridgestream.jobs.report.html_page import render_page
 
@@ -145,10 +145,10 @@ def _write(told: dict[str, Any], folder: Place) -> dict[str, str]:
     return {kind: str(file) for kind, file in files.items()}
 
 
-def _write_whole(path: Place, text: str, kind: str) -> None:
+def _write_whole(path: FileLocation, text: str, kind: str) -> None:
     """Put the text in the place of the file; where that cannot be, what was there stays."""
     try:
-        with write_whole(path, kind) as sink:
+        with write_atomically(path, kind) as sink:
             sink.write(text.encode(errors="replace"))
     except StoreError as error:  # which names the place
         raise _CannotWrite(f"the report {error}") from error

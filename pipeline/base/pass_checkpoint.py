@@ -43,7 +43,7 @@ class Keeper(Protocol):
     def save(self, key: str, record: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Keep it."""
 
-    def hold(self, key: str, make: Make | None) -> None:
+    def set_pending(self, key: str, make: Make | None) -> None:
         """Have something at hand to be kept under the key if the run is stopped, or nothing any more."""
 
 
@@ -95,7 +95,7 @@ class KeptPass:
         if self._keeper is None:
             return
         due = monotonic() - self._kept_at >= (WORTH_SECONDS if whole else KEEP_SECONDS)
-        self._keeper.hold(self._key, None if due or whole else lambda: self._worth_keeping(tasks, sums))
+        self._keeper.set_pending(self._key, None if due or whole else lambda: self._worth_keeping(tasks, sums))
         if due:
             self._keep(tasks, sums, whole=whole)
 

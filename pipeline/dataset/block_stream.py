@@ -181,7 +181,7 @@ class BlockReader:
         """Return rows of one segment, ascending and near each other: all that lie between them are read, too."""
         start = int(places[0])
         rows = self._segments[number].read(start, int(places[-1]) + 1)
-        return self._standardized(number, rows.at(places - start))
+        return self._standardized(number, rows.take(places - start))
 
     def _standardized(self, number: int, rows: Rows) -> RowBlock:
         feature_map = self._map_of[number]

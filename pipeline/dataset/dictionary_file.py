@@ -6,7 +6,7 @@ import numpy.typing as npt
 from ridgestream.pipeline.base.errors import DictionaryError, InputError
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
-from ridgestream.stores.files.paths import Place
+from ridgestream.stores.files.paths import FileLocation
 from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.parquet.partitions import list_partitions, read_arrow_schema, read_batches
 from ridgestream.stores.schema.schema import Schema
@@ -17,7 +17,7 @@ _REMEDY = (
 )
 
 
-def read_dictionary(path: Place, schema: Schema, feature_map: FeatureMap) -> StartingDictionary:
+def read_dictionary(path: FileLocation, schema: Schema, feature_map: FeatureMap) -> StartingDictionary:
     """Return the rows of one Parquet file, or of a folder of them, with the feature columns of the store.
 
     Raises PartitionError for a file that cannot be used, DictionaryError if there is no row, InputError for a category

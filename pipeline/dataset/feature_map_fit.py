@@ -11,7 +11,7 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.sums.moments import Moments, merge_moments
 from ridgestream.stores.catalog.ledger import Ledger
-from ridgestream.stores.schema.class_labels import MOST_CLASSES, Label
+from ridgestream.stores.schema.class_labels import MAX_CLASSES, Label
 from ridgestream.stores.schema.column_types import BOOLEAN
 from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.segments import Segment, SegmentFacts
@@ -96,9 +96,9 @@ def _classes(ledger: Ledger) -> tuple[Label, ...]:
     listed = ledger.schema.classes if ledger.schema else None
     if listed is None or isinstance(listed, tuple):
         return listed or ()
-    if len(ledger.classes) > MOST_CLASSES:
+    if len(ledger.classes) > MAX_CLASSES:
         raise InputError(
-            f"the partitions have {len(ledger.classes)} different classes, more than {MOST_CLASSES}; to regress on a "
+            f"the partitions have {len(ledger.classes)} different classes, more than {MAX_CLASSES}; to regress on a "
             "quantity, make a store without source.classes"
         )
     return tuple(sorted(ledger.classes))
@@ -120,7 +120,7 @@ def find_scaling(root: "zarr.Group", segments: Iterable[int], scaling_rows: int 
         segment = Segment.open(root, number)
         facts[number] = segment.facts()
         if scaling_rows is not None:
-            rows += segment.rows_that_count()
+            rows += segment.count_weighted_rows()
             if rows >= scaling_rows:
                 break
     return facts

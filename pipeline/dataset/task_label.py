@@ -8,7 +8,7 @@ from typing import Any, Self
 from ridgestream.pipeline.base.executor import Need
 from ridgestream.pipeline.base.memory_plan import plan_partition_bytes, show_bytes
 from ridgestream.stores.errors.exceptions import PartitionError
-from ridgestream.stores.parquet.partitions import BATCH_ROWS, Measured, PartitionFile, each_footer, measure_partition
+from ridgestream.stores.parquet.partitions import BATCH_ROWS, FooterSizes, PartitionFile, map_footers, measure_partition
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ def _of_partition(file: PartitionFile) -> Work:
     return Work(file.name, 0, measured.rows, bytes=_plan_bytes(measured, measured.group_bytes))
 
 
-def _plan_bytes(measured: Measured, group_bytes: int) -> int:
+def _plan_bytes(measured: FooterSizes, group_bytes: int) -> int:
     return plan_partition_bytes(group_bytes, 8 * BATCH_ROWS * measured.columns)
 
 
 def needs_of(files: Sequence[PartitionFile]) -> Iterator[Need]:
     """Yield what reading each partition needs, by its footer, which is read when it is asked for."""
-    return each_footer(need_of, files)
+    return map_footers(need_of, files)
 
 
 def need_of(file: PartitionFile) -> Need:

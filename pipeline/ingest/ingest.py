@@ -32,7 +32,7 @@ from ridgestream.pipeline.ingest.source_diff import (
 )
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, Quarantined, read_ledger, write_ledger
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
-from ridgestream.stores.errors.transient import may_pass
+from ridgestream.stores.errors.transient import is_transient
 from ridgestream.stores.errors.translation import store_errors
 from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.parquet.partitions import (
@@ -42,7 +42,7 @@ from ridgestream.stores.parquet.partitions import (
     natural_key,
     read_arrow_schema,
 )
-from ridgestream.stores.repository.repository import Store, Writing
+from ridgestream.stores.repository.repository import Store, WriteSession
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.schema import Schema, SchemaRequest, check_request, infer_schema
 from ridgestream.stores.segments.segments import Segment, drop_segment, write_segment
@@ -212,7 +212,7 @@ def _commit_names(store: Store, kept: Ledger, ledger: Ledger) -> Ledger:
     return ledger
 
 
-def _check_not_overtaken(writing: Writing, kept: Ledger, store: Store) -> None:
+def _check_not_overtaken(writing: WriteSession, kept: Ledger, store: Store) -> None:
     if read_ledger(writing.root).entries != kept.entries:
         raise StoreError(
             f"another writer has committed to the store {store.location.text} meanwhile; run the job again"
@@ -235,7 +235,7 @@ def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession", policies: P
     try:
         survey = survey_partition(task.file, task.schema, policies.missing)
     except PartitionError as error:
-        if policies.on_bad == ERROR or may_pass(error):
+        if policies.on_bad == ERROR or is_transient(error):
             raise
         return Refused(task.file, str(error))
     root = zarr.open_group(fork.store, mode="a")
@@ -373,4 +373,4 @@ def _unnamed_columns(
     """Return the columns of the newest partition that the schema does not name; none if none is new."""
     names = {entry.name for entry in added}
     new = [file for file in files if file.name in names]
-    return schema.unnamed(read_arrow_schema(new[-1]).names) if new else ()
+    return schema.unused_columns(read_arrow_schema(new[-1]).names) if new else ()

@@ -26,9 +26,9 @@ class Sieve:
         """Return the rows that stay."""
         if not self._drops:
             return rows
-        lacking = rows.lacking()
+        lacking = rows.incomplete()
         self.dropped += int(lacking.sum())
-        return self._recoded(rows.at(~lacking) if lacking.any() else rows)
+        return self._recoded(rows.take(~lacking) if lacking.any() else rows)
 
     @property
     def rows(self) -> int:

@@ -7,8 +7,8 @@ from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.policies import ERROR, IGNORE
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, Quarantined
 from ridgestream.stores.errors.exceptions import PartitionError
-from ridgestream.stores.errors.transient import may_pass
-from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, each_footer
+from ridgestream.stores.errors.transient import is_transient
+from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, map_footers
 from ridgestream.stores.schema.schema import Schema
 
 
@@ -67,7 +67,7 @@ def look_again(file: PartitionFile, schema: Schema, content_of: Hash) -> Look:
     try:
         return Look(file, content_of(file, schema))
     except PartitionError as error:
-        if may_pass(error):
+        if is_transient(error):
             raise
         return Look(file, None, str(error))
 
@@ -138,7 +138,7 @@ def rename(ledger: Ledger, renamed: dict[str, PartitionFile]) -> Ledger:
 
 def count_usable_rows(files: Sequence[PartitionFile]) -> list[int]:
     """Return the rows of each file by its footer; none of a file without a readable one."""
-    return list(each_footer(usable_rows, files))
+    return list(map_footers(usable_rows, files))
 
 
 def usable_rows(file: PartitionFile) -> int:

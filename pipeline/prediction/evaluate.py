@@ -174,7 +174,7 @@ def evaluate_partition(
     for batch in read_batches(file, schema.columns(with_target=True)):
         decoded = decoder.decode(batch)
         answered, maps = asking.look(decoded)
-        rows = decoded if answered.all() else decoded.at(answered)
+        rows = decoded if answered.all() else decoded.take(answered)
         if rows.targets is not None:
             targets = _targets_of(rows.targets, rows.weights, model.feature_map, decoder)
             numbers = decoder.rows - len(decoded) + np.flatnonzero(answered)

@@ -79,7 +79,7 @@ class Asking:
         Raises PartitionError naming file, column and value for a category that the model does not know, if that is the
         policy.
         """
-        answered = np.ones(len(rows), dtype=np.bool_) if self._decoder.missing != DROP else ~rows.lacking()
+        answered = np.ones(len(rows), dtype=np.bool_) if self._decoder.missing != DROP else ~rows.incomplete()
         tables = [list(table) for table in self._decoder.categories]
         maps = self._feature_map.code_maps(tables)
         unseen = {}

@@ -22,11 +22,11 @@ from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.prediction.evaluate import predictions_of
 from ridgestream.pipeline.prediction.input_checks import Asked, Asking
 from ridgestream.stores.errors.exceptions import PartitionError
-from ridgestream.stores.errors.transient import may_pass
-from ridgestream.stores.files.paths import Place, same_place
+from ridgestream.stores.errors.transient import is_transient
+from ridgestream.stores.files.paths import FileLocation, is_same_location
 from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.parquet.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
-from ridgestream.stores.parquet.predictions import read_made_of, whole_parquet
+from ridgestream.stores.parquet.predictions import read_provenance, write_predictions
 from ridgestream.stores.schema.class_labels import arrow_class_type, class_name
 from ridgestream.stores.schema.column_types import check_column
 from ridgestream.stores.schema.row_batch import Rows
@@ -46,7 +46,7 @@ class PredictTask:
 
     file: PartitionFile
     """Its rows."""
-    output: Place
+    output: FileLocation
     """The file to write."""
     keep: tuple[str, ...]
     """Columns of the input that the output repeats."""
@@ -117,7 +117,7 @@ def predict(
     model: Model,
     schema: Schema,
     files: Sequence[PartitionFile],
-    output: Place,
+    output: FileLocation,
     keep: tuple[str, ...],
     executor: Executor,
     report: Reporter,
@@ -141,7 +141,7 @@ def predict(
     that cannot be used, or in whose place there is a file of somebody else's, undoes no other: all others are written,
     then PartitionError is raised. Raises StoreError where nothing can be written; files finished before that stay.
     """
-    inside = [file for file in files if same_place(output / file.name, file.path)]
+    inside = [file for file in files if is_same_location(output / file.name, file.path)]
     if inside:
         raise PartitionError(f"the predictions of {inside[0].path} would replace it: choose another output folder")
     keep, policies = tuple(dict.fromkeys(keep)), policies or Policies()
@@ -166,12 +166,12 @@ def predict_partition(task: PredictTask, model: Model, schema: Schema, policies:
     """Write one file of predictions, whole or not at all, unless it is finished; return what came of it."""
     made_of = None
     try:
-        made_of = read_made_of(task.output)
+        made_of = read_provenance(task.output)
         if made_of is not None and not task.again and made_of.items() >= task.made_of.items():
             return Outcome(Asked(**made_of["asked"]), finished=True)
         return Outcome(_predict_rows(task, model, schema, policies))
     except PartitionError as error:
-        if may_pass(error):  # no fault of the partition
+        if is_transient(error):  # no fault of the partition
             raise
         stays = f"; {task.output} stays as it was, of an earlier input or model" if made_of is not None else ""
         return Outcome(error=f"{error}{stays}")
@@ -181,7 +181,7 @@ def _tell_unnamed(schema: Schema, files: Sequence[PartitionFile], keep: tuple[st
     """Say which columns of the first file are not read; what is wrong with a file is said when it is predicted."""
     with suppress(PartitionError):
         names = read_arrow_schema(files[0]).names if files else []
-        unnamed = [name for name in schema.unnamed(names) if name not in keep]
+        unnamed = [name for name in schema.unused_columns(names) if name not in keep]
         if unnamed:
             report.say(events.PREDICT_COLUMNS_IGNORED, columns=", ".join(unnamed))
 
@@ -197,12 +197,12 @@ def _predict_rows(task: PredictTask, model: Model, schema: Schema, policies: Pol
     _check_distinct([field.name for field in new], decoder.place)
     kept = _kept_fields(task, arrow, {field.name for field in new})
     out_schema = pa.schema([*kept, *new])
-    with whole_parquet(task.output, out_schema) as writer:
+    with write_predictions(task.output, out_schema) as writer:
         for batch, predicted in _predict_batches(task, model, decoder, asking):
             columns = [batch.column(field.name) for field in kept] + predicted
             writer.write_batch(pa.record_batch(columns, schema=out_schema))
         check_unchanged(task.file)
-        writer.says({**task.made_of, "asked": asdict(asking.asked)})
+        writer.set_provenance({**task.made_of, "asked": asdict(asking.asked)})
     return asking.asked
 
 

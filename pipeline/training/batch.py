@@ -40,7 +40,7 @@ from ridgestream.pipeline.sums.normal_equations import Basis, BlockStatistics, F
 from ridgestream.pipeline.training.training_result import Trained, begin_record, find_unlearned
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord, check_parameters
-from ridgestream.stores.files.paths import Place
+from ridgestream.stores.files.paths import FileLocation
 from ridgestream.stores.segments.segments import Segment
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class BatchRequest:
     """Whether a night with new partitions chooses anew: never, always, or on drift."""
     drift_margin: float = 0.1
     """By which share the error on new rows must exceed that on the rows chosen from, to be drift."""
-    dictionary: Place | None = None
+    dictionary: FileLocation | None = None
     """The rows of a dictionary to begin with; None where none is given."""
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What belongs to some methods alone, by the names of their sections."""

@@ -35,7 +35,7 @@ from ridgestream.pipeline.training.training_result import Trained, begin_record,
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord, check_parameters
 from ridgestream.stores.errors.exceptions import ModelError
-from ridgestream.stores.files.paths import Place
+from ridgestream.stores.files.paths import FileLocation
 
 if TYPE_CHECKING:
     import zarr
@@ -67,7 +67,7 @@ class ModelRequest:
     """The first partitions with so many rows fix the standardization; None for all that are there."""
     selection: str = "supervised"
     """Which rows enter the dictionary: a key of SELECTIONS."""
-    dictionary: Place | None = None
+    dictionary: FileLocation | None = None
     """The rows of a fixed dictionary; None where it is chosen or drawn."""
     random_seed: int | None = None
     """What the rows of a fixed dictionary are drawn with; None where it is chosen or given."""

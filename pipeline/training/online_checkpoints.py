@@ -114,9 +114,9 @@ class OnlineCheckpoints:
             return
         state, timed = learner.state(), self.timed(progress)
         if began < self._due:
-            self._keeper.hold(self._key, lambda: self._plain(state, timed))
+            self._keeper.set_pending(self._key, lambda: self._plain(state, timed))
             return
-        self._keeper.hold(self._key, None)
+        self._keeper.set_pending(self._key, None)
         try:
             self._keeper.save(self._key, *self._plain(state, timed))
         except StoreError as error:

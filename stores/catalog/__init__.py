@@ -1,1 +1,1 @@
-"""What a store contains: ledger, models, snapshots, checkpoints, and what expires."""
+"""The contents of a store: ledger, models, snapshots, checkpoints, and their expiry."""

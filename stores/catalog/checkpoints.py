@@ -1,8 +1,8 @@
-"""Checkpoints of a training under way: named values on branches of their own, which no reader of the store sees.
+"""Checkpoints of a running training: named values on branches of their own, invisible to readers of the store.
 
-Each key of a model has a branch with its last checkpoint alone, upon the empty snapshot that every repository begins
-with; the branch moves to the next one at once. All are deleted when the training has committed what they were for.
-Losing a checkpoint, or finding one damaged, costs the time that it would have saved and nothing else.
+Each key of a model has a branch that holds only its latest checkpoint, on top of the empty first snapshot of the
+repository; the branch moves to the next checkpoint atomically. All are deleted once the training has committed its
+result. A lost or damaged checkpoint costs the time that it would have saved and nothing else.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ridgestream.stores.catalog.models import check_model_name
 from ridgestream.stores.errors.exceptions import StoreError
-from ridgestream.stores.errors.translation import reading, store_errors
+from ridgestream.stores.errors.translation import read_errors, store_errors
 from ridgestream.stores.repository.garbage_collection import collect
 from ridgestream.stores.repository.lease import FIRST_SNAPSHOT
 from ridgestream.stores.repository.repository import Store
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import zarr
 
 COLLECT_BYTES = 2**30
-"""How many bytes of superseded checkpoints may lie about before they are collected."""
+"""Size of superseded checkpoints at which garbage is collected."""
 
 _GROUP = "checkpoints"
 _WRITING = "writing"
@@ -38,28 +38,28 @@ _BRANCH = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
-Make = Callable[[], tuple[dict[str, Any], Arrays] | None]
-"""Makes the record and the arrays of a checkpoint; None where it is not worth it."""
+CheckpointBuilder = Callable[[], tuple[dict[str, Any], Arrays] | None]
+"""Builds the record and the arrays of a checkpoint; returns None if it is not worth saving."""
 
 
 class Checkpoints:
-    """The checkpoints of one model, by keys that say what each is of; for who holds the writer's lock."""
+    """The checkpoints of one model, by key; the caller holds the writer's lock."""
 
     def __init__(self, store: Store, model: str) -> None:
         self._store, self._model = store, check_model_name(model)
-        self._superseded, self._saved = 0, False
-        self._held: dict[str, Make] = {}
+        self._superseded_bytes, self._saved = 0, False
+        self._pending: dict[str, CheckpointBuilder] = {}
 
     def load(self, key: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | None:
-        """Return the record and the arrays that were kept under the key; None where there are none that are sound."""
+        """Return the record and the arrays saved under the key; None if there are none, or if they are damaged."""
         import zarr
 
         branch = self._branch(key)
-        with suppress(StoreError), reading(f"the checkpoint {key}"):
+        with suppress(StoreError), read_errors(f"the checkpoint {key}"):
             if branch in self._store.repository.list_branches():
-                kept = self._store.repository.readonly_session(branch).store
-                check_metadata(kept, _GROUP, members=True)
-                root = zarr.open_group(kept, mode="r")
+                store = self._store.repository.readonly_session(branch).store
+                check_metadata(store, _GROUP, members=True)
+                root = zarr.open_group(store, mode="r")
                 group = cast("zarr.Group", root[_GROUP])
                 plain = cast("dict[str, Any]", group.attrs.asdict())
                 if plain["sha256"] == _hash_of(plain["record"]):
@@ -67,58 +67,58 @@ class Checkpoints:
         return None
 
     def save(self, key: str, record: dict[str, Any], arrays: Arrays) -> None:
-        """Keep a record, as JSON takes it, and arrays of numbers under the key, in the place of what was there.
+        """Save a JSON record and arrays of numbers under the key, replacing what was there, atomically.
 
-        It is there whole or not at all. Raises StoreError where the store cannot be written.
+        Raises StoreError if the store cannot be written.
         """
         branch, plain = self._branch(key), json.loads(json.dumps(record))
         with store_errors(f"the store {self._store.location.text}"):
-            known = branch in self._store.repository.list_branches()
+            exists = branch in self._store.repository.list_branches()
             snapshot = self._write(plain, arrays)
             self._store.flush()
-            self._store.check_held()
-            self._move(branch, snapshot, known=known)
+            self._store.check_lease()
+            self._move(branch, snapshot, exists=exists)
         self._saved = True
-        self._superseded += sum(array.nbytes for array in arrays.values()) if known else 0
-        if self._superseded > COLLECT_BYTES:
+        self._superseded_bytes += sum(array.nbytes for array in arrays.values()) if exists else 0
+        if self._superseded_bytes > COLLECT_BYTES:
             self._collect()
 
-    def hold(self, key: str, make: Make | None) -> None:
-        """Have at hand what `save_held` is to save under the key, in the place of what was; None for nothing."""
-        self._held.pop(key, None)
-        if make is not None:
-            self._held[key] = make
+    def set_pending(self, key: str, build: CheckpointBuilder | None) -> None:
+        """Set what `save_pending` saves under the key, replacing what was set before; None for nothing."""
+        self._pending.pop(key, None)
+        if build is not None:
+            self._pending[key] = build
 
-    def save_held(self) -> int:
-        """Save what is at hand, and return how many there were; raise what `save` raises."""
-        made = {key: made for key, make in self._held.items() if (made := make()) is not None}
-        self._held = {}
-        for key, (record, arrays) in made.items():
+    def save_pending(self) -> int:
+        """Save the pending checkpoints and return their number; raises the errors of `save`."""
+        built = {key: checkpoint for key, build in self._pending.items() if (checkpoint := build()) is not None}
+        self._pending = {}
+        for key, (record, arrays) in built.items():
             self.save(key, record, arrays)
-        return len(made)
+        return len(built)
 
-    def drop(self) -> None:
-        """Forget all checkpoints of the model, and collect what they took; where nothing was kept, do nothing.
+    def delete(self) -> None:
+        """Delete all checkpoints of the model and collect their garbage; does nothing if none was saved.
 
-        What cannot be forgotten does no harm, and is left for a cleaning.
+        A checkpoint that cannot be deleted does no harm; `clean` deletes it later.
         """
-        self._held = {}
+        self._pending = {}
         with suppress(StoreError), store_errors(f"the store {self._store.location.text}"):
             for branch in self._store.repository.list_branches():
-                if model_of(branch) == self._model:
-                    forget(self._store, branch)
+                if model_of_branch(branch) == self._model:
+                    delete_branch(self._store, branch)
                     self._saved = True
         if self._saved:
             self._collect()
         self._saved = False
 
     def _write(self, record: dict[str, Any], arrays: Arrays) -> str:
-        """Return a snapshot that holds the record and the arrays and nothing else."""
+        """Write a snapshot that contains the record and the arrays and nothing else, and return its id."""
         import zarr
 
         repository, writing = self._store.repository, self._branch(_WRITING)
         if writing in repository.list_branches():
-            forget(self._store, writing)
+            delete_branch(self._store, writing)
         repository.create_branch(writing, _first_snapshot(self._store))
         session = repository.writable_session(writing)
         group = zarr.open_group(session.store, mode="a").create_group(_GROUP, overwrite=True)
@@ -128,24 +128,24 @@ class Checkpoints:
             create_array(group, name, values.shape, str(values.dtype), _ROWS_A_CHUNK)[...] = values
         return str(session.commit("Keep a checkpoint"))
 
-    def _move(self, branch: str, snapshot: str, *, known: bool) -> None:
-        """Point the branch at the snapshot; a branch that is damaged is made anew."""
+    def _move(self, branch: str, snapshot: str, *, exists: bool) -> None:
+        """Point the branch to the snapshot; recreates a damaged branch."""
         import icechunk
 
         repository = self._store.repository
         try:
-            if known:
+            if exists:
                 repository.reset_branch(branch, snapshot)
         except icechunk.IcechunkError:
-            forget(self._store, branch)
-            known = False
-        if not known:
+            delete_branch(self._store, branch)
+            exists = False
+        if not exists:
             repository.create_branch(branch, snapshot)
         repository.delete_branch(self._branch(_WRITING))
 
     def _collect(self) -> None:
-        """Collect what is superseded; what cannot be collected costs space alone, until the next time."""
-        self._superseded = 0
+        """Collect superseded checkpoints; a failure costs only space, until the next time."""
+        self._superseded_bytes = 0
         with suppress(StoreError):
             collect(self._store)
 
@@ -153,20 +153,20 @@ class Checkpoints:
         return f"{_GROUP}.{key}.{self._model}"
 
 
-def forget(store: Store, branch: str) -> None:
-    """Delete the branch of a checkpoint, also one that is damaged, which Icechunk does not do."""
+def delete_branch(store: Store, branch: str) -> None:
+    """Delete the branch of a checkpoint, even a damaged one, which Icechunk refuses to delete."""
     import icechunk
 
     try:
         store.repository.delete_branch(branch)
     except icechunk.IcechunkError:
-        if store.location.folder is None or not _BRANCH.fullmatch(branch):  # a name may lead out of the folder
+        if store.location.folder is None or not _BRANCH.fullmatch(branch):  # the name could point outside the folder
             raise
         shutil.rmtree(store.location.folder / "refs" / f"branch.{branch}")
 
 
 def _first_snapshot(store: Store) -> str:
-    """Return the empty snapshot; where Icechunk should call it by another name, the last one, which serves as well."""
+    """Return the id of the empty first snapshot, or else the last snapshot, which serves as well."""
     import icechunk
 
     try:
@@ -175,10 +175,10 @@ def _first_snapshot(store: Store) -> str:
         return store.snapshot()
 
 
-def model_of(branch: str) -> str | None:
-    """Return the model whose checkpoint a branch holds; None for a branch that holds none.
+def model_of_branch(branch: str) -> str | None:
+    """Return the model whose checkpoint a branch holds; None if it holds none.
 
-    A key has no dot; a model's name may.
+    Keys contain no dot; names of models may.
     """
     group, _, rest = branch.partition(".")
     return rest.partition(".")[2] if group == _GROUP else None

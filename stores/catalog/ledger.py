@@ -1,16 +1,16 @@
-"""The ledger: which partitions the store holds, in the order in which they came, and how to know them again."""
+"""The ledger: the partitions of a store, in order of arrival, and how to recognize them."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ridgestream.stores.errors.exceptions import StoreError
-from ridgestream.stores.errors.translation import reading, store_errors
+from ridgestream.stores.errors.translation import read_errors, store_errors
 from ridgestream.stores.parquet.partitions import PartitionFile
 from ridgestream.stores.schema.class_labels import Label
+from ridgestream.stores.schema.field_types import check_types, strictly_typed
 from ridgestream.stores.schema.schema import Schema
-from ridgestream.stores.segments.field_types import check_types
-from ridgestream.stores.segments.size_limits import MOST_ROWS, check_metadata
+from ridgestream.stores.segments.size_limits import MAX_ROWS, check_metadata
 
 if TYPE_CHECKING:
     import zarr
@@ -19,75 +19,78 @@ _GROUP = "ledger"
 _FIELDS_OF_2 = ("name", "size_bytes", "modified_ns", "content_sha256", "rows")
 
 
+@strictly_typed
 @dataclass(frozen=True)
 class LedgerEntry:
     """One ingested partition."""
 
     segment: int
-    """The number of its segment, never used again; rows are learned in the order of the entries."""
+    """The number of its segment, never reused; rows are learned in the order of the entries."""
     name: str
     """Its path relative to the source."""
     size_bytes: int
-    """The file's size: with the time stamp, a first look that saves reading a file again."""
+    """The file's size; with the time stamp, a quick check that avoids reading the file again."""
     modified_ns: int
     """The file's time stamp."""
     content_sha256: str
-    """A hash of the decoded values of the store's columns: the same for another codec, another for another value."""
+    """A hash of the decoded values of the store's columns: independent of the codec, different for different values."""
     rows: int
-    """Its rows."""
+    """Number of rows."""
     dropped: int = 0
-    """Rows of the file that were left out."""
+    """Number of rows of the file that were left out."""
 
     @property
     def rows_of_file(self) -> int:
-        """The rows that the file had."""
+        """Number of rows in the file."""
         return self.rows + self.dropped
 
     def looks_like(self, file: PartitionFile) -> bool:
-        """Tell whether size and time stamp are those of the ledger."""
+        """Return whether the file's size and time stamp are those in the ledger."""
         return (self.size_bytes, self.modified_ns) == (file.size_bytes, file.modified_ns)
 
 
+@strictly_typed
 @dataclass(frozen=True)
 class Quarantined:
-    """A partition that was rejected; no model learns it as long as it is here."""
+    """A rejected partition; no model learns it while it is in quarantine."""
 
     name: str
     """Its path relative to the source."""
     reason: str
-    """Why."""
+    """Why it was rejected."""
     size_bytes: int
-    """The file's size then; a file that has changed since is tried again, unless it was put here by hand."""
+    """The file's size at that time; a file that has changed since is tried again, unless `by_hand`."""
     modified_ns: int
-    """The file's time stamp then."""
+    """The file's time stamp at that time."""
     since: str
-    """When, ISO 8601 with the offset from UTC."""
+    """When it was rejected, ISO 8601 with the offset from UTC."""
     by_hand: bool = False
-    """Whether a user put it here, and it stays until a user takes it back."""
+    """Whether a user put it in quarantine; then it stays until a user releases it."""
     entry: LedgerEntry | None = None
-    """Its entry, if it had been taken in before."""
+    """Its ledger entry, if it had been ingested before."""
 
 
+@strictly_typed
 @dataclass(frozen=True)
 class Ledger:
-    """The partitions of a store and what they have in common."""
+    """The partitions of a store, and the schema and tables common to them."""
 
     schema: Schema | None = None
-    """Which column is what; None before the first ingest."""
+    """The role of each column; None before the first ingest."""
     entries: tuple[LedgerEntry, ...] = ()
-    """In the order of learning."""
+    """The partitions, in the order of learning."""
     categories: tuple[tuple[str, ...], ...] = ()
-    """For each categorical feature, every value seen, by first appearance in the entries' order."""
+    """For each categorical feature, all values, by first appearance in the order of the entries."""
     classes: tuple[Label, ...] = ()
-    """Where each class is learned, every one of which a row counts, likewise."""
+    """In multi-class stores, all classes with a row of positive weight, in the same order."""
     quarantined: tuple[Quarantined, ...] = ()
-    """The partitions that were rejected."""
+    """The rejected partitions."""
     next_segment: int = 0
-    """The lowest number that no segment has had."""
+    """The lowest number not used by any segment so far."""
 
     @property
     def rows(self) -> int:
-        """All rows."""
+        """Total number of rows."""
         return sum(entry.rows for entry in self.entries)
 
     def by_name(self) -> dict[str, LedgerEntry]:
@@ -102,11 +105,10 @@ class Ledger:
     ) -> Self:
         """Return the ledger with further entries.
 
-        `tables` holds each one's values of each categorical feature, `classes` each one's classes.
+        `tables` holds each entry's values of each categorical feature, `classes` each entry's classes.
         """
-        categories = [
-            dict.fromkeys(values) for values in self.categories or tuple(() for _ in self._schema().categorical)
-        ]
+        known_values = self.categories or tuple(() for _ in self._schema().categorical)
+        categories = [dict.fromkeys(values) for values in known_values]
         for partition in tables:
             for known, values in zip(categories, partition, strict=True):
                 known.update(dict.fromkeys(values))
@@ -124,7 +126,7 @@ class Ledger:
         return replace(self, entries=tuple(entry for entry in self.entries if entry.name not in names))
 
     def with_quarantined(self, rejected: Sequence[Quarantined], released: Collection[str] = ()) -> Self:
-        """Return the ledger with these partitions in quarantine, and those of these names out of it."""
+        """Return the ledger with these partitions added to the quarantine, and those with these names released."""
         leaving = {*released, *(each.name for each in rejected)}
         staying = tuple(each for each in self.quarantined if each.name not in leaving)
         return replace(self, quarantined=(*staying, *rejected))
@@ -136,22 +138,20 @@ class Ledger:
 
 
 def read_ledger(root: "zarr.Group") -> Ledger:
-    """Return the ledger of a snapshot; an empty one if nothing was ingested yet."""
-    with reading("the store's ledger"):
+    """Return the ledger of a snapshot; an empty one if nothing has been ingested yet."""
+    with read_errors("the store's ledger"):
         check_metadata(root.store, _GROUP)
         if _GROUP not in root:
             return Ledger()
         plain = cast("dict[str, Any]", root[_GROUP].attrs.asdict())
         entries = tuple(_entries(plain))
-        categories = tuple(tuple(values) for values in plain["categories"])
-        quarantined = tuple(_quarantined(each) for each in plain.get("quarantined", ()))
         ledger = Ledger(
-            Schema.from_dict(plain["schema"]),
-            entries,
-            categories,
-            tuple(plain.get("classes", ())),
-            quarantined,
-            plain.get("next_segment", len(entries)),
+            schema=Schema.from_dict(plain["schema"]),
+            entries=entries,
+            categories=tuple(tuple(values) for values in plain["categories"]),
+            classes=tuple(plain.get("classes", ())),
+            quarantined=tuple(_quarantined(each) for each in plain.get("quarantined", ())),
+            next_segment=plain.get("next_segment", len(entries)),
         )
         check_types(ledger)
         _check_numbers(ledger)
@@ -159,16 +159,16 @@ def read_ledger(root: "zarr.Group") -> Ledger:
 
 
 def _check_numbers(ledger: Ledger) -> None:
-    """Raise ValueError for rows that cannot be, and for segments that two partitions have."""
+    """Raise ValueError for impossible numbers of rows, and for segments or names that are used twice."""
     segments = [entry.segment for entry in ledger.entries]
-    if any(not 0 <= entry.rows <= MOST_ROWS or entry.segment < 0 for entry in ledger.entries):
+    if any(not 0 <= entry.rows <= MAX_ROWS or entry.segment < 0 for entry in ledger.entries):
         raise ValueError("a partition has a number of rows, or of a segment, that cannot be")
     if len({*segments}) < len(segments) or len(ledger.by_name()) < len(segments):
         raise ValueError("two partitions have the same name or segment")
 
 
 def _entries(plain: dict[str, Any]) -> Iterator[LedgerEntry]:
-    """Yield the entries; up to format version 2, segments had the numbers of the entries, and fields no names."""
+    """Yield the entries; up to format version 2, segments were numbered by position, and fields had no names."""
     names = plain.get("fields", _FIELDS_OF_2)
     for position, values in enumerate(plain["entries"]):
         yield LedgerEntry(**{"segment": position, **dict(zip(names, values, strict=True))})
@@ -180,7 +180,7 @@ def _quarantined(plain: dict[str, Any]) -> Quarantined:
 
 
 def write_ledger(root: "zarr.Group", ledger: Ledger) -> None:
-    """Put the ledger in the place of the one that is there, as part of a session."""
+    """Write the ledger, replacing the current one, within a session."""
     if ledger.schema is None:
         raise StoreError("a ledger without a schema cannot be written")
     names = [item.name for item in fields(LedgerEntry)]

@@ -1,6 +1,6 @@
-"""Named models in a store: what each was asked to be, how far it has learned, its state, and what it did each night.
+"""Named models in a store: parameters, learned segments, state, and history of nights.
 
-A model is a group of float64 and int64 arrays with a JSON record; nothing in it is code, so a model from a stranger is
+A model is a group of float64 and int64 arrays with a JSON record. It contains no code, so a model from a stranger is
 only numbers and names.
 """
 
@@ -15,24 +15,24 @@ import numpy as np
 import numpy.typing as npt
 
 from ridgestream.stores.errors.exceptions import ModelError, NewerFormat, StoreError
-from ridgestream.stores.errors.translation import reading, store_errors
+from ridgestream.stores.errors.translation import read_errors, store_errors
+from ridgestream.stores.schema.field_types import check_types, strictly_typed
 from ridgestream.stores.segments.checked_array import create_array, read_array
-from ridgestream.stores.segments.field_types import check_types
 from ridgestream.stores.segments.size_limits import check_metadata
 
 if TYPE_CHECKING:
     import zarr
 
 MODEL_FORMAT_VERSION = 3
-"""The version of a model's record. A model of a higher one is refused; one of a lower one is read.
+"""The version of the model format. Newer models are refused; older ones are read.
 
-2 adds `refitted` and `regularization` to a night, which may be of a refit alone, to the arrays what a refit leaves, and
-numerics to the counters; 3 numbers the nights, and adds what was excluded, held back or taken back, and what the last
-run told of itself.
+Version 2 adds `refitted` and `regularization` to a night, which may be a refit only, the arrays of a refit, and
+numerics to the counters; version 3 numbers the nights, and adds excluded segments, held and rolled-back nights, and the
+report of the last run.
 """
 
 CONFUSION = "confusion"
-"""The array of a model that learns each class: (n_classes, n_classes), its last evaluation's weights by true class."""
+"""The array of a multi-class model with the confusion matrix of its last evaluation, (n_classes, n_classes)."""
 
 _GROUP = "models"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -41,76 +41,78 @@ _ROWS_A_CHUNK = 1024
 Arrays = dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]
 
 
+@strictly_typed
 @dataclass(frozen=True)
 class Night:
-    """One run that taught the model something, or refitted it."""
+    """One run that trained or refitted the model."""
 
     finished_at: str
     """When it was committed, ISO 8601 with the offset from UTC."""
     partitions: tuple[str, ...]
     """The partitions learned, in order."""
     rows: int
-    """Their rows."""
+    """Their number of rows."""
     rows_seen: int
-    """All rows learned up to then."""
+    """Number of rows learned so far."""
     n_basis: int
-    """The size of the dictionary then."""
+    """The size of the dictionary at that time."""
     progressive_error: float | None
-    """The error on these rows, each predicted before it was learned: a fraction, or a mean square; None if the run only
-    refitted.
+    """The error on these rows, each predicted before it was learned: a misclassified fraction, or a mean square; None
+    for a refit only.
     """
     test_error: float | None
-    """The fraction of the test rows misclassified, None without a test set or in regression."""
+    """The fraction of test rows misclassified; None without a test set and in regression."""
     test_mse: float | None
-    """The mean squared error on the test rows in squared target units, None without a test set or in classification."""
+    """The mean squared error on the test rows in squared target units; None without a test set, in classification."""
     seconds: float
-    """How long training took, with the refit."""
+    """Duration of the training, including the refit."""
     refitted: bool = False
-    """Whether the coefficients that were published then are those of a refit."""
+    """Whether the published coefficients were those of a refit."""
     progressive_mse_of: dict[str, float] | None = None
     """With several targets, the progressive error of each."""
     test_mse_of: dict[str, float] | None = None
     """With several targets, the mean squared error on the test rows of each."""
     regularization: float | None = None
-    """λ per row, for all rows up to then; None in records of format version 1."""
+    """λ per row, for all rows so far; None in records of format version 1."""
     number: int = 0
-    """Its number among all nights of a model of this name, from one; 0 in records of format versions 1 and 2."""
+    """Its number among all nights of a model of this name, from 1; 0 in records of format versions 1 and 2."""
     progressive_errors: tuple[float | None, ...] | None = None
-    """The progressive error on each partition, None for one without a row that counts; None if no partition has one."""
+    """The progressive error of each partition, None for one without a weighted row; None if no partition has one."""
     event: str | None = None
-    """What it was, where it was no training: "rollback to 2"."""
+    """What it was, if not a training: "rollback to 2"."""
     segments: tuple[int, ...] | None = None
     """The segments of the partitions; None in records of format versions 1 and 2."""
     held: bool | None = None
-    """Whether the model was held back, since it was worse on the test rows than the one that was served."""
+    """Whether the model was held back because it was worse on the test rows than the served one."""
 
 
+@strictly_typed
 @dataclass(frozen=True)
 class ModelRecord:
-    """A model as the store keeps it."""
+    """A model as stored."""
 
     name: str
     """Its name."""
     parameters: dict[str, Any]
-    """What it was asked to be: method, kernel, sizes, thresholds, scaling."""
+    """Its configuration: method, kernel, sizes, thresholds, scaling."""
     encoding: dict[str, Any]
-    """How raw columns become features, frozen at its first training."""
+    """The mapping of raw columns to features, frozen at its first training."""
     learned: tuple[int, ...] = ()
     """The segments of the partitions learned, in the order of learning."""
     data_snapshot: str = ""
-    """The snapshot of the store whose rows it was trained on last."""
+    """The snapshot of the store with the rows that it was last trained on."""
     counters: dict[str, float] = field(default_factory=dict)
-    """Numbers of the state that are no arrays."""
+    """The scalars of the state."""
     history: tuple[Night, ...] = ()
-    """What each run did."""
+    """The nights, oldest first."""
     excluded: tuple[int, ...] = ()
-    """The segments that are not to be learned, since the model was rolled back to before them."""
+    """Segments not to be learned, because the model was rolled back to before them."""
     scaled_by: tuple[int, ...] = ()
-    """The segments that fixed the standardization; none in records of format versions 1 and 2."""
+    """The segments that determined the standardization; empty in records of format versions 1 and 2."""
     serves: int = 0
-    """The night whose model is served in the place of this one; 0 for this one."""
+    """The night whose model is served instead of this one; 0 for this one."""
     run: dict[str, Any] = field(default_factory=dict)
-    """What the run that made the last night told of itself; that of an earlier one is in its own commit."""
+    """The report of the run that made the last night; that of an earlier one is in that night's commit."""
     arrays: Arrays = field(default_factory=dict, repr=False)
     """The state, and the published coefficients."""
 
@@ -121,7 +123,7 @@ class ModelRecord:
 
 
 NIGHT = "night."
-"""How the tags of nights begin, and no tag of a user's own."""
+"""Prefix of the tags of nights, not allowed in tags of users."""
 
 
 def night_tag(model: str, number: int) -> str:
@@ -130,15 +132,15 @@ def night_tag(model: str, number: int) -> str:
 
 
 def check_model_name(name: str) -> str:
-    """Return the name; raise ModelError unless it is made of letters, digits and `_.-`, 64 at most."""
+    """Return the name; raises ModelError unless it consists of letters, digits and `_.-`, 64 at most."""
     if not _NAME.fullmatch(name):
-        raise ModelError(f"a model's name is made of letters, digits, '_', '.' and '-', 64 at most; {name!r} is not")
+        raise ModelError(f"a model's name consists of letters, digits, '_', '.' and '-', 64 at most; {name!r} does not")
     return name
 
 
 def list_models(root: "zarr.Group") -> tuple[str, ...]:
-    """Return the names of the models in a snapshot, sorted; raise StoreError if they cannot be listed."""
-    with reading("the store's list of models"):
+    """Return the names of the models in a snapshot, sorted; raises StoreError if they cannot be listed."""
+    with read_errors("the store's list of models"):
         check_metadata(root.store, _GROUP, members=True)
         if _GROUP not in root:
             return ()
@@ -146,9 +148,9 @@ def list_models(root: "zarr.Group") -> tuple[str, ...]:
 
 
 def read_model(root: "zarr.Group", name: str, *, with_arrays: bool = True) -> ModelRecord | None:
-    """Return the model of that name, None if there is none; raise NewerFormat if a newer release wrote it."""
+    """Return the model of that name, None if there is none; raises NewerFormat if a newer release wrote it."""
     path = f"{_GROUP}/{check_model_name(name)}"
-    with reading(f"the model {name!r}"):
+    with read_errors(f"the model {name!r}"):
         check_metadata(root.store, path, members=with_arrays)
         if path not in root:
             return None
@@ -171,12 +173,12 @@ def _record(plain: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Mo
     check_types(record)
     _check_parameters(record.parameters)
     if record.parameters_hash != parameters_hash:
-        raise ValueError("its parameters are not those that their hash was made of")
+        raise ValueError("its parameters do not match their hash")
     return record
 
 
 def _check_parameters(parameters: dict[str, Any]) -> None:
-    """Raise TypeError where a parameter that every model has is of another type than every release has written."""
+    """Raise TypeError if a parameter common to all models has another type than every release has written."""
     kinds = {"method": str, "kernel": dict, "learner": dict, "scaling_rows": int | None}
     for name, kind in kinds.items():
         if name in parameters and not isinstance(parameters[name], kind):
@@ -188,7 +190,7 @@ def _with_tuples(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def require_model(root: "zarr.Group", name: str) -> ModelRecord:
-    """Return the model of that name; raise ModelError, with the names that there are, if there is none."""
+    """Return the model of that name; raises ModelError, with the existing names, if there is none."""
     record = read_model(root, name)
     if record is None:
         known = ", ".join(list_models(root)) or "none"
@@ -197,10 +199,10 @@ def require_model(root: "zarr.Group", name: str) -> ModelRecord:
 
 
 def write_model(root: "zarr.Group", record: ModelRecord) -> None:
-    """Put the model in the place of the one of its name, as part of a session."""
+    """Write the model, replacing the one of its name, within a session."""
     plain = asdict(replace(record, arrays={}))
     del plain["arrays"]
-    plain["history"] = [_without_absent(night) for night in plain["history"]]
+    plain["history"] = [_without_none(night) for night in plain["history"]]
     plain |= {"format_version": MODEL_FORMAT_VERSION, "parameters_hash": record.parameters_hash}
     path = f"{_GROUP}/{check_model_name(record.name)}"
     with store_errors(f"the model {record.name!r}"):
@@ -209,37 +211,37 @@ def write_model(root: "zarr.Group", record: ModelRecord) -> None:
             create_array(group, key, array.shape, str(array.dtype), _ROWS_A_CHUNK)[...] = array
 
 
-def _without_absent(night: dict[str, Any]) -> dict[str, Any]:
-    """Return a night as a release that has fewer fields knows it, where it has nothing to say in the others."""
+def _without_none(night: dict[str, Any]) -> dict[str, Any]:
+    """Return a night without optional fields that are None, so that older releases can read it."""
     optional = {item.name for item in fields(Night) if item.default is None}
     return {name: value for name, value in night.items() if value is not None or name not in optional}
 
 
-def next_number(record: ModelRecord | None) -> int:
-    """Return the number of a model's next night; numbers go on where a model begins anew."""
+def next_night_number(record: ModelRecord | None) -> int:
+    """Return the number of a model's next night; numbering continues when a model is trained from scratch."""
     return 1 + max((night.number for night in record.history), default=0) if record else 1
 
 
-def begin_anew(begun: ModelRecord, before: ModelRecord) -> ModelRecord:
-    """Return a model that was begun anew with the history, and the exclusions, of the one before it."""
-    return replace(begun, history=before.history, excluded=before.excluded)
+def with_history(record: ModelRecord, previous: ModelRecord) -> ModelRecord:
+    """Return a model trained from scratch, with the history and exclusions of the previous one of its name."""
+    return replace(record, history=previous.history, excluded=previous.excluded)
 
 
-def check_not_overtaken(before: ModelRecord | None, now: ModelRecord | None, place: str) -> None:
-    """Raise StoreError if a model was trained by another writer since it was read: on an object store nothing locks."""
+def check_not_overtaken(before: ModelRecord | None, now: ModelRecord | None, location: str) -> None:
+    """Raise StoreError if another writer has trained the model since it was read; object stores have no file lock."""
     if (before and replace(before, arrays={})) != (now and replace(now, arrays={})):
-        raise StoreError(f"another writer has trained this model in the store {place} meanwhile; run the job again")
+        raise StoreError(f"another writer has trained this model in the store {location} meanwhile; run the job again")
 
 
 def check_parameters(record: ModelRecord, parameters: Mapping[str, Any]) -> None:
-    """Raise ModelError naming each parameter in which the job differs from the model of that name."""
+    """Raise ModelError naming each parameter in which the job differs from the stored model."""
     before, now = _flat(record.parameters), _flat(parameters)
     changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
     if changed:
         differences = "; ".join(f"{key} was {_shown(before.get(key))}, is {_shown(now.get(key))}" for key in changed)
         raise ModelError(
             f"the model {record.name!r} was trained with other parameters: {differences}; give the model another name, "
-            "or begin it anew with --new-model"
+            "or train it from scratch with --new-model"
         )
 
 

@@ -1,4 +1,4 @@
-"""The store as it was: nights by their numbers, tags of the user's own, snapshots by their names."""
+"""Earlier states of a store: nights by number, a user's own tags, and snapshots by id."""
 
 import re
 
@@ -10,14 +10,14 @@ _TAG = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 
 def find_snapshot(store: Store, model: str, name: str) -> str:
-    """Return the snapshot of a night of the model by its number, of a tag, or the one of that name.
+    """Return the snapshot of a night of the model given by number, of a tag, or with this id.
 
-    Raises ModelError for a night that there is none of, StoreError for anything else that is not there.
+    Raises ModelError if the model has no such night, StoreError for any other name that does not exist.
     """
     if name.isdecimal():
         return snapshot_of_night(store, model, int(name))
     if name in store.tags():
-        return store.tagged(name)
+        return store.snapshot_of_tag(name)
     if not store.has_snapshot(name):
         raise StoreError(
             f"the store {store.location.text} has no night, tag or snapshot {name!r}; `ridgestream history` lists them"
@@ -26,32 +26,30 @@ def find_snapshot(store: Store, model: str, name: str) -> str:
 
 
 def snapshot_of_night(store: Store, model: str, number: int) -> str:
-    """Return the snapshot of a night; raise ModelError if the model has no such night, or an older release made it."""
+    """Return the snapshot of a night; raises ModelError if there is none, or if an older release made it."""
     tag, tags = night_tag(model, number), store.tags()
     if tag in tags:
-        return store.tagged(tag)
+        return store.snapshot_of_tag(tag)
     record = require_model(store.root(), model)
     numbers = [night.number for night in record.history if night_tag(model, night.number) in tags]
     known = f"there are {', '.join(map(str, numbers))}" if numbers else "nights of older releases have no number"
     if any(night.number == number for night in record.history):
-        raise ModelError(
-            f"the model {model!r} cannot go back to night {number}, which a cleaning has forgotten: {known}"
-        )
+        raise ModelError(f"the model {model!r} cannot go back to night {number}, which a cleaning has deleted: {known}")
     raise ModelError(f"the model {model!r} has no night {number}: {known}")
 
 
 def record_of_night(store: Store, model: str, number: int) -> ModelRecord:
-    """Return the model as a night left it; raise ModelError if there is no such night."""
+    """Return the model as it was after a night; raises ModelError if there is no such night."""
     return require_model(store.root(snapshot_of_night(store, model, number)), model)
 
 
 def served_record(store: Store, record: ModelRecord) -> ModelRecord:
-    """Return the model that is served: the record's own, or that of the night that is served in its place."""
+    """Return the served model: the record itself, or that of the night served instead."""
     return record_of_night(store, record.name, record.serves) if record.serves else record
 
 
 def check_tag(name: str) -> str:
-    """Return the name of a tag; raise StoreError unless it is letters, digits and `_.-`, and no number or night."""
+    """Return the name of a tag; raises StoreError unless it is letters, digits and `_.-`, and not a night's tag."""
     if not _TAG.fullmatch(name) or name.startswith(NIGHT):
         raise StoreError(
             f"a tag begins with a letter, not with {NIGHT!r}, and is made of letters, digits, '_', '.' and '-', 64 at "

@@ -1,1 +1,1 @@
-"""Errors of storage, and their translation from those of libraries."""
+"""Storage errors, and the translation of library errors into them."""

@@ -1,4 +1,4 @@
-"""What the stores refuse, as a small tree whose members are also the built-in error that they are."""
+"""The exceptions of the stores; each is also the built-in exception that fits it."""
 
 
 class StoreError(OSError):
@@ -6,7 +6,7 @@ class StoreError(OSError):
 
 
 class ServerSilent(StoreError):
-    """The server of an object store cannot be reached or does not answer."""
+    """The server of an object store cannot be reached or does not respond."""
 
 
 class StoreLocked(StoreError):

@@ -1,4 +1,4 @@
-"""Which errors may pass by themselves: trouble of reading and writing, never what is read."""
+"""Transient errors: failures of reading and writing that a retry may resolve, never errors in the data."""
 
 import errno
 import re
@@ -10,18 +10,18 @@ _NAMES = (
     *("ESHUTDOWN", "EADDRNOTAVAIL", "EADDRINUSE", "ENOBUFS", "EMFILE", "ENFILE"),
 )
 _MAY_PASS = {getattr(errno, name) for name in _NAMES if hasattr(errno, name)}
-"""What the operating system says of trouble that may pass; no such file, no permission or no space does not."""
+"""Error numbers of transient failures; a missing file, denied permission or a full disk is not transient."""
 
 _SAID_TO_PASS = re.compile(
     r"connect|network|time[d -]*out|dispatch failure|sending request|slow ?down|throttl|temporar|unavailable|"
     r"internal ?error|internal_failure|reset by peer|broken pipe|end of file before|os error 5\)",
     re.IGNORECASE,
 )
-"""What is said of such trouble by libraries whose errors have no number: of Icechunk, of Arrow's object stores."""
+"""Messages of transient failures from libraries whose errors have no number: Icechunk, and Arrow's object stores."""
 
 
-def may_pass(error: BaseException) -> bool:
-    """Tell whether an error, or one that it comes from, is trouble of reading or writing that may pass by itself."""
+def is_transient(error: BaseException) -> bool:
+    """Return whether an error, or one of its causes, is a failure of reading or writing that a retry may resolve."""
     return any(_may_pass(link) for link in _links(error))
 
 

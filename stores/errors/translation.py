@@ -1,4 +1,4 @@
-"""The errors of Icechunk, Zarr and the operating system as StoreError, with the place and what happened to it."""
+"""Translation of errors of Icechunk, Zarr and the operating system into StoreError with location and remedy."""
 
 import re
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from itertools import takewhile
 
 from ridgestream.stores.errors.exceptions import ModelError, StoreError
 
+_MAX_CHARACTERS = 500
 _LONGEST = 500
 
 _REMEDIES = (
@@ -27,12 +28,12 @@ _REMEDIES = (
         "is a file of it lost or damaged? restore it from a copy",
     ),
 )
-"""What to do, by what an error says."""
+"""Remedies, by the pattern of the error message."""
 
 
 @contextmanager
-def store_errors(place: str) -> Iterator[None]:
-    """Turn the errors of Icechunk and the operating system into StoreError; `place` is such as "the store /data"."""
+def store_errors(subject: str) -> Iterator[None]:
+    """Translate errors of Icechunk and the operating system into StoreError; `subject` is like "the store /data"."""
     import icechunk
 
     try:
@@ -41,56 +42,56 @@ def store_errors(place: str) -> Iterator[None]:
         raise
     except (icechunk.ConflictError, icechunk.IcechunkError, OSError) as error:
         if isinstance(error, icechunk.ConflictError) or "branch update conflict" in str(error):
-            raise StoreError(f"another writer has committed to {place} meanwhile; run the job again") from error
-        raise StoreError(f"{place} cannot be read or written: {_with_remedy(_first_line(error))}") from error
+            raise StoreError(f"another writer has committed to {subject} meanwhile; run the job again") from error
+        raise StoreError(f"{subject} cannot be read or written: {_with_remedy(_first_line(error))}") from error
     except BaseException as error:
         if not is_panic(error):
             raise
-        raise StoreError(f"{place} cannot be read or written: {_first_line(error)}; is it damaged?") from error
+        raise StoreError(f"{subject} cannot be read or written: {_first_line(error)}; is it damaged?") from error
 
 
 @contextmanager
-def reading(place: str) -> Iterator[None]:
-    """Turn what else comes of bytes that do not decode into StoreError, too; for code that does nothing but read."""
+def read_errors(subject: str) -> Iterator[None]:
+    """Like `store_errors`, and translates errors of decoding, too; for code that only reads."""
     try:
-        with store_errors(place):
+        with store_errors(subject):
             yield
     except (StoreError, ModelError):
         raise
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise StoreError(f"{place} holds damaged data: {_first_line(error)}; restore it from a copy") from error
+        raise StoreError(f"{subject} holds damaged data: {_first_line(error)}; restore it from a copy") from error
 
 
 @contextmanager
-def naming(place: str) -> Iterator[None]:
-    """Put the place before what a StoreError says, where it does not say it: arrays do not know whose they are."""
+def prefix_errors(subject: str) -> Iterator[None]:
+    """Prefix the message of a StoreError with `subject` unless it contains it: arrays do not know their store."""
     try:
         yield
     except StoreError as error:
-        if place in str(error):
+        if subject in str(error):
             raise
-        raise type(error)(f"{place}: {error}") from error
+        raise type(error)(f"{subject}: {error}") from error
     except BaseException as error:
         if not is_panic(error):
             raise
-        raise StoreError(f"{place} cannot be read or written: {_first_line(error)}; is it damaged?") from error
+        raise StoreError(f"{subject} cannot be read or written: {_first_line(error)}; is it damaged?") from error
 
 
 def is_panic(error: BaseException) -> bool:
-    """Tell whether native code has broken off, which is no Exception of Python's and has no type to be imported."""
+    """Return whether an exception is a Rust panic: not a subclass of Exception, and not importable as a type."""
     return type(error).__name__ == "PanicException"
 
 
-def _with_remedy(told: str) -> str:
-    """Return what was told, with what to do, where that is known."""
-    return next((f"{told}; {remedy}" for signs, remedy in _REMEDIES if signs.search(told)), told)
+def _with_remedy(message: str) -> str:
+    """Return the message, followed by the remedy if one is known."""
+    return next((f"{message}; {remedy}" for pattern, remedy in _REMEDIES if pattern.search(message)), message)
 
 
 def _first_line(error: BaseException) -> str:
-    """Return the first paragraph of a message in one line, without the frame that Icechunk draws, and not too long."""
+    """Return the first paragraph of a message as one line, without Icechunk's frame, at most _MAX_CHARACTERS long."""
     lines = [line.strip(" │|x×`->╰─▶") for line in str(error).splitlines()]
     while lines and not lines[0]:
         del lines[0]
-    told = " ".join(takewhile(lambda line: line and not line.startswith(("context:", "0:", "at ")), lines))
-    told = told or type(error).__name__
-    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]} …"
+    message = " ".join(takewhile(lambda line: line and not line.startswith(("context:", "0:", "at ")), lines))
+    message = message or type(error).__name__
+    return message if len(message) <= _MAX_CHARACTERS else f"{message[:_MAX_CHARACTERS]} …"

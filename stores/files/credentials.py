@@ -1,4 +1,4 @@
-"""What must never be written down: credentials in URLs, and the values of secret variables of the environment."""
+"""Hiding of secrets in logs and stores: credentials in URLs, and values of secret environment variables."""
 
 import os
 import re
@@ -8,51 +8,51 @@ from typing import Any
 HIDDEN = "***"
 
 WHERE_CREDENTIALS_GO = "where whoever reads it sees them: leave them to the environment, such as AWS_SECRET_ACCESS_KEY"
-"""What to do with credentials in a URL."""
+"""Advice about credentials in a URL."""
 
 _NAMES = r"secret|token|passw|credential|signature|api_?key|access_?key|account_?key|private_?key"
 _IN_AUTHORITY = re.compile(
     r"(\b(?:(?:abfss?|az|wasbs?)://(?=[^\s@/]*:)|(?!abfss?:|az:|wasbs?:)[A-Za-z][A-Za-z0-9+.-]*://))"
     r"(?:[^\s'\"@/]*:[^\s'\"@]*|[^\s'\"@/]+)@"
 )
-"""What comes before a host; but Azure's container, which comes before its account, is no secret."""
+"""User information before a host; an Azure container before its account is not secret."""
 _IN_QUERY = re.compile(rf"([?&;](?:[^=&;\s]*(?:{_NAMES})[^=&;\s]*|sig)=)[^&;\s'\"]+", re.IGNORECASE)
 
 _VARIABLE = re.compile(rf"{_NAMES}|connection_string|(?:^|_)sas(?:_|$)", re.IGNORECASE)
 _OF_A_FILE = re.compile(r"(?:file|path|dir|credentials)$", re.IGNORECASE)
 _SHORTEST = 8
-"""A shorter value is no secret worth the name, and would be found in any text."""
+"""Shorter values are not treated as secrets: they would match in any text."""
 
 
 def without_secrets(text: str) -> str:
-    """Return the text with what looks like credentials, and what the environment holds as such, hidden."""
+    """Return the text with anything that looks like credentials, and all secrets of the environment, hidden."""
     return _hide(text, _values())
 
 
 def hide_secrets(plain: Any) -> Any:  # noqa: ANN401
-    """Return what JSON takes with the secrets in all of its texts hidden, keys too."""
+    """Return a JSON value with the secrets hidden in all of its strings, including keys."""
     return _hide_all(plain, _values())
 
 
 def has_credentials(url: str) -> bool:
-    """Tell whether a URL has a user, a key or a password before its host, or a signature behind it."""
+    """Return whether a URL contains user, key or password before its host, or a signature in its query."""
     return bool(_IN_AUTHORITY.match(url) or _IN_QUERY.search(url))
 
 
 def _values() -> list[str]:
-    """Return the secrets of the environment, long ones first: one may be a part of another."""
-    found = {value for name, value in os.environ.items() if _VARIABLE.search(name) and not _is_harmless(name, value)}
-    return sorted(found, key=lambda value: (-len(value), value))
+    """Return the secrets of the environment, longest first, since one may be part of another."""
+    secrets = {value for name, value in os.environ.items() if _VARIABLE.search(name) and not _is_harmless(name, value)}
+    return sorted(secrets, key=lambda value: (-len(value), value))
 
 
 def _is_harmless(name: str, value: str) -> bool:
-    """Tell whether a variable with the name of a secret holds none: too short, or the path of the file that does."""
+    """Return whether a variable named like a secret holds none: it is too short, or the path of a credentials file."""
     is_path = value.startswith("/") and (_OF_A_FILE.search(name) or os.path.exists(value))  # noqa: PTH110 (of any length)
     return len(value) < _SHORTEST or bool(is_path)
 
 
 def _hide(text: str, values: Sequence[str]) -> str:
-    for value in values:  # first: a URL may hold one, which would no longer be found whole
+    for value in values:  # before the patterns: they would hide a part of a secret inside a URL
         text = text.replace(value, HIDDEN)
     return _IN_QUERY.sub(rf"\1{HIDDEN}", _IN_AUTHORITY.sub(rf"\1{HIDDEN}@", text))
 

@@ -1,7 +1,7 @@
-"""Object stores: how URLs name what is in them, and the settings with which they are asked.
+"""Object stores: parsing their URLs, and the settings used to connect to them.
 
-Credentials are no part of the settings: each process takes its own from the usual environment (AWS_*,
-GOOGLE_APPLICATION_CREDENTIALS, AZURE_*), so that none travels with a task or comes to lie in a store.
+Credentials are not part of the settings: each process takes its own from the usual environment variables (AWS_*,
+GOOGLE_APPLICATION_CREDENTIALS, AZURE_*), so none is sent with a task or written to a store.
 """
 
 import configparser
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     import pyarrow.fs
 
 SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "az")
-"""URL schemes of the object stores; `file` is a local folder."""
+"""URL schemes of object stores; `file` means a local folder."""
 
 CONNECT_SECONDS = 5.0
-"""How long an S3-protocol server may take to accept a connection, at each of three attempts."""
+"""Connection timeout of an S3-protocol server, for each of three attempts."""
 
 _AZURE = ("abfs", "abfss", "az")
 _LOCAL_REGION = "us-east-1"
-"""What servers of one's own take for a region, when nobody has given them one."""
+"""The region that self-hosted servers assume when none is configured."""
 
 
 @dataclass(frozen=True)
 class StorageSettings:
-    """Where object stores are and how they are asked; what is None comes from the environment."""
+    """How to connect to object stores; None means that the value comes from the environment."""
 
     endpoint_url: str | None = None
-    """The URL of the S3-protocol server; Amazon's own if neither this nor the environment says another."""
+    """The URL of the S3-protocol server; Amazon's own if neither this nor the environment gives one."""
     region: str | None = None
-    """The region of S3."""
+    """The S3 region."""
     anonymous: bool = False
-    """Whether to ask without credentials."""
+    """Whether to send requests without credentials."""
     account: str | None = None
-    """The account of Azure."""
+    """The Azure storage account."""
 
     @property
     def endpoint(self) -> str | None:
-        """The URL of the S3-protocol server, None for Amazon's own; raise StoreError for one that holds credentials."""
+        """The URL of the S3-protocol server, None for Amazon's own; raises StoreError if it contains credentials."""
         url = self.endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
         if url is None:
             return None
@@ -53,35 +53,35 @@ class StorageSettings:
             raise StoreError(f"the endpoint {url!r} must be a URL such as https://minio.example.org:9000")
         return url
 
-    def region_of(self, place: str) -> str:
-        """Return the region of S3 by settings, environment or profile; raise StoreError if nobody says it."""
+    def region_of(self, location: str) -> str:
+        """Return the S3 region from settings, environment or profile; raises StoreError if none is configured."""
         region = self.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         region = region or _profile_region() or (_LOCAL_REGION if self.endpoint else None)
         if region is None:
             raise StoreError(
-                f"no region is known for {place}: set storage.region in the job file, or AWS_REGION, or for a server "
-                "of your own storage.endpoint_url"
+                f"no region is known for {location}: set storage.region in the job file, or AWS_REGION, or for a "
+                "server of your own storage.endpoint_url"
             )
         return region
 
 
 @dataclass(frozen=True)
 class ObjectUrl:
-    """A URL of an object store, taken apart; a key is taken as it is written, whatever its characters."""
+    """A parsed object store URL; the key is taken literally, whatever characters it contains."""
 
     scheme: str
     """One of SCHEMES."""
     bucket: str
-    """The bucket, or Azure's container."""
+    """The bucket, or the Azure container."""
     key: str
-    """The object or the prefix in it, without slashes around it."""
+    """The object or prefix inside the bucket, without leading or trailing slashes."""
     account: str | None = None
-    """Azure's account, where the URL names it."""
+    """The Azure account, if the URL names it."""
 
     @classmethod
-    def parse(cls, text: str, what: str) -> Self:
-        """Take a URL apart; raise StoreError, which calls it `what`, for one that names no place in an object store."""
-        check_no_credentials(text, what)
+    def parse(cls, text: str, label: str) -> Self:
+        """Parse a URL; raises StoreError, which calls it `label`, if it does not name an object store location."""
+        check_no_credentials(text, label)
         scheme, _, rest = text.partition("://")
         bucket, _, key = rest.partition("/")
         account = None
@@ -89,57 +89,57 @@ class ObjectUrl:
             bucket, _, host = bucket.partition("@")
             account = host.partition(".")[0] or None
         if scheme not in SCHEMES or not bucket:
-            raise StoreError(f"{what} {text!r} must be a path, or a URL of {', '.join(SCHEMES)} with a bucket")
+            raise StoreError(f"{label} {text!r} must be a path, or a URL of {', '.join(SCHEMES)} with a bucket")
         if "//" in key.strip("/") or key.startswith("/"):
-            raise StoreError(f"{what} {text!r} has an empty part, where two slashes follow each other: take one out")
+            raise StoreError(f"{label} {text!r} has an empty part, where two slashes follow each other: take one out")
         return cls(scheme, bucket, key.strip("/"), account)
 
     @property
     def path(self) -> str:
-        """Bucket and key, as Arrow names an object."""
+        """Bucket and key, as Arrow addresses an object."""
         return f"{self.bucket}/{self.key}" if self.key else self.bucket
 
     @property
     def is_s3(self) -> bool:
-        """Whether it is of an S3-protocol server."""
+        """Whether the URL belongs to an S3-protocol server."""
         return self.scheme == "s3"
 
     @property
     def is_azure(self) -> bool:
-        """Whether it is of Azure."""
+        """Whether the URL belongs to Azure."""
         return self.scheme in _AZURE
 
     def shares_bucket(self, other: Self) -> bool:
-        """Tell whether both are of one bucket, by whichever of the schemes of its service; unnamed accounts are one."""
+        """Return whether both URLs are in one bucket of one service; a missing account matches any."""
         accounts = {url.account for url in (self, other) if url.account is not None}
         services = {(url.is_s3, url.is_azure, url.bucket) for url in (self, other)}
         return len(services) == 1 and len(accounts) <= 1
 
-    def account_of(self, settings: StorageSettings, place: str) -> str:
-        """Return Azure's account; raise StoreError if nobody says it."""
+    def account_of(self, settings: StorageSettings, location: str) -> str:
+        """Return the Azure account; raises StoreError if none is configured."""
         account = self.account or settings.account or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
         if not account:
             raise StoreError(
-                f"{place} needs the account's name in AZURE_STORAGE_ACCOUNT_NAME, or storage.account in the job file"
+                f"{location} needs the account's name in AZURE_STORAGE_ACCOUNT_NAME, or storage.account in the job file"
             )
         return account
 
 
-def check_no_credentials(text: str, what: str) -> None:
-    """Raise StoreError, which does not repeat them, if a URL has credentials in it."""
+def check_no_credentials(text: str, label: str) -> None:
+    """Raise StoreError if a URL contains credentials, without repeating them."""
     if "://" in text and has_credentials(text):
-        raise StoreError(f"{what} {without_secrets(text)} has credentials in its URL, {WHERE_CREDENTIALS_GO}")
+        raise StoreError(f"{label} {without_secrets(text)} has credentials in its URL, {WHERE_CREDENTIALS_GO}")
 
 
-def file_system(url: ObjectUrl, settings: StorageSettings, place: str) -> "pyarrow.fs.FileSystem":
-    """Return the object store as Arrow sees it; raise StoreError where a region or an account is not known.
+def file_system(url: ObjectUrl, settings: StorageSettings, location: str) -> "pyarrow.fs.FileSystem":
+    """Return the Arrow file system of an object store; raises StoreError if a region or account is missing.
 
-    Arrow repeats what a server or a network fails to do now and then, three times for S3 and for a minute for GCS.
+    Arrow retries failed requests: three times for S3, for up to a minute for GCS.
     """
     if url.is_s3:
-        return _s3(settings.endpoint, settings.region_of(place), settings.anonymous)
+        return _s3(settings.endpoint, settings.region_of(location), settings.anonymous)
     if url.is_azure:
-        return _azure(url.account_of(settings, place))
+        return _azure(url.account_of(settings, location))
     return _gcs(settings.anonymous)
 
 
@@ -154,8 +154,8 @@ def _s3(endpoint: str | None, region: str, anonymous: bool) -> "pyarrow.fs.FileS
         endpoint_override=parts.netloc + parts.path.rstrip("/") or None,
         anonymous=anonymous,
         connect_timeout=CONNECT_SECONDS,
-        background_writes=False,  # in the background, all of a large file is copied at once
-        allow_delayed_open=True,  # small files take one request, which cannot be left half done
+        background_writes=False,  # background writes would copy a large file as a whole
+        allow_delayed_open=True,  # small files are uploaded by one request, which cannot be left half done
     )
 
 
@@ -177,7 +177,7 @@ def _azure(account: str) -> "pyarrow.fs.FileSystem":
 
 
 def _profile_region() -> str | None:
-    """Return the region that the profile in AWS's own configuration file says."""
+    """Return the region of the active profile in AWS's configuration file."""
     file = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
     profile = os.environ.get("AWS_PROFILE") or "default"
     config = configparser.ConfigParser(interpolation=None)

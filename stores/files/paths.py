@@ -1,7 +1,7 @@
-"""Places of files: local paths, and URLs of object stores, which are looked at, opened and written alike.
+"""Locations of files: local paths and object store URLs, with the same functions to list, open and write both.
 
-A file of an object store appears when all of it has been sent. Arrow completes an upload that is only closed, also by
-an exception or at the end of a process; so it is written to a temporary file first, and then sent by a single call.
+An object appears once it has been uploaded completely. Arrow completes an upload whenever its stream is closed, even by
+an exception or at interpreter exit, so each file is written to a temporary file first and then uploaded by one call.
 """
 
 import glob
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 _NO_ANSWER = r"NETWORK_CONNECTION|curlCode|UNAVAILABLE|Could not resolve|Failed to connect"
 _SECOND = 10**9
-_LONGEST = 300
+_MAX_REASON_CHARACTERS = 300
 _ABANDONED_SECONDS = 3600
 
 
 @dataclass(frozen=True)
 class ObjectPath:
-    """An object, or a prefix of objects, in S3, GCS or Azure; of pathlib's ways it has `/` and `name`."""
+    """An object, or a prefix of objects, in S3, GCS or Azure; supports `/` and `name` like pathlib."""
 
     url: str
-    """Its URL, without a slash at its end."""
+    """Its URL, without a trailing slash."""
     storage: StorageSettings = field(default=StorageSettings(), repr=False)
-    """How it is asked for; goes with it to other processes."""
+    """How to connect to the object store; sent to other processes along with the URL."""
 
     def __str__(self) -> str:
         return self.url
@@ -47,53 +47,53 @@ class ObjectPath:
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """The last part of the URL."""
         return self.url.rpartition("/")[2]
 
     @property
     def parsed(self) -> ObjectUrl:
-        """The URL, taken apart."""
-        return ObjectUrl.parse(self.url, "the place")
+        """The parsed URL."""
+        return ObjectUrl.parse(self.url, "the location")
 
     @property
     def path(self) -> str:
-        """The path that Arrow gives it."""
+        """The path by which Arrow addresses it."""
         return self.parsed.path
 
     @property
     def files(self) -> "pyarrow.fs.FileSystem":
-        """The object store as Arrow sees it."""
+        """The Arrow file system of the object store."""
         return file_system(self.parsed, self.storage, self.url)
 
 
-Place = Path | ObjectPath
+FileLocation = Path | ObjectPath
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What tells a file that was written anew without reading it."""
+    """Size and modification time: tells whether a file was rewritten without reading it."""
 
     size_bytes: int
-    """Its size."""
+    """Size in bytes."""
     modified_ns: int
-    """Its time stamp in nanoseconds; object stores give whole seconds."""
+    """Modification time in nanoseconds; object stores give whole seconds."""
 
 
-def place_of(text: str, base: Path, what: str, storage: StorageSettings | None = None) -> Place:
-    """Return the place that a text names: a URL as it is, a path relative to the folder `base`.
+def parse_location(text: str, base: Path, label: str, storage: StorageSettings | None = None) -> FileLocation:
+    """Parse a location: a URL as it is, a relative path relative to the folder `base`.
 
-    Raises StoreError, which calls it `what`, for a scheme that is not known and for credentials in a URL.
+    Raises StoreError, which calls the location `label`, for an unknown scheme and for credentials in a URL.
     """
     if text.startswith("file:"):
-        return _local_url(text, what)
+        return _parse_file_url(text, label)
     if "://" not in text:
         return Path(os.path.normpath(base / Path(text).expanduser()))
-    ObjectUrl.parse(text, what)
+    ObjectUrl.parse(text, label)
     return ObjectPath(text.rstrip("/"), storage or StorageSettings())
 
 
-def same_place(one: Place, other: Place) -> bool:
-    """Tell whether two places are the same file or folder."""
+def is_same_location(one: FileLocation, other: FileLocation) -> bool:
+    """Return whether two locations are the same file or folder."""
     if isinstance(one, Path) and isinstance(other, Path):
         return one.resolve() == other.resolve()
     if isinstance(one, Path) or isinstance(other, Path):
@@ -101,75 +101,75 @@ def same_place(one: Place, other: Place) -> bool:
     return one.parsed.shares_bucket(other.parsed) and one.parsed.key == other.parsed.key
 
 
-def find_objects(place: ObjectPath) -> list[tuple[str, ObjectPath, Stamp]]:
-    """Return name, place and stamp of the object at the place, or of all those below it, by names relative to it.
+def list_objects(location: ObjectPath) -> list[tuple[str, ObjectPath, Stamp]]:
+    """Return relative name, location and stamp of the object at a location, or of all objects below it.
 
-    An empty list means that there is nothing. Raises StoreError where there is no such bucket, no access, or no answer.
+    The list is empty if there is no such object. Raises StoreError for a missing bucket, denied access or no response.
     """
     from pyarrow.fs import FileSelector, FileType
 
-    with object_errors(place, "listed"):
-        itself = place.files.get_file_info(place.path)
-        if itself.type == FileType.File:
-            return [(place.name, place, _stamp(itself))]
-        selector = FileSelector(place.path, recursive=True)
+    with object_errors(location, "listed"):
+        info = location.files.get_file_info(location.path)
+        if info.type == FileType.File:
+            return [(location.name, location, _stamp(info))]
+        selector = FileSelector(location.path, recursive=True)
         try:
-            found = place.files.get_file_info(selector)
+            infos = location.files.get_file_info(selector)
         except FileNotFoundError:
             return []
-    names = [(info.path.removeprefix(f"{place.path}/"), info) for info in found if info.type == FileType.File]
-    return [(name, place / name, _stamp(info)) for name, info in names]
+    names = [(info.path.removeprefix(f"{location.path}/"), info) for info in infos if info.type == FileType.File]
+    return [(name, location / name, _stamp(info)) for name, info in names]
 
 
-def stamp_of(place: Place) -> Stamp:
-    """Return size and time stamp of a file as they are now; raise FileNotFoundError if there is none, else OSError."""
+def stamp_of(location: FileLocation) -> Stamp:
+    """Return the current size and time stamp of a file; raises FileNotFoundError or another OSError."""
     from pyarrow.fs import FileType
 
-    if isinstance(place, Path):
-        status = place.stat()
+    if isinstance(location, Path):
+        status = location.stat()
         return Stamp(status.st_size, status.st_mtime_ns)
-    with object_errors(place, "read"):
-        info = place.files.get_file_info(place.path)
+    with object_errors(location, "read"):
+        info = location.files.get_file_info(location.path)
     if info.type != FileType.File:
-        raise FileNotFoundError(2, "no such object", str(place))
+        raise FileNotFoundError(2, "no such object", str(location))
     return _stamp(info)
 
 
-def is_file(place: Place) -> bool:
-    """Tell whether there is a file; raise OSError or StoreError where that cannot be seen."""
+def is_file(location: FileLocation) -> bool:
+    """Return whether a file exists; raises OSError or StoreError if that cannot be determined."""
     try:
-        stamp_of(place)
+        stamp_of(location)
     except FileNotFoundError:
         return False
     return True
 
 
-def open_file(place: Place, ahead_bytes: int = AHEAD_BYTES) -> Any:  # noqa: ANN401 (pyarrow has no types)
-    """Return what Parquet is read from: the path, or a file of an object store, which is read ahead.
+def open_file(location: FileLocation, ahead_bytes: int = AHEAD_BYTES) -> Any:  # noqa: ANN401 (pyarrow has no types)
+    """Return what a Parquet reader opens: a local path, or a file object with read-ahead for an object store.
 
-    Raises FileNotFoundError if there is no such object, StoreError where it cannot be had.
+    Raises FileNotFoundError if there is no such object, StoreError if it cannot be read.
     """
-    if isinstance(place, Path):
-        return place
-    with object_errors(place, "read"):
-        file = place.files.open_input_file(place.path)
-        return ReadAhead(file, lambda: object_errors(place, "read"), ahead_bytes)
+    if isinstance(location, Path):
+        return location
+    with object_errors(location, "read"):
+        file = location.files.open_input_file(location.path)
+        return ReadAhead(file, lambda: object_errors(location, "read"), ahead_bytes)
 
 
 @contextmanager
-def write_whole(place: Place, kind: str = "application/octet-stream") -> Iterator[IO[bytes]]:
-    """Yield a file to write to; it takes its name when the context ends without an exception, whole or not at all.
+def write_atomically(location: FileLocation, media_type: str = "application/octet-stream") -> Iterator[IO[bytes]]:
+    """Yield a file to write to; it appears under its name when the context exits without an exception, or not at all.
 
-    An object is of the kind (a media type) that browsers are told.
-    Raises OSError where it cannot be written, StoreError where an object store is in the way.
+    `media_type` is the content type of an object, for browsers.
+    Raises OSError if a local file cannot be written, StoreError if an object cannot.
     """
-    with _write_path(place) if isinstance(place, Path) else _write_object(place, kind) as sink:
+    with _write_path(location) if isinstance(location, Path) else _write_object(location, media_type) as sink:
         yield sink
 
 
 @contextmanager
-def object_errors(place: ObjectPath, done: str) -> Iterator[None]:
-    """Turn what Arrow says of an object store into a StoreError with a remedy; FileNotFoundError stays."""
+def object_errors(location: ObjectPath, action: str) -> Iterator[None]:
+    """Translate Arrow's errors of an object store into StoreError with a remedy; FileNotFoundError passes through."""
     import pyarrow as pa
 
     try:
@@ -178,13 +178,13 @@ def object_errors(place: ObjectPath, done: str) -> Iterator[None]:
         raise
     except (OSError, pa.ArrowException) as error:
         kind = ServerSilent if re.search(_NO_ANSWER, str(error)) else StoreError
-        raise kind(f"{place} cannot be {done}: {_reason(str(error), place)}") from error
+        raise kind(f"{location} cannot be {action}: {_reason(str(error), location)}") from error
 
 
-def _reason(text: str, place: ObjectPath) -> str:
-    bucket = place.parsed.bucket
+def _reason(text: str, location: ObjectPath) -> str:
+    bucket = location.parsed.bucket
     plain = re.sub(r"\s*\(?Request ID: [^)]*\)?", "", text.partition("\n")[0])
-    plain = plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]} …"
+    plain = plain if len(plain) <= _MAX_REASON_CHARACTERS else f"{plain[:_MAX_REASON_CHARACTERS]} …"
     if re.search(r"NO_SUCH_BUCKET|bucket does not exist|ContainerNotFound", text):
         return f"there is no bucket {bucket!r}; make it, or correct the name"
     if re.search(r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE|PERMISSION_DENIED|Auth\w+Fail|UNAUTH|code 40[13]", text):
@@ -193,24 +193,24 @@ def _reason(text: str, place: ObjectPath) -> str:
             f"bucket {bucket!r}? A public one is read with storage.anonymous = true"
         )
     if re.search(_NO_ANSWER, text):
-        endpoint = (place.storage.endpoint if place.parsed.is_s3 else None) or "the service"
+        endpoint = (location.storage.endpoint if location.parsed.is_s3 else None) or "the service"
         return (
             f"{endpoint} cannot be reached ({plain}); check storage.endpoint_url or AWS_ENDPOINT_URL, and the network"
         )
     return plain
 
 
-def _local_url(text: str, what: str) -> Path:
+def _parse_file_url(text: str, label: str) -> Path:
     parts = urlsplit(text)
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         shown = "file://" + text.rpartition("@")[2] if "@" in parts.netloc else text
-        raise StoreError(f"{what} {shown!r} must name an absolute path of this machine, as file:///data/rows")
-    path = text.removeprefix(f"file://{parts.netloc}").removeprefix("file:")  # as it is written, with # and ?
+        raise StoreError(f"{label} {shown!r} must name an absolute path of this machine, as file:///data/rows")
+    path = text.removeprefix(f"file://{parts.netloc}").removeprefix("file:")  # literally, including # and ?
     return Path(os.path.normpath(unquote(path)))
 
 
 def _stamp(info: "pyarrow.fs.FileInfo") -> Stamp:
-    """Return the stamp; of the parts of a second, listings of some servers know more than the objects themselves."""
+    """Return the stamp in whole seconds: some servers give fractions in listings that they omit for single objects."""
     return Stamp(info.size, (info.mtime_ns or 0) // _SECOND * _SECOND)
 
 
@@ -219,7 +219,7 @@ def _write_path(path: Path) -> Iterator[IO[bytes]]:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _forget_unfinished(path)
+        _delete_abandoned(path)
         with unfinished.open("wb") as sink:
             yield sink
             sink.flush()
@@ -230,29 +230,29 @@ def _write_path(path: Path) -> Iterator[IO[bytes]]:
             unfinished.unlink()
 
 
-def _forget_unfinished(path: Path) -> None:
-    """Delete what killed processes have left of the file; one that is at it still has written to it lately."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*.unfinished"):
+def _delete_abandoned(path: Path) -> None:
+    """Delete unfinished files of killed processes; a recently modified one may still be in use."""
+    for unfinished in path.parent.glob(f".{glob.escape(path.name)}.*.unfinished"):
         with suppress(OSError):
-            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
-                left.unlink()
+            if time.time() - unfinished.stat().st_mtime > _ABANDONED_SECONDS:
+                unfinished.unlink()
 
 
 @contextmanager
-def _write_object(place: ObjectPath, kind: str) -> Iterator[IO[bytes]]:
-    with tempfile.TemporaryFile() as whole:
-        yield whole
-        whole.flush()
-        _send(whole, place, kind)
+def _write_object(location: ObjectPath, media_type: str) -> Iterator[IO[bytes]]:
+    with tempfile.TemporaryFile() as file:
+        yield file
+        file.flush()
+        _upload(file, location, media_type)
 
 
-def _send(whole: IO[bytes], place: ObjectPath, kind: str) -> None:
-    """Send a file by one call, between whose parts no signal or exception comes."""
+def _upload(file: IO[bytes], location: ObjectPath, media_type: str) -> None:
+    """Upload a file by one call that no signal or exception can interrupt halfway."""
     import pyarrow as pa
 
-    size = whole.seek(0, os.SEEK_END)
-    content = pa.py_buffer(mmap.mmap(whole.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
-    with object_errors(place, "written"):
-        stream = place.files.open_output_stream(place.path, metadata={"Content-Type": kind})
+    size = file.seek(0, os.SEEK_END)
+    content = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
+    with object_errors(location, "written"):
+        stream = location.files.open_output_stream(location.path, metadata={"Content-Type": media_type})
         stream.write(content)
         stream.close()

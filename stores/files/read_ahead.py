@@ -1,4 +1,4 @@
-"""Reading objects ahead: many small reads of a Parquet file, one after the other, become few requests."""
+"""Read-ahead for objects: the many small, sequential reads of a Parquet file become few requests."""
 
 import io
 import os
@@ -7,28 +7,28 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 AHEAD_BYTES, FOOTER_BYTES = 8 * 2**20, 2**16
-"""What is read at least, and kept; and where nothing but the footer is asked for."""
+"""Bytes requested and buffered at least; and when only the footer is needed."""
 
 
 class ReadAhead(io.RawIOBase):
-    """A file over one of Arrow's; a read beyond what is kept brings `ahead_bytes`, or what it needs if more."""
+    """A file object over an Arrow file; a read outside the buffer requests `ahead_bytes`, or more if it needs more."""
 
     def __init__(
         self,
         file: Any,  # noqa: ANN401 (pyarrow has no types)
-        guard: Callable[[], AbstractContextManager[None]],
+        errors: Callable[[], AbstractContextManager[None]],
         ahead_bytes: int,
     ) -> None:
-        self._file, self._guard, self._ahead_bytes = file, guard, ahead_bytes
+        self._file, self._errors, self._ahead_bytes = file, errors, ahead_bytes
         self._size, self._position = int(file.size()), 0
-        self._start, self._kept = 0, memoryview(b"")
+        self._start, self._buffer = 0, memoryview(b"")
 
     def readable(self) -> bool:
-        """Tell that it can be read."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Tell that it has positions."""
+        """Return True."""
         return True
 
     def size(self) -> int:
@@ -40,31 +40,31 @@ class ReadAhead(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a position and return it."""
+        """Set the position and return it."""
         self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return the next bytes; raise StoreError where they cannot be had."""
-        left = max(self._size - self._position, 0)
-        wanted = left if size is None or size < 0 else min(size, left)
+        """Return the next bytes; raises StoreError if they cannot be read."""
+        remaining = max(self._size - self._position, 0)
+        count = remaining if size is None or size < 0 else min(size, remaining)
         first = self._position - self._start
-        if not 0 <= first <= len(self._kept) - wanted:
-            self._bring(wanted)
+        if not 0 <= first <= len(self._buffer) - count:
+            self._fill_buffer(count)
             first = self._position - self._start
-        self._position += wanted
-        return bytes(self._kept[first : first + wanted])
+        self._position += count
+        return bytes(self._buffer[first : first + count])
 
     def close(self) -> None:
-        """Close the file and forget what is kept."""
+        """Close the file and release the buffer."""
         if not self.closed:
-            self._kept = memoryview(b"")
+            self._buffer = memoryview(b"")
             self._file.close()
         super().close()
 
-    def _bring(self, wanted: int) -> None:
-        """Bring what is wanted and what comes after it; at the end of the file, what comes before it."""
-        length = min(max(wanted, self._ahead_bytes), self._size)
+    def _fill_buffer(self, count: int) -> None:
+        """Read at least `count` bytes at the position and what follows; near the end of the file, what precedes."""
+        length = min(max(count, self._ahead_bytes), self._size)
         self._start = min(self._position, self._size - length)
-        with self._guard():
-            self._kept = memoryview(self._file.read_at(length, self._start))
+        with self._errors():
+            self._buffer = memoryview(self._file.read_at(length, self._start))

@@ -1,1 +1,1 @@
-"""Parquet partitions read and written."""
+"""Reading and writing Parquet files."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ridgestream.stores.errors.exceptions import PartitionError
-from ridgestream.stores.schema.class_labels import ALL, MOST_CLASSES, NUMBER, Label, arrow_class_type, check_class_type
+from ridgestream.stores.schema.class_labels import ALL, MAX_CLASSES, NUMBER, Label, arrow_class_type, check_class_type
 from ridgestream.stores.schema.column_types import (
     BOOLEAN,
     NUMERIC,
@@ -70,7 +70,7 @@ class Decoder:
 
     def check(self, arrow: "pa.Schema") -> None:
         """Raise PartitionError if a column is missing or has a type that cannot stand for the schema's."""
-        fresh = self.schema.unnamed(arrow.names)
+        fresh = self.schema.unused_columns(arrow.names)
         for name in self.schema.columns(with_target=self.with_target):
             check_column(name, arrow, self.place, fresh)
         for feature in self.schema.features:
@@ -217,9 +217,9 @@ class Decoder:
             if foreign:
                 row = int(np.argmax(np.isin(positions, foreign)))
                 self._refuse(name, row, labels[positions[row]], "source.classes does not list it; correct the row")
-        elif len(self.classes.keys() | set(labels)) > MOST_CLASSES:
+        elif len(self.classes.keys() | set(labels)) > MAX_CLASSES:
             raise PartitionError(
-                f"{self.place}: column {name!r} has more than {MOST_CLASSES} different values up to row "
+                f"{self.place}: column {name!r} has more than {MAX_CLASSES} different values up to row "
                 f"{self.rows + len(positions)}; to regress on a quantity, leave out source.classes"
             )
 

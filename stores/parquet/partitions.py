@@ -1,4 +1,4 @@
-"""Parquet partitions: which there are, in which order, and their rows in batches."""
+"""Parquet partitions: listing them in order, and reading their rows in batches."""
 
 import os
 import re
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
 from ridgestream.stores.files.paths import (
+    FileLocation,
     ObjectPath,
-    Place,
     Stamp,
-    find_objects,
+    is_same_location,
+    list_objects,
     open_file,
-    same_place,
     stamp_of,
 )
 from ridgestream.stores.files.read_ahead import AHEAD_BYTES, FOOTER_BYTES
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 16384
-"""Rows decoded at once."""
+"""Rows decoded at a time."""
 
 _FOOTERS_AT_ONCE = 16
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -39,20 +39,20 @@ class PartitionFile:
 
     name: str
     """Path relative to the source, with forward slashes."""
-    path: Place
-    """Where it is: a local path, or the URL of an object with what is needed to ask for it."""
+    path: FileLocation
+    """Its location: a local path, or an object store URL with its connection settings."""
     size_bytes: int
-    """Its size when it was listed."""
+    """Its size when listed."""
     modified_ns: int
-    """Its time stamp when it was listed, nanoseconds."""
+    """Its time stamp in nanoseconds when listed."""
 
 
-def list_partitions(source: Place) -> tuple[PartitionFile, ...]:
-    """Return the Parquet files below the folder or prefix `source`, or the one file that it is, in their natural order.
+def list_partitions(source: FileLocation) -> tuple[PartitionFile, ...]:
+    """Return the Parquet files below the folder or prefix `source`, or the single file it names, in natural order.
 
     Natural order compares runs of digits as numbers: `part-2` comes before `part-10`. Names that begin with a dot or an
-    underscore are not partitions. Raises PartitionError if there is no such place, no Parquet file in it, or one that
-    is a link to nowhere or whose name has control characters; StoreError if an object store cannot be asked.
+    underscore are skipped. Raises PartitionError if the source does not exist or contains no Parquet file, for a
+    dangling link, and for names with control characters; StoreError if an object store cannot be read.
     """
     files = _list_folder(source) if isinstance(source, Path) else _list_prefix(source)
     for file in files:
@@ -63,9 +63,9 @@ def list_partitions(source: Place) -> tuple[PartitionFile, ...]:
     return tuple(sorted(files, key=lambda f: natural_key(f.name)))
 
 
-def check_apart(source: Place, output: Place) -> None:
-    """Raise PartitionError if files written below the folder `output` would become partitions of `source`."""
-    if same_place(source, output) or _would_list(source, output):
+def check_apart(source: FileLocation, output: FileLocation) -> None:
+    """Raise PartitionError if files written below the folder `output` would be listed as partitions of `source`."""
+    if is_same_location(source, output) or _would_list(source, output):
         raise PartitionError(
             f"the output {output} lies in the source {source}, whose partitions its files would become: "
             "choose another folder"
@@ -73,13 +73,13 @@ def check_apart(source: Place, output: Place) -> None:
 
 
 def natural_key(name: str) -> tuple[tuple[int, int | str, str], ...]:
-    """Return the key of the natural order: digits as numbers, before letters; the digits' text breaks ties."""
+    """Return the sort key of natural order: digits as numbers, before letters; ties are broken by the digits' text."""
     parts = (part for part in re.split(r"(\d+)", name) if part)
     return tuple((0, int(part), part) if part.isdecimal() else (1, part, "") for part in parts)
 
 
 def check_unchanged(partition: PartitionFile) -> None:
-    """Raise PartitionError if the file has another size or time stamp than when it was listed."""
+    """Raise PartitionError if the file's size or time stamp has changed since it was listed."""
     try:
         now = stamp_of(partition.path)
     except StoreError:
@@ -93,13 +93,13 @@ def check_unchanged(partition: PartitionFile) -> None:
 
 
 def read_arrow_schema(partition: PartitionFile) -> "pa.Schema":
-    """Return the Arrow schema from the file's footer; raise PartitionError if the file is not Parquet."""
+    """Return the Arrow schema from the file's footer; raises PartitionError if the file is not Parquet."""
     with _open(partition, FOOTER_BYTES) as file:
         return file.schema_arrow
 
 
-def each_footer(read: Callable[[PartitionFile], Found], files: Sequence[PartitionFile]) -> Iterator[Found]:
-    """Yield what `read` finds in the footer of each file, in order, some at once: an object store is slow to answer."""
+def map_footers(read: Callable[[PartitionFile], Result], files: Sequence[PartitionFile]) -> Iterator[Result]:
+    """Yield `read(file)` for each file, in order; reads several footers concurrently, since object stores are slow."""
     if len(files) <= 1:
         yield from map(read, files)
         return
@@ -108,40 +108,40 @@ def each_footer(read: Callable[[PartitionFile], Found], files: Sequence[Partitio
 
 
 def count_rows(partition: PartitionFile) -> int:
-    """Return the number of rows that the file's footer gives."""
+    """Return the number of rows according to the file's footer."""
     with _open(partition, FOOTER_BYTES) as file:
         return int(file.metadata.num_rows)
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What a Parquet file's footer says of its size."""
+class FooterSizes:
+    """The sizes given in a Parquet file's footer."""
 
     rows: int
-    """Rows of the file."""
+    """Number of rows."""
     columns: int
-    """Columns, those within nested ones counted each."""
+    """Number of columns; each column inside a nested one counts."""
     group_bytes: int
-    """Compressed bytes of the largest row group, which are in memory at once when it is read."""
+    """Compressed bytes of the largest row group, all of which are in memory when it is read."""
 
 
-def measure_partition(partition: PartitionFile) -> Measured:
-    """Return what the file's footer says of its size; raise PartitionError if there is none."""
+def measure_partition(partition: PartitionFile) -> FooterSizes:
+    """Return the sizes given in the file's footer; raises PartitionError if it cannot be read."""
     with _open(partition, FOOTER_BYTES) as file:
         footer = file.metadata
         groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
         sizes = [sum(g.column(i).total_compressed_size for i in range(g.num_columns)) for g in groups]
-        return Measured(int(footer.num_rows), int(footer.num_columns), max(sizes, default=0))
+        return FooterSizes(int(footer.num_rows), int(footer.num_columns), max(sizes, default=0))
 
 
 def read_batches(partition: PartitionFile, columns: list[str] | None) -> Iterator["pa.RecordBatch"]:
-    """Yield the rows in order, at most BATCH_ROWS at a time, with the named columns (all of them if None)."""
+    """Yield the rows in order, at most BATCH_ROWS at a time, with the named columns (all if None)."""
     import pyarrow as pa
 
     with _open(partition) as file:
         try:
             yield from file.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False)
-        except StoreError:  # nothing is wrong with the file: it cannot be had now
+        except StoreError:  # the file may be intact: it could not be fetched
             raise
         except (pa.ArrowException, OSError) as error:
             raise PartitionError(f"{partition.path} cannot be decoded: {error}; write it again or remove it") from error
@@ -192,7 +192,7 @@ def _find_files(source: Path) -> Iterator[Path]:
 
 
 def _list_prefix(source: ObjectPath) -> list[PartitionFile]:
-    found = find_objects(source)
+    found = list_objects(source)
     if not found:
         raise PartitionError(f"the source {source} does not exist: there is no object of that name or below it")
     itself = len(found) == 1 and found[0][1] == source
@@ -203,7 +203,7 @@ def _list_prefix(source: ObjectPath) -> list[PartitionFile]:
     return [PartitionFile(name, place, stamp.size_bytes, stamp.modified_ns) for name, place, stamp in named]
 
 
-def _would_list(source: Place, output: Place) -> bool:
+def _would_list(source: FileLocation, output: FileLocation) -> bool:
     """Tell whether the source is a folder or prefix that holds the output, under a name that is not hidden."""
     if isinstance(source, Path) and isinstance(output, Path):
         source, output = source.resolve(), output.resolve()

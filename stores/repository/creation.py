@@ -1,54 +1,122 @@
-"""The beginning of a repository, which several may try at once, and which a kill may cut off.
+"""Creation of a store, which several processes may attempt at once, and a kill may interrupt.
 
-Icechunk begins by a snapshot of nothing, under a name that is the same in every repository, and then by the branch that
-points to it. In an object store the one may be there without the other: another is at it just now, or was killed.
-Icechunk itself takes no prefix that holds anything.
+In a local folder, the repository is created in a folder beside the writer's lock and then moved to its place.
+
+In an object store, Icechunk first writes an empty snapshot, whose id is the same in every repository, and then the
+branch that points to it. The prefix may contain the one without the other: another process is just creating the
+repository, or was killed. Icechunk itself refuses any prefix that is not empty.
 """
 
+import os
+import shutil
+from itertools import islice
+from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from ridgestream.stores.errors.exceptions import StoreError
-from ridgestream.stores.files.paths import find_objects
-from ridgestream.stores.repository.lease import FIRST_SNAPSHOT, LEASE_SECONDS, LOOK_SECONDS
+from ridgestream.stores.errors.translation import store_errors
+from ridgestream.stores.files.paths import list_objects
+from ridgestream.stores.repository.file_lock import writer_lock
+from ridgestream.stores.repository.lease import FIRST_SNAPSHOT, LEASE_SECONDS, POLL_SECONDS, writer_lease
+from ridgestream.stores.repository.store_folder import UNFINISHED, check_writable, flush_folder, is_repository_folder
+from ridgestream.stores.repository.store_format import BRANCH, mark_as_store
 from ridgestream.stores.repository.store_location import StoreLocation
 
 if TYPE_CHECKING:
     import icechunk
 
-_CUT_OFF = {f"snapshots/{FIRST_SNAPSHOT}", f"transactions/{FIRST_SNAPSHOT}"}
-"""All that there is in a prefix where a beginning was cut off."""
+_INCOMPLETE = {f"snapshots/{FIRST_SNAPSHOT}", f"transactions/{FIRST_SNAPSHOT}"}
+"""All objects in a prefix whose creation was interrupted."""
 
 
-def begin_repository(location: StoreLocation) -> "icechunk.Repository":
-    """Return the repository at the location; make an empty one if there is none. Of several at once, one makes it.
+def store_exists(location: StoreLocation) -> bool:
+    """Return whether there is a store at the location; raises StoreError if something else is there.
 
-    What a kill has left is cleared away once it has stood still for LEASE_SECONDS. Raises StoreError where the place is
-    taken by something else, IcechunkError where it cannot be written.
+    A repository without a commit does not count: its creation was interrupted, and `create_store` completes it.
+    """
+    import icechunk
+
+    folder = location.folder
+    if folder is not None and not is_repository_folder(folder):
+        return False
+    location.check_reachable()
+    with store_errors(f"the store {location.text}"):
+        storage = location.storage()
+        if icechunk.Repository.exists(storage):
+            return _has_commit(icechunk.Repository.open(storage))
+    if folder is not None and ((folder / "chunks").exists() or (folder / "manifests").exists()):
+        raise StoreError(f"the store {folder} has lost refs/branch.{BRANCH}/ref.json; restore it from a copy")
+    return False
+
+
+def create_store(location: StoreLocation, wait_seconds: float) -> None:
+    """Create an empty store under the writer's lock, unless another process has created it meanwhile."""
+    if location.folder is None:
+        _create_in_object_store(location, wait_seconds)
+    else:
+        _create_in_folder(location.folder, wait_seconds)
+
+
+def _create_in_folder(folder: Path, wait_seconds: float) -> None:
+    """Create the repository in a temporary folder and move its parts, the references, which make it count, last."""
+    check_writable(folder, create=True)
+    with writer_lock(folder, wait_seconds), store_errors(f"the store {folder}"):
+        if store_exists(StoreLocation(str(folder))):
+            return
+        for unfinished in folder.glob(f"{UNFINISHED}*"):
+            shutil.rmtree(unfinished)
+        new = folder / f"{UNFINISHED}{os.getpid()}"
+        mark_as_store(open_or_create_repository(StoreLocation(str(new))))
+        flush_folder(folder)
+        for name in sorted((entry.name for entry in new.iterdir()), key=lambda name: name in ("refs", "repo")):
+            shutil.rmtree(folder / name, ignore_errors=True)
+            (new / name).rename(folder / name)
+        new.rmdir()
+
+
+def _create_in_object_store(location: StoreLocation, wait_seconds: float) -> None:
+    """Create the repository, or open one whose creation was interrupted, and make its first commit under a lease."""
+    with store_errors(f"the store {location.text}"):
+        repository = open_or_create_repository(location)
+    with writer_lease(repository, location.text, wait_seconds), store_errors(f"the store {location.text}"):
+        if not _has_commit(repository):
+            mark_as_store(repository)
+
+
+def _has_commit(repository: "icechunk.Repository") -> bool:
+    return len(list(islice(repository.ancestry(branch=BRANCH), 2))) > 1
+
+
+def open_or_create_repository(location: StoreLocation) -> "icechunk.Repository":
+    """Return the repository at the location, created empty if there is none; of concurrent callers, one creates it.
+
+    The remains of an interrupted creation are deleted after LEASE_SECONDS without change. Raises StoreError if the
+    location contains something else, IcechunkError if it cannot be written.
     """
     import icechunk
 
     storage = location.storage()
-    give_up, cleared = monotonic() + LEASE_SECONDS, False
+    deadline, deleted = monotonic() + LEASE_SECONDS, False
     while not icechunk.Repository.exists(storage):
         try:
             return _create(storage)
         except icechunk.IcechunkError:
-            names = _objects(location)
+            names = _list_names(location)
             if icechunk.Repository.exists(storage):
                 break
-            if cleared or not names:
+            if deleted or not names:
                 raise
-            if not names <= _CUT_OFF:
+            if not names <= _INCOMPLETE:
                 raise StoreError(
                     f"{location.text} holds other objects and is not a Ridgestream store; choose another prefix, or "
                     "restore refs/branch.main/ref.json if it was one"
                 ) from None
-            if monotonic() >= give_up:
-                _clear_away(location)
-                cleared = True
+            if monotonic() >= deadline:
+                _delete_incomplete(location)
+                deleted = True
             else:
-                sleep(LOOK_SECONDS)
+                sleep(POLL_SECONDS)
     return icechunk.Repository.open(storage)
 
 
@@ -59,14 +127,14 @@ def _create(storage: "icechunk.Storage") -> "icechunk.Repository":
     return icechunk.Repository.create(storage, **version)
 
 
-def _clear_away(location: StoreLocation) -> None:
-    """Delete what a beginning has left, unless there is more by now."""
-    if _objects(location) <= _CUT_OFF:
+def _delete_incomplete(location: StoreLocation) -> None:
+    """Delete the remains of an interrupted creation, unless it has made progress."""
+    if _list_names(location) <= _INCOMPLETE:
         location.prefix.files.delete_dir(location.prefix.path)
 
 
-def _objects(location: StoreLocation) -> set[str]:
-    """Return the names of all objects of a place in S3, from its root; of other places, nothing."""
+def _list_names(location: StoreLocation) -> set[str]:
+    """Return the names of all objects below a location in S3; an empty set for other locations."""
     if location.folder is not None or not location.prefix.parsed.is_s3:
         return set()
-    return {name for name, _, _ in find_objects(location.prefix)}
+    return {name for name, _, _ in list_objects(location.prefix)}

@@ -1,4 +1,4 @@
-"""One writer at a time on a local store: a file lock that names its owner."""
+"""A single writer on a local store: a file lock that names its owner."""
 
 import json
 from collections.abc import Iterator
@@ -11,16 +11,16 @@ from filelock import FileLock, Timeout
 from ridgestream.stores.errors.exceptions import StoreError, StoreLocked
 from ridgestream.stores.repository.lock_owner import Owner
 
-_LOOKS, _LOOK_SECONDS = 10, 0.05
-"""How often, and how far apart, the name of a writer is looked for."""
+_READS, _READ_SECONDS = 10, 0.05
+"""How often, and at which interval, the file that names the owner is read."""
 
 
 @contextmanager
 def writer_lock(folder: Path, wait_seconds: float) -> Iterator[None]:
-    """Hold the writer's lock of the store in `folder`; wait up to `wait_seconds` for another writer to leave.
+    """Hold the writer's lock of the store in `folder`; wait up to `wait_seconds` for another writer to finish.
 
-    The lock is the operating system's, so it goes with its process, however that ends. Raises StoreLocked naming the
-    owner, StoreError if the folder cannot be written.
+    The lock belongs to the operating system, so it is released when its process ends, however that happens. Raises
+    StoreLocked naming the owner, StoreError if the folder cannot be written.
     """
     lock = FileLock(folder / "writer.lock")
     try:
@@ -46,11 +46,11 @@ def _name_owner(folder: Path) -> None:
 
 
 def _owner(folder: Path) -> str:
-    """Return who holds the lock; one that has just come has yet to write its name, over that of one that is gone."""
-    for _ in range(_LOOKS):
+    """Return the lock's holder. A new holder may not have overwritten the previous owner's file yet."""
+    for _ in range(_READS):
         with suppress(OSError, ValueError, KeyError, TypeError):
             owner = Owner.from_dict(json.loads((folder / "writer.json").read_text()))
             if not owner.is_gone():
                 return str(owner)
-        sleep(_LOOK_SECONDS)
+        sleep(_READ_SECONDS)
     return "another process"

@@ -1,4 +1,4 @@
-"""Collecting garbage: the objects of a store that no branch and no tag names any more."""
+"""Garbage collection: deletes objects of a store that no branch or tag references."""
 
 import re
 from collections.abc import Iterator
@@ -10,34 +10,34 @@ from ridgestream.stores.errors.translation import store_errors
 from ridgestream.stores.repository.repository import Store
 
 LONGEST_SESSION = timedelta(days=1)
-"""On an object store a younger object may be of another writer, who has not committed yet."""
+"""On an object store, a younger object may belong to another writer's session, not committed yet."""
 
 _STAGED = re.compile(r".+#\d+")
-"""A file that a killed writer had not finished."""
+"""A file left unfinished by a killed writer."""
 
 
 def collect(store: Store, older_than: timedelta = LONGEST_SESSION, *, dry_run: bool = False) -> int:
-    """Delete what nothing names, on an object store only if it is older, and return the bytes; lists all objects.
+    """Delete unreferenced objects, on an object store only those older than `older_than`, and return their bytes.
 
-    For who holds the writer's lock: no other writer has a session then. Readers of a local store read what is named:
-    `clean` takes the name of nothing that one of them has open. Raises StoreError where the store cannot be read.
+    Lists all objects. The caller holds the writer's lock, so there is no other session. Readers of a local store read
+    referenced objects: `clean` removes no reference that a reader needs. Raises StoreError if the store cannot be read.
     """
     folder, now = store.location.folder, datetime.now(UTC)
     with store_errors(f"the store {store.location.text}"):
-        store.check_held()
-        store.flush()  # what is named now is on disk before what was named until now is gone
+        store.check_lease()
+        store.flush()  # new references must be on disk before objects without references are deleted
         summary = store.repository.garbage_collect(now if folder else now - older_than, dry_run=dry_run)
         return int(summary.bytes_deleted) + (_sweep(folder, dry_run=dry_run) if folder else 0)
 
 
 def measure_bytes(store: Store) -> int | None:
-    """Return what the files of a local store take; None for an object store."""
+    """Return the bytes of a local store's files; None for an object store."""
     folder = store.location.folder
     return None if folder is None else sum(_size(path) for path in _files(folder))
 
 
 def _sweep(folder: Path, *, dry_run: bool) -> int:
-    """Delete unfinished files, and return their bytes."""
+    """Delete unfinished files and return their bytes."""
     unfinished = [path for path in _files(folder) if _STAGED.fullmatch(path.name)]
     freed = sum(map(_size, unfinished))
     for path in () if dry_run else unfinished:
@@ -50,6 +50,6 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _size(path: Path) -> int:
-    with suppress(FileNotFoundError):  # a reader's, who has gone
+    with suppress(FileNotFoundError):  # a reader's entry, deleted meanwhile
         return path.stat().st_size
     return 0

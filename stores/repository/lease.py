@@ -1,13 +1,14 @@
-"""One writer at a time on an object store: a lease kept in the repository itself, which names its holder.
+"""A single writer on an object store: a lease, kept in the repository itself, that names its holder.
 
-A branch of its own points to a snapshot that names who writes, or to the repository's first, which names nobody.
-Icechunk moves a branch only if nobody else has moved it meanwhile, so that of several who reach for the lease one gets
-it. The holder renews it, by a new snapshot, three times in `LEASE_SECONDS`. Who waits looks at the branch: if it stands
-still for all of that time, by the clock of who waits, the holder is taken for dead, and at once if its process was on
-this machine and is gone. A holder that was only stopped finds out before its next commit, and does not make it.
+A dedicated branch points to a snapshot that names the writer, or to the repository's first snapshot, which names
+nobody. Icechunk moves a branch only if nobody else has moved it meanwhile, so of several processes that request the
+lease at once, exactly one gets it. The holder renews it with a new snapshot three times in LEASE_SECONDS. A waiting
+process polls the branch: if it has not moved for LEASE_SECONDS by the waiting process's own clock, the holder is
+considered dead; immediately so if its process ran on this machine and has ended. A holder that was only suspended
+finds out before its next commit, and does not make it.
 
-The lease keeps writers from working in vain. That no commit is lost or doubled does not hang on it: a commit whose base
-is not the last one is refused in any case.
+The lease only avoids wasted work. It is not what prevents lost or duplicate commits: a commit whose base is not the
+latest one is refused in any case.
 """
 
 import threading
@@ -25,166 +26,167 @@ if TYPE_CHECKING:
     import icechunk
 
 LEASE_SECONDS = 30.0
-"""How long a lease holds that is not renewed."""
+"""How long a lease is valid without being renewed."""
 
-LOOK_SECONDS = 0.5
-"""How often who waits looks."""
+POLL_SECONDS = 0.5
+"""How often a waiting process looks at the lease."""
 
 HOLDER_BRANCH, NOBODY_BRANCH = "writer", "writer.nobody"
-"""The branch that points to the holder's snapshot, and the one that points to the snapshot of nobody."""
+"""The branch that points to the holder's snapshot, and the one that points to the snapshot that names nobody."""
 
 FIRST_SNAPSHOT = "1CECHNKREP0F1RSTCMT0"
-"""The snapshot with which a repository begins."""
+"""The id of every repository's first snapshot."""
 
 _OWNER = "writer"
 _UNKNOWN = Owner(0, "another machine", "an unknown time", "", 0.0)
 
 
 class Lease:
-    """A lease that this process holds, until another takes it for dead."""
+    """A lease held by this process until it is released, or until another process takes it over."""
 
-    def __init__(self, register: "_Register", owner: Owner, snapshot: str) -> None:
-        self._register, self._owner, self._snapshot = register, owner, snapshot
+    def __init__(self, branch: "_LeaseBranch", owner: Owner, snapshot: str) -> None:
+        self._branch, self._owner, self._snapshot = branch, owner, snapshot
         self._lost, self._mutex = False, threading.Lock()
 
     def renew(self) -> None:
-        """Prolong the lease; raise StoreLocked if another has taken it, StoreError if the store cannot be written."""
+        """Extend the lease; raises StoreLocked if another process has it, StoreError if the store cannot be written."""
         with self._mutex:
-            renewed = None if self._lost else self._register.replace(self._snapshot, self._owner)
+            renewed = None if self._lost else self._branch.replace(self._snapshot, self._owner)
             if renewed is None:
                 self._lost = True
                 raise StoreLocked(
-                    f"the store {self._register.place} has been taken over by {self._register.describe_holder()}, "
+                    f"the store {self._branch.location} has been taken over by {self._branch.describe_holder()}, "
                     f"since this run did not answer for {LEASE_SECONDS:g} s (was it stopped, or off the network?); "
                     "what it had committed stands: run the job again"
                 )
             self._snapshot = renewed
 
-    def keep(self, stop: threading.Event) -> None:
-        """Renew the lease again and again until told to stop, or until it is lost."""
+    def renew_until(self, stop: threading.Event) -> None:
+        """Renew the lease periodically until `stop` is set or the lease is lost."""
         while not stop.wait(LEASE_SECONDS / 3) and not self._lost:
-            with suppress(StoreError):  # whoever commits asks again, and is told
+            with suppress(StoreError):  # the next commit renews again and reports the error
                 self.renew()
 
     def release(self) -> None:
-        """Name nobody; where that fails, the lease runs out by itself."""
+        """Name nobody as holder; if that fails, the lease expires."""
         with self._mutex, suppress(StoreError):
             if not self._lost:
-                self._register.replace(self._snapshot, None)
+                self._branch.replace(self._snapshot, None)
 
 
 @contextmanager
-def writer_lease(repository: "icechunk.Repository", place: str, wait_seconds: float) -> Iterator[Lease]:
-    """Hold the lease of the repository at `place`; wait up to `wait_seconds` for another writer to leave.
+def writer_lease(repository: "icechunk.Repository", location: str, wait_seconds: float) -> Iterator[Lease]:
+    """Hold the lease of the repository at `location`; wait up to `wait_seconds` for another writer to finish.
 
-    A holder that seems to be dead is watched for LEASE_SECONDS also by who does not want to wait. Raises StoreLocked
+    A holder that seems to be dead is watched for LEASE_SECONDS even if `wait_seconds` is less. Raises StoreLocked
     naming the holder, StoreError if the store cannot be written.
     """
-    lease, stop = _acquire(_Register(repository, place), wait_seconds), threading.Event()
-    keeper = threading.Thread(target=lease.keep, args=(stop,), name="ridgestream-lease", daemon=True)
-    keeper.start()
+    lease, stop = _acquire(_LeaseBranch(repository, location), wait_seconds), threading.Event()
+    renewer = threading.Thread(target=lease.renew_until, args=(stop,), name="ridgestream-lease", daemon=True)
+    renewer.start()
     try:
         yield lease
     finally:
         stop.set()
-        keeper.join(LEASE_SECONDS)
+        renewer.join(LEASE_SECONDS)
         lease.release()
 
 
-def _acquire(register: "_Register", wait_seconds: float) -> Lease:
-    owner, give_up = Owner.of_this_process(), monotonic() + wait_seconds
-    first = seen = register.snapshot()
-    seen_at = monotonic()
+def _acquire(branch: "_LeaseBranch", wait_seconds: float) -> Lease:
+    owner, deadline = Owner.of_this_process(), monotonic() + wait_seconds
+    first = current = branch.snapshot()
+    moved_at = monotonic()
     while True:
-        holder = register.holder(seen)
-        if holder is None or holder.is_gone() or monotonic() - seen_at >= LEASE_SECONDS:
-            if taken := register.replace(seen, owner):
-                return Lease(register, owner, taken)
-        elif monotonic() >= give_up and not (seen == first and register.seems_old(seen)):
+        holder = branch.holder(current)
+        if holder is None or holder.is_gone() or monotonic() - moved_at >= LEASE_SECONDS:
+            if acquired := branch.replace(current, owner):
+                return Lease(branch, owner, acquired)
+        elif monotonic() >= deadline and not (current == first and branch.seems_expired(current)):
             raise StoreLocked(
-                f"the store {register.place} is being written by {holder}; wait for it to finish, or use --wait SECONDS"
+                f"the store {branch.location} is being written by {holder}; wait for it to finish, "
+                "or use --wait SECONDS"
             )
         else:
-            sleep(LOOK_SECONDS)
-        now_seen = register.snapshot()
-        if now_seen != seen:
-            seen, seen_at = now_seen, monotonic()
+            sleep(POLL_SECONDS)
+        latest = branch.snapshot()
+        if latest != current:
+            current, moved_at = latest, monotonic()
 
 
-class _Register:
-    """The branch that names who writes."""
+class _LeaseBranch:
+    """The branch that names the writer."""
 
-    def __init__(self, repository: "icechunk.Repository", place: str) -> None:
-        self.place, self._repository = place, repository
-        with store_errors(f"the store {place}"):
+    def __init__(self, repository: "icechunk.Repository", location: str) -> None:
+        self.location, self._repository = location, repository
+        with store_errors(f"the store {location}"):
             self._nobody = self._ensure_branches()
 
     def snapshot(self) -> str:
         """Return the snapshot that the branch points to."""
-        with store_errors(f"the store {self.place}"):
+        with store_errors(f"the store {self.location}"):
             return str(self._repository.lookup_branch(HOLDER_BRANCH))
 
     def holder(self, snapshot: str) -> Owner | None:
-        """Return whom a snapshot names: someone unknown, who may live, where it cannot be read."""
+        """Return the owner named by a snapshot; an unknown, possibly living owner if the snapshot cannot be read."""
         if snapshot == self._nobody:
             return None
-        with suppress(StoreError, KeyError, TypeError), store_errors(f"the store {self.place}"):
+        with suppress(StoreError, KeyError, TypeError), store_errors(f"the store {self.location}"):
             return Owner.from_dict(self._repository.lookup_snapshot(snapshot).metadata[_OWNER])
         return _UNKNOWN
 
-    def seems_old(self, snapshot: str) -> bool:
-        """Tell whether the clocks of the holder and of this machine make the snapshot one that was not renewed."""
-        with suppress(StoreError), store_errors(f"the store {self.place}"):
+    def seems_expired(self, snapshot: str) -> bool:
+        """Return whether the snapshot is older than a lease, as far as the clocks of both machines agree."""
+        with suppress(StoreError), store_errors(f"the store {self.location}"):
             written = self._repository.lookup_snapshot(snapshot).written_at
             return (datetime.now(UTC) - written).total_seconds() > LEASE_SECONDS
         return True
 
     def describe_holder(self) -> str:
-        """Return who writes now, in words; for messages."""
+        """Return who is writing now, for messages."""
         with suppress(StoreError):
             return str(self.holder(self.snapshot()) or "another process")
         return "another process"
 
     def replace(self, snapshot: str, owner: Owner | None) -> str | None:
-        """Name another holder, or nobody, if the branch still points to `snapshot`; return to what it points then.
+        """Name another owner, or nobody, if the branch still points to `snapshot`; return the branch's new snapshot.
 
-        None means that another was quicker.
+        Returns None if another process was faster.
         """
         import icechunk
 
-        with store_errors(f"the store {self.place}"):
-            new = self._nobody if owner is None else self._write_down(owner)
+        with store_errors(f"the store {self.location}"):
+            new = self._nobody if owner is None else self._write_snapshot(owner)
             try:
                 self._repository.reset_branch(HOLDER_BRANCH, new, from_snapshot_id=snapshot)
             except icechunk.IcechunkError as error:
-                found = self._repository.lookup_branch(HOLDER_BRANCH)
-                if found == new:  # a request that is sent twice is refused the second time
+                current = self._repository.lookup_branch(HOLDER_BRANCH)
+                if current == new:  # the client sent its request twice, and the second one was refused
                     return new
-                if found == snapshot and "conflict" not in str(error):  # else it has moved, and moved back
+                if current == snapshot and "conflict" not in str(error):  # in a conflict it moved there and back
                     raise
                 return None
         return new
 
-    def _write_down(self, owner: Owner) -> str:
-        """Write a snapshot that names the owner, to which no branch points yet."""
+    def _write_snapshot(self, owner: Owner) -> str:
+        """Write a snapshot that names the owner; no branch points to it yet."""
         import zarr
 
         session = self._repository.writable_session(NOBODY_BRANCH)
-        zarr.create_group(session.store, attributes={_OWNER: owner.process})  # a snapshot without a change is refused
+        zarr.create_group(session.store, attributes={_OWNER: owner.process})  # Icechunk refuses an empty snapshot
         return str(session.flush(f"Written by {owner}", metadata={_OWNER: owner.as_dict()}))
 
     def _ensure_branches(self) -> str:
-        """Make the branches that are missing, which point to the first snapshot, and return that."""
+        """Create the missing branches, pointing to the first snapshot, and return its id."""
         import icechunk
 
         for branch in (NOBODY_BRANCH, HOLDER_BRANCH):
             if branch not in self._repository.list_branches():
-                with suppress(icechunk.IcechunkError):  # another has made it meanwhile, or the next line fails
+                with suppress(icechunk.IcechunkError):  # another process created it, or lookup_branch below fails
                     self._repository.create_branch(branch, self._first_snapshot())
         return str(self._repository.lookup_branch(NOBODY_BRANCH))
 
     def _first_snapshot(self) -> str:
-        """Return the repository's first snapshot, which is of the same name in all but very old ones."""
+        """Return the id of the repository's first snapshot, which differs from FIRST_SNAPSHOT only in very old ones."""
         import icechunk
 
         try:

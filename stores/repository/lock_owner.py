@@ -1,4 +1,4 @@
-"""Who writes to a store: a process, and whether it can still be alive."""
+"""The process that writes to a store, and whether it is still alive."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from typing import Any, Self
 import psutil
 
 _START_TOLERANCE_SECONDS = 2.0
-"""Two processes with one number that began further apart are not the same."""
+"""Processes of the same number whose start times differ by more are different processes."""
 
 
 @dataclass(frozen=True)
@@ -20,34 +20,34 @@ class Owner:
     """A process that writes to a store."""
 
     process: int
-    """Its number."""
+    """Its process id."""
     host: str
     """The name of its machine."""
     since: str
-    """When it began to write, as its clock says."""
+    """When it began writing, local time of its machine."""
     process_table: str
-    """Which table of processes its number is of: the machine's, since it was started, or that of a container in it."""
+    """Identifies the process table that its id belongs to: the machine since its last boot, or a container in it."""
     started_seconds: float
-    """When the process began, in seconds since the machine was started."""
+    """When the process started, in seconds since boot."""
 
     @classmethod
     def of_this_process(cls) -> Self:
-        """Return the process that asks."""
+        """Return the current process."""
         process = os.getpid()
         since = time.strftime("%Y-%m-%d %H:%M:%S%z")
         return cls(process, socket.gethostname(), since, _process_table(), _started_seconds(process) or 0.0)
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Self:
-        """Return the process that `as_dict` has told of; raise KeyError or TypeError for anything else."""
-        return cls(**{field.name: told[field.name] for field in fields(cls)})
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """Return the owner from the result of `as_dict`; raises KeyError or TypeError for anything else."""
+        return cls(**{field.name: plain[field.name] for field in fields(cls)})
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the process as JSON takes it."""
+        """Return the owner as a JSON object."""
         return asdict(self)
 
     def is_gone(self) -> bool:
-        """Tell whether the process has ended for certain: False, too, where it is of another machine or container."""
+        """Return whether the process has certainly ended; False for one on another machine or in a container."""
         if self.process_table != _process_table():
             return False
         started = _started_seconds(self.process)
@@ -59,18 +59,18 @@ class Owner:
 
 def _process_table() -> str:
     parts = [socket.gethostname()]
-    with suppress(OSError):  # only Linux has these
+    with suppress(OSError):  # these exist on Linux only
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
         parts.append(str(Path("/proc/self/ns/pid").readlink()))
     return " ".join(parts)
 
 
 def _started_seconds(process: int) -> float | None:
-    """Return when the process began, None if there is none of that number, or only what its parent has not buried."""
+    """Return when a process started, in seconds since boot; None if there is none, or only a zombie."""
     try:
-        found = psutil.Process(process)
-        if found.status() == psutil.STATUS_ZOMBIE:
+        running = psutil.Process(process)
+        if running.status() == psutil.STATUS_ZOMBIE:
             return None
-        return found.create_time() - psutil.boot_time()  # of both, the clock may have been set since
+        return running.create_time() - psutil.boot_time()  # unaffected by later changes of the clock
     except psutil.NoSuchProcess:
         return None

@@ -1,8 +1,8 @@
-"""Who reads a local store: each open session is a file in the folder `readers` that its process holds locked.
+"""The registry of readers of a local store: each open session is a file in `readers`, locked by its process.
 
-A cleaner reads them before it takes anything away. The lock is the operating system's, so it goes with its process,
-however that ends, and a file that nobody holds is swept away by whoever comes next. A store that cannot be written
-registers nobody: what its readers read is then protected by its age alone.
+`clean` lists the registered readers before it deletes anything. The lock belongs to the operating system, so it is
+released when its process ends, however that happens, and a file that nobody locks is deleted by the next process that
+lists the folder. In a read-only store readers are not registered; only the age of what they read protects it.
 """
 
 import fcntl
@@ -19,35 +19,35 @@ from pathlib import Path
 from uuid import uuid4
 
 READERS = "readers"
-"""The folder, in that of the store."""
+"""The folder of the registry, inside the store."""
 
 _NEW, _NEW_SECONDS = ".new", 60.0
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A session that is open."""
+    """An open reading session."""
 
     since: datetime
-    """When it was opened, or is about to be."""
+    """When it was opened, or registered to be opened."""
     snapshot: str | None
-    """The snapshot that it reads; None if that is not known yet."""
+    """The snapshot that it reads; None if not known yet."""
 
 
 class Registration:
-    """The entry of one reader, from before its session is opened until what reads by it is gone."""
+    """The registry entry of one reader, from before its session is opened until everything that reads by it is gone."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path, self._descriptor, self._process = path, descriptor, os.getpid()
 
-    def reads(self, snapshot: str, reading_by: object) -> None:
-        """Name the snapshot, and end with the object that everything is read by."""
+    def set_snapshot(self, snapshot: str, used_by: object) -> None:
+        """Record the snapshot, and delete the entry once `used_by`, through which all data is read, is garbage."""
         with suppress(OSError):
             os.pwrite(self._descriptor, json.dumps({"snapshot": snapshot}).encode(), 0)
-        weakref.finalize(reading_by, self.end)
+        weakref.finalize(used_by, self.end)
 
     def end(self) -> None:
-        """Take the entry out; in a forked process, which has it from its parent, do nothing."""
+        """Delete the entry; does nothing in a forked process, which has inherited it."""
         if os.getpid() == self._process:
             with suppress(OSError):
                 self._path.unlink()
@@ -57,9 +57,9 @@ class Registration:
 
 @contextmanager
 def registered(folder: Path | None) -> Iterator[Registration | None]:
-    """Enter a reader of the store in `folder` who is about to open a session; None where that is not possible.
+    """Register a reader of the store in `folder` that is about to open a session; yields None if that is not possible.
 
-    An exception that leaves takes the entry out again.
+    The entry is deleted if the context exits with an exception.
     """
     registration = None
     with suppress(OSError):
@@ -73,7 +73,7 @@ def registered(folder: Path | None) -> Iterator[Registration | None]:
 
 
 def _register(folder: Path) -> Registration:
-    """Enter a reader: the file appears under its name when it is locked already."""
+    """Register a reader: the file is locked before it appears under its final name."""
     folder.mkdir(exist_ok=True)
     list_readers(folder.parent)
     path = folder / f"{socket.gethostname()}.{os.getpid()}.{uuid4().hex[:12]}.json"
@@ -90,30 +90,30 @@ def _register(folder: Path) -> Registration:
 
 
 def list_readers(folder: Path) -> list[Reader]:
-    """Return the readers of the store in `folder`; the entries of those that ended without a word are swept away."""
+    """Return the readers of the store in `folder`; deletes the entries of processes that ended without doing so."""
     paths = list((folder / READERS).iterdir()) if (folder / READERS).is_dir() else []
-    return [reader for reader in map(_look_at, paths) if reader is not None]
+    return [reader for reader in map(_read_entry, paths) if reader is not None]
 
 
-def _look_at(path: Path) -> Reader | None:
-    """Return the reader if it lives; sweep its entry away if it does not."""
+def _read_entry(path: Path) -> Reader | None:
+    """Return the reader if its process is alive, else delete its entry and return None."""
     since = datetime.fromtimestamp(0, UTC)
     try:
         since = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         if path.suffix == _NEW and time.time() - since.timestamp() <= _NEW_SECONDS:
-            return Reader(since, None)  # to ask for its lock would keep its own process from it
+            return Reader(since, None)  # testing its lock could make the new reader's own locking fail
         with path.open("rb") as file:
-            if _is_held(file.fileno()):
+            if _is_locked(file.fileno()):
                 return Reader(since, _snapshot_in(file.read()))
         path.unlink()
     except FileNotFoundError:
         return None
-    except OSError:  # another user's, or a file that cannot even be looked at: it may be of any age
+    except OSError:  # another user's file, or an unreadable one: it may be of any age
         return Reader(since, None)
     return None
 
 
-def _is_held(descriptor: int) -> bool:
+def _is_locked(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -1,4 +1,4 @@
-"""Where a store lies: a local folder, or a URL that Icechunk takes."""
+"""The location of a store: a local folder, or the URL of an object store."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.files.object_storage import StorageSettings
-from ridgestream.stores.files.paths import ObjectPath, Place, object_errors, place_of
+from ridgestream.stores.files.paths import FileLocation, ObjectPath, object_errors, parse_location
 
 if TYPE_CHECKING:
     import icechunk
@@ -14,43 +14,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StoreLocation:
-    """A place for a store, named but not yet looked at."""
+    """The location of a store; constructing one accesses nothing."""
 
     text: str
     """An absolute local path, or a URL."""
     settings: StorageSettings = field(default=StorageSettings(), repr=False)
-    """How an object store is asked."""
+    """How to connect to the object store."""
 
     @classmethod
     def parse(cls, text: str, base: Path, settings: StorageSettings | None = None) -> Self:
-        """Take a URL as it is and a path relative to the folder `base`.
+        """Parse a URL, or a path relative to the folder `base`.
 
-        Raises StoreError for a scheme not known, and for credentials in a URL.
+        Raises StoreError for an unknown scheme, and for credentials in a URL.
         """
         settings = settings or StorageSettings()
-        return cls(str(place_of(text, base, "the store", settings)), settings)
+        return cls(str(parse_location(text, base, "the store", settings)), settings)
 
     @property
     def folder(self) -> Path | None:
         """The local folder, None for an object store."""
         return None if "://" in self.text else Path(self.text)
 
-    def beside(self, ending: str) -> Place | None:
-        """Return the place beside the store whose name has this ending, too; None where the store is a whole bucket."""
+    def beside(self, ending: str) -> FileLocation | None:
+        """Return the sibling location whose name has this ending appended; None if the store is a whole bucket."""
         if self.folder is not None:
             return Path(f"{self.text}{ending}")
         return ObjectPath(f"{self.text}{ending}", self.settings) if self.prefix.parsed.key else None
 
     @property
     def prefix(self) -> ObjectPath:
-        """The prefix in an object store."""
+        """The store's prefix in the object store."""
         return ObjectPath(self.text, self.settings)
 
-    def check_there(self) -> None:
-        """Raise StoreError if a bucket of S3 is not there; ServerSilent if its server does not answer within seconds.
+    def check_reachable(self) -> None:
+        """Raise StoreError if an S3 bucket does not exist, ServerSilent if its server does not respond within seconds.
 
-        Icechunk repeats its requests for half a minute, and does not say what was the matter. A server that keeps who
-        it does not know from asking for buckets has the last word when it is asked for an object.
+        Icechunk itself would retry for half a minute and then not give the reason. A server that denies access to
+        buckets is not reported here: it may still allow requests for objects.
         """
         if self.folder is not None or not self.prefix.parsed.is_s3:
             return
@@ -59,18 +59,18 @@ class StoreLocation:
         prefix, bucket = self.prefix, self.prefix.parsed.bucket
         try:
             with object_errors(prefix, "opened"):
-                found = prefix.files.get_file_info(bucket)
+                info = prefix.files.get_file_info(bucket)
         except StoreError as error:
             if "access is denied" in str(error):
                 return
             raise type(error)(f"the store {error}") from error
-        if found.type == FileType.NotFound:
+        if info.type == FileType.NotFound:
             raise StoreError(f"the store {self.text}: there is no bucket {bucket!r}; make it, or correct the name")
 
     def storage(self) -> "icechunk.Storage":
-        """Return Icechunk's storage; credentials of object stores come from the environment of each process.
+        """Return Icechunk's storage; credentials for object stores come from the environment of each process.
 
-        Icechunk's warning that local commits are not safe is kept off standard output: the writer's lock makes them so.
+        Suppresses Icechunk's warning that concurrent local commits are unsafe: the writer's lock prevents them.
         """
         import icechunk
 

@@ -1,1 +1,1 @@
-"""Columns, types, class labels and rows of a source."""
+"""Columns, types, class labels and rows of a data source."""

@@ -1,4 +1,4 @@
-"""The classes of a target: labels of one kind, in the type that the user's own column has."""
+"""The classes of a target: labels of one kind, in the type of the user's column."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 Label = bool | int | float | str
 
 ALL = "all"
-"""In place of the classes: those that the rows have."""
+"""Stands for all classes that occur in the rows."""
 
-MOST_CLASSES = 1000
-"""A column with more distinct values than this is taken for a quantity that was called classes by mistake."""
+MAX_CLASSES = 1000
+"""A column with more distinct values is refused: it is probably a quantity declared as classes by mistake."""
 
 TEXT, BOOLEAN, INTEGER, NUMBER = "text", "boolean", "integer", "number"
 
 
-def infer_class_kind(field: "pa.Field", place: str) -> str:
-    """Return text, boolean, integer or number; raise PartitionError naming `place` for any other type."""
+def infer_class_kind(field: "pa.Field", file: str) -> str:
+    """Return text, boolean, integer or number; raises PartitionError naming `file` for any other type."""
     import pyarrow.types as t
 
     value = value_type(field)
@@ -31,37 +31,37 @@ def infer_class_kind(field: "pa.Field", place: str) -> str:
         INTEGER: t.is_integer(value),
         NUMBER: t.is_floating(value) or t.is_decimal(value),
     }
-    for kind, holds in tests.items():
-        if holds:
+    for kind, matches in tests.items():
+        if matches:
             return kind
     raise PartitionError(
-        f"{place}: the target {field.name!r} has type {shown_type(field)}; classes are text, numbers or booleans"
+        f"{file}: the target {field.name!r} has type {shown_type(field)}; classes are text, numbers or booleans"
     )
 
 
-def check_class_type(kind: str, field: "pa.Field", place: str) -> None:
-    """Raise PartitionError if a column of that type cannot hold classes of that kind; any number may stand for one."""
+def check_class_type(kind: str, field: "pa.Field", file: str) -> None:
+    """Raise PartitionError if a column of this type cannot hold classes of this kind; all numeric types are allowed."""
     import pyarrow.types as t
 
     value = value_type(field)
     number = t.is_integer(value) or t.is_floating(value) or t.is_decimal(value)
     fits = {TEXT: is_text(value), BOOLEAN: t.is_boolean(value)}.get(kind, number)
-    if not fits and not t.is_null(value):  # a column without a value; a row of it is refused
+    if not fits and not t.is_null(value):  # a column without any value; decoding refuses its rows
         raise PartitionError(
-            f"{place}: column {field.name!r} has type {shown_type(field)}, the store has its classes as {kind}; "
+            f"{file}: column {field.name!r} has type {shown_type(field)}, the store has its classes as {kind}; "
             "write the file again with the type of the earlier ones"
         )
 
 
-def order_classes(kind: str, classes: Sequence[Label], name: str, place: str) -> tuple[Label, ...]:
-    """Return the classes that a job lists as labels of the kind, sorted; raise PartitionError for one of another kind.
+def order_classes(kind: str, classes: Sequence[Label], name: str, file: str) -> tuple[Label, ...]:
+    """Return a job's list of classes as sorted labels of the kind; raises PartitionError for a label of another kind.
 
-    The same classes in another order, or 2.0 for the integer 2, are the same request.
+    Thus the same classes in another order, or 2.0 for the integer 2, are the same request.
     """
     other = next((label for label in classes if not _is_of_kind(kind, label)), None)
     if other is not None:
         raise PartitionError(
-            f"{place}: the target {name!r} holds classes of the kind {kind}, which {other!r} of source.classes cannot "
+            f"{file}: the target {name!r} holds classes of the kind {kind}, which {other!r} of source.classes cannot "
             "equal; give the classes as the column has them, text in quotes"
         )
     convert = {INTEGER: int, NUMBER: float}.get(kind)
@@ -69,14 +69,14 @@ def order_classes(kind: str, classes: Sequence[Label], name: str, place: str) ->
 
 
 def arrow_class_type(kind: str) -> "pa.DataType":
-    """Return the type of a column of such classes: string, bool, int64 or double."""
+    """Return the Arrow type of a column of such classes: string, bool, int64 or double."""
     import pyarrow as pa
 
     return {TEXT: pa.string(), BOOLEAN: pa.bool_(), INTEGER: pa.int64(), NUMBER: pa.float64()}[kind]
 
 
 def class_name(label: Label) -> str:
-    """Return the label as it stands in the name of a column."""
+    """Return the label as it appears in column names."""
     return str(label).lower() if isinstance(label, bool) else str(label)
 
 

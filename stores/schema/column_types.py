@@ -1,8 +1,8 @@
-"""Columns: which Arrow types may stand for which kind of column, and what is said of those that may not.
+"""Column types: which Arrow types each kind of column accepts, and the error messages for all others.
 
-The store keeps the kind of a column, not its type, so a later file may have any type that its kind takes: integers may
-become floats or decimals, text may be plain or a dictionary. An extension type is what its name says, whatever it is
-stored as, and whether or not the library that has named it is loaded.
+The store records the kind of a column, not its type, so a later file may use any type that the kind accepts: integers
+may become floats or decimals, text may be plain or dictionary-encoded. An extension type is identified by its name,
+whatever its storage type, and whether or not the library that defines it is loaded.
 """
 
 from collections.abc import Iterable
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 NUMERIC, BOOLEAN, TIMESTAMP, CATEGORICAL = "numeric", "boolean", "timestamp", "categorical"
 
-TAKES = {
+ACCEPTED_TYPES = {
     NUMERIC: "integers, floats, decimals or booleans",
     BOOLEAN: "booleans, or numbers that are 0 and 1",
     TIMESTAMP: "timestamps or dates",
     CATEGORICAL: "text, or numbers and booleans as names",
 }
-"""What each kind of column takes."""
+"""The types that each kind of column accepts, in words."""
 
 _BOOL8 = "arrow.bool8"
 _NAME_OF_EXTENSION = b"ARROW:extension:name"
@@ -30,9 +30,9 @@ _NAMES_SHOWN = 12
 
 
 def value_type(field: "pa.Field") -> "pa.DataType":
-    """Return the type of a column's values: of a dictionary that of its values, of arrow.bool8 boolean.
+    """Return the type of a column's values: for a dictionary its value type, for arrow.bool8 boolean.
 
-    Of any other extension it is binary, which no kind of column takes.
+    For any other extension type it is binary, which no kind of column accepts.
     """
     import pyarrow as pa
     import pyarrow.types as t
@@ -46,7 +46,7 @@ def value_type(field: "pa.Field") -> "pa.DataType":
 def extension_name(field: "pa.Field") -> str | None:
     """Return the name of a column's extension type, None if it has none.
 
-    Where the library that defines it is not loaded, Arrow reads what it is stored as, and keeps the name aside.
+    If the library that defines it is not loaded, Arrow reads the storage type and keeps the name in the metadata.
     """
     import pyarrow as pa
 
@@ -57,13 +57,13 @@ def extension_name(field: "pa.Field") -> str | None:
 
 
 def shown_type(field: "pa.Field") -> str:
-    """Return a column's type as messages name it."""
+    """Return a column's type as shown in messages."""
     extension = extension_name(field)
     return str(field.type) if extension is None else f"extension<{extension}>"
 
 
 def plain_values(field: "pa.Field", column: "pa.Array") -> "pa.Array":
-    """Return a column's values in the type that `value_type` gives."""
+    """Return a column's values in the type given by `value_type`."""
     import pyarrow as pa
     import pyarrow.types as t
 
@@ -73,8 +73,8 @@ def plain_values(field: "pa.Field", column: "pa.Array") -> "pa.Array":
     return column.dictionary_decode() if t.is_dictionary(column.type) else column
 
 
-def takes(kind: str, field: "pa.Field") -> bool:
-    """Tell whether a kind of column takes such a column; one without a value, null to Arrow, every kind takes."""
+def accepts(kind: str, field: "pa.Field") -> bool:
+    """Return whether a kind of column accepts this column; every kind accepts a column without any value (null)."""
     import pyarrow.types as t
 
     value = value_type(field)
@@ -82,27 +82,27 @@ def takes(kind: str, field: "pa.Field") -> bool:
     return fits or bool(t.is_null(value))
 
 
-def check_type(kind: str, field: "pa.Field", place: str) -> None:
-    """Raise PartitionError naming file, column, type and kind if that kind of column does not take such a column."""
-    if not takes(kind, field):
+def check_type(kind: str, field: "pa.Field", file: str) -> None:
+    """Raise PartitionError naming file, column, type and kind if this kind of column does not accept this column."""
+    if not accepts(kind, field):
         raise PartitionError(
-            f"{place}: column {field.name!r} has type {shown_type(field)}, the store has it as {kind}, which takes "
-            f"{TAKES[kind]}; write the file again with the type of the earlier ones{_advice(field)}"
+            f"{file}: column {field.name!r} has type {shown_type(field)}, the store has it as {kind}, which takes "
+            f"{ACCEPTED_TYPES[kind]}; write the file again with the type of the earlier ones{_advice(field)}"
         )
 
 
-def infer_kind(field: "pa.Field", categorical: Iterable[str], place: str) -> str:
-    """Return the kind of a feature by its type in the first partition; raise PartitionError for one that is none."""
+def infer_kind(field: "pa.Field", categorical: Iterable[str], file: str) -> str:
+    """Return the kind of a feature from its type in the first partition; raises PartitionError for unusable types."""
     import pyarrow.types as t
 
     name, value = field.name, value_type(field)
     if is_text(value) or (name in categorical and is_number(value)):
         return CATEGORICAL
-    shown = f"{place}: column {name!r} has type {shown_type(field)}"
+    shown = f"{file}: column {name!r} has type {shown_type(field)}"
     if t.is_null(value):
         raise PartitionError(
-            f"{shown}, so it has no value to tell its kind by; list it under ignore, or let the first partition be one "
-            "that has values in it"
+            f"{shown}: it has no value from which to infer its kind; list it under ignore, or start with a partition "
+            "that has values in this column"
         )
     if name in categorical:
         raise PartitionError(f"{shown}; only text and numbers can be categorical{_advice(field)}")
@@ -112,49 +112,49 @@ def infer_kind(field: "pa.Field", categorical: Iterable[str], place: str) -> str
         return TIMESTAMP
     if is_number(value):
         return NUMERIC
-    raise PartitionError(f"{shown}, which is no feature; list it under ignore{_advice(field)}")
+    raise PartitionError(f"{shown}, which cannot be a feature; list it under ignore{_advice(field)}")
 
 
-def check_column(name: str, arrow: "pa.Schema", place: str, fresh: Iterable[str] | None = None) -> None:
+def check_column(name: str, arrow: "pa.Schema", file: str, new_columns: Iterable[str] | None = None) -> None:
     """Raise PartitionError if the file has no such column, or has it twice.
 
-    `fresh` are the columns that files before this one had not, of which one may be the missing one renamed.
+    `new_columns` are the file's columns that the store does not know; one may be the missing column renamed.
     """
     count = arrow.names.count(name)
     if count == 0:
-        raise PartitionError(f"{place} has no column {name!r}; {_suggestion(name, arrow.names, fresh)}")
+        raise PartitionError(f"{file} has no column {name!r}; {_suggestion(name, arrow.names, new_columns)}")
     if count > 1:
-        raise PartitionError(f"{place} has {count} columns {name!r}; names must be unique")
+        raise PartitionError(f"{file} has {count} columns {name!r}; names must be unique")
 
 
 def is_text(kind: "pa.DataType") -> bool:
-    """Tell whether an Arrow type is text, in any of its layouts."""
+    """Return whether an Arrow type is text, in any of its layouts."""
     import pyarrow.types as t
 
     return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))
 
 
 def is_number(kind: "pa.DataType") -> bool:
-    """Tell whether an Arrow type is a number or a boolean."""
+    """Return whether an Arrow type is a number or a boolean."""
     import pyarrow.types as t
 
     return bool(t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind) or t.is_boolean(kind))
 
 
 def is_time(kind: "pa.DataType") -> bool:
-    """Tell whether an Arrow type is a point in time or a day."""
+    """Return whether an Arrow type is a timestamp or a date."""
     import pyarrow.types as t
 
     return bool(t.is_timestamp(kind) or t.is_date(kind))
 
 
-def _suggestion(name: str, names: list[str], fresh: Iterable[str] | None) -> str:
-    """Say which column may be the missing one under another name, or which there are."""
-    others = names if fresh is None else list(fresh)
+def _suggestion(name: str, names: list[str], new_columns: Iterable[str] | None) -> str:
+    """Return which column may be the missing one under another name, or which columns exist."""
+    others = names if new_columns is None else list(new_columns)
     by_folded = {other.casefold(): other for other in reversed(others)}
     alike = get_close_matches(name.casefold(), by_folded, n=1)
     renamed = f"if {by_folded[alike[0]]!r} is that column under a new name, rename it back; " if alike else ""
-    if fresh is not None and others:
+    if new_columns is not None and others:
         return f"{renamed}new here: {_list(others)}; write the file again with the column"
     return f"{renamed}its columns are {_list(names)}"
 
@@ -164,7 +164,7 @@ def _list(names: list[str]) -> str:
 
 
 def _advice(field: "pa.Field") -> str:
-    """Say how a column of a type that no kind takes could be written."""
+    """Return how a column of an unsupported type could be written instead, beginning with a semicolon."""
     import pyarrow.types as t
 
     if extension_name(field) == "pandas.period":
@@ -174,5 +174,5 @@ def _advice(field: "pa.Field") -> str:
     if t.is_time(field.type) or t.is_duration(field.type):
         return "; a time of day or a duration can be written as a number of seconds"
     if t.is_nested(field.type):
-        return "; what is nested can be written as one column a part"
+        return "; a nested column can be written as one column per part"
     return ""

@@ -1,4 +1,4 @@
-"""Rows as the store keeps them: raw numbers, category codes, targets and weights, side by side."""
+"""A batch of rows as stored: raw numbers, category codes, targets and weights."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,45 +10,45 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class Rows:
-    """A run of rows."""
+    """A batch of consecutive rows."""
 
     numeric: npt.NDArray[np.floating]
-    """Numeric, boolean and timestamp features, raw, shape (rows, n_numeric), float32 or float64; NaN where a value is
-    missing."""
+    """Numeric, boolean and timestamp features, raw, shape (rows, n_numeric), float32 or float64; NaN for a missing
+    value."""
     codes: npt.NDArray[np.int32]
-    """Categorical features as positions in the segment's own tables, shape (rows, n_categorical); −1 where a value is
-    missing."""
+    """Categorical features as indices into the segment's own tables, shape (rows, n_categorical); −1 for a missing
+    value."""
     targets: npt.NDArray[np.float64] | None
-    """Shape (rows, n_targets); ±1 for a class against the rest, codes of the segment's own table where each
-    class is learned; None where rows are read to be predicted."""
+    """Shape (rows, n_targets); ±1 for one class against the rest, codes of the segment's own class table for
+    multi-class targets; None for rows to be predicted."""
     weights: npt.NDArray[np.float64] | None
-    """Shape (rows,), None where the store has no weight column."""
+    """Shape (rows,); None if the store has no weight column."""
 
     def __len__(self) -> int:
         return len(self.numeric)
 
-    def lacking(self) -> npt.NDArray[np.bool_]:
-        """Tell which rows lack a value, shape (rows,)."""
-        lacking = np.isnan(self.numeric).any(axis=1) | (self.codes < 0).any(axis=1)
+    def incomplete(self) -> npt.NDArray[np.bool_]:
+        """Return which rows have a missing value, shape (rows,)."""
+        mask = np.isnan(self.numeric).any(axis=1) | (self.codes < 0).any(axis=1)
         if self.targets is not None:
-            lacking |= np.isnan(self.targets).any(axis=1)
+            mask |= np.isnan(self.targets).any(axis=1)
         if self.weights is not None:
-            lacking |= np.isnan(self.weights)
-        return np.asarray(lacking)
+            mask |= np.isnan(self.weights)
+        return np.asarray(mask)
 
     def part(self, start: int, stop: int) -> Self:
         """Return the rows from `start` up to `stop`."""
-        return self.at(slice(start, stop))
+        return self.take(slice(start, stop))
 
-    def at(self, places: slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Self:
-        """Return the rows at these places."""
-        targets = None if self.targets is None else self.targets[places]
-        weights = None if self.weights is None else self.weights[places]
-        return type(self)(self.numeric[places], self.codes[places], targets, weights)
+    def take(self, indices: slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Self:
+        """Return the rows at these indices."""
+        targets = None if self.targets is None else self.targets[indices]
+        weights = None if self.weights is None else self.weights[indices]
+        return type(self)(self.numeric[indices], self.codes[indices], targets, weights)
 
 
 def join_rows(parts: list[Rows]) -> Rows:
-    """Return the rows of all parts, in order; at least one part."""
+    """Return the rows of all parts (at least one), in order."""
     targets = [part.targets for part in parts if part.targets is not None]
     weights = [part.weights for part in parts if part.weights is not None]
     return Rows(
@@ -60,7 +60,7 @@ def join_rows(parts: list[Rows]) -> Rows:
 
 
 def regroup(batches: Iterable[Rows], rows: int) -> Iterator[Rows]:
-    """Yield the same rows in runs of exactly `rows`, the last one shorter."""
+    """Yield the same rows in batches of exactly `rows` rows, the last one possibly shorter."""
     waiting: list[Rows] = []
     count = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""The memory that may still be used: the machine's, or what is left within a limit of the process's control groups."""
+"""Available memory: that of the machine, or what the limits of the process's control groups leave."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,15 +7,15 @@ import psutil
 
 
 def available_bytes(groups: Path = Path("/sys/fs/cgroup"), process: Path = Path("/proc/self/cgroup")) -> int:
-    """Return the memory that is free for use: the machine's, or what a limit of this process's control groups leaves.
+    """Return the available memory of the machine, or less if a limit of this process's control groups leaves less.
 
-    `groups` is where control groups of version 2 are mounted; of version 1, Linux shows no limit here.
+    `groups` is the mount point of version 2 control groups; limits of version 1 are not detected.
     """
     return min([int(psutil.virtual_memory().available), *_left_in_groups(groups, process)])
 
 
 def _left_in_groups(groups: Path, process: Path) -> Iterator[int]:
-    """Yield what each limited group, this process's own and those around it, leaves."""
+    """Yield what the limits of this process's control group and of its parents leave."""
     try:
         own = next(line[3:] for line in process.read_text().splitlines() if line.startswith("0::"))
     except (OSError, StopIteration):
@@ -33,7 +33,7 @@ def _left_in_groups(groups: Path, process: Path) -> Iterator[int]:
 
 
 def _held(group: Path) -> int:
-    """Return what a group holds and could not give back: file pages that were only read or written are cache."""
+    """Return the memory a group uses and cannot reclaim; unmodified file pages are cache."""
     pairs = (line.split() for line in (group / "memory.stat").read_text().splitlines())
     counts = {name: int(count) for name, count in pairs}
     cache = counts.get("inactive_file", 0) + counts.get("active_file", 0)

@@ -1,7 +1,7 @@
-"""The arrays of a store: whole rows to a chunk, a checksum, and a fill value that no sound array holds.
+"""The arrays of a store: chunked by whole rows, with a checksum and a fill value that no intact array contains.
 
-Zarr reads a chunk that is not in the listing as the fill value. Everything in a store is finite, so what is read as
-NaN, or as the smallest integer, was never written or has been lost.
+Zarr reads a chunk that is not listed as the fill value. All stored values are finite, so NaN, or for integers the
+smallest number of the dtype, means that a chunk was never written or is lost.
 """
 
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ridgestream.stores.errors.exceptions import StoreError
-from ridgestream.stores.errors.translation import reading
+from ridgestream.stores.errors.translation import read_errors
 from ridgestream.stores.segments.size_limits import check_array
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ Values = TypeVar("Values", bound=npt.NDArray[Any])
 def create_array(
     group: "zarr.Group", name: str, shape: tuple[int, ...], dtype: str, chunk_rows: int
 ) -> "zarr.Array[Any]":
-    """Create an array of the store: whole rows to a chunk, zstd with a checksum, so that damage is found."""
+    """Create an array chunked by whole rows, compressed by zstd with a checksum that detects damage."""
     from zarr.codecs import ZstdCodec
 
     chunks = tuple(max(1, min(n, chunk_rows) if axis == 0 else n) for axis, n in enumerate(shape))
@@ -32,24 +32,24 @@ def create_array(
 
 
 def read_array(array: "zarr.Array[Any]", start: int | None = None, stop: int | None = None) -> npt.NDArray[Any]:
-    """Return the rows from `start` up to `stop`, or all; raise StoreError if a chunk of them is missing or damaged."""
-    place = f"{array.path} of the store"
-    with reading(place):
+    """Return the rows from `start` up to `stop`, or all; raises StoreError if a chunk of them is missing or damaged."""
+    subject = f"{array.path} of the store"
+    with read_errors(subject):
         check_array(array, _count_rows(array, start, stop))
-        return check_present(np.asarray(array[start:stop] if array.ndim else array[...]), place)
+        return check_present(np.asarray(array[start:stop] if array.ndim else array[...]), subject)
 
 
 def _count_rows(array: "zarr.Array[Any]", start: int | None, stop: int | None) -> int | None:
-    """Return how many rows there are from `start` up to `stop`; None for an array without rows."""
+    """Return the number of rows from `start` up to `stop`; None for an array without rows."""
     return len(range(*slice(start, stop).indices(int(array.shape[0])))) if array.ndim else None
 
 
-def check_present(values: Values, place: str) -> Values:
-    """Return the values; raise StoreError if one of them is the fill value."""
+def check_present(values: Values, subject: str) -> Values:
+    """Return the values; raises StoreError if one of them is the fill value."""
     fill = _fill_value(values.dtype)
     absent = np.isnan(values) if isinstance(fill, float) else np.equal(values, fill)
     if absent.any():
-        raise StoreError(f"{place} holds damaged data: a chunk is missing; restore it from a copy")
+        raise StoreError(f"{subject} holds damaged data: a chunk is missing; restore it from a copy")
     return values
 
 

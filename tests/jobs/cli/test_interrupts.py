@@ -210,8 +210,8 @@ def test_killed_in_mid_refit_of_a_first_run(work: Workplace, refitted: Workplace
         ("ridgestream.jobs.console.progress.LineReporter.advance", 0, False),
         ("ridgestream.jobs.console.progress.LineReporter.advance", PARTITIONS - 1, False),
         ("ridgestream.jobs.commands.train.write_model", 0, False),
-        ("ridgestream.stores.repository.repository._flush", 0, False),  # of what the branch is to point to
-        ("ridgestream.stores.repository.repository._flush", 1, True),  # of the branch
+        ("ridgestream.stores.repository.repository.flush_folder", 0, False),  # of what the branch is to point to
+        ("ridgestream.stores.repository.repository.flush_folder", 1, True),  # of the branch
     ],
 )
 def test_killed_in_mid_refit_the_old_model_stands_or_the_new_one(
@@ -230,7 +230,7 @@ def test_killed_in_mid_refit_the_old_model_stands_or_the_new_one(
     assert [night.refitted for night in work.model().history] == [False, True]
 
 
-@pytest.mark.parametrize("place", ["ridgestream.stores.repository.repository._flush", "pathlib.Path.rename"])
+@pytest.mark.parametrize("place", ["ridgestream.stores.repository.repository.flush_folder", "pathlib.Path.rename"])
 @pytest.mark.parametrize("calls", [0, 2])
 def test_killed_while_the_store_is_made(tmp_path: Path, small_undisturbed: Workplace, place: str, calls: int) -> None:
     work = Workplace(tmp_path)

@@ -29,7 +29,7 @@ from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.commands.inspect import run_inspect
 from ridgestream.stores.catalog.models import night_tag, require_model
 from ridgestream.stores.errors.exceptions import ModelError, StoreError
-from ridgestream.stores.errors.translation import naming, store_errors
+from ridgestream.stores.errors.translation import prefix_errors, store_errors
 from ridgestream.stores.repository.store_location import StoreLocation
 
 ROWS = 60
@@ -288,7 +288,7 @@ def test_what_damage_has_not_reached_can_be_read(tmp_path: Path, whole: Workplac
     """The second night is damaged: the first is as it was."""
     work = copy_of(whole, tmp_path / "work")
     store = open_store(work.store)
-    first = store.tagged(night_tag("model", 1))
+    first = store.snapshot_of_tag(night_tag("model", 1))
     damage(work.store / "snapshots" / store.snapshot(), "deleted")
     repository_root = store.root(first)
     assert_same_model(require_model(repository_root, "model"), first_night.model())
@@ -321,9 +321,9 @@ def test_native_code_that_breaks_off_is_an_error_of_the_store() -> None:
     said = "/s cannot be read or written: index out of bounds"
     with pytest.raises(StoreError, match=f"the store {said}"), store_errors("the store /s"):
         raise PanicException("index out of bounds")
-    with pytest.raises(StoreError, match=said), naming("/s"):
+    with pytest.raises(StoreError, match=said), prefix_errors("/s"):
         raise PanicException("index out of bounds")
-    with pytest.raises(KeyboardInterrupt, match="by hand"), naming("/s"), store_errors("the store /s"):
+    with pytest.raises(KeyboardInterrupt, match="by hand"), prefix_errors("/s"), store_errors("the store /s"):
         raise KeyboardInterrupt("by hand")
 
 

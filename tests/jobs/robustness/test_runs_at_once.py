@@ -20,7 +20,8 @@ from support.stores.object_store import ObjectStore, object_store
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import night_tag, require_model
-from ridgestream.stores.repository.repository import BRANCH, Store
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.repository.store_format import BRANCH
 from ridgestream.stores.repository.store_location import StoreLocation
 
 PARTITIONS, ROWS = 20, 60

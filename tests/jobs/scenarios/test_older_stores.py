@@ -13,7 +13,7 @@ from ridgestream.jobs.commands.history import run_history, run_rollback
 from ridgestream.jobs.commands.inspect import run_inspect
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.report.report_files import run_report
-from ridgestream.stores.repository.repository import FORMAT_VERSION
+from ridgestream.stores.repository.store_format import FORMAT_VERSION
 from ridgestream.stores.repository.store_location import StoreLocation
 
 STORES = Path(__file__).parents[2] / "data" / "stores"

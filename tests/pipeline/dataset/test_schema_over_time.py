@@ -289,5 +289,5 @@ def test_a_column_without_a_type_is_missing_everywhere(tmp_path: Path, kind: str
         files = list_partitions(tmp_path / "in")
         ingest(store, files, SchemaRequest("y"), InProcess(), Silent(), policies=Policies(missing="impute"))
     rows = segment_rows(store.root(), 1)
-    assert rows.lacking().all()
+    assert rows.incomplete().all()
     assert read_ledger(store.root()).categories == ((("0", "1"),) if kind == "categorical" else ())

@@ -135,7 +135,7 @@ class KeptHere:
     def save(self, key: str, record: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         self.kept[key] = json.loads(json.dumps(record)), dict(arrays)
 
-    def hold(self, key: str, make: Make | None) -> None:
+    def set_pending(self, key: str, make: Make | None) -> None:
         self.held = {key: make} if make else {}
 
 

@@ -25,7 +25,7 @@ from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.prediction.predict import Predicted, predict
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
 from ridgestream.stores.parquet.partitions import check_apart, list_partitions, read_batches
-from ridgestream.stores.parquet.predictions import whole_parquet
+from ridgestream.stores.parquet.predictions import write_predictions
 from ridgestream.stores.schema.schema import Schema, SchemaRequest
 
 
@@ -226,9 +226,9 @@ WRITE_AND_HANG = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from ridgestream.stores.parquet.predictions import whole_parquet
+from ridgestream.stores.parquet.predictions import write_predictions
 schema = pa.schema({"prediction": pa.float64()})
-with whole_parquet(Path(sys.argv[1]), schema) as writer:
+with write_predictions(Path(sys.argv[1]), schema) as writer:
     for _ in range(20):
         writer.write_batch(pa.record_batch([pa.array([float(i) for i in range(10_000)])], schema=schema))
     print("ready", flush=True)
@@ -258,7 +258,7 @@ def test_an_interrupt_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
 
 def interrupted_write(path: Path) -> None:
     schema = pa.schema({"prediction": pa.float64()})
-    with whole_parquet(path, schema) as writer:
+    with write_predictions(path, schema) as writer:
         writer.write_batch(pa.record_batch([pa.array([1.0])], schema=schema))
         raise KeyboardInterrupt
 
@@ -304,7 +304,7 @@ def test_an_output_beside_the_source_or_hidden_in_it(tmp_path: Path, output: str
 def test_an_unfinished_file_of_the_same_process_is_written_over(tmp_path: Path) -> None:
     (tmp_path / f".part-0.parquet.{os.getpid()}.unfinished").write_bytes(b"half")
     schema = pa.schema({"prediction": pa.float64()})
-    with whole_parquet(tmp_path / "part-0.parquet", schema) as writer:
+    with write_predictions(tmp_path / "part-0.parquet", schema) as writer:
         writer.write_batch(pa.record_batch([pa.array([1.0])], schema=schema))
     assert files_below(tmp_path) == ["part-0.parquet"]
     assert pq.read_table(tmp_path / "part-0.parquet")["prediction"].to_pylist() == [1.0]
@@ -319,7 +319,7 @@ def test_what_killed_processes_have_left_long_ago_is_deleted(tmp_path: Path) -> 
     for path in left[1:]:
         os.utime(path, (0, 0))
     schema = pa.schema({"prediction": pa.float64()})
-    with whole_parquet(tmp_path / "part-0.parquet", schema) as writer:
+    with write_predictions(tmp_path / "part-0.parquet", schema) as writer:
         writer.write_batch(pa.record_batch([pa.array([1.0])], schema=schema))
     assert files_below(tmp_path) == [left[0].name, left[2].name, "part-0.parquet"]
 

@@ -11,7 +11,7 @@ from support.stores.stores import new_store
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.stores.catalog import checkpoints
-from ridgestream.stores.catalog.checkpoints import Checkpoints, model_of
+from ridgestream.stores.catalog.checkpoints import Checkpoints, model_of_branch
 from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.repository.garbage_collection import measure_bytes
 from ridgestream.stores.repository.repository import Store
@@ -60,13 +60,13 @@ def test_no_reader_of_the_store_sees_them_and_each_model_has_its_own(store: Stor
     others.save("a", {}, {"x": np.zeros(3)})
     assert store.snapshot() == before
     assert "checkpoints" not in store.root()
-    kept.drop()
+    kept.delete()
     assert kept.load("a") is None
     assert others.load("a") is not None
-    kept.drop()
+    kept.delete()
     branches = set(store.repository.list_branches())
     assert branches == {"main", "checkpoints.a.m.2"}
-    assert {model_of(branch) for branch in branches} == {None, "m.2"}
+    assert {model_of_branch(branch) for branch in branches} == {None, "m.2"}
 
 
 def test_what_is_superseded_is_collected_when_there_is_much_of_it(
@@ -93,14 +93,14 @@ def test_dropping_leaves_the_store_as_if_nothing_had_been_kept(store: Store) -> 
         kept.save("a", {"seed": seed}, draw(seed))
         kept.save("b", {"seed": seed}, draw(seed))
     assert size_of(store) > empty + 9 * draw(0)["x"].nbytes
-    kept.drop()
+    kept.delete()
     assert size_of(store) == empty
 
 
 def test_dropping_nothing_collects_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that was short enough to keep nothing does not list the whole store."""
     monkeypatch.setattr(checkpoints, "collect", lambda _: pytest.fail("collected"))
-    Checkpoints(store, "m").drop()
+    Checkpoints(store, "m").delete()
 
 
 def test_a_checkpoint_holds_nothing_of_the_store_s_own(store: Store) -> None:
@@ -144,7 +144,7 @@ def test_damage_beside_the_chunks_is_no_hindrance_either(store: Store, tmp_path:
     found = Checkpoints(Store.open(store.location), "m").load("a")
     assert found is not None
     assert found[0] == {"n": 2}
-    kept.drop()
+    kept.delete()
     assert set(Store.open(store.location).repository.list_branches()) == {"main"}
 
 
@@ -184,7 +184,7 @@ arrays = {"x": np.random.default_rng(2).random((160, 160))}
 if sys.argv[3] == "save":
     kept.save("a", {"n": 2}, arrays)
 else:
-    kept.drop()
+    kept.delete()
 print("whole")
 """
 

@@ -81,7 +81,7 @@ def test_untagged_commits_go_and_the_last_one_and_nights_stay(store: Store) -> N
     store = reopened(store)
     assert [reads(store, name, seed) for seed, name in enumerate(names)] == [False, True, False, True]
     assert before - size_of(store) > 0.9 * done.freed_bytes > 1.5 * values(0).nbytes
-    assert store.tagged("night.m.0001") == names[1]
+    assert store.snapshot_of_tag("night.m.0001") == names[1]
 
 
 def test_cleaning_again_changes_nothing(store: Store, tmp_path: Path) -> None:

@@ -17,7 +17,14 @@ from support.stores.partitions import mixed_columns, write_partition
 
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
 from ridgestream.stores.files.object_storage import StorageSettings
-from ridgestream.stores.files.paths import ObjectPath, Place, open_file, place_of, stamp_of, write_whole
+from ridgestream.stores.files.paths import (
+    FileLocation,
+    ObjectPath,
+    open_file,
+    parse_location,
+    stamp_of,
+    write_atomically,
+)
 from ridgestream.stores.parquet.partitions import (
     BATCH_ROWS,
     check_apart,
@@ -26,7 +33,7 @@ from ridgestream.stores.parquet.partitions import (
     read_arrow_schema,
     read_batches,
 )
-from ridgestream.stores.parquet.predictions import read_made_of, whole_parquet
+from ridgestream.stores.parquet.predictions import read_provenance, write_predictions
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
 
@@ -140,7 +147,10 @@ def test_no_such_bucket(server: ObjectStore) -> None:
     place = ObjectPath("s3://no-such-bucket/rows", StorageSettings(server.endpoint))
     with pytest.raises(StoreError, match=r"s3://no-such-bucket/rows .* there is no bucket 'no-such-bucket'; make it"):
         list_partitions(place)
-    with pytest.raises(StoreError, match=r"there is no bucket 'no-such-bucket'; make it"), write_whole(place) as sink:
+    with (
+        pytest.raises(StoreError, match=r"there is no bucket 'no-such-bucket'; make it"),
+        write_atomically(place) as sink,
+    ):
         sink.write(b"x")
     with pytest.raises(StoreError, match=r"the store s3://no-such-bucket/rows: there is no bucket 'no-such-bucket'"):
         Store.open(StoreLocation(place.url, place.storage))
@@ -189,7 +199,7 @@ def test_access_denied(refusing: str) -> None:
     message = r"s3://bucket/rows cannot be listed: access is denied .* do they reach the bucket 'bucket'"
     with pytest.raises(StoreError, match=message):
         list_partitions(place)
-    with pytest.raises(StoreError, match=r"cannot be written: access is denied"), write_whole(place) as sink:
+    with pytest.raises(StoreError, match=r"cannot be written: access is denied"), write_atomically(place) as sink:
         sink.write(b"x")
     message = (
         r"the store s3://bucket/rows cannot be read or written.*do the credentials of this process's environment reach"
@@ -212,7 +222,7 @@ def test_a_request_that_gets_no_answer_is_repeated(server: ObjectStore, prefix: 
         drop_next("GET")
         assert sum(batch.num_rows for file in files for batch in read_batches(file, None)) == 1
         drop_next("PUT")
-        with write_whole(place / "out") as sink:
+        with write_atomically(place / "out") as sink:
             sink.write(b"x")
     assert dropped == ["GET", "GET", "PUT"]
     assert server.get(f"{prefix.name}/out") == b"x"
@@ -247,7 +257,7 @@ def test_no_region_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 )
 def test_credentials_in_a_url_are_refused_and_not_repeated(url: str) -> None:
     message = r"\*\*\*\S* has credentials in its URL, .* leave them to the environment"
-    for attempt in (lambda: place_of(url, BASE, "the source"), lambda: StoreLocation.parse(url, BASE)):
+    for attempt in (lambda: parse_location(url, BASE, "the source"), lambda: StoreLocation.parse(url, BASE)):
         with pytest.raises(StoreError, match=message) as caught:
             attempt()
         assert "hush" not in str(caught.value).lower()
@@ -276,8 +286,8 @@ def test_credentials_in_the_url_of_an_endpoint_are_refused_and_not_repeated() ->
         ("abfs://box@account.dfs.core.windows.net/x", ObjectPath("abfs://box@account.dfs.core.windows.net/x")),
     ],
 )
-def test_what_a_text_names(text: str, place: Place) -> None:
-    assert place_of(text, BASE, "the source") == place
+def test_what_a_text_names(text: str, place: FileLocation) -> None:
+    assert parse_location(text, BASE, "the source") == place
 
 
 def test_keys_are_taken_as_they_are_written() -> None:
@@ -290,12 +300,12 @@ def test_keys_are_taken_as_they_are_written() -> None:
 @pytest.mark.parametrize("text", ["http://host/rows", "s3:///rows", "ftp://host/x", "s3://"])
 def test_urls_that_name_no_place(text: str) -> None:
     with pytest.raises(StoreError, match=rf"the source '{text}' must be a path, or a URL of s3, gs, gcs, abfs"):
-        place_of(text, BASE, "the source")
+        parse_location(text, BASE, "the source")
 
 
 def test_an_object_appears_whole_or_not_at_all(server: ObjectStore, prefix: ObjectPath) -> None:
     def write(content: bytes, error: Exception | None) -> None:
-        with write_whole(prefix / "out") as sink:
+        with write_atomically(prefix / "out") as sink:
             sink.write(content)
             assert server.keys(prefix.name) == before
             if error:
@@ -317,19 +327,19 @@ def test_what_predictions_were_made_of_is_read_from_them(prefix: ObjectPath, tmp
     schema = pa.schema({"prediction": pa.float64()})
     batch = pa.record_batch([pa.array([0.5] * 50_000)], schema=schema)
     for place in (prefix / "out", tmp_path / "out"):
-        assert read_made_of(place) is None
-        with whole_parquet(place, schema) as predictions:
+        assert read_provenance(place) is None
+        with write_predictions(place, schema) as predictions:
             for _ in range(6):
                 predictions.write_batch(batch)
-            predictions.says({"input": ["ü", 1]})
-        assert read_made_of(place) == {"input": ["ü", 1]}
+            predictions.set_provenance({"input": ["ü", 1]})
+        assert read_provenance(place) == {"input": ["ü", 1]}
     file = pq.ParquetFile(tmp_path / "out")
     assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [150_000, 150_000]
     pq.write_table(pa.table({"x": [1]}), tmp_path / "other")
     with pytest.raises(
         PartitionError, match=r"other is there already, and is none of predict's own files, so it is not"
     ):
-        read_made_of(tmp_path / "other")
+        read_provenance(tmp_path / "other")
 
 
 def test_outputs_and_sources_in_an_object_store_lie_apart() -> None:

@@ -47,7 +47,7 @@ def place(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (lease, creation):
         monkeypatch.setattr(module, "LEASE_SECONDS", SHORT)
-        monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
+        monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
 
 
 def touch(store: Store, value: int = 1) -> str:
@@ -71,8 +71,8 @@ def named(store: Store) -> Owner | None:
 @contextmanager
 def held_by(store: Store, owner: Owner) -> Iterator[None]:
     """Let the branch name another process, which does not renew."""
-    register = lease._Register(store.repository, store.location.text)
-    assert register.replace(register.snapshot(), owner)
+    branch = lease._LeaseBranch(store.repository, store.location.text)
+    assert branch.replace(branch.snapshot(), owner)
     yield
 
 
@@ -255,21 +255,21 @@ def test_without_the_lease_a_commit_whose_base_is_old_is_refused_and_not_rebased
 
 def test_of_many_who_reach_for_the_lease_at_once_one_gets_it(place: StoreLocation) -> None:
     Store.create(place)
-    registers = [lease._Register(Store.open(place).repository, place.text) for _ in range(8)]
-    free, barrier = registers[0].snapshot(), threading.Barrier(8)
+    branches = [lease._LeaseBranch(Store.open(place).repository, place.text) for _ in range(8)]
+    free, barrier = branches[0].snapshot(), threading.Barrier(8)
     got: list[str | None] = []
 
-    def reach(register: lease._Register) -> None:
+    def reach(branch: lease._LeaseBranch) -> None:
         barrier.wait(PATIENCE)
-        got.append(register.replace(free, Owner.of_this_process()))
+        got.append(branch.replace(free, Owner.of_this_process()))
 
-    threads = [threading.Thread(target=reach, args=(register,)) for register in registers]
+    threads = [threading.Thread(target=reach, args=(branch,)) for branch in branches]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
     winners = [snapshot for snapshot in got if snapshot]
-    assert (len(got), winners) == (8, [registers[0].snapshot()])
+    assert (len(got), winners) == (8, [branches[0].snapshot()])
 
 
 def test_what_the_server_does_not_do_ends_in_an_error(place: StoreLocation, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,7 +370,7 @@ def test_a_prefix_with_other_objects_is_not_taken(place: StoreLocation) -> None:
             stream.write(b"not of Icechunk")
     with pytest.raises(StoreError, match="holds other objects and is not a Ridgestream store"):
         Store.create(place)
-    assert creation._objects(place) == {"snapshots/mine", f"snapshots/{FIRST_SNAPSHOT}"}
+    assert creation._list_names(place) == {"snapshots/mine", f"snapshots/{FIRST_SNAPSHOT}"}
 
 
 @pytest.mark.usefixtures("short")

@@ -19,10 +19,10 @@ from support.stores.stores import location_of, new_store
 
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.errors.exceptions import NewerFormat, StoreError, StoreLocked
-from ridgestream.stores.repository import repository
-from ridgestream.stores.repository.creation import begin_repository
+from ridgestream.stores.repository.creation import open_or_create_repository
 from ridgestream.stores.repository.file_lock import writer_lock
-from ridgestream.stores.repository.repository import FORMAT_VERSION, Store
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.repository.store_format import FORMAT_VERSION, mark_as_store
 
 
 def put(store: Store, value: int) -> str:
@@ -173,7 +173,7 @@ def make_repository(folder: Path) -> icechunk.Repository:
 def test_an_icechunk_repository_without_a_commit_is_taken_as_a_place_for_a_store(tmp_path: Path) -> None:
     """What is left where the making of a store in a bucket was cut off; locally it is made aside."""
     make_repository(tmp_path / "bucket")
-    repository._mark_as_store(begin_repository(location_of(tmp_path / "bucket")))
+    mark_as_store(open_or_create_repository(location_of(tmp_path / "bucket")))
     put(Store.open(location_of(tmp_path / "bucket")), 1)
     assert Store.exists(location_of(tmp_path / "bucket"))
 
@@ -190,25 +190,25 @@ def test_a_format_is_raised_by_the_next_change(tmp_path: Path) -> None:
 def test_a_commit_gets_its_tag_even_where_a_kill_came_between(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     put(store, 1)
-    store.mend_tags()
+    store.restore_tags()
     assert store.tags() == set()
     with store.write("night", "night.model.0001") as writing:
         writing.root.attrs["touched"] = 1
     first = store.snapshot()
-    assert store.tagged("night.model.0001") == first
+    assert store.snapshot_of_tag("night.model.0001") == first
     session = store.repository.writable_session("main")
     zarr.open_group(session.store, mode="a").attrs["touched"] = 2
     second = session.commit("night", {"tag": "night.model.0002"})
     put(store, 2)
     assert store.tags() == {"night.model.0001"}
     for _ in range(2):
-        store.mend_tags()
-        assert {name: store.tagged(name) for name in store.tags()} == {
+        store.restore_tags()
+        assert {name: store.snapshot_of_tag(name) for name in store.tags()} == {
             "night.model.0001": first,
             "night.model.0002": second,
         }
     with pytest.raises(StoreError, match=r"has no tag 'night.model.0003'"):
-        store.tagged("night.model.0003")
+        store.snapshot_of_tag("night.model.0003")
 
 
 def test_a_newer_format_is_refused_with_both_versions(tmp_path: Path) -> None:
