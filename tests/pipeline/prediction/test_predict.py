@@ -332,7 +332,7 @@ def test_a_file_of_somebody_else_s_is_not_replaced(
     write_mixed(tmp_path / "out", [3])
     before = (tmp_path / "out" / "part-0.parquet").read_bytes()
     with pytest.raises(
-        PartitionError, match=r"out/part-0\.parquet is there already, and is none of predict's own files"
+        PartitionError, match=r"out/part-0\.parquet exists and was not written by predict"
     ):
         predict(*regression, list_partitions(source), tmp_path / "out", (), InProcess(), Silent(), again=again)
     assert (tmp_path / "out" / "part-0.parquet").read_bytes() == before

@@ -149,7 +149,7 @@ def test_damage_beside_the_chunks_is_no_hindrance_either(store: Store, tmp_path:
 
 
 def test_a_name_that_no_model_can_have_is_refused(store: Store) -> None:
-    with pytest.raises(ModelError, match="a model's name is made of"):
+    with pytest.raises(ModelError, match="a model's name consists of"):
         Checkpoints(store, "../m")
 
 

@@ -167,7 +167,7 @@ BAD_NAMES = [
 @pytest.mark.parametrize("name", BAD_NAMES, ids=repr)
 def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
     store = new_store(tmp_path / "store")
-    message = r"a model's name is made of letters, digits, '_', '\.' and '-', 64 at most; .* is not"
+    message = r"a model's name consists of letters, digits, '_', '\.' and '-', 64 at most; .* does not"
     for action in (check_model_name, lambda n: read_model(store.root(), n), lambda n: put(store, record_of(n))):
         with pytest.raises(ModelError, match=message):
             action(name)
@@ -182,7 +182,7 @@ def test_parameters_that_do_not_fit_their_hash_are_damage(tmp_path: Path, attrib
         attributes = writing.root["models/forest"].attrs
         damaged: dict[str, Any] = {"parameters": PARAMETERS | {"max_basis": 5}, "parameters_hash": "00"}
         attributes[attribute] = damaged[attribute]
-    with pytest.raises(StoreError, match="the model 'forest' holds damaged data: its parameters are not those"):
+    with pytest.raises(StoreError, match="the model 'forest' holds damaged data: its parameters do not match"):
         read_model(store.root(), "forest")
 
 
