@@ -334,7 +334,7 @@ def test_a_cleaning_leaves_every_night_or_the_last_ones_and_what_has_a_tag(work:
     assert predict_at(work, "1").equals(before)
     assert clean(work, 1)["forgotten_nights"] == 1
     assert predict_at(work, "first").equals(before)
-    with pytest.raises(ModelError, match="cannot go back to night 2, which a cleaning has forgotten: there are 1, 3"):
+    with pytest.raises(ModelError, match="cannot go back to night 2, which a cleaning has deleted: there are 1, 3"):
         rollback(work, 2)
     nights = nights_of(work)
     assert [night["number"] for night in nights] == [1, 2, 3]

@@ -205,7 +205,7 @@ def test_jobs_that_cannot_be(tmp_path: Path, changes: Settings, said: str) -> No
 def test_a_target_named_twice_is_refused(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     put(work, range(1))
-    with pytest.raises(PartitionError, match="column 'price' is named twice; give each column one part"):
+    with pytest.raises(PartitionError, match="column 'price' is named twice; give each column one role"):
         work.run_here({**JOB, "source.target": ["price", "price"]})
 
 

@@ -331,9 +331,7 @@ def test_a_file_of_somebody_else_s_is_not_replaced(
     source = write_mixed(tmp_path / "in", [5, 6])
     write_mixed(tmp_path / "out", [3])
     before = (tmp_path / "out" / "part-0.parquet").read_bytes()
-    with pytest.raises(
-        PartitionError, match=r"out/part-0\.parquet exists and was not written by predict"
-    ):
+    with pytest.raises(PartitionError, match=r"out/part-0\.parquet exists and was not written by predict"):
         predict(*regression, list_partitions(source), tmp_path / "out", (), InProcess(), Silent(), again=again)
     assert (tmp_path / "out" / "part-0.parquet").read_bytes() == before
     assert pq.read_metadata(tmp_path / "out" / "part-1.parquet").num_rows == 6

@@ -336,9 +336,7 @@ def test_what_predictions_were_made_of_is_read_from_them(prefix: ObjectPath, tmp
     file = pq.ParquetFile(tmp_path / "out")
     assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [150_000, 150_000]
     pq.write_table(pa.table({"x": [1]}), tmp_path / "other")
-    with pytest.raises(
-        PartitionError, match=r"other exists and was not written by predict, so it is not"
-    ):
+    with pytest.raises(PartitionError, match=r"other exists and was not written by predict, so it is not"):
         read_provenance(tmp_path / "other")
 
 

@@ -165,7 +165,9 @@ def test_a_column_that_is_named_twice(request_: SchemaRequest, name: str) -> Non
 )
 def test_a_category_that_is_no_feature_is_refused_at_once_not_at_the_second_run(request_: SchemaRequest) -> None:
     (name,) = request_.categorical
-    with pytest.raises(PartitionError, match=rf"part-0\.parquet: column '{name}' is listed as categorical, but is not a fea"):
+    with pytest.raises(
+        PartitionError, match=rf"part-0\.parquet: column '{name}' is listed as categorical, but is not a fea"
+    ):
         infer_schema(request_, ARROW, "part-0.parquet")
 
 
