@@ -6,10 +6,11 @@ from the differences themselves.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Protocol, Self
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated, Any, ClassVar, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 from annotated_types import Ge, Gt
 
 from ridgestream.pipeline.base.array_checks import Floats
@@ -19,84 +20,99 @@ from ridgestream.pipeline.base.errors import InputError
 _SAFE_SQUARED_NORM = 500.0
 """With γ‖x‖² and γ‖z‖² up to this, the rounding of γ‖x − z‖², about 4·2⁻⁵³·γ(‖x‖² + ‖z‖²), stays below 10⁻¹²."""
 
+_ROWS_AT_ONCE = 64
+"""Rows of inner products that a formula is applied to at a time, so that its temporary arrays stay small."""
+
 
 class Kernel(Protocol):
-    """A positive definite function of two rows; `name` is its key in KERNELS."""
+    """A positive definite function of two rows; a frozen dataclass whose fields are its parameters."""
 
     name: ClassVar[str]
-    kind: ClassVar[int]
-    """Which it is for compiled code."""
+    """Its key in KERNELS."""
+    is_stationary: ClassVar[bool]
+    """Whether it is a function of ‖x − z‖², else of xᵀz."""
+
+    @staticmethod
+    def formula(measure: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        """Return k(x, z) from ‖x − z‖² or xᵀz, a number or an array, and the parameters in the order of the fields.
+
+        The only place where the formula stands; the online learner compiles it, so it may use NumPy functions only.
+        """
 
     def block(self, X: Floats, Z: Floats, centre: Floats | None = None, out: Floats | None = None) -> Floats:
-        """Return k(x_i, z_j), shape (len(X), len(Z)); a stationary kernel measures from `centre` (n_features,).
+        """Return k(x_i, z_j), shape (len(X), len(Z)), float64.
 
-        The values are written to `out`, of that shape, if it is given.
+        A stationary kernel computes distances from coordinates relative to `centre` (n_features,); the values do not
+        depend on it, their rounding does. The values are written to `out`, of that shape, if it is given.
         """
 
     def diagonal(self, X: Floats) -> Floats:
         """Return k(x_i, x_i), shape (len(X),)."""
 
     def parameters(self) -> dict[str, float]:
-        """Return the numbers that make this kernel, by the names that its constructor takes."""
+        """Return the parameters by name, in the order of the fields."""
 
-    @classmethod
-    def with_defaults(cls, parameters: Mapping[str, float], n_features: int) -> Self:
-        """Make the kernel for rows of `n_features`, with scikit-learn's defaults where `parameters` is silent."""
+
+class _Parameters:
+    """Reads a kernel's parameters from its fields."""
+
+    def parameters(self) -> dict[str, float]:
+        """Return the parameters by name, in the order of the fields."""
+        return asdict(cast("Any", self))
 
 
 @dataclass(frozen=True)
-class RBF:
+class RBF(_Parameters):
     """exp(−γ‖x − z‖²): γ is the papers' σ = 1/d (Jung & Polani), σ⁻² (Cawley & Talbot), 1/(2σ²) (Andelić et al.)."""
 
     name: ClassVar[str] = "rbf"
-    kind: ClassVar[int] = 0
+    is_stationary: ClassVar[bool] = True
     gamma: Annotated[float, Gt(0)]
     """Inverse squared width, in units of squared features."""
 
     def __post_init__(self) -> None:
         check_bounds(self)
 
+    @staticmethod
+    def formula(measure: Any, gamma: float) -> Any:  # noqa: ANN401
+        """exp(−γ‖x − z‖²)."""
+        return np.exp(-gamma * measure)
+
     def block(self, X: Floats, Z: Floats, centre: Floats | None = None, out: Floats | None = None) -> Floats:
-        """Return exp(−γ‖x_i − z_j‖²); one matrix product and an exponential an entry."""
+        """Return exp(−γ‖x_i − z_j‖²); one matrix product and an exponential per entry.
+
+        The exponent is expanded to 2γxᵀz − γ‖x‖² − γ‖z‖²; where that would cancel, differences are taken.
+        """
         near_x, near_z = (X, Z) if centre is None or not centre.any() else (X - centre, Z - centre)
         x_norms, z_norms = np.einsum("ij,ij->i", near_x, near_x), np.einsum("ij,ij->i", near_z, near_z)
         exponents = np.matmul(near_x, near_z.T, out=out)
         exponents *= 2 * self.gamma
         exponents -= self.gamma * x_norms[:, np.newaxis]
         exponents -= self.gamma * z_norms
-        self._repair(exponents, X, Z, x_norms, z_norms)
         np.minimum(exponents, 0.0, out=exponents)
-        return np.asarray(np.exp(exponents, out=exponents))
+        values = np.asarray(np.exp(exponents, out=exponents))
+        far_x, far_z = self._is_far(x_norms), self._is_far(z_norms)
+        if far_x.any():
+            values[far_x] = self.formula(_squared_distances(X[far_x], Z), self.gamma)
+        if far_z.any():
+            values[:, far_z] = self.formula(_squared_distances(X, Z[far_z]), self.gamma)
+        return values
 
     def diagonal(self, X: Floats) -> Floats:
         """Return ones."""
         return np.ones(len(X))
 
-    def parameters(self) -> dict[str, float]:
-        """Return gamma."""
-        return {"gamma": self.gamma}
-
-    @classmethod
-    def with_defaults(cls, parameters: Mapping[str, float], n_features: int) -> Self:
-        """Gamma defaults to 1/n_features."""
-        return cls(gamma=parameters.get("gamma", 1.0 / max(n_features, 1)))
-
-    def _repair(self, exponents: Floats, X: Floats, Z: Floats, x_norms: Floats, z_norms: Floats) -> None:
-        """Compute anew, from the rows as they came, what is too far from the centre to be told by norms."""
-        far_x = self.gamma * x_norms > _SAFE_SQUARED_NORM
-        far_z = self.gamma * z_norms > _SAFE_SQUARED_NORM
-        if far_x.any():
-            exponents[far_x] = -self.gamma * _squared_distances(X[far_x], Z)
-        if far_z.any():
-            exponents[:, far_z] = -self.gamma * _squared_distances(X, Z[far_z])
+    def _is_far(self, squared_norms: Floats) -> npt.NDArray[np.bool_]:
+        """Whether rows are so far from the centre that the expanded exponent would lose digits."""
+        return np.asarray(self.gamma * squared_norms > _SAFE_SQUARED_NORM)
 
 
 @dataclass(frozen=True)
-class Polynomial:
+class Polynomial(_Parameters):
     """(γ xᵀz + coef0)^degree."""
 
     name: ClassVar[str] = "polynomial"
-    kind: ClassVar[int] = 1
+    is_stationary: ClassVar[bool] = False
     gamma: Annotated[float, Gt(0)]
     """Scale of the inner product."""
     degree: Annotated[int, Ge(1)] = 3
@@ -109,66 +125,63 @@ class Polynomial:
             object.__setattr__(self, "degree", int(self.degree))
         check_bounds(self)
 
+    @staticmethod
+    def formula(measure: Any, gamma: float, degree: float, coef0: float) -> Any:  # noqa: ANN401
+        """(γ xᵀz + coef0)^degree."""
+        return np.power(gamma * measure + coef0, degree)
+
     def block(self, X: Floats, Z: Floats, centre: Floats | None = None, out: Floats | None = None) -> Floats:  # noqa: ARG002
-        """Return (γ x_iᵀz_j + coef0)^degree; the kernel is not stationary, so `centre` is not used."""
+        """Return (γ x_iᵀz_j + coef0)^degree; one matrix product and a power per entry."""
         values = np.matmul(X, Z.T, out=out)
-        values *= self.gamma
-        values += self.coef0
-        np.power(values, self.degree, out=values)
+        for start in range(0, len(values), _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
+            values[part] = self.formula(values[part], self.gamma, self.degree, self.coef0)
         return values
 
     def diagonal(self, X: Floats) -> Floats:
         """Return (γ‖x_i‖² + coef0)^degree."""
-        return np.asarray((self.gamma * np.einsum("ij,ij->i", X, X) + self.coef0) ** self.degree)
-
-    def parameters(self) -> dict[str, float]:
-        """Return gamma, degree and coef0."""
-        return {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-
-    @classmethod
-    def with_defaults(cls, parameters: Mapping[str, float], n_features: int) -> Self:
-        """Gamma defaults to 1/n_features, degree to 3, coef0 to 1."""
-        gamma, degree = parameters.get("gamma", 1.0 / max(n_features, 1)), parameters.get("degree", 3)
-        return cls(gamma=gamma, degree=degree, coef0=parameters.get("coef0", 1.0))  # type: ignore[arg-type]
+        return np.asarray(self.formula(np.einsum("ij,ij->i", X, X), self.gamma, self.degree, self.coef0))
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(_Parameters):
     """xᵀz."""
 
     name: ClassVar[str] = "linear"
-    kind: ClassVar[int] = 2
+    is_stationary: ClassVar[bool] = False
+
+    @staticmethod
+    def formula(measure: Any) -> Any:  # noqa: ANN401
+        """xᵀz."""
+        return measure
 
     def block(self, X: Floats, Z: Floats, centre: Floats | None = None, out: Floats | None = None) -> Floats:  # noqa: ARG002
-        """Return x_iᵀz_j; the kernel is not stationary, so `centre` is not used."""
-        return np.asarray(np.matmul(X, Z.T, out=out))
+        """Return x_iᵀz_j."""
+        return np.asarray(self.formula(np.matmul(X, Z.T, out=out)))
 
     def diagonal(self, X: Floats) -> Floats:
         """Return ‖x_i‖²."""
-        return np.asarray(np.einsum("ij,ij->i", X, X))
-
-    def parameters(self) -> dict[str, float]:
-        """Return nothing: it has none."""
-        return {}
-
-    @classmethod
-    def with_defaults(cls, parameters: Mapping[str, float], n_features: int) -> Self:  # noqa: ARG003
-        """Make it."""
-        return cls()
+        return np.asarray(self.formula(np.einsum("ij,ij->i", X, X)))
 
 
-KERNELS: dict[str, type[RBF] | type[Polynomial] | type[Linear]] = {k.name: k for k in (RBF, Polynomial, Linear)}
+KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in (RBF, Polynomial, Linear)}
+"""The kernels by name; a new one is a class like those above and an entry here."""
 
 
 def make_kernel(name: str, parameters: Mapping[str, float], n_features: int) -> Kernel:
-    """Make the kernel called `name`; raise InputError for an unknown name or parameter."""
+    """Return the kernel `name` for rows of `n_features`; `gamma` defaults to 1/n_features, as in scikit-learn.
+
+    Raises InputError for an unknown name, an unknown parameter, and a value out of its bounds.
+    """
     if name not in KERNELS:
         raise InputError(f"kernel must be one of {', '.join(KERNELS)}, it is {name!r}")
-    kernel = KERNELS[name].with_defaults(parameters, n_features)
-    unknown = sorted(set(parameters) - set(kernel.parameters()))
+    kernel: Any = KERNELS[name]
+    known = {field.name for field in fields(kernel)}
+    unknown = sorted(set(parameters) - known)
     if unknown:
         raise InputError(f"the {name} kernel takes no {', '.join(unknown)}")
-    return kernel
+    defaults = {"gamma": 1.0 / max(n_features, 1)} if "gamma" in known else {}
+    return cast("Kernel", kernel(**defaults | dict(parameters)))
 
 
 def gram(kernel: Kernel, X: Floats, centre: Floats | None = None) -> Floats:
@@ -180,8 +193,8 @@ def gram(kernel: Kernel, X: Floats, centre: Floats | None = None) -> Floats:
 
 
 def check_kernel(kernel: object) -> None:
-    """Raise InputError unless `kernel` can be used as one."""
-    if isinstance(kernel, type) or not all(hasattr(kernel, name) for name in ("kind", "block", "diagonal")):
+    """Raise InputError unless `kernel` is an instance of one of the classes in KERNELS."""
+    if KERNELS.get(getattr(kernel, "name", "")) is not type(kernel):
         raise InputError(f"kernel must be a kernel, such as RBF(gamma=0.1), it is {kernel!r}")
 
 

@@ -32,7 +32,7 @@ class Information:
     def __init__(self, state: OnlineState) -> None:
         self.n_basis = state.n_basis
         self.vectors: Floats = state.basis_vectors.copy()
-        self.numbers: Integers = state.basis_rows.copy()
+        self.row_numbers: Integers = state.basis_rows.copy()
         self.gram_room: Floats = np.array(state.gram, order="F")
         self.normal_room: Floats = np.array(state.normal_matrix, order="F")
         self.rhs_room: Floats = state.normal_rhs.copy()
@@ -52,7 +52,7 @@ class Information:
     @property
     def basis_rows(self) -> Integers:
         """The row number in the stream of each basis vector, shape (n_basis,)."""
-        return self.numbers[: self.n_basis]
+        return self.row_numbers[: self.n_basis]
 
     @property
     def gram(self) -> Floats:
@@ -73,7 +73,7 @@ class Information:
         """Make room for just so many basis vectors; O(capacity²) if it is not there already."""
         if capacity != self.capacity:
             self.vectors = padded(self.basis_vectors, capacity)
-            self.numbers = padded(self.basis_rows, capacity)
+            self.row_numbers = padded(self.basis_rows, capacity)
             self.gram_room = padded_symmetric(self.gram, capacity)
             self.normal_room = padded_symmetric(self.normal_matrix, capacity)
             self.rhs_room = padded(self.normal_rhs, capacity)
@@ -92,7 +92,7 @@ class Information:
                 f"products of them are below what float64 holds; {TOO_SMALL}"
             )
         self.n_basis, self.penalty = 1, penalty
-        self.vectors, self.numbers = x[np.newaxis].copy(), np.array([row])
+        self.vectors, self.row_numbers = x[np.newaxis].copy(), np.array([row])
         self.gram_room = np.array([[self_kernel]])
         self.normal_room = np.array([[normal]])
         self.rhs_room = (weight * self_kernel * y)[np.newaxis]

@@ -34,7 +34,7 @@ from ridgestream.pipeline.online.diagnostics import Numerics, measure_drift
 from ridgestream.pipeline.online.fixed_dictionary import Solution
 from ridgestream.pipeline.online.information_form import Information
 from ridgestream.pipeline.online.inverses import Condition, Inverses
-from ridgestream.pipeline.online.row_strip import Strip, Workspace
+from ridgestream.pipeline.online.row_strip import RowBlock, Strip, Workspace
 from ridgestream.pipeline.online.selection_rule import Selection
 from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.online.state import OnlineState
@@ -420,10 +420,7 @@ class OnlineLSSVM:
             if self._begun().capacity == self.n_basis:
                 self._begun().reserve(self._plan_capacity())
             strip = self._strip(X[start:], numbers[start:], targets[start:], weights[start:])
-            p = self.parameters
-            what, learned, swaps = strip.run(
-                p.rule, p.usefulness_threshold, p.max_basis, fresh=fresh, counts=self._counts
-            )
+            what, learned, swaps = strip.run(is_fresh=fresh, counts=self._counts)
             self.swaps += swaps
             self.numerics = self.numerics.after_refusals(int(self._counts[REFUSED]))
             self._counts[REFUSED] = 0
@@ -481,20 +478,8 @@ class OnlineLSSVM:
         if not isinstance(self._inverses, Inverses):
             raise NumericalBreakdown("the learner has a dictionary but no inverses")
         p = self.parameters
-        return Strip(
-            p.kernel,
-            self._centre,
-            self._begun(),
-            self._inverses,
-            X,
-            numbers,
-            targets,
-            weights,
-            p.novelty_threshold,
-            plan_block_rows(p.max_basis),
-            self._room,
-            screened=self._may_screen(),
-        )
+        block = RowBlock(X, targets, weights, numbers)
+        return Strip(p, self._centre, self._begun(), self._inverses, block, self._room, screened=self._may_screen())
 
     def _is_full(self) -> bool:
         return self.parameters.max_basis is not None and self.n_basis >= self.parameters.max_basis
@@ -502,13 +487,6 @@ class OnlineLSSVM:
     def _may_screen(self) -> bool:
         """Tell whether the dictionary is full, and large enough, and old enough, for bounds on swaps to pay."""
         return self._is_full() and self.n_basis >= SCREEN_BASIS and self.weight_seen > SCREEN_ROWS * self.n_basis
-
-
-def plan_block_rows(max_basis: int | None) -> int:
-    """Return the rows of a block: enough for matrix products to pay, few enough to be carried over a swap."""
-    if max_basis is not None and max_basis <= 256:
-        return 32
-    return 64 if max_basis is None or max_basis <= 1024 else 128
 
 
 def _octave(weight: float) -> int:

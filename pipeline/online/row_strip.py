@@ -1,44 +1,76 @@
-"""A strip of rows against one dictionary: kernel values formed at once, then run through block by block, compiled."""
+"""A strip of rows against one dictionary: kernel values for all of them at once, then compiled code block by block."""
 
 import math
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
-from ridgestream.pipeline.kernels import Kernel
-from ridgestream.pipeline.online.compiled.buffers import Carried, Rows, Tracking
+from ridgestream.pipeline.online.compiled.arrays import (
+    Candidate,
+    InformationArrays,
+    InverseArrays,
+    Model,
+    Rows,
+    Scratch,
+    StripRules,
+    Tracking,
+)
+from ridgestream.pipeline.online.compiled.kernel_column import encode_kernel
 from ridgestream.pipeline.online.compiled.lapack import make_lapack
-from ridgestream.pipeline.online.compiled.update import Candidate, Dictionary, run_rows
+from ridgestream.pipeline.online.compiled.swap_bounds import make_neighbours
+from ridgestream.pipeline.online.compiled.update import run_rows
 from ridgestream.pipeline.online.information_form import Information
 from ridgestream.pipeline.online.inverses import Inverses
-from ridgestream.pipeline.online.selection_rule import SelectionRule
+from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.selection.independence import SPAN_TOLERANCE
 
 BLUR_LIMIT = 1e-6
-"""The share of the novelty threshold that rounding may reach before K⁻¹k is refined for every row."""
+"""Largest share of the novelty threshold that rounding may reach; beyond it K⁻¹k is refined for every row."""
 
 TRACKED_SHARE = 12
-"""In a screened strip one basis vector in so many, the weakest, has its entry of K⁻¹k computed for every row."""
+"""When screening, K⁻¹k is computed for every row for one in this number of basis vectors, the weakest ones."""
 
-
-_NO_CAP = 2**62
+_UNLIMITED = 2**62
 
 _EPS = float(np.finfo(np.float64).eps)
 
 
+@dataclass(frozen=True)
+class RowBlock:
+    """Consecutive rows of the stream, all of positive weight."""
+
+    X: Floats
+    """The rows, shape (rows, n_features)."""
+    targets: Floats
+    """Their targets, shape (rows, n_targets)."""
+    weights: Floats
+    """Their weights, shape (rows,)."""
+    row_numbers: Integers
+    """Their numbers in the stream, from zero, shape (rows,)."""
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def after(self, start: int) -> Self:
+        """Return the rows from `start` on."""
+        return type(self)(self.X[start:], self.targets[start:], self.weights[start:], self.row_numbers[start:])
+
+
 class Workspace:
-    """Room for one strip at a time: memory asked for anew each time would be cleared by the kernel, page by page."""
+    """Memory reused from strip to strip: newly allocated memory would be cleared by the system, page by page."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, Floats] = {}
         self.lapack = make_lapack()
 
     def __reduce__(self) -> tuple[type["Workspace"], tuple[()]]:
-        """Begin empty in a copy and in another process, where the routines lie elsewhere."""
+        """Start empty in a copy and in another process, where the routines have other addresses."""
         return Workspace, ()
 
     def array(self, name: str, *shape: int) -> Floats:
-        """Return room of this shape, its values whatever they were; it is the room given before under this name."""
+        """Return an uninitialized array of this shape; it shares the memory of the last one of this name."""
         size = math.prod(shape)
         if name not in self._buffers or len(self._buffers[name]) < size:
             self._buffers[name] = np.empty(2 * size)
@@ -46,113 +78,145 @@ class Workspace:
 
 
 class Strip:
-    """Weighted rows against one dictionary: Kb = k(X, D) formed at once, and room for `block_rows` of them at a time.
+    """Rows against one dictionary: Kb = k(X, D) computed at once, and memory for `plan_block_rows` of them at a time.
 
-    Where `screened`, K⁻¹k is computed only where a bound does not rule a swap out, else for all rows. The next strip in
-    the same `room` overwrites this one.
+    If `screened`, K⁻¹k is computed only where a bound does not rule a swap out, else for all rows. The next strip in
+    the same `workspace` overwrites this one.
     """
 
     def __init__(
         self,
-        kernel: Kernel,
+        settings: OnlineSettings,
         centre: Floats | None,
         information: Information,
         inverses: Inverses,
-        X: Floats,
-        numbers: Integers,
-        targets: Floats,
-        weights: Floats,
-        novelty_threshold: float,
-        block_rows: int,
-        room: Workspace,
+        block: RowBlock,
+        workspace: Workspace,
         *,
         screened: bool,
     ) -> None:
-        self.kernel, self.information, self.inverses, self.room = kernel, information, inverses, room
-        (n_rows, n_targets), n_basis = targets.shape, information.capacity
+        self.settings, self.information, self.inverses, self.workspace = settings, information, inverses, workspace
+        n_targets, n_basis = block.targets.shape[1], information.capacity
         inverses.reserve(n_basis)
-        kernel_rows = room.array("kernel", n_rows, n_basis)
-        kernel.block(X, information.basis_vectors, centre, out=kernel_rows[:, : information.n_basis])
-        kernel_rows[:, information.n_basis :] = 0.0
-        self_kernel = kernel.diagonal(X)
-        spans = np.maximum(novelty_threshold, SPAN_TOLERANCE * self_kernel)
-        self.blurred = _plan_blur(self_kernel, spans)
-        self.careful = bool(inverses.gram_diagonal[: information.n_basis].sum() > self.blurred)
-        self.tracking = _track(inverses, information, screened=screened and not self.careful)
-        roots, scaled = np.sqrt(weights), kernel_rows
-        if not (weights == 1.0).all():
-            scaled = np.multiply(kernel_rows, roots[:, np.newaxis], out=room.array("scaled", n_rows, n_basis))
-        block_rows = min(block_rows, n_rows)
+        self_kernel = settings.kernel.diagonal(block.X)
+        least_novelty = np.maximum(settings.novelty_threshold, SPAN_TOLERANCE * self_kernel)
+        self.largest_trace = _largest_trace(self_kernel, least_novelty)
+        self.refines = bool(inverses.gram_diagonal[: information.n_basis].sum() > self.largest_trace)
+        self.tracking = _track(inverses, information, screened=screened and not self.refines)
+        kernel_rows, root_weights = self._kernel_rows(block.X, centre), np.sqrt(block.weights)
+        weighted = kernel_rows
+        if not (block.weights == 1.0).all():
+            out = workspace.array("weighted", *kernel_rows.shape)
+            weighted = np.multiply(kernel_rows, root_weights[:, np.newaxis], out=out)
+        block_rows = min(plan_block_rows(settings.max_basis), len(block))
         self.rows = Rows(
-            X=X,
-            numbers=numbers,
-            weights=weights,
-            roots=roots,
-            targets=targets * roots[:, np.newaxis],
+            X=block.X,
+            row_numbers=block.row_numbers,
+            weights=block.weights,
+            root_weights=root_weights,
+            targets=block.targets * root_weights[:, np.newaxis],
             self_kernel=self_kernel,
-            spans=spans,
+            least_novelty=least_novelty,
             kernel=kernel_rows,
-            scaled=scaled,
-            swept=room.array("swept", block_rows, n_basis),
+            weighted_kernel=weighted,
+            directions=workspace.array("directions", block_rows, n_basis),
             steps=np.empty((block_rows, n_targets)),
             pivots=np.empty(block_rows),
-            innovations=np.empty_like(targets),
-            A=room.array("A", block_rows, len(self.tracking.tracked)),
-            factor=room.array("factor", block_rows, block_rows),
+            innovations=np.empty_like(block.targets),
+            A=workspace.array("A", block_rows, len(self.tracking.tracked)),
+            factor=workspace.array("factor", block_rows, block_rows),
         )
-        a, w_b, normal = np.empty((3, n_basis))
-        self.candidate = Candidate(a, w_b, normal, np.empty(n_targets), np.empty(n_targets), np.empty(3))
 
-    def run(
-        self, rule: SelectionRule, usefulness_threshold: float, max_basis: int | None, *, fresh: bool, counts: Integers
-    ) -> tuple[int, int, int]:
-        """Learn until the strip's end, or where room or a refresh is wanted: (what, rows learned, swaps made)."""
+    def run(self, *, is_fresh: bool, counts: Integers) -> tuple[int, int, int]:
+        """Learn until the strip ends or more memory or a refresh is needed: (why, rows learned, swaps made)."""
         information, inverses = self.information, self.inverses
-        cap = _NO_CAP if max_basis is None else max_basis
-        what, stop, n_basis, swaps = run_rows(
-            self.room.lapack,
+        why, learned, n_basis, swaps = run_rows(
+            Scratch(self.workspace.lapack, self._candidate(), make_neighbours(information.capacity), counts),
+            Model(information_arrays(information), inverse_arrays(inverses), self.tracking),
             self.rows,
-            Dictionary(
-                information.vectors,
-                information.numbers,
-                information.gram_room.T,
-                information.normal_room.T,
-                information.rhs_room,
-            ),
-            Carried(inverses.gram.T, inverses.normal.T, inverses.beta, inverses.diagonal, inverses.gram_diagonal),
-            self.tracking,
-            self.candidate,
-            self.kernel.kind,
-            np.array([*self.kernel.parameters().values(), 0.0, 0.0, 0.0]),
-            float(information.penalty),
-            float(rule.least_usefulness(usefulness_threshold)),
+            encode_kernel(self.settings.kernel),
+            self._rules(is_fresh=is_fresh),
             information.n_basis,
-            cap,
-            _NO_CAP if rule.replaces else cap,
-            self.careful,
-            self.blurred,
-            fresh,
-            counts,
         )
         information.n_basis = inverses.n_basis = n_basis
-        return what, stop, swaps
+        return why, learned, swaps
+
+    def _kernel_rows(self, X: Floats, centre: Floats | None) -> Floats:
+        """Return k(X, D), zero in the columns that no basis vector has yet."""
+        n_basis = self.information.n_basis
+        kernel_rows = self.workspace.array("kernel", len(X), self.information.capacity)
+        self.settings.kernel.block(X, self.information.basis_vectors, centre, out=kernel_rows[:, :n_basis])
+        kernel_rows[:, n_basis:] = 0.0
+        return kernel_rows
+
+    def _candidate(self) -> Candidate:
+        n_basis, n_targets = self.information.capacity, self.rows.targets.shape[1]
+        a, w_b, normal = np.empty((3, n_basis))
+        return Candidate(
+            a=a, w_b=w_b, normal=normal, rhs=np.empty(n_targets), kappa=np.empty(n_targets), scalars=np.empty(3)
+        )
+
+    def _rules(self, *, is_fresh: bool) -> StripRules:
+        settings, rule = self.settings, self.settings.rule
+        max_basis = _UNLIMITED if settings.max_basis is None else settings.max_basis
+        return StripRules(
+            penalty=float(self.information.penalty),
+            least_usefulness=float(rule.least_usefulness(settings.usefulness_threshold)),
+            max_basis=max_basis,
+            closed_size=_UNLIMITED if rule.replaces else max_basis,
+            largest_trace=self.largest_trace,
+            refines=self.refines,
+            is_fresh=is_fresh,
+        )
 
 
-def _plan_blur(self_kernel: Floats, spans: Floats) -> float:
-    """Return the trace of K⁻¹ above which rounding could blur the novelties that matter.
+def plan_block_rows(max_basis: int | None) -> int:
+    """Return the rows of a block: enough for matrix products to pay, few enough to be updated after a swap."""
+    if max_basis is not None and max_basis <= 256:
+        return 32
+    return 64 if max_basis is None or max_basis <= 1024 else 128
 
-    Then K⁻¹k is refined for every row, and every change of the dictionary is followed by a refresh.
+
+def information_arrays(information: Information) -> InformationArrays:
+    """Return the arrays of D, K, P and z for compiled code, which changes them in place."""
+    return InformationArrays(
+        vectors=information.vectors,
+        row_numbers=information.row_numbers,
+        gram=information.gram_room.T,
+        normal=information.normal_room.T,
+        rhs=information.rhs_room,
+    )
+
+
+def inverse_arrays(inverses: Inverses) -> InverseArrays:
+    """Return the arrays of K⁻¹, P⁻¹ and β for compiled code, which changes them in place."""
+    return InverseArrays(
+        gram=inverses.gram.T,
+        normal=inverses.normal.T,
+        beta=inverses.beta,
+        diagonal=inverses.diagonal,
+        gram_diagonal=inverses.gram_diagonal,
+    )
+
+
+def _largest_trace(self_kernel: Floats, least_novelty: Floats) -> float:
+    """Return the trace of K⁻¹ above which rounding could blur the novelties that decide.
+
+    Above it K⁻¹k is refined for every row, and a refresh follows every change of the dictionary.
     """
     largest = float(self_kernel.max())
-    return float(BLUR_LIMIT * spans.min()) / largest / largest / _EPS
+    return float(BLUR_LIMIT * least_novelty.min()) / largest / largest / _EPS
 
 
 def _track(inverses: Inverses, information: Information, *, screened: bool) -> Tracking:
-    """Choose whose entries of K⁻¹k are computed for every row: where √(K⁻¹)_ii/‖β_i‖ is largest, or all."""
+    """Choose the basis vectors whose entry of K⁻¹k is computed for every row: if `screened`, the weakest, else all.
+
+    The weakest are those with the largest √(K⁻¹)_ii/‖β_i‖.
+    """
     m = information.capacity
     tracked = np.arange(m)
     if screened:
         n_tracked = max(1, m // TRACKED_SHARE)
         tracked = np.argpartition(np.sum(inverses.beta**2, axis=0) / inverses.gram_diagonal, n_tracked - 1)[:n_tracked]
     columns = np.empty((len(tracked) if screened else 0, m))
-    return Tracking(tracked, columns, np.empty(m), inverses.self_kernel)
+    return Tracking(tracked=tracked, columns=columns, reach=np.empty(m), self_kernel=inverses.self_kernel)

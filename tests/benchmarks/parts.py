@@ -34,9 +34,8 @@ from ridgestream.pipeline.online.online_ls_svm import (
     SCREEN_BASIS,
     SCREEN_ROWS,
     OnlineLSSVM,
-    plan_block_rows,
 )
-from ridgestream.pipeline.online.row_strip import TRACKED_SHARE
+from ridgestream.pipeline.online.row_strip import TRACKED_SHARE, plan_block_rows
 from ridgestream.pipeline.online.state import OnlineState
 
 SWAP_ROWS = 512
@@ -82,7 +81,7 @@ def repeat_sweep(times: int, lapack: Lapack, factor: Floats, rows: Floats) -> No
     """L of I + C, and W̃ = L⁻¹ W; of the identity, which stays what it is."""
     for _ in range(times):
         lapack_calls.factorize(lapack, len(factor), factor)
-        lapack_calls.sweep(lapack, factor, rows)
+        lapack_calls.solve_lower(lapack, factor, rows)
 
 
 def measure_parts(learner: OnlineLSSVM, rows: Rows, *, quick: bool) -> dict[str, float]:

@@ -35,7 +35,7 @@ def test_a_shift_of_the_inputs_costs_no_digits(dtype: type[np.floating], shift: 
     outlier=st.sampled_from([1.0, 1e3, 1e6, 1e60]),
     gamma=st.sampled_from([1e-3, 1 / 54, 1.0, 50.0]),
 )
-def test_outliers_spoil_no_other_value(seed: int, outlier: float, gamma: float) -> None:
+def test_an_outlier_changes_no_other_value(seed: int, outlier: float, gamma: float) -> None:
     rng = np.random.default_rng(seed)
     X, Z = rng.standard_normal((12, 4)), rng.standard_normal((9, 4))
     X[3] *= outlier
@@ -46,7 +46,7 @@ def test_outliers_spoil_no_other_value(seed: int, outlier: float, gamma: float) 
 
 
 @pytest.mark.parametrize("kernel", [RBF(0.2), Polynomial(0.1, 3, 1.0), Linear()], ids=lambda k: k.name)
-def test_a_gram_matrix_is_symmetric_and_positive_and_has_the_diagonal(kernel: Kernel) -> None:
+def test_a_gram_matrix_is_symmetric_and_positive_with_the_kernels_diagonal(kernel: Kernel) -> None:
     X = np.random.default_rng(2).standard_normal((30, 6)) + 3
     K = gram(kernel, X)
     assert np.array_equal(K, K.T)
@@ -65,7 +65,7 @@ def test_values_are_those_of_scikit_learn(name: str) -> None:
     assert np.allclose(make_kernel(name, {}, 5).block(X, Z), theirs[name](X, Z), rtol=1e-13, atol=1e-15)
 
 
-def test_every_kernel_is_made_again_from_its_name_and_parameters() -> None:
+def test_every_kernel_is_recreated_from_its_name_and_parameters() -> None:
     for kernel in (RBF(0.2), Polynomial(0.1, 2, 0.5), Linear()):
         assert make_kernel(kernel.name, kernel.parameters(), 99) == kernel
     assert set(KERNELS) == {"rbf", "polynomial", "linear"}
@@ -87,6 +87,6 @@ def test_every_kernel_is_made_again_from_its_name_and_parameters() -> None:
         ("polynomial", {"coef0": float("inf")}, "coef0 must be zero or positive, it is inf"),
     ],
 )
-def test_a_kernel_that_is_none_is_refused(name: str, parameters: dict[str, float], message: str) -> None:
+def test_an_invalid_kernel_is_refused(name: str, parameters: dict[str, float], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_kernel(name, parameters, 3)

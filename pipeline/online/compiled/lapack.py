@@ -1,8 +1,8 @@
-"""BLAS and LAPACK from compiled code: scipy's own routines, called by their addresses.
+"""BLAS and LAPACK in compiled code: scipy's own routines, called by their addresses.
 
-Numba's `np.dot` has neither symmetric products nor triangular solves, and a function pointer that it finds in a global
-would keep the machine code out of its cache. So the addresses are arguments. Rows are C-ordered (n, m) arrays, which
-Fortran reads as (m, n); symmetric matrices are in the upper triangle of C-ordered arrays, which is Fortran's lower.
+Numba's `np.dot` has neither symmetric products nor triangular solves, and machine code with a function pointer in a
+global cannot be cached, so the addresses are arguments. Rows are C-ordered (n, m) arrays, which Fortran reads as
+(m, n); symmetric matrices are in the upper triangle of C-ordered arrays, which is Fortran's lower.
 """
 
 import functools
@@ -22,36 +22,36 @@ _ROUTINES = {"cython_blas": ("dsymm", "dsyrk", "dgemm", "dtrsm", "dsymv"), "cyth
 
 
 class Lapack(NamedTuple):
-    """The routines' addresses, and where their arguments lie, since Fortran takes everything by reference."""
+    """Addresses of the routines and memory for their arguments, since Fortran takes everything by reference."""
 
     addresses: Integers
-    """Of dsymm, dsyrk, dgemm, dtrsm, dsymv and dpotrf."""
+    """Addresses of dsymm, dsyrk, dgemm, dtrsm, dsymv and dpotrf."""
     letters: npt.NDArray[np.uint8]
-    """L, N, R, T."""
+    """The letters L, N, R, T."""
     integers: npt.NDArray[np.int32]
-    """Sizes, leading dimensions and the outcome of the call at hand."""
+    """Sizes, leading dimensions and the `info` of the current call."""
     reals: Floats
-    """Its factors."""
+    """Scalar factors of the current call."""
 
 
 def make_lapack() -> Lapack:
-    """Return scipy's routines with room for the arguments of one call at a time: no two threads may share it."""
+    """Return the routines with memory for the arguments of one call at a time: threads must not share it."""
     letters = np.frombuffer(b"LNRT", dtype=np.uint8).copy()
     return Lapack(_find_addresses(), letters, np.zeros(8, dtype=np.int32), np.zeros(4))
 
 
 @functools.cache
 def _find_addresses() -> Integers:
-    found = [
+    addresses = [
         get_cython_function_address(f"scipy.linalg.{module}", name)
         for module, names in _ROUTINES.items()
         for name in names
     ]
-    return np.array(found, dtype=np.int64)
+    return np.array(addresses, dtype=np.int64)
 
 
 def _make_call(typing_context: Any, address: Any, arguments: Any) -> Any:  # noqa: ANN401, ARG001
-    """Call the routine at an address with a tuple of pointers."""
+    """Generate a call of the routine at an address with a tuple of pointers."""
 
     def generate(context: Any, builder: Any, _: Any, values: Any) -> Any:  # noqa: ANN401
         pointers = [builder.extract_value(values[1], i) for i in range(arguments.count)]
@@ -67,7 +67,7 @@ _call: Callable[[int, tuple[int, ...]], None] = cast("Any", intrinsic(_make_call
 
 @compiled_part
 def times_symmetric(lapack: Lapack, S: Floats, rows: Floats, out: Floats) -> None:
-    """Out = rows S for rows (n, m)."""
+    """Compute out = rows S for rows (n, m)."""
     letter, size, real = lapack.letters.ctypes.data, lapack.integers.ctypes.data, lapack.reals.ctypes.data
     n, m = rows.shape
     lapack.integers[0], lapack.integers[1] = m, n
@@ -78,7 +78,7 @@ def times_symmetric(lapack: Lapack, S: Floats, rows: Floats, out: Floats) -> Non
 
 @compiled_part
 def add_products(lapack: Lapack, factor: float, rows: Floats, S: Floats) -> None:
-    """S += factor · rowsᵀ rows for rows (n, m)."""
+    """Add factor · rowsᵀ rows to S for rows (n, m)."""
     letter, size, real = lapack.letters.ctypes.data, lapack.integers.ctypes.data, lapack.reals.ctypes.data
     n, m = rows.shape
     if n == 0:
@@ -91,7 +91,7 @@ def add_products(lapack: Lapack, factor: float, rows: Floats, S: Floats) -> None
 
 @compiled_part
 def cross_products(lapack: Lapack, left: Floats, right: Floats, out: Floats, first: int) -> None:
-    """Out[:p, first:first + q] = left rightᵀ for rows (p, m) and (q, m) in a larger array."""
+    """Compute out[:p, first:first + q] = left rightᵀ for rows (p, m) and (q, m)."""
     letter, size, real = lapack.letters.ctypes.data, lapack.integers.ctypes.data, lapack.reals.ctypes.data
     lapack.integers[0], lapack.integers[1], lapack.integers[2] = len(right), len(left), left.shape[1]
     lapack.integers[3] = out.shape[1]
@@ -103,7 +103,7 @@ def cross_products(lapack: Lapack, left: Floats, right: Floats, out: Floats, fir
 
 @compiled_part
 def factorize(lapack: Lapack, n: int, C: Floats) -> int:
-    """Cholesky's Lᵀ in the upper triangle of the leading n × n of C, in place; LAPACK's info."""
+    """Replace the upper triangle of the leading n × n part of C by its Cholesky factor Lᵀ; return LAPACK's info."""
     letter, size = lapack.letters.ctypes.data, lapack.integers.ctypes.data
     lapack.integers[0], lapack.integers[1], lapack.integers[2] = n, C.shape[1], 0
     _call(lapack.addresses[5], (letter, size, C.ctypes.data, size + 4, size + 8))
@@ -111,8 +111,8 @@ def factorize(lapack: Lapack, n: int, C: Floats) -> int:
 
 
 @compiled_part
-def sweep(lapack: Lapack, factor: Floats, rows: Floats) -> None:
-    """Rows ← L⁻¹ rows for rows (n, m), L as `factorize` left it."""
+def solve_lower(lapack: Lapack, factor: Floats, rows: Floats) -> None:
+    """Replace rows (n, m) by L⁻¹ rows, L from `factorize`."""
     letter, size, real = lapack.letters.ctypes.data, lapack.integers.ctypes.data, lapack.reals.ctypes.data
     n, m = rows.shape
     lapack.integers[0], lapack.integers[1], lapack.integers[2] = m, n, factor.shape[1]
@@ -124,7 +124,7 @@ def sweep(lapack: Lapack, factor: Floats, rows: Floats) -> None:
 
 @compiled_part
 def times_vector(lapack: Lapack, S: Floats, x: Floats, out: Floats) -> None:
-    """Out = S x."""
+    """Compute out = S x."""
     letter, size, real = lapack.letters.ctypes.data, lapack.integers.ctypes.data, lapack.reals.ctypes.data
     lapack.integers[0], lapack.integers[1] = len(x), 1
     lapack.reals[0], lapack.reals[1] = 1.0, 0.0

@@ -1,35 +1,35 @@
-"""The sequential part of a block of the online LS-SVM, compiled: what row after row decides.
+"""The sequential part of a block: absorbs row after row and finds the first one that changes the dictionary.
 
-Absorbing the rows of a block one by one is Cholesky's factorization of I + C, C = Kb P⁻¹ Kbᵀ, and that is made as if no
-row changed the dictionary. The scan then walks along the rows with β and the diagonal of P⁻¹ as each leaves them, and
-stops at the first row that does change the dictionary, for its caller to make that change. At the cap `screening` rules
-most rows out first.
+Absorbing the rows of a block one by one is the Cholesky factorization of I + C, C = Kb P⁻¹ Kbᵀ, computed as if no row
+changed the dictionary. The scan then goes through the rows with β and the diagonal of P⁻¹ as each leaves them, and
+stops at the first row that does change the dictionary; its caller makes that change. When the dictionary is full,
+`swap_bounds` rules most rows out first.
 """
 
 import math
 
 import numpy as np
 
-from ridgestream.pipeline.base.array_checks import Floats, Integers
-from ridgestream.pipeline.online.compiled.buffers import Carried, Rows, Tracking
+from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.online.compiled.arrays import Model, Rows, Scratch, StripRules
 from ridgestream.pipeline.online.compiled.jit import compiled_inline, compiled_part
-from ridgestream.pipeline.online.compiled.lapack import Lapack, cross_products, factorize, sweep, times_vector
-from ridgestream.pipeline.online.compiled.swap_bounds import Facing, Room, count_weaker, is_ruled_out, weigh
+from ridgestream.pipeline.online.compiled.lapack import Lapack, cross_products, factorize, solve_lower, times_vector
+from ridgestream.pipeline.online.compiled.swap_bounds import Swapper, count_weaker, is_ruled_out, weigh
 from ridgestream.pipeline.online.compiled.vector_loops import copy, dot
 
 END, GROW, SWAP, UNSAFE = 0, 1, 2, 3
-"""What stopped the scan: the block's end, a row to add, a row to swap in, a pivot that is not safely positive."""
+"""Why a scan stopped: end of the block, a row to add, a row to swap in, a pivot that is not safely positive."""
 
 HALF_ROWS = 24
-"""Rows of C that are formed at a time, from their diagonal on."""
+"""Rows of C that are computed at a time, from their diagonal on."""
 
 SCANNED, SUSPECTED, REFUSED = 0, 1, 2
-"""Counters: rows scanned at the cap, those of them that no bound ruled out, and rows refused for P's condition."""
+"""Counters: rows scanned against a full dictionary, those no bound ruled out, rows refused for the condition of P."""
 
 
 @compiled_part
 def cross_triangle(lapack: Lapack, left: Floats, right: Floats, out: Floats) -> None:
-    """Out = left rightᵀ, known to be symmetric, in the upper triangle of the leading (n, n) of a larger array."""
+    """Compute out = left rightᵀ, which is symmetric: the upper triangle of the leading (n, n) part of `out`."""
     n = len(left)
     for r in range(0, n, HALF_ROWS):
         part = slice(r, min(r + HALF_ROWS, n))
@@ -38,14 +38,14 @@ def cross_triangle(lapack: Lapack, left: Floats, right: Floats, out: Floats) -> 
 
 @compiled_part
 def eliminate(lapack: Lapack, rows: Rows, beta: Floats) -> int:
-    """Absorb the rows of a block as if none changed the dictionary: factor, swept and steps; O(n²m) for n rows.
+    """Compute factor, directions and steps of a block as if no row changed the dictionary; O(n²m) for n rows.
 
-    By Cholesky's factor of I + √w C √w. Returns where that breaks down, the number of rows if nowhere.
+    By the Cholesky factor of I + √w C √w. Returns the row at which that breaks down, the number of rows if none.
     """
     n_rows, n_targets = rows.targets.shape
     limit, broken = n_rows, True
     while broken and limit > 0:
-        cross_triangle(lapack, rows.swept[:limit], rows.scaled[:limit], rows.factor)
+        cross_triangle(lapack, rows.directions[:limit], rows.weighted_kernel[:limit], rows.factor)
         for r in range(limit):
             rows.factor[r, r] += 1.0
         info = factorize(lapack, limit, rows.factor)
@@ -53,51 +53,41 @@ def eliminate(lapack: Lapack, rows: Rows, beta: Floats) -> int:
         limit = info - 1 if broken else limit
     for r in range(limit):
         for c in range(n_targets):
-            rows.steps[r, c] = rows.targets[r, c] - dot(rows.scaled[r], beta[c])
+            rows.steps[r, c] = rows.targets[r, c] - dot(rows.weighted_kernel[r], beta[c])
     if limit > 0:
-        sweep(lapack, rows.factor, rows.swept[:limit])
-        sweep(lapack, rows.factor, rows.steps[:limit])
+        solve_lower(lapack, rows.factor, rows.directions[:limit])
+        solve_lower(lapack, rows.factor, rows.steps[:limit])
     return int(limit)
 
 
 @compiled_inline
-def absorb(swept: Floats, step: Floats, beta: Floats, q: Floats) -> bool:
-    """β += ϱ̃ W̃, q −= W̃² for one row; tell whether every q is still above zero."""
+def absorb(direction: Floats, step: Floats, beta: Floats, q: Floats) -> bool:
+    """β += ϱ̃ W̃, q −= W̃² for one row; return whether every q is still positive."""
     n_targets, n_basis = beta.shape
     for c in range(n_targets):
         for i in range(n_basis):
-            beta[c, i] += step[c] * swept[i]
-    spent = 0
+            beta[c, i] += step[c] * direction[i]
+    not_positive = 0
     for i in range(n_basis):
-        q[i] -= swept[i] * swept[i]
-        spent += 0 if q[i] > 0.0 else 1
-    return spent == 0
+        q[i] -= direction[i] * direction[i]
+        not_positive += 0 if q[i] > 0.0 else 1
+    return not_positive == 0
 
 
 @compiled_part
-def choose(
-    a: Floats,
-    novelty: float,
-    lift: float,
-    swept: Floats,
-    kappa: Floats,
-    schur: float,
-    gain: float,
-    beta: Floats,
-    q: Floats,
-) -> int:
-    """Return whom a row replaces that has the usefulness `gain`: whose score after growing is smallest; −1 for none.
+def weakest_vector(row: Swapper, lift: float, kappa: Floats, schur: float, gain: float, beta: Floats) -> int:
+    """Return the index with the smallest score after growing by a row of this gain; −1 if it is the row's own; O(m).
 
-    The scores are Σ_c (β_i − κ w_b,i)²/(q_i + w_b,i²/Δ_b) with w_b = a + δ·lift·W̃. O(n_basis).
+    The scores are Σ_c (β_i − κ w_b,i)²/(q_i + w_b,i²/Δ_b) with w_b = a + δ·lift·W̃; `row.low` is δ.
     """
     weakest, smallest = -1, gain
-    for i in range(len(q)):
-        border = a[i] + novelty * lift * swept[i]
+    for i in range(len(row.q)):
+        border = row.a[i] + row.low * lift * row.direction[i]
         score = 0.0
         for c in range(len(kappa)):
             moved = beta[c, i] - kappa[c] * border
             score += moved * moved
-        score /= q[i] + border * border / schur
+        score /= row.q[i] + border * border / schur
         if score < smallest:
             weakest, smallest = i, score
     return weakest
@@ -105,63 +95,53 @@ def choose(
 
 @compiled_part
 def scan_rows(  # noqa: C901
-    lapack: Lapack,
-    start: int,
-    stop: int,
-    rows: Rows,
-    carried: Carried,
-    tracking: Tracking,
-    gram: Floats,
-    a: Floats,
-    penalty: float,
-    usefulness_threshold: float,
-    full: bool,
-    room: Room,
-    counts: Integers,
+    scratch: Scratch, model: Model, rows: Rows, start: int, stop: int, rules: StripRules, is_full: bool
 ) -> tuple[int, int, int]:
-    """Absorb rows from `start` on until one changes the dictionary: (what, row, index swapped out or −1).
+    """Absorb rows from `start` on until one changes the dictionary; return (why, row, index to swap out or −1).
 
-    The row that stops the scan with GROW or SWAP is absorbed, with K⁻¹k in `a`; the one that stops it with UNSAFE is
-    not. Changes β, q, innovations, a and counts. gram: K, upper triangle. O(m) a row, O(m²) where K⁻¹k is needed.
+    A row that stops the scan with GROW or SWAP is absorbed, with K⁻¹k in the candidate's `a`; one that stops it with
+    UNSAFE is not. Changes β, q, innovations, a and counts. O(m) per row, O(m²) where K⁻¹k is computed.
     """
-    beta, q = carried.beta, carried.diagonal
+    inverses, tracking, gram = model.inverses, model.tracking, model.information.gram
+    room, counts, a, penalty = scratch.neighbours, scratch.counts, scratch.candidate.a, rules.penalty
+    beta, q = inverses.beta, inverses.diagonal
     n_targets, everything = len(beta), len(tracking.tracked) == len(q)
     kappa = np.empty(n_targets)
     for j in range(start, stop):
         rows.pivots[j] = rows.factor[j, j] ** 2
         w, pivot, k = rows.weights[j], rows.pivots[j], rows.kernel[j]
-        if not (pivot > 1.0 - 1e-6 and absorb(rows.swept[j], rows.steps[j], beta, q)):
+        if not (pivot > 1.0 - 1e-6 and absorb(rows.directions[j], rows.steps[j], beta, q)):
             return UNSAFE, j, -1
         phi, scale = 0.0, math.sqrt(pivot / w)
         for c in range(n_targets):
             rows.innovations[j, c] = rows.steps[j, c] * scale
             phi += (w * rows.innovations[j, c]) ** 2
-        counts[SCANNED] += full
+        counts[SCANNED] += is_full
         if everything:
             copy(rows.A[j], a)
-        elif is_ruled_out(j, rows, carried, tracking, gram, phi, penalty, usefulness_threshold, room):
+        elif is_ruled_out(j, rows, inverses, tracking, gram, phi, penalty, rules.least_usefulness, room):
             continue
         else:
-            times_vector(lapack, carried.gram, k, a)
-        counts[SUSPECTED] += full
+            times_vector(scratch.lapack, inverses.gram, k, a)
+        counts[SUSPECTED] += is_full
         novelty = rows.self_kernel[j] - dot(k, a)
-        if not novelty > rows.spans[j]:
+        if not novelty > rows.least_novelty[j]:
             continue
         schur = novelty * penalty + w * novelty * novelty / pivot
         gain = 0.0
         for c in range(n_targets):
             kappa[c] = w * rows.innovations[j, c] / (w * novelty + penalty * pivot)
             gain += kappa[c] * kappa[c] * schur
-        if not novelty * gain > usefulness_threshold:
+        if not novelty * gain > rules.least_usefulness:
             continue
-        if not full:
+        if not is_full:
             return GROW, j, -1
         weigh(beta, rows.innovations[j], room)
         tilt, ridge = 2.0 * w * math.sqrt(w / pivot), penalty * pivot
-        facing = Facing(novelty, phi / pivot, tilt, w, ridge, rows.swept[j], a, room.cross, room.norms, q)
-        if count_weaker(facing, novelty) == 0:
+        row = Swapper(novelty, phi / pivot, tilt, w, ridge, rows.directions[j], a, room.cross, room.norms, q)
+        if count_weaker(row, novelty) == 0:
             continue
-        index = choose(a, novelty, math.sqrt(w / pivot), rows.swept[j], kappa, schur, gain, beta, q)
+        index = weakest_vector(row, math.sqrt(w / pivot), kappa, schur, gain, beta)
         if index >= 0:
             return SWAP, j, index
     return END, stop, -1

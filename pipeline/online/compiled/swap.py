@@ -1,140 +1,123 @@
-"""A basis vector gives way to another, compiled: what that does to two inverses and to the rows still to come.
+"""A swap: row j becomes basis vector `index`, in the inverses, in the rows not yet scanned, and in the exact sums.
 
-Growing adds an outer product to an inverse, deleting takes one away: equations (12), (15) and (17), and (18) with its
-minus sign. Both are done in one pass, and the new vector gets the place of the old. The rows to come keep L of
-LLᵀ = I + C, and what is solved against it: there, too, an outer product is added and one is taken away, row after row
-by a rotation and a hyperbolic one.
+To take a new vector into an empty index of the arrays is the same operation.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
-from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.online.compiled.arrays import Candidate, InformationArrays, Model, Rows, Tracking
 from ridgestream.pipeline.online.compiled.jit import compiled_inline, compiled_part
-from ridgestream.pipeline.online.compiled.vector_loops import add_multiple, add_two
-
-
-class Exchange(NamedTuple):
-    """What an inverse S becomes: S + ttᵀ − uuᵀ, once row and column `index` of S are cleared."""
-
-    t: Floats
-    """The new vector's column over the square root of its pivot, (m,)."""
-    u: Floats
-    """Column `index` after growing over the square root of its diagonal entry, (m,)."""
-    tilt: float
-    """What t was at `index` before the new vector took that place."""
-    root: float
-    """The square root of the diagonal entry at `index` after growing."""
-
-
-@compiled_part
-def make_exchange(index: int, grown: Floats, pivot: float, column: Floats) -> Exchange:
-    """Return it for a new vector whose column is `grown`, but for its −1; `column`: S's at `index`; both (m,)."""
-    m = len(grown)
-    t, u = np.empty(m), np.empty(m)
-    up = 1.0 / math.sqrt(pivot)
-    tilt = -up * grown[index]
-    root = math.sqrt(column[index] + tilt * tilt)
-    for i in range(m):
-        t[i] = -up * grown[i]
-        u[i] = (column[i] + tilt * t[i]) / root
-    t[index], u[index] = up, tilt * up / root
-    return Exchange(t, u, tilt, root)
-
-
-@compiled_part
-def exchange_inverse(inverse: Floats, index: int, exchange: Exchange) -> None:
-    """S += ttᵀ − uuᵀ with row and column `index` for the new vector, upper triangle, in place; O(m²)."""
-    t, u = exchange.t, exchange.u
-    for i in range(len(t)):
-        inverse[min(i, index), max(i, index)] = 0.0
-    for c in range(len(t)):
-        add_two(inverse[c, c:], t[c], t[c:], u[c], u[c:])
-
-
-@compiled_part
-def exchange_columns(columns: Floats, tracked: Integers, index: int, exchange: Exchange) -> None:
-    """Do to some columns of S, kept as rows, what happens to S, in place; O(columns · m)."""
-    t, u = exchange.t, exchange.u
-    for n in range(len(columns)):
-        i = tracked[n]
-        columns[n, index] = 0.0
-        if i == index:
-            columns[n] = 0.0
-        add_two(columns[n], t[i], t, u[i], u)
-
-
-@compiled_part
-def exchange_rows(
-    rows: Floats, columns: Integers, index: int, first: Floats, second: Floats, exchange: Exchange
-) -> None:
-    """Rows += first tᵀ − second uᵀ, rows of something times S in its `columns`, in place; O(rows · columns)."""
-    t, u, place = np.empty(len(columns)), np.empty(len(columns)), -1
-    for n in range(len(columns)):
-        t[n], u[n] = exchange.t[columns[n]], exchange.u[columns[n]]
-        if columns[n] == index:
-            place = n
-    for j in range(len(rows)):
-        if place >= 0:
-            rows[j, place] = 0.0
-        add_two(rows[j], first[j], t, second[j], u)
-
-
-@compiled_part
-def exchange_diagonal(diagonal: Floats, index: int, exchange: Exchange) -> None:
-    """Do to the diagonal of S what happens to S, in place; O(m)."""
-    diagonal[index] = 0.0
-    for i in range(len(diagonal)):
-        diagonal[i] += exchange.t[i] * exchange.t[i] - exchange.u[i] * exchange.u[i]
+from ridgestream.pipeline.online.compiled.rank_two import (
+    Outer,
+    RankTwo,
+    product_entries,
+    rank_two_update,
+    update_columns,
+    update_diagonal,
+    update_factor,
+    update_inverse,
+    update_rows,
+)
+from ridgestream.pipeline.online.compiled.swap_bounds import measure_reach
+from ridgestream.pipeline.online.compiled.vector_loops import add_multiple, copy, dot
 
 
 @compiled_inline
-def rotate(x: Floats, t: Floats, u: Floats, cosine: float, sine: float, slope: float) -> None:
-    """Turn x and t by an angle, then x and u by a hyperbolic one, of tangent `slope`, in place."""
-    root = math.sqrt(1.0 - slope * slope)
-    scale = 1.0 / root
-    for i in range(len(x)):
-        turned = cosine * x[i] + sine * t[i]
-        t[i] = cosine * t[i] - sine * x[i]
-        x[i] = (turned - slope * u[i]) * scale
-        u[i] = root * u[i] - slope * x[i]
+def set_column(kernel: Floats, weighted_kernel: Floats, root_weights: Floats, index: int, values: Floats) -> None:
+    """Write the kernel values with the new basis vector over those with the one that it replaces."""
+    for i in range(len(kernel)):
+        kernel[i, index] = values[i]
+        weighted_kernel[i, index] = root_weights[i] * values[i]
+
+
+@compiled_inline
+def clear_column(rows: Floats, index: int, stop: int) -> None:
+    """Set column `index` of the first `stop` rows to zero, so that products still to be added leave it out."""
+    for i in range(stop):
+        rows[i, index] = 0.0
 
 
 @compiled_part
-def exchange_swept(
-    factor: Floats,
-    swept: Floats,
-    steps: Floats,
-    start: int,
-    limit: int,
-    g: Floats,
-    o: Floats,
-    exchange: Exchange,
-    up: Floats,
-    down: Floats,
-) -> int:
-    """LLᵀ += ggᵀ − ooᵀ, LW̃ += gtᵀ − ouᵀ and Lϱ̃ += g·up − o·down for the rows from `start` to `limit`; O(rows · m).
+def swap_in_inverses(rows: Rows, j: int, limit: int, index: int, values: Floats, model: Model, new: Candidate) -> int:
+    """Make row j the basis vector `index` in the inverses, β, and the block's rows from j + 1 to `limit`; O(m²).
 
-    Spoils g, o, t, u, up and down. Returns where LLᵀ would not stay positive definite, `limit` if nowhere.
+    `values`: kernel values of the rows after j with row j. Returns the row up to which the block's rows remain valid.
     """
-    for n in range(limit - start):
-        r = start + n
-        length = math.sqrt(factor[r, r] * factor[r, r] + g[n] * g[n])
-        cosine, sine, slope = factor[r, r] / length, g[n] / length, o[n] / length
-        if not slope * slope < 1.0:
-            return r
-        rotate(factor[r, r:limit], g[n:], o[n:], cosine, sine, slope)
-        rotate(swept[r], exchange.t, exchange.u, cosine, sine, slope)
-        rotate(steps[r], up, down, cosine, sine, slope)
-    return limit
+    inverses, tracking = model.inverses, model.tracking
+    m, n_targets = len(new.a), len(new.kappa)
+    column, gram_column = np.empty(m), np.empty(m)
+    for i in range(m):
+        column[i] = inverses.normal[min(i, index), max(i, index)]
+        gram_column[i] = inverses.gram[min(i, index), max(i, index)]
+    for r in range(j + 1):
+        add_multiple(column, -rows.directions[r, index], rows.directions[r])
+    gram = rank_two_update(index, new.a, new.scalars[0], gram_column)
+    normal = rank_two_update(index, new.w_b, new.scalars[1], column)
+    g, o = swap_in_kernel_rows(rows, j, limit, index, values, gram_column, tracking, new, gram, normal)
+    up, down = np.empty(n_targets), np.empty(n_targets)
+    for c in range(n_targets):
+        up[c] = new.kappa[c] * math.sqrt(new.scalars[1])
+        down[c] = (inverses.beta[c, index] + up[c] * normal.tilt) / normal.root
+    update_rows(inverses.beta, np.arange(m), index, up, down, normal)
+    update_diagonal(inverses.diagonal, index, normal)
+    update_diagonal(inverses.gram_diagonal, index, gram)
+    update_inverse(inverses.gram, index, gram)
+    update_inverse(inverses.normal, index, normal)
+    update_columns(tracking.columns, tracking.tracked, index, gram)
+    tracking.self_kernel[index] = rows.self_kernel[j]
+    measure_reach(inverses.gram_diagonal, tracking)
+    clear_column(rows.directions, index, limit)
+    return update_factor(rows.factor, rows.directions, rows.steps, j + 1, limit, Outer(g, o, normal, -up, -down))
 
 
 @compiled_part
-def entries_of(factor: Floats, swept: Floats, start: int, limit: int, index: int) -> Floats:
-    """Return entry `index` of √w Kb P⁻¹ = LW̃ for the rows from `start` to `limit`."""
-    entries = np.zeros(limit - start)
-    for n in range(limit - start):
-        add_multiple(entries[n:], swept[start + n, index], factor[start + n, start + n : limit])
-    return entries
+def swap_in_kernel_rows(
+    rows: Rows,
+    j: int,
+    limit: int,
+    index: int,
+    values: Floats,
+    gram_column: Floats,
+    tracking: Tracking,
+    new: Candidate,
+    gram: RankTwo,
+    normal: RankTwo,
+) -> tuple[Floats, Floats]:
+    """Update Kb and A of the rows after j; return g and o with I + C + ggᵀ − ooᵀ the new I + C."""
+    n_later, start, position = limit - j - 1, j + 1, -1
+    for n in range(len(tracking.tracked)):
+        if tracking.tracked[n] == index:
+            position = n
+    first, second, g = np.empty(n_later), np.empty(n_later), np.empty(n_later)
+    o = product_entries(rows.factor, rows.directions, start, limit, index)
+    novelty, schur = new.scalars[0], new.scalars[1]
+    drop = novelty * math.sqrt(rows.weights[j] / rows.pivots[j])
+    for n in range(n_later):
+        i = start + n
+        common = values[n] - dot(rows.kernel[i], new.a)
+        before = rows.A[i, position] if position >= 0 else dot(rows.kernel[i], gram_column)
+        first[n] = common / math.sqrt(novelty)
+        second[n] = (before + first[n] * gram.tilt) / gram.root
+        g[n] = (rows.root_weights[i] * common - drop * rows.factor[j, i]) / math.sqrt(schur)
+        o[n] = (o[n] + g[n] * normal.tilt) / normal.root
+    set_column(
+        rows.kernel[start:limit], rows.weighted_kernel[start:limit], rows.root_weights[start:limit], index, values
+    )
+    update_rows(rows.A[start:limit], tracking.tracked, index, first, second, gram)
+    return g, o
+
+
+@compiled_part
+def swap_in_information(information: InformationArrays, index: int, rows: Rows, j: int, new: Candidate) -> None:
+    """Make row j the basis vector `index` in D, K, P and z: the dictionary grows, and then that one is deleted."""
+    k = rows.kernel[j]
+    for i in range(len(k)):
+        row, column = min(i, index), max(i, index)
+        information.gram[row, column] = rows.self_kernel[j] if i == index else k[i]
+        information.normal[row, column] = new.scalars[2] if i == index else new.normal[i]
+    copy(new.rhs, information.rhs[index])
+    copy(rows.X[j], information.vectors[index])
+    information.row_numbers[index] = rows.row_numbers[j]

@@ -6,7 +6,7 @@ from ridgestream.pipeline.online.compiled.jit import compiled_inline
 
 @compiled_inline
 def dot(x: Floats, y: Floats) -> float:
-    """xᵀy."""
+    """Return xᵀy."""
     total = 0.0
     for i in range(len(x)):
         total += x[i] * y[i]
@@ -15,7 +15,7 @@ def dot(x: Floats, y: Floats) -> float:
 
 @compiled_inline
 def copy(source: Floats, target: Floats) -> None:
-    """Write source over target."""
+    """Copy source to target."""
     for i in range(len(source)):
         target[i] = source[i]
 
@@ -43,7 +43,7 @@ def add_squares(total: Floats, x: Floats) -> None:
 
 @compiled_inline
 def squared_distance(x: Floats, y: Floats) -> float:
-    """‖x − y‖²."""
+    """Return ‖x − y‖²."""
     total = 0.0
     for f in range(len(x)):
         total += (x[f] - y[f]) * (x[f] - y[f])

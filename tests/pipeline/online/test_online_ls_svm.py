@@ -17,8 +17,9 @@ from support.references.online import Decision, RowByRow
 from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram, make_kernel
 from ridgestream.pipeline.online import online_ls_svm
-from ridgestream.pipeline.online.compiled.update import CONDITION_LIMIT
-from ridgestream.pipeline.online.online_ls_svm import GRID_ROWS, REFRESH_ROWS, OnlineLSSVM, plan_block_rows
+from ridgestream.pipeline.online.compiled.candidate import CONDITION_LIMIT
+from ridgestream.pipeline.online.online_ls_svm import GRID_ROWS, REFRESH_ROWS, OnlineLSSVM
+from ridgestream.pipeline.online.row_strip import plan_block_rows
 from ridgestream.pipeline.online.state import OnlineState
 
 Array = npt.NDArray[np.float64]
