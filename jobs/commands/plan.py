@@ -23,6 +23,7 @@ from ridgestream.pipeline.base.executor import Executor, Need
 from ridgestream.pipeline.base.memory_plan import BatchPlan, RefitPlan, TrainingPlan
 from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.batch.pass_plan import PassPlan, plan_passes
 from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.dataset.block_stream import need_of_block
 from ridgestream.pipeline.dataset.stored_rows import TASK_ROWS
@@ -30,7 +31,6 @@ from ridgestream.pipeline.dataset.task_label import needs_of
 from ridgestream.pipeline.ingest.ingest import find_schema
 from ridgestream.pipeline.ingest.partition_profile import survey_partition
 from ridgestream.pipeline.ingest.source_diff import sort_arrivals, usable_rows
-from ridgestream.pipeline.planning.pass_plan import PassPlan, is_sure, plan_passes, sum_pass
 from ridgestream.pipeline.planning.runtime_estimate import (
     Estimate,
     Sample,
@@ -40,10 +40,9 @@ from ridgestream.pipeline.planning.runtime_estimate import (
     take_sample,
     time_sums,
 )
-from ridgestream.pipeline.training.batch import BatchRequest, plan_batch
-from ridgestream.pipeline.training.dispatch import Request, check_memory, is_changed
-from ridgestream.pipeline.training.online import plan_training
 from ridgestream.pipeline.training.refit import plan_refit
+from ridgestream.pipeline.training.request import BatchRequest, Request
+from ridgestream.pipeline.training.trainer import Trainer, trainer_of
 from ridgestream.pipeline.training.training_result import Standing, find_unlearned, standing_of
 from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.errors.exceptions import PartitionError
@@ -75,7 +74,7 @@ class _Planning:
     """What is known without reading a row."""
 
     job: Job
-    request: Request
+    trainer: Trainer
     standing: Standing
     store_exists: bool
     files: tuple[PartitionFile, ...]
@@ -94,14 +93,14 @@ class _Planning:
     @classmethod
     def of(cls, job: Job, executor: Executor, *, new_model: bool) -> "_Planning":
         """Look at the source's footers and the store; raise what a run raises before its first row."""
-        files, request, location = source_partitions(job), model_request(job), store_location(job)
+        files, trainer, location = source_partitions(job), trainer_of(model_request(job)), store_location(job)
         report_folder(job)
         exists = Store.exists(location)
         if exists:
             store = Store.open(location)
             with prefix_errors(location.text):
                 check_training(job, store, files, Recorder(Silent()), new_model=new_model)
-                standing = standing_of(store.root(), request.name, new_model=new_model)
+                standing = standing_of(store.root(), trainer.request.name, new_model=new_model)
         else:
             standing = Standing(Ledger(), None, None)
         fresh = sort_arrivals(standing.ledger, files).fresh
@@ -113,10 +112,21 @@ class _Planning:
                 Decoder(schema, str(file.path)).check(arrow)
         limit = memory_limit_bytes(job)
         if not exists:
-            check_memory(Ledger(), sum(rows), None, request, limit)
+            trainer.check_memory(Ledger(), None, sum(rows), limit)
             if job.evaluate is not None:
                 evaluation_partitions(job)
-        return cls(job, request, standing, exists, files, fresh, rows, schema, limit, executor.count_workers())
+        return cls(
+            job=job,
+            trainer=trainer,
+            standing=standing,
+            store_exists=exists,
+            files=files,
+            fresh=fresh,
+            fresh_rows=rows,
+            schema=schema,
+            limit=limit,
+            workers=executor.count_workers(),
+        )
 
     @property
     def rows(self) -> int:
@@ -129,9 +139,13 @@ class _Planning:
         return sum(self.fresh_rows) + sum(e.rows for e in find_unlearned(self.standing.ledger, self.standing.record))
 
     @property
+    def request(self) -> Request:
+        return self.trainer.request
+
+    @property
     def is_changed(self) -> bool:
         """Whether the job asks for another regularization than the model has."""
-        return is_changed(self.standing.record, self.request)
+        return self.trainer.is_changed(self.standing.record)
 
     @property
     def learns(self) -> bool:
@@ -141,12 +155,7 @@ class _Planning:
     @property
     def chooses(self) -> bool:
         """Whether a batch method is fitted to all rows, not to new ones alone."""
-        return isinstance(self.request, BatchRequest) and (
-            self.standing.record is None
-            or self.is_changed
-            or METHODS[self.request.method].always_anew
-            or self.request.reselect == "always"
-        )
+        return self.trainer.reads_all_rows(self.standing.record)
 
     @property
     def passed_rows(self) -> int:
@@ -161,13 +170,7 @@ class _Planning:
         """Return the passes of learning over the rows, the refit not among them."""
         if not (self.learns and self.passed_rows):
             return ()
-        request = self.request
-        if not isinstance(request, BatchRequest):
-            return (sum_pass(self._most_basis()),)
-        judging = (sum_pass(1),) if self.standing.record is not None and self.new_rows else ()
-        if self.chooses:
-            return judging + plan_passes(request, self.rows)
-        return (*judging, sum_pass(self._most_basis()))
+        return self.trainer.passes(self.standing.record, self.rows, self.new_rows)
 
     def _most_basis(self) -> int:
         record = self.standing.record
@@ -193,13 +196,9 @@ class _Planning:
 
     def plans(self, sample: Sample | None) -> "list[TrainingPlan | BatchPlan | RefitPlan]":
         """Return what the run admits itself by; the features of a new model are those of the sample."""
-        record, request = self.standing.record, self.request
         n_features, n_outputs = self._shape(sample)
         plans: list[TrainingPlan | BatchPlan | RefitPlan] = []
-        if isinstance(request, BatchRequest):
-            plans.append(plan_batch(request, self.rows, n_features))
-        else:
-            plans.append(plan_training(request, record, n_features + n_outputs - 1))
+        plans.append(self.trainer.plan_memory(self.standing.record, self.rows, n_features, n_outputs))
         if self.refits:
             plans.append(plan_refit(n_features, self._most_basis()))
         return plans
@@ -243,12 +242,12 @@ class _Planning:
             "passes": len(passes) + self.refits,
             "passes_are": "as planned" if self._is_sure() else "a guess: the rows decide",
             "ingest_tasks": len(self.fresh),
-            "tasks_a_pass": self._tasks() if isinstance(self.request, BatchRequest) and passes else 0,
+            "tasks_a_pass": self._tasks() if self.trainer.shares_passes and passes else 0,
             "workers": self.workers,
         }
 
     def _is_sure(self) -> bool:
-        return not (isinstance(self.request, BatchRequest) and self.chooses) or is_sure(self.request)
+        return self.trainer.passes_are_certain(self.standing.record)
 
     def _tasks(self) -> int:
         entries = self.standing.ledger.entries if self.chooses else find_unlearned(*self._known())
@@ -293,7 +292,7 @@ class _Planning:
 
     def _train_seconds(self, estimate: Estimate) -> float:
         """Return the seconds of learning: only passes are shared by workers, not a stream nor what is chosen."""
-        shared = min(self.workers, max(1, self._tasks())) if isinstance(self.request, BatchRequest) else 1
+        shared = min(self.workers, max(1, self._tasks())) if self.trainer.shares_passes else 1
         passes = self.passes()
         if isinstance(self.request, BatchRequest) and not self.chooses:
             chosen = sum(each.row_seconds for each in plan_passes(self.request, self.passed_rows))

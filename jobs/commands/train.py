@@ -28,8 +28,9 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.ingest.source_diff import count_usable_rows, sort_arrivals
 from ridgestream.pipeline.models.model_record import is_refitted, model_of
 from ridgestream.pipeline.prediction.evaluate import Evaluation, check_partitions, evaluate
-from ridgestream.pipeline.training.dispatch import Request, check_asked, check_memory, is_changed, learn
+from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.refit import check_refit_memory, refit
+from ridgestream.pipeline.training.trainer import Trainer, train, trainer_of
 from ridgestream.pipeline.training.training_result import Standing, Trained, find_unlearned, standing_of
 from ridgestream.stores.catalog.checkpoints import Checkpoints
 from ridgestream.stores.catalog.ledger import Ledger, read_ledger
@@ -76,18 +77,18 @@ def check_training(
 
     Memory is looked at only if there is something new; a model that is yet to begin has no map.
     """
-    root, request = store.root(), model_request(job)
-    standing = standing_of(root, request.name, new_model=new_model)
+    root, trainer = store.root(), trainer_of(model_request(job))
+    standing = standing_of(root, trainer.request.name, new_model=new_model)
     ledger, record, report.night = standing.ledger, standing.record, next_night_number(standing.kept)
     if record is not None:
-        check_asked(ledger, record, request)
+        trainer.check(ledger, record)
     new = sort_arrivals(read_ledger(root), files).fresh
     learns = bool(new or find_unlearned(ledger, record))
     if learns:
-        check_memory(ledger, sum(count_usable_rows(new)), record, request, memory_limit_bytes(job))
-    learns = learns or is_changed(record, request)
+        trainer.check_memory(ledger, record, sum(count_usable_rows(new)), memory_limit_bytes(job))
+    learns = learns or trainer.is_changed(record)
     if refits(job, record, learns=learns):
-        check_refit_memory(ledger, _most_basis(request, record), memory_limit_bytes(job))
+        check_refit_memory(ledger, _most_basis(trainer, record), memory_limit_bytes(job))
     if job.evaluate is not None and (learns or refits(job, record, learns=learns)):
         evaluation_partitions(job)
     return FeatureMap.from_dict(record.encoding) if record else None
@@ -148,9 +149,9 @@ def refits(job: Job, record: ModelRecord | None, *, learns: bool) -> bool:
     return job.model.refit and (learns or (record is not None and not is_refitted(record)))
 
 
-def _most_basis(request: Request, record: ModelRecord | None) -> int:
+def _most_basis(trainer: Trainer, record: ModelRecord | None) -> int:
     """Return the size of the largest dictionary that there can be; without a cap, of the one that there is."""
-    return request.max_basis or max(len(record.arrays["basis_vectors"]) if record else 0, 1)
+    return trainer.request.max_basis or max(len(record.arrays["basis_vectors"]) if record else 0, 1)
 
 
 @dataclass(frozen=True)
@@ -164,21 +165,31 @@ class _Training:
     new_model: bool
     snapshot: str
     root: "zarr.Group"
-    request: Request
+    trainer: Trainer
     standing: Standing
     checkpoints: Checkpoints
 
     @classmethod
     def of(cls, job: Job, store: Store, executor: Executor, report: Recorder, *, new_model: bool) -> Self:
         """Look at the last commit; raise ModelError if the model was asked to be something else before."""
-        snapshot, request = store.snapshot(), model_request(job)
+        snapshot, trainer = store.snapshot(), trainer_of(model_request(job))
         root = store.root(snapshot)
-        standing = standing_of(root, request.name, new_model=new_model)
+        standing = standing_of(root, trainer.request.name, new_model=new_model)
         report.night = next_night_number(standing.kept)
         if standing.record is not None:
-            check_asked(standing.ledger, standing.record, request)
-        checkpoints = Checkpoints(store, request.name)
-        return cls(job, store, executor, report, new_model, snapshot, root, request, standing, checkpoints)
+            trainer.check(standing.ledger, standing.record)
+        return cls(
+            job=job,
+            store=store,
+            executor=executor,
+            report=report,
+            new_model=new_model,
+            snapshot=snapshot,
+            root=root,
+            trainer=trainer,
+            standing=standing,
+            checkpoints=Checkpoints(store, trainer.request.name),
+        )
 
     @property
     def ledger(self) -> Ledger:
@@ -192,7 +203,7 @@ class _Training:
     def learns(self) -> bool:
         unlearned = bool(find_unlearned(self.ledger, self.record))
         can_begin = self.record is not None or (unlearned and has_rows(self.root, self.ledger))
-        return is_changed(self.record, self.request) or (unlearned and can_begin)
+        return self.trainer.is_changed(self.record) or (unlearned and can_begin)
 
     @property
     def refits(self) -> bool:
@@ -204,7 +215,7 @@ class _Training:
 
     def tell_nothing(self) -> dict[str, Any]:
         nothing = events.TRAIN_NO_ROWS if self.record is None else events.TRAIN_NOTHING_NEW
-        self.report.say(nothing, model=self.request.name, partitions=len(self.ledger.entries))
+        self.report.say(nothing, model=self.trainer.request.name, partitions=len(self.ledger.entries))
         record = self.standing.kept
         written = report_night(self.job, self.store, record, self.report, anew=False) if record else None
         return outcome(self.record, self.snapshot, None) | {"report": written}
@@ -214,12 +225,22 @@ class _Training:
         if self.job.evaluate is not None and self.ledger.schema is not None:
             check_partitions(evaluation_partitions(self.job), self.ledger.schema)
         if self.refits:
-            check_refit_memory(self.ledger, _most_basis(self.request, self.record), memory_limit_bytes(self.job))
+            check_refit_memory(self.ledger, _most_basis(self.trainer, self.record), memory_limit_bytes(self.job))
+
+    @property
+    def context(self) -> TrainingContext:
+        return TrainingContext(
+            root=self.root,
+            ledger=self.ledger,
+            record=self.record,
+            memory_limit_bytes=memory_limit_bytes(self.job),
+            report=self.report,
+            executor=self.executor,
+            keeper=self.checkpoints,
+        )
 
     def learn(self) -> Trained:
-        limit = memory_limit_bytes(self.job)
-        where = self.root, self.ledger, self.record, self.request
-        return learn(*where, limit, self.executor, self.report, self.checkpoints)
+        return train(self.trainer, self.context)
 
     def keep(self) -> None:
         """Keep what is learned up to the last refresh, or summed of a pass, since the run is stopped."""
@@ -248,8 +269,7 @@ class _Training:
         began = perf_counter()
         n_basis = len(trained.record.arrays["basis_vectors"])
         check_refit_memory(self.ledger, n_basis, memory_limit_bytes(self.job))
-        where = self.root, self.ledger, trained.record, learned_by(trained)
-        record = refit(*where, self.executor, self.report, self.checkpoints)
+        record = refit(self.context, trained.record, learned_by(trained))
         return replace(trained, record=record, seconds=trained.seconds + perf_counter() - began)
 
     def _judge(self, record: ModelRecord, report: Reporter) -> Evaluation | None:

@@ -12,8 +12,7 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.models.model_record import ONLINE
-from ridgestream.pipeline.training.batch import BatchRequest
-from ridgestream.pipeline.training.online import ModelRequest
+from ridgestream.pipeline.training.request import BatchRequest, OnlineRequest, Request
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import ModelRecord, require_model
 from ridgestream.stores.catalog.snapshots import find_snapshot, served_record
@@ -109,22 +108,22 @@ def policies(job: Job) -> Policies:
     return Policies(s.on_changed, s.on_bad, s.missing, s.unseen_categories)
 
 
-def model_request(job: Job) -> ModelRequest | BatchRequest:
+def model_request(job: Job) -> Request:
     """Return what the job asks the model to be; raise PartitionError if its dictionary is no Parquet file."""
     return _online_request(job) if job.model.method == ONLINE else _batch_request(job)
 
 
-def _online_request(job: Job) -> ModelRequest:
+def _online_request(job: Job) -> OnlineRequest:
     m = job.model
-    return ModelRequest(
-        m.name,
-        m.kernel.name,
-        _kernels(job)[0],
-        m.regularizations[0],
-        _max_basis(job),
-        m.novelty_threshold,
-        m.usefulness_threshold,
-        _scaling_rows(job),
+    return OnlineRequest(
+        name=m.name,
+        kernel=m.kernel.name,
+        kernel_parameters=_kernels(job)[0],
+        regularization=m.regularizations[0],
+        max_basis=_max_basis(job),
+        novelty_threshold=m.novelty_threshold,
+        usefulness_threshold=m.usefulness_threshold,
+        scaling_rows=_scaling_rows(job),
         selection=m.selection,
         dictionary=job.place(m.dictionary) if m.dictionary else None,
         random_seed=m.random_seed if m.random_basis else None,
@@ -138,21 +137,21 @@ def _batch_request(job: Job) -> BatchRequest:
     needed = {own} | ({"efvs"} if m.isls_svm and m.isls_svm.start == "efvs" else set())
     options = {name: m.section(name) for name in METHOD_SECTIONS if name in needed}
     return BatchRequest(
-        m.name,
-        m.method,
-        m.kernel.name,
-        _kernels(job),
-        m.regularizations,
-        None if m.max_basis == "unlimited" else m.max_basis,
-        m.folds,
-        m.random_seed,
-        _scaling_rows(job),
-        m.reselect,
-        m.drift_margin,
-        job.place(m.dictionary) if m.dictionary else None,
-        options,
-        job.source.unseen_categories,
-        _count_given(job),
+        name=m.name,
+        method=m.method,
+        kernel=m.kernel.name,
+        kernels=_kernels(job),
+        regularizations=m.regularizations,
+        max_basis=None if m.max_basis == "unlimited" else m.max_basis,
+        folds=m.folds,
+        random_seed=m.random_seed,
+        scaling_rows=_scaling_rows(job),
+        reselect=m.reselect,
+        drift_margin=m.drift_margin,
+        dictionary=job.place(m.dictionary) if m.dictionary else None,
+        options=options,
+        unseen_categories=job.source.unseen_categories,
+        given_basis=_count_given(job),
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Fact, Silent
+from ridgestream.pipeline.batch.pass_plan import plan_passes
 from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.dataset.feature_map_growth import plan_encodings
 from ridgestream.pipeline.dataset.stored_rows import StoredRows
@@ -26,10 +27,10 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.ingest.ingest import ingest
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
-from ridgestream.pipeline.planning.pass_plan import plan_passes
 from ridgestream.pipeline.sums.normal_equations import Basis, Summing
-from ridgestream.pipeline.training.batch import BatchRequest
-from ridgestream.pipeline.training.dispatch import Request, learn
+from ridgestream.pipeline.training.context import TrainingContext
+from ridgestream.pipeline.training.request import BatchRequest, Request
+from ridgestream.pipeline.training.trainer import train, trainer_of
 from ridgestream.stores.catalog.ledger import Ledger, read_ledger
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, list_partitions, read_batches
@@ -136,8 +137,11 @@ def calibrate(sample: Sample, request: Request, n_rows: int, memory_limit_bytes:
     """Learn the sample until BUDGET_SECONDS are over, and return what so many rows cost by that."""
     _warm_up()
     timing = Timing()
+    context = TrainingContext(
+        root=sample.root, ledger=sample.ledger, record=None, memory_limit_bytes=memory_limit_bytes, report=timing
+    )
     with suppress(Enough):
-        learn(sample.root, sample.ledger, None, request, memory_limit_bytes, InProcess(), timing)
+        train(trainer_of(request), context)
     timing.stop()
     if not isinstance(request, BatchRequest):
         return timing.of_stream(request.max_basis)

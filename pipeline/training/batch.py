@@ -1,335 +1,190 @@
-"""Batch training: a method chooses a dictionary from all rows of a model, and further nights add their sums to it.
+"""Batch training: a method selects a dictionary from all rows of a model; later nights add their rows' sums to it.
 
-The first training fits the method to every row that there is. A night with new partitions sums these alone over the
-dictionary that there is and solves again; whether it chooses a dictionary anew is `reselect`. Where the rows and the
-job are the same, so are the bits, on any number of workers.
+The first training fits the method to every row in the store. A night with new partitions sums these alone over the
+dictionary and solves again; `reselect` says whether it selects a new dictionary. Equal rows and jobs give equal bits,
+on any number of workers.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgestream.pipeline.base import events
-from ridgestream.pipeline.base.array_checks import Floats
-from ridgestream.pipeline.base.blas_threads import one_blas_thread
-from ridgestream.pipeline.base.errors import NumericalBreakdown
-from ridgestream.pipeline.base.executor import Executor, Need
+from ridgestream.pipeline.base.executor import Need
 from ridgestream.pipeline.base.memory_plan import BatchPlan
-from ridgestream.pipeline.base.pass_checkpoint import Keeper, named_pass
-from ridgestream.pipeline.base.policies import ERROR
-from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.batch.registry import METHODS, Asked, Method
+from ridgestream.pipeline.batch.pass_plan import PassPlan, is_sure, plan_passes, sum_pass
+from ridgestream.pipeline.batch.registry import METHODS, Method
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
-from ridgestream.pipeline.dataset.dictionary_file import read_dictionary
-from ridgestream.pipeline.dataset.feature_map_growth import plan_encodings
+from ridgestream.pipeline.dataset.feature_map_growth import Encodings, plan_encodings
 from ridgestream.pipeline.dataset.range_checks import check_errors, check_ranges
 from ridgestream.pipeline.dataset.stored_rows import StoredRows
-from ridgestream.pipeline.features.feature_map import FeatureMap
-from ridgestream.pipeline.kernels import make_kernel
-from ridgestream.pipeline.models.model_record import check_complete, fitted_of, widened, with_fitted
-from ridgestream.pipeline.prediction.evaluate import Evaluation, compare
+from ridgestream.pipeline.models.model_record import check_complete, widened, with_fitted
 from ridgestream.pipeline.prediction.progressive_validation import Progressive, mean_errors
-from ridgestream.pipeline.selection.fit_result import Fitted
-from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
-from ridgestream.pipeline.sums.normal_equations import Basis, BlockStatistics, FoldedStatistics, RowBlock, Summing
-from ridgestream.pipeline.training.training_result import Trained, begin_record, find_unlearned
+from ridgestream.pipeline.training.batch_fit import BatchFit, check_fitted
+from ridgestream.pipeline.training.context import TrainingContext
+from ridgestream.pipeline.training.new_row_errors import measure_new_rows
+from ridgestream.pipeline.training.refit import count_features
+from ridgestream.pipeline.training.request import BatchRequest
+from ridgestream.pipeline.training.training_result import Trained, begin_record
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord, check_parameters
-from ridgestream.stores.files.paths import FileLocation
 from ridgestream.stores.segments.segments import Segment
 
 if TYPE_CHECKING:
     import zarr
 
-_ADVICE = "lower the kernel's gamma or degree, or raise regularization"
-
-_SLACK = 1e-3
-"""By which share of Σ w y² rounding may move an error."""
-
 
 @dataclass(frozen=True)
-class BatchRequest:
-    """What a job asks a model of a batch method to be."""
+class BatchTrainer:
+    """Trains a model of a batch method."""
 
-    name: str
-    """The model's name in the store."""
-    method: str
-    """A key of METHODS."""
-    kernel: str
-    """rbf, polynomial or linear."""
-    kernels: tuple[dict[str, float], ...]
-    """gamma, degree, coef0 as far as given, of every kernel that is to be tried."""
-    regularizations: tuple[float, ...]
-    """Every λ per row that is to be tried."""
-    max_basis: int | None
-    """The largest dictionary; None for as many vectors as there are to choose from."""
-    folds: int
-    """How many folds judge what is tried."""
-    random_seed: int
-    """What rows are drawn and dealt to folds with."""
-    scaling_rows: int | None
-    """The first partitions with so many rows fix the standardization; None for all that are there."""
-    reselect: str = "never"
-    """Whether a night with new partitions chooses anew: never, always, or on drift."""
-    drift_margin: float = 0.1
-    """By which share the error on new rows must exceed that on the rows chosen from, to be drift."""
-    dictionary: FileLocation | None = None
-    """The rows of a dictionary to begin with; None where none is given."""
-    options: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What belongs to some methods alone, by the names of their sections."""
-    unseen_categories: str = ERROR
-    """What becomes of categories that the model has not seen; may change from one training to the next."""
-    given_basis: int = 0
-    """The rows of a dictionary to begin with, by the footers of its files; 0 where none is given."""
-
-    def parameters(self) -> dict[str, Any]:
-        """Return what makes a model of this name another model if it changes."""
-        names = sorted({name for kernel in self.kernels for name in kernel})
-        return {
-            "method": self.method,
-            "kernel": {"name": self.kernel, **{n: _one_or_all([k[n] for k in self.kernels]) for n in names}},
-            "regularization": _one_or_all(list(self.regularizations)),
-            "max_basis": self.max_basis,
-            "folds": self.folds,
-            "random_seed": self.random_seed,
-            "scaling_rows": self.scaling_rows,
-            "dictionary": "given" if self.dictionary else None,
-            **self.options,
-        }
-
-
-def check_batch_request(record: ModelRecord, request: BatchRequest) -> None:
-    """Raise ModelError, naming each parameter that differs, if the model was not asked to be what is asked now.
-
-    Other regularizations are no other model: the next training compares them.
-    """
-    check_complete(record)
-    kept: dict[str, Any] = {n: record.parameters[n] for n in ("learner", "regularization") if n in record.parameters}
-    check_parameters(record, {**request.parameters(), **kept})
-
-
-def is_regrided(record: ModelRecord, request: BatchRequest) -> bool:
-    """Tell whether other regularizations are asked for than the model was chosen from."""
-    return bool(record.parameters["regularization"] != request.parameters()["regularization"])
-
-
-def train_batch(
-    root: "zarr.Group",
-    ledger: Ledger,
-    record: ModelRecord | None,
-    request: BatchRequest,
-    memory_limit_bytes: int,
-    executor: Executor,
-    report: Reporter,
-    keeper: Keeper | None = None,
-) -> Trained:
-    """Fit the model, new if `record` is None, to the partitions that it lacks and those that it has.
-
-    What long passes have summed is kept by `keeper`, for a run that goes on after a kill. Raises ModelError if the
-    request has other parameters than the record, MemoryRefused before anything is read, InputError for a category or
-    class that the model does not know, and what method, executor and store raise.
-    """
-    began = perf_counter()
-    if record is not None:
-        check_batch_request(record, request)
-    entries = find_unlearned(ledger, record)
-    policy = request.unseen_categories
-    encodings = plan_encodings(root, ledger, record, entries, request.scaling_rows, policy, report)
-    feature_map = encodings.last
-    plan = plan_batch(request, ledger.rows, feature_map.n_features)
-    plan.check(memory_limit_bytes)
-    executor.admit([Need(plan.worker_bytes)])
-    record = widened(record, encodings.first, feature_map) if record else None
-    check_ranges(root, entries, feature_map, ledger.schema.targets if ledger.schema else ())
-    learned = record.learned if record else ()
-    night = _Night(root, ledger, feature_map, executor, report, request, memory_limit_bytes, keeper)
-    new = night.rows([entry.segment for entry in entries])
-    judged = _judge(record, new, feature_map, ledger, entries) if record is not None and new.n_rows else None
-    found = judged.errors() if judged else {}
-    check_errors(found, entries)
-    fitted = night.fit(record, new, [*learned, *(entry.segment for entry in entries)])
-    check_fitted(fitted, report, shrinks=METHODS[request.method].shrinks)
-    begun = record or begin_record(root, ledger, request.name, request.parameters(), feature_map)
-    begun = replace(begun, parameters=request.parameters())
-    one_class = judged.total.one_class if judged else _one_class(root, ledger, entries)
-    error, errors = mean_errors(judged.total, feature_map) if judged else (None, ())
-    by_partition = tuple(found.get(entry.segment) for entry in entries) if judged else None
-    seconds = perf_counter() - began
-    return Trained(with_fitted(begun, fitted), entries, error, errors, seconds, one_class, by_partition)
-
-
-@dataclass(frozen=True)
-class _Night:
-    """One training of a batch method."""
-
-    root: "zarr.Group"
-    ledger: Ledger
-    feature_map: FeatureMap
-    executor: Executor
-    report: Reporter
     request: BatchRequest
-    memory_limit_bytes: int
-    keeper: Keeper | None
+    """What the job asks the model to be."""
+    shares_passes: bool = True
+    """Whether workers share the work of a pass."""
 
     @property
     def method(self) -> Method:
+        """The batch method."""
         return METHODS[self.request.method]
 
-    def rows(self, segments: Iterable[int]) -> StoredRows:
-        where = self.root, self.ledger, segments, self.feature_map
-        return StoredRows(*where, self.executor, self.report, self.keeper)
+    def check(self, ledger: Ledger, record: ModelRecord) -> None:  # noqa: ARG002
+        """Raise ModelError, naming each parameter that differs, if the job asks for another model than the record's.
 
-    def fit(self, record: ModelRecord | None, new: StoredRows, segments: list[int]) -> Fitted:
-        """Return the model over all rows: by adding the new ones' sums, or by choosing anew."""
-        if record is None or self.method.always_anew or self.request.reselect == "always":
-            return self._choose(segments)
-        if is_regrided(record, self.request):
-            self.report.say(events.TRAIN_RESELECTED_FOR_REGULARIZATION)
-            return self._choose(segments)
-        before = fitted_of(record)
-        sums = new.statistics((Summing(before.basis, new.n_targets),), "add sums").parts[0].total()
-        if self.request.reselect == "on drift" and self._drifted(before, sums):
-            return self._choose(segments)
-        return self._add(before, sums)
+        Other regularizations are the same model: the next training compares them.
+        """
+        check_complete(record)
+        names = ("learner", "regularization")
+        same: dict[str, Any] = {name: record.parameters[name] for name in names if name in record.parameters}
+        check_parameters(record, {**self.request.parameters(), **same})
 
-    def _choose(self, segments: list[int]) -> Fitted:
-        rows, request = self.rows(segments), self.request
-        kernels = tuple(make_kernel(request.kernel, k, self.feature_map.n_fitted) for k in request.kernels)
-        asked = Asked(
-            rows,
-            kernels,
-            request.regularizations,
-            request.max_basis,
-            request.folds,
-            request.random_seed,
-            request.options,
-            self._given(),
-            self.memory_limit_bytes,
-            self.report,
-        )
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is looked at in the end
-                fitted = self.method.fit(asked)
-        except OverflowError as error:
-            raise NumericalBreakdown(f"kernel values are too large to compute with: {_ADVICE}") from error
-        places = fitted.places
-        return replace(fitted, places=np.where(places < 0, -1, rows.numbers(np.maximum(places, 0))))
+    def check_memory(
+        self,
+        ledger: Ledger,
+        record: ModelRecord | None,
+        new_rows: int,
+        limit_bytes: int,
+    ) -> None:
+        """Raise MemoryRefused, with the numbers, if the sums over the ledger's rows and new ones cannot fit."""
+        self.plan_memory(record, ledger.rows + new_rows, count_features(ledger), 1).check(limit_bytes)
 
-    def _given(self) -> StartingDictionary | None:
-        if self.request.dictionary is None or self.ledger.schema is None:
+    def is_changed(self, record: ModelRecord | None) -> bool:
+        """Return whether the job asks for other regularizations than the model was selected from."""
+        regularization = self.request.parameters()["regularization"]
+        return record is not None and bool(record.parameters["regularization"] != regularization)
+
+    def reads_all_rows(self, record: ModelRecord | None) -> bool:
+        """Return whether training is certain to select from all rows, not only to add the sums of new ones."""
+        always = self.method.always_anew or self.request.reselect == "always"
+        return record is None or always or self.is_changed(record)
+
+    def plan_memory(
+        self,
+        record: ModelRecord | None,  # noqa: ARG002
+        n_rows: int,
+        n_features: int,
+        n_outputs: int,  # noqa: ARG002
+    ) -> BatchPlan:
+        """Return the memory that the method needs for this many rows; it depends on the job and the store alone."""
+        sized = self.method.sizes(self.request, n_rows)
+        folds = len(self.request.kernels) * (1 if sized.dense_rows else self.request.folds)
+        return BatchPlan(self.request.method, sized.n_functions, folds, n_features, BLOCK_BYTES, sized.dense_rows)
+
+    def passes(self, record: ModelRecord | None, n_rows: int, new_rows: int) -> tuple[PassPlan, ...]:
+        """Return the passes of a training with this many rows in all and new ones among them."""
+        errors = (sum_pass(1),) if record is not None and new_rows else ()
+        if self.reads_all_rows(record):
+            return errors + plan_passes(self.request, n_rows) if n_rows else ()
+        return (*errors, sum_pass(self._most_basis(record))) if new_rows else ()
+
+    def passes_are_certain(self, record: ModelRecord | None) -> bool:
+        """Return whether `passes` is exact unless candidates run out; otherwise the rows decide."""
+        return not self.reads_all_rows(record) or is_sure(self.request)
+
+    def train(self, context: TrainingContext) -> Trained:
+        """Fit the method to all partitions, or add those that the record lacks.
+
+        What long passes have summed is kept, for a run that goes on after a kill. Raises ModelError if the request has
+        other parameters than the record, MemoryRefused before a row is read, InputError for a category or class that
+        the model does not know, and what method, executor and store raise.
+        """
+        began = perf_counter()
+        if context.record is not None:
+            self.check(context.ledger, context.record)
+        encodings = self._plan(context)
+        entries, learned = context.unlearned, context.record.learned if context.record else ()
+        record = widened(context.record, encodings.first, encodings.last) if context.record else None
+        fit = BatchFit(self.request, context, encodings.last)
+        new = fit.rows([entry.segment for entry in entries])
+        errors = self._errors_on(new, record, encodings, entries, context)
+        fitted = fit.fit(record, new, [*learned, *(entry.segment for entry in entries)])
+        check_fitted(fitted, context.report, shrinks=self.method.shrinks)
+        parameters = self.request.parameters()
+        record = record or begin_record(context.root, context.ledger, self.request.name, parameters, encodings.last)
+        record = with_fitted(replace(record, parameters=parameters), fitted)
+        return _trained(record, entries, errors, encodings, context, perf_counter() - began)
+
+    def _plan(self, context: TrainingContext) -> Encodings:
+        """Return the feature maps of the partitions; raise what can be found without reading a row."""
+        ledger, entries, report = context.ledger, context.unlearned, context.report
+        policy, scaling_rows = self.request.unseen_categories, self.request.scaling_rows
+        encodings = plan_encodings(context.root, ledger, context.record, entries, scaling_rows, policy, report)
+        plan = self.plan_memory(context.record, ledger.rows, encodings.last.n_features, encodings.last.target.n_outputs)
+        plan.check(context.memory_limit_bytes)
+        context.executor.admit([Need(plan.worker_bytes)])
+        check_ranges(context.root, entries, encodings.last, context.targets)
+        return encodings
+
+    def _errors_on(
+        self,
+        new: StoredRows,
+        record: ModelRecord | None,
+        encodings: Encodings,
+        entries: tuple[LedgerEntry, ...],
+        context: TrainingContext,
+    ) -> Progressive | None:
+        """Return the model's errors on new rows before it learns them; None without a model or new rows."""
+        if record is None or not new.n_rows:
             return None
-        return read_dictionary(self.request.dictionary, self.ledger.schema, self.feature_map)
+        errors = measure_new_rows(record, new, encodings.last, entries, classes=context.classifies)
+        check_errors(errors.errors(), entries)
+        return errors
 
-    def _drifted(self, before: Fitted, new: BlockStatistics) -> bool:
-        """Tell whether the error on new rows exceeds that on old ones by more than the margin, and say so."""
-        old = before.sums.total()
-        errors = [float(s.squared_error(before.coefficients).sum() / max(s.weight, 1e-300)) for s in (old, new)]
-        drifted = bool(new.weight > 0 and errors[1] > (1 + self.request.drift_margin) * errors[0])
-        if drifted:
-            self.report.say(events.TRAIN_RESELECTED_FOR_DRIFT, mse_of_old_rows=errors[0], mse_of_new=errors[1])
-        return drifted
-
-    def _add(self, before: Fitted, new: BlockStatistics) -> Fitted:
-        sums = before.sums.total().merge(new)
-        with one_blas_thread():
-            coefficients = self.method.solve(before, sums)
-        return replace(before, coefficients=coefficients, sums=FoldedStatistics((sums,)))
+    def _most_basis(self, record: ModelRecord | None) -> int:
+        if self.request.max_basis is not None:
+            return self.request.max_basis
+        return len(record.arrays["basis_vectors"]) if record else 1
 
 
-def check_fitted(fitted: Fitted, report: Reporter, *, shrinks: bool) -> None:
-    """Raise NumericalBreakdown if, by their error on the rows, the coefficients are not the solution they should be.
-
-    No penalized solution has a larger error than no model at all, nor one below zero: Σ w y² is the bound, the cost
-    of β = 0. Where a method does not fit to all rows (`shrinks` is false), it is told, not refused.
-    """
-    sums, beta = fitted.sums.total(), fitted.coefficients
-    most = float(np.trace(sums.target_square))
-    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        error = float(sums.residual_square(beta).sum())
-    if not (np.isfinite(beta).all() and np.isfinite(sums.products).all() and np.isfinite(error)):
-        raise NumericalBreakdown(f"coefficients or sums are not finite: {_ADVICE}")
-    if -_SLACK * most <= error <= (1 + _SLACK) * most:
-        return
-    if shrinks:
-        raise NumericalBreakdown(
-            f"the coefficients are rounding, not a solution: their squared error over the rows comes to {error:.3g}, "
-            f"which must lie between 0 and {most:.3g}; {_ADVICE}"
-        )
-    report.warn(events.TRAIN_WORSE_THAN_CONSTANT, error=error, error_of_a_constant=most)
-
-
-def plan_batch(request: BatchRequest, n_rows: int, n_features: int) -> BatchPlan:
-    """Return what the method needs, by the job and the store alone."""
-    sized = METHODS[request.method].sizes(request, n_rows)
-    folds = len(request.kernels) * (1 if sized.dense_rows else request.folds)
-    return BatchPlan(request.method, sized.n_functions, folds, n_features, BLOCK_BYTES, sized.dense_rows)
+def _trained(
+    record: ModelRecord,
+    entries: tuple[LedgerEntry, ...],
+    errors: Progressive | None,
+    encodings: Encodings,
+    context: TrainingContext,
+    seconds: float,
+) -> Trained:
+    if errors is None:
+        return Trained(record, entries, None, (), seconds, _has_one_class(context.root, context.ledger, entries))
+    error, errors_of_targets = mean_errors(errors.total, encodings.last)
+    errors_of_segments = errors.errors()
+    return Trained(
+        record=record,
+        entries=entries,
+        progressive_error=error,
+        progressive_mse_of=errors_of_targets,
+        seconds=seconds,
+        one_class=errors.total.one_class,
+        progressive_errors=tuple(errors_of_segments.get(entry.segment) for entry in entries),
+    )
 
 
-@dataclass(frozen=True)
-class _Judging:
-    """A model and how its errors are counted; the argument of a pass."""
-
-    basis: Basis
-    """The dictionary."""
-    coefficients: Floats
-    """β, shape (n_functions, n_targets)."""
-    feature_map: FeatureMap
-    """Which classes there are, if any."""
-    classes: bool
-    """Whether the target is a class."""
-    segments: tuple[int, ...]
-    """The segments whose rows are judged."""
-    firsts: tuple[int, ...]
-    """The place of each one's first row."""
-
-    def segment_of(self, place: int) -> int:
-        """Return the segment of the row at a place; segments without rows have none."""
-        return self.segments[bisect_right(self.firsts, place) - 1]
-
-
-@named_pass("ridgestream.pipeline.batch", "judge_rows")
-def judge_rows(judging: _Judging, blocks: Iterable[RowBlock]) -> Progressive:
-    """Return the errors on the rows of all blocks, by segment."""
-    total = Progressive(Evaluation(classes=judging.classes))
-    step = judging.basis.kernel_rows
-    for block in blocks:
-        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):  # told by its partition
-            outputs = [
-                judging.basis.values(block.features[start : start + step]) @ judging.coefficients
-                for start in range(0, len(block.features), step)
-            ]
-        if outputs:
-            part = np.concatenate(outputs)
-            found = compare(part, block.targets, block.weights, judging.feature_map, classes=judging.classes)
-            total = total.merge(Progressive.of(judging.segment_of(block.first), found, judging.feature_map))
-    return total
-
-
-def _judge(
-    record: ModelRecord, new: StoredRows, feature_map: FeatureMap, ledger: Ledger, entries: tuple[LedgerEntry, ...]
-) -> Progressive:
-    """Return the errors of the model as it is on rows that it has not learned."""
-    before = fitted_of(record)
-    classes = ledger.schema is not None and ledger.schema.classifies
-    firsts = tuple(accumulate((entry.rows for entry in entries[:-1]), initial=0))
-    where = tuple(entry.segment for entry in entries), firsts
-    judging = _Judging(before.basis, before.coefficients, feature_map, classes, *where)
-    return new.reduce(judge_rows, judging, "judge")
-
-
-def _one_class(root: "zarr.Group", ledger: Ledger, entries: Iterable[LedgerEntry]) -> bool:
-    """Tell whether all rows of the partitions that count are of one class."""
+def _has_one_class(root: "zarr.Group", ledger: Ledger, entries: Iterable[LedgerEntry]) -> bool:
+    """Return whether all rows with weight of these partitions are of one class."""
     facts = [Segment.open(root, entry.segment).facts() for entry in entries if entry.rows]
     if ledger.schema is not None and ledger.schema.positive is not None:
         signs = np.array([fact.moments[3:, -1] for fact in facts if fact.moments[0, -1] > 0])
         return bool(signs.size) and float(signs.min()) == float(signs.max())
     return bool(facts) and len({label for fact in facts for label in fact.present_classes}) == 1
-
-
-def _one_or_all(values: list[Any]) -> Any:  # noqa: ANN401
-    return values[0] if len(set(values)) == 1 else values

@@ -28,7 +28,8 @@ from support.data.forest import N_FEATURES, standardized_forest
 
 from ridgestream.jobs.config.job_file import parse_flags, read_job
 from ridgestream.jobs.config.requests import model_request
-from ridgestream.pipeline.training.batch import BatchRequest, plan_batch
+from ridgestream.pipeline.base.memory_plan import BatchPlan
+from ridgestream.pipeline.training.trainer import trainer_of
 
 IMPORTS = "from ridgestream.jobs import run, cluster, progress; from ridgestream.pipeline import methods; "
 PRINT_PEAK = "from ridgestream.jobs.runs.peak_memory import peak_rss_bytes; print(peak_rss_bytes())"
@@ -41,8 +42,9 @@ def run_job(method: str, rows: int, workers: int, settings: list[str]) -> tuple[
         options = forest_jobs.parse([method, "--rows", str(rows), "--workers", str(workers), *assignments])
         told = forest_jobs.measure(options, folder)
         request = model_request(read_job(folder / "job.toml", parse_flags(settings)))
-    assert isinstance(request, BatchRequest)
-    return told, plan_batch(request, rows, N_FEATURES).own_bytes
+    plan = trainer_of(request).plan_memory(None, rows, N_FEATURES, 1)
+    assert isinstance(plan, BatchPlan)
+    return told, plan.own_bytes
 
 
 def measure_workers(rows: int, settings: list[str]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import pytest
 from support.jobs.clusters import Cluster, real_cluster
 from support.jobs.jobs import PATIENCE, Workplace, assert_same_model, draw_rows, open_store, wait_until
 from support.jobs.recording import Notes
+from support.stores.training import context_of
 
 from ridgestream.jobs.cluster.dask_executor import TASKS_A_WORKER, ClusterError, OnCluster, open_executor
 from ridgestream.jobs.commands.run import run_job
@@ -80,10 +81,10 @@ def test_sums_that_died_with_their_worker_before_they_were_fetched_count_once(
     for number in range(4):
         work.put(number, draw_rows(number, 1000))
     work.run_here({"evaluate.path": None})
-    root, record, notes = open_store(work.store).root(), work.model(), Notes()
+    store, record, notes = open_store(work.store), work.model(), Notes()
 
     def refitted(executor: Executor) -> Any:
-        return refit(root, read_ledger(root), record, record.learned, executor, Silent())
+        return refit(context_of(store, executor=executor), record, record.learned)
 
     with (
         real_cluster(work.folder, 2) as cluster,

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,11 +19,12 @@ from ridgestream.jobs.config.requests import model_request
 from ridgestream.pipeline.base import memory_plan
 from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.executor import Executor, InProcess
+from ridgestream.pipeline.base.memory_plan import BatchPlan
 from ridgestream.pipeline.base.reporter import Fact
+from ridgestream.pipeline.batch.pass_plan import is_sure, plan_passes
 from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.planning import runtime_estimate
-from ridgestream.pipeline.planning.pass_plan import is_sure, plan_passes
-from ridgestream.pipeline.training.batch import BatchRequest, plan_batch
+from ridgestream.pipeline.training.trainer import trainer_of
 from ridgestream.stores.errors.exceptions import ModelError, PartitionError
 
 GRID = [1e-5, 1e-4]
@@ -203,7 +204,8 @@ def test_a_given_dictionary_is_planned_with_all_its_rows(method: str, work: Work
     section = method.replace("-", "_")
     given = {f"{section}.start": "given", f"{section}.start_basis": 4, "dictionary": "dictionary.parquet"}
     changes = asked(method, **{**given, "kernel.gamma": 0.4})
-    admitted_by = plan_batch(cast("BatchRequest", model_request(read_job(work.job(changes), {}))), 600, 4)
+    admitted_by = trainer_of(model_request(read_job(work.job(changes), {}))).plan_memory(None, 600, 4, 1)
+    assert isinstance(admitted_by, BatchPlan)
     assert admitted_by.n_functions == 200 + 1
     assert plan(work, changes)["process_memory_bytes"] == admitted_by.total_bytes
 

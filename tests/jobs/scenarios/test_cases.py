@@ -32,7 +32,7 @@ from ridgestream.pipeline.base.errors import InputError, MemoryRefused, Numerica
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.batch.registry import METHODS
-from ridgestream.pipeline.training.dispatch import check_memory
+from ridgestream.pipeline.training.trainer import trainer_of
 from ridgestream.stores.catalog.ledger import Ledger, read_ledger
 from ridgestream.stores.catalog.models import list_models
 from ridgestream.stores.errors.exceptions import PartitionError
@@ -206,7 +206,7 @@ def test_a_dictionary_of_50000_is_refused_with_the_bytes(work: Workplace, method
     large = dict.fromkeys(SIZE.get(method, ("model.max_basis",)), 50_000)
     request = model_request(read_job(work.job(asked(method) | large), {}))
     with pytest.raises(MemoryRefused, match=r"needs? \d.* [GT]B of memory.*1 GB may be used"):
-        check_memory(Ledger(), 10**6, None, request, 10**9)
+        trainer_of(request).check_memory(Ledger(), None, 10**6, 10**9)
 
 
 @pytest.mark.parametrize("method", [m for m in SETTINGS if m in METHODS and m not in DENSE])

@@ -135,7 +135,7 @@ def test_another_dictionary_is_another_model(tmp_path: Path) -> None:
     work = workplace(tmp_path, 2)
     work.run_here(GIVEN)
     give(work, draw_rows(78, 30))
-    message = r"begun with another dictionary than .*basis\.parquet holds now; .*--new-model"
+    message = r"began with another dictionary than .*basis\.parquet holds now; .*--new-model"
     with pytest.raises(ModelError, match=message):  # with nothing new
         work.run_here(GIVEN)
     work.put(2)

@@ -30,7 +30,7 @@ from ridgestream.pipeline.sums.candidate_products import sum_candidates
 from ridgestream.pipeline.sums.normal_equations import Basis, RowBlock, Summing, sum_together
 from ridgestream.pipeline.sums.residual_products import sum_residuals
 from ridgestream.pipeline.sums.row_set import ArrayRows, RowSet, cut_evenly
-from ridgestream.pipeline.training.batch import judge_rows
+from ridgestream.pipeline.training.new_row_errors import judge_rows
 from ridgestream.stores.repository.repository import Store
 
 SIZES = [300, 0, 500, 1, 257]

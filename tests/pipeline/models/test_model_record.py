@@ -8,25 +8,23 @@ import numpy as np
 import pytest
 from support.stores.partitions import REQUEST, mixed_columns, write_partition
 from support.stores.stores import ingest_folder, ledger_of, new_store
+from support.stores.training import MODEL, context_of
 
-from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.models.model_record import learner_of, model_of
-from ridgestream.pipeline.training.online import ModelRequest, train
+from ridgestream.pipeline.training.online import OnlineTrainer
+from ridgestream.pipeline.training.request import OnlineRequest
 from ridgestream.pipeline.training.training_result import find_unlearned
 from ridgestream.stores.catalog.models import ModelRecord, require_model, write_model
 from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.repository.repository import Store
 
-MODEL = ModelRequest("m", "rbf", {}, 1e-5, 12, 1e-2, 1e-4, scaling_rows=100)
-MEMORY = 2**40
 
-
-def night(store: Store, request: ModelRequest = MODEL) -> ModelRecord:
+def night(store: Store, request: OnlineRequest = MODEL) -> ModelRecord:
     """Train on what is new, keep the model, read it back."""
-    root, ledger = store.root(), ledger_of(store)
+    root = store.root()
     known = "models" in root
     record = require_model(root, request.name) if known else None
-    done = train(root, ledger, record, request, MEMORY, Silent())
+    done = OnlineTrainer(request).train(context_of(store, record))
     learned = (*done.record.learned, *(entry.segment for entry in done.entries))
     with store.write("a night") as writing:
         write_model(writing.root, replace(done.record, learned=learned))

@@ -7,15 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.stores.partitions import REQUEST, mixed_columns, write_partition
-from support.stores.stores import ingest_folder, ledger_of, new_store
+from support.stores.stores import ingest_folder, new_store
+from support.stores.training import MODEL, context_of
 
-from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.online.online_ls_svm import GRID_ROWS
 from ridgestream.pipeline.training.learning_curve import POINTS, Course
-from ridgestream.pipeline.training.online import ModelRequest, train
+from ridgestream.pipeline.training.online import OnlineTrainer
 from ridgestream.pipeline.training.training_result import Trained
-
-MODEL = ModelRequest("m", "rbf", {}, 1e-5, 12, 1e-2, 1e-4, scaling_rows=100)
 
 
 def went(blocks: list[int]) -> tuple[Course, list[int]]:
@@ -70,7 +68,7 @@ def trained(path: Path, kind: str, *, weighted: bool) -> Trained:
     store = new_store(path / "store")
     asked = replace(ASKED[kind], weight="w" if weighted else None)
     ingest_folder(store, path / "source", asked)
-    return train(store.root(), ledger_of(store), None, MODEL, 2**40, Silent())
+    return OnlineTrainer(MODEL).train(context_of(store))
 
 
 @pytest.mark.parametrize(("kind", "weighted"), [("number", True), ("class", False), ("classes", True)])

@@ -9,12 +9,13 @@ import pytest
 from support.jobs.recording import Notes
 from support.stores.partitions import REQUEST, mixed_columns, write_partition
 from support.stores.stores import ingest_folder, ledger_of, new_store
+from support.stores.training import MODEL, context_of
 
-from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.dataset import block_stream
 from ridgestream.pipeline.online import online_ls_svm
 from ridgestream.pipeline.training import online_checkpoints
-from ridgestream.pipeline.training.online import ModelRequest, train
+from ridgestream.pipeline.training.online import OnlineTrainer
+from ridgestream.pipeline.training.request import OnlineRequest
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.checkpoints import Checkpoints
 from ridgestream.stores.catalog.ledger import Ledger
@@ -23,7 +24,6 @@ from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.segments import segments
 
-MODEL = ModelRequest("m", "rbf", {}, 1e-5, 12, 1e-2, 1e-4, scaling_rows=100)
 REQUESTS = {
     "supervised": MODEL,
     "growing": replace(MODEL, selection="novelty", max_basis=None, novelty_threshold=0.5),
@@ -74,12 +74,12 @@ def make_store(path: Path, sizes: list[int] = SIZES, *, weighted: bool = False) 
 def run(
     store: Store,
     keeper: Any = None,
-    request: ModelRequest = MODEL,
+    request: OnlineRequest = MODEL,
     record: ModelRecord | None = None,
     ledger: Ledger | None = None,
     report: Notes | None = None,
 ) -> Trained:
-    return train(store.root(), ledger or ledger_of(store), record, request, 2**40, report or Silent(), keeper)
+    return OnlineTrainer(request).train(context_of(store, record, ledger=ledger, report=report, keeper=keeper))
 
 
 def bits(done: Trained) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from support.jobs.recording import Notes
 from support.references.dense_refit import assert_solves, dense_refit
 from support.stores.partitions import REQUEST, mixed_columns, write_partition
 from support.stores.stores import Elsewhere, ingest_folder, ledger_of, new_store
+from support.stores.training import MODEL, context_of
 
 from ridgestream.pipeline.base.errors import MemoryRefused
-from ridgestream.pipeline.base.executor import Executor, InProcess
-from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.dataset import stored_rows
 from ridgestream.pipeline.dataset.stored_rows import plan_tasks
 from ridgestream.pipeline.models.model_record import (
@@ -23,14 +23,13 @@ from ridgestream.pipeline.models.model_record import (
     refit_of,
     with_learner,
 )
-from ridgestream.pipeline.training.online import ModelRequest, train
+from ridgestream.pipeline.training.online import OnlineTrainer
 from ridgestream.pipeline.training.refit import check_refit_memory, refit
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.repository.repository import Store
 
-MODEL = ModelRequest("m", "rbf", {}, 1e-5, 12, 1e-2, 1e-4, scaling_rows=100)
 SIZES = [300, 0, 500, 1, 257]
 REFIT_ARRAYS = {"refit_products", "refit_rhs", "refit_target_square"}
 
@@ -42,12 +41,12 @@ def trained(tmp_path: Path, sizes: list[int] = SIZES, *, weighted: bool = False)
         write_partition(tmp_path / "source" / f"part-{i}.parquet", mixed_columns(rows, seed=i) | weights)
     store = new_store(tmp_path / "store")
     ingest_folder(store, tmp_path / "source", replace(REQUEST, weight="w" if weighted else None))
-    done = train(store.root(), ledger_of(store), None, MODEL, 2**40, Silent())
+    done = OnlineTrainer(MODEL).train(context_of(store))
     return store, replace(done.record, learned=tuple(entry.segment for entry in done.entries))
 
 
 def refit_here(store: Store, record: ModelRecord, executor: Executor | None = None) -> ModelRecord:
-    return refit(store.root(), ledger_of(store), record, record.learned, executor or InProcess(), Silent())
+    return refit(context_of(store, executor=executor), record, record.learned)
 
 
 def assert_same_bits(one: ModelRecord, other: ModelRecord, names: set[str] | None = None) -> None:
@@ -116,14 +115,14 @@ def test_a_segment_of_several_chunks_and_blocks_is_read_whole(tmp_path: Path, mo
 def test_progress_is_told_by_rows(tmp_path: Path) -> None:
     store, record = trained(tmp_path)
     notes = Notes()
-    refit(store.root(), ledger_of(store), record, record.learned, InProcess(), notes)
+    refit(context_of(store, report=notes), record, record.learned)
     assert (notes.begun, notes.rows) == (["refit"], sum(SIZES))
     assert notes.ended == [{"rows": sum(SIZES)}]
 
 
 def test_a_partition_without_rows_has_no_task(tmp_path: Path) -> None:
     store, record = trained(tmp_path, [300, 0, 100])
-    filled = refit(store.root(), ledger_of(store), record, (0, 2), InProcess(), Silent())
+    filled = refit(context_of(store), record, (0, 2))
     assert_same_bits(refit_here(store, record), filled)
 
 
@@ -131,7 +130,7 @@ def test_a_model_that_has_learned_nothing_is_refitted_to_nothing(tmp_path: Path)
     write_partition(tmp_path / "source" / "part-0.parquet", mixed_columns(20) | {"w": np.zeros(20)})
     store = new_store(tmp_path / "store")
     ingest_folder(store, tmp_path / "source", replace(REQUEST, weight="w"))
-    done = train(store.root(), ledger_of(store), None, MODEL, 2**40, Silent())
+    done = OnlineTrainer(MODEL).train(context_of(store))
     refitted = refit_here(store, replace(done.record, learned=(0,)))
     assert refitted.arrays[PUBLISHED].shape == (0, 1)
     assert (refitted.counters["refit_weight"], refitted.counters["refit_rows"]) == (0.0, 20)

@@ -19,13 +19,14 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.jobs.jobs import Workplace, open_store, run_command
+from support.stores.training import MODEL
 from zarr.storage import MemoryStore
 
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.cli.exit_codes import UNEXPECTED, exit_code_of
 from ridgestream.pipeline.models.model_record import fitted_of, is_batch, learner_of, model_of
-from ridgestream.pipeline.training.batch import BatchRequest, check_batch_request
-from ridgestream.pipeline.training.online import ModelRequest, check_request
+from ridgestream.pipeline.training.request import BatchRequest
+from ridgestream.pipeline.training.trainer import trainer_of
 from ridgestream.stores.catalog.checkpoints import delete_branch
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, read_ledger
 from ridgestream.stores.catalog.models import list_models, read_model, require_model
@@ -102,13 +103,23 @@ def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return kept_at(tmp_path_factory.mktemp(request.param), BATCH if request.param == "batch" else {})
 
 
+OLS = BatchRequest(
+    name="model",
+    method="ols",
+    kernel="rbf",
+    kernels=({},),
+    regularizations=(1e-5,),
+    max_basis=10,
+    folds=5,
+    random_seed=0,
+    scaling_rows=200,
+)
+
+
 def use(root: zarr.Group) -> None:
     """Do with a model what the doors do: look whether it is what was asked for, predict, with error bars, go on."""
     record = require_model(root, "model")
-    if is_batch(record):
-        check_batch_request(record, BatchRequest("model", "ols", "rbf", ({},), (1e-5,), 10, 5, 0, 200))
-    else:
-        check_request(record, ModelRequest("model", "rbf", {}, 1e-5, 10, 1e-2, 1e-4, 200))
+    trainer_of(OLS if is_batch(record) else MODEL).check(read_ledger(root), record)
 
 
 def answer(root: zarr.Group) -> None:

@@ -1,0 +1,58 @@
+"""Everything around a training but the method: the store's contents, limits, and where work runs and reports."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ridgestream.pipeline.base.executor import Executor, InProcess
+from ridgestream.pipeline.base.pass_checkpoint import Keeper
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.dataset.stored_rows import StoredRows
+from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.training.training_result import find_unlearned
+from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
+from ridgestream.stores.catalog.models import ModelRecord
+
+if TYPE_CHECKING:
+    import zarr
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingContext:
+    """What a training reads, how much it may use, and where it runs, reports and keeps checkpoints."""
+
+    root: "zarr.Group"
+    """The root of the snapshot that holds the rows."""
+    ledger: Ledger
+    """The partitions that the model learns, in order."""
+    record: ModelRecord | None
+    """The model so far; None for a new one."""
+    memory_limit_bytes: int
+    """How many bytes this process may use."""
+    report: Reporter
+    """Where progress is reported."""
+    executor: Executor = InProcess()  # noqa: RUF009 (without state)
+    """Where tasks run; in this process by default."""
+    keeper: Keeper | None = None
+    """Where checkpoints are kept; None keeps none."""
+
+    @property
+    def unlearned(self) -> tuple[LedgerEntry, ...]:
+        """The partitions that the model has not learned yet, in ledger order."""
+        return find_unlearned(self.ledger, self.record)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of the target columns."""
+        return self.ledger.schema.targets if self.ledger.schema else ()
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the target is a class."""
+        return self.ledger.schema is not None and self.ledger.schema.classifies
+
+    def rows(self, segments: Iterable[int], feature_map: FeatureMap) -> StoredRows:
+        """Return the rows of these segments as a row set that the executor's tasks read."""
+        return StoredRows(
+            self.root, self.ledger, segments, feature_map, self.executor, report=self.report, keeper=self.keeper
+        )

@@ -1,0 +1,116 @@
+"""The online learner on a stream of blocks: each row predicted, then learned; progress, checkpoints and warnings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgestream.pipeline.base import events
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.dataset.block_stream import Block, Stream
+from ridgestream.pipeline.dataset.range_checks import check_errors, naming_partition
+from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.online.diagnostics import Numerics
+from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
+from ridgestream.pipeline.prediction.evaluate import Evaluation, compare
+from ridgestream.pipeline.prediction.progressive_validation import Progressive, mean_errors, sum_losses
+from ridgestream.pipeline.training.learning_curve import Course
+from ridgestream.pipeline.training.online_checkpoints import OnlineCheckpoints, Progress
+from ridgestream.stores.catalog.ledger import LedgerEntry
+
+FAR_WEIGHT = 100.0
+"""A mean weight above this, or below its inverse, gets a warning."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamTraining:
+    """A stream of partitions, and what is needed to learn it."""
+
+    stream: Stream
+    """The blocks."""
+    entries: Sequence[LedgerEntry]
+    """Their partitions."""
+    feature_map: FeatureMap
+    """The map of the first partition."""
+    checkpoints: OnlineCheckpoints
+    """Where states are kept on the way."""
+    report: Reporter
+    """Where progress is reported."""
+
+    def learn(self, learner: OnlineLSSVM, progress: Progress) -> Progress:
+        """Learn the blocks after `progress`; return the progress at the end, with the errors of earlier predictions.
+
+        Raises InputError naming the partition whose rows cannot be learned.
+        """
+        report = self.report
+        report.begin("train", sum(entry.rows for entry in self.entries), partitions=len(self.entries))
+        report.advance(progress.rows)
+        for block in self.stream.blocks(progress.blocks):
+            progress = self._learn_block(learner, block, progress)
+            self.checkpoints.offer(learner, progress)
+            total = progress.sums.total
+            running = mean_errors(total, self.feature_map)[0] if total.weight else None
+            report.advance(len(block.features), n_basis=learner.n_basis, swaps=learner.swaps, running_error=running)
+        report.end(rows_seen=learner.rows_seen, n_basis=learner.n_basis, swaps=learner.swaps)
+        _warn_of_numerics(learner.numerics, progress, report)
+        _warn_of_weights(learner, report)
+        return progress
+
+    def _learn_block(self, learner: OnlineLSSVM, block: Block, progress: Progress) -> Progress:
+        with naming_partition(self.entries, block.where.segment):
+            learner.widen(block.new_features)
+            errors, course = _predict_then_learn(learner, block, self.feature_map, progress)
+            if block.where.ends_segment and learner.rows_seen:
+                learner.refresh()
+        check_errors(errors.errors(), self.entries)
+        return progress.after(len(block.features), errors, course)
+
+
+def _predict_then_learn(
+    learner: OnlineLSSVM, block: Block, feature_map: FeatureMap, progress: Progress
+) -> tuple[Progressive, Course]:
+    """Return the errors of the predictions of a block's rows before they were learned, and the course to its end.
+
+    The course cuts the block on the learner's grid, where cuts change no bit.
+    """
+    before, course = progress.sums.total, progress.course
+    if not len(block.features):
+        return Progressive(Evaluation(classes=before.classes)), course
+    pieces, predictions, states = course.cuts(len(block.features)), [], []
+    # values that are not finite are refused afterwards, with the partition's name
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        for piece in pieces:
+            weights = None if block.weights is None else block.weights[piece]
+            predictions.append(learner.predict_then_learn(block.features[piece], block.targets[piece], weights))
+            states.append((learner.n_basis, learner.swaps))
+        rows = np.concatenate(predictions), block.targets, block.weights, feature_map
+        errors, (weights, losses) = compare(*rows, classes=before.classes), sum_losses(*rows, classes=before.classes)
+    loss = mean_errors(before, feature_map)[0] * before.weight
+    for piece, (n_basis, swaps) in zip(pieces, states, strict=True):
+        weight, more = float(weights[piece.stop - 1]), float(losses[piece.stop - 1])
+        course = course.after(progress.rows + piece.stop, n_basis, swaps, before.weight + weight, loss + more)
+    return Progressive.of(block.where.segment, errors, feature_map), course
+
+
+def _warn_of_numerics(numerics: Numerics, progress: Progress, report: Reporter) -> None:
+    if numerics.jitter_count > progress.jittered:
+        report.warn(
+            events.TRAIN_JITTER_ADDED,
+            times=numerics.jitter_count - progress.jittered,
+            largest_ever=numerics.largest_jitter,
+            condition=numerics.normal_condition,
+        )
+    if numerics.refused > progress.refused:
+        report.warn(
+            events.TRAIN_ROWS_REFUSED,
+            rows=numerics.refused - progress.refused,
+            condition=numerics.normal_condition,
+        )
+
+
+def _warn_of_weights(learner: OnlineLSSVM, report: Reporter) -> None:
+    """Warn of weights whose mean is so far from one that the thresholds mean something else."""
+    mean = learner.weight_seen / learner.rows_seen if learner.rows_seen else 1.0
+    if not 1 / FAR_WEIGHT <= mean <= FAR_WEIGHT:
+        report.warn(events.TRAIN_WEIGHTS_FAR_FROM_ONE, mean_weight=float(f"{mean:.3g}"))

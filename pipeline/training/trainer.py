@@ -1,0 +1,77 @@
+"""Trainers, found by the name of a method: the online learner's stream, or a batch method's passes."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ridgestream.pipeline.base.memory_plan import BatchPlan, TrainingPlan
+from ridgestream.pipeline.batch.pass_plan import PassPlan
+from ridgestream.pipeline.batch.registry import METHODS
+from ridgestream.pipeline.models.model_record import ONLINE
+from ridgestream.pipeline.training.batch import BatchTrainer
+from ridgestream.pipeline.training.context import TrainingContext
+from ridgestream.pipeline.training.online import OnlineTrainer
+from ridgestream.pipeline.training.request import Request
+from ridgestream.pipeline.training.training_result import Trained
+from ridgestream.stores.catalog.ledger import Ledger
+from ridgestream.stores.catalog.models import ModelRecord
+
+
+class Trainer(Protocol):
+    """Checks, plans and carries out the training that a request asks for."""
+
+    @property
+    def request(self) -> Request:
+        """What the job asks the model to be."""
+
+    @property
+    def shares_passes(self) -> bool:
+        """Whether workers share the work of a pass."""
+
+    def check(self, ledger: Ledger, record: ModelRecord) -> None:
+        """Raise ModelError, naming each parameter that differs, if the job asks for another model than the record's."""
+
+    def check_memory(self, ledger: Ledger, record: ModelRecord | None, new_rows: int, limit_bytes: int) -> None:
+        """Raise MemoryRefused, with the numbers, if training on the ledger's rows and new ones cannot fit.
+
+        No row is read; features of categories that only new partitions have are not counted.
+        """
+
+    def is_changed(self, record: ModelRecord | None) -> bool:
+        """Return whether the job asks for a change of the model that needs no new row: another regularization."""
+
+    def reads_all_rows(self, record: ModelRecord | None) -> bool:
+        """Return whether training is certain to read learned rows again, not only new ones."""
+
+    def plan_memory(
+        self, record: ModelRecord | None, n_rows: int, n_features: int, n_outputs: int
+    ) -> TrainingPlan | BatchPlan:
+        """Return the memory that training needs, with this many rows in all."""
+
+    def passes(self, record: ModelRecord | None, n_rows: int, new_rows: int) -> tuple[PassPlan, ...]:
+        """Return the passes of a training with this many rows in all, `new_rows` of them not learned; no refit."""
+
+    def passes_are_certain(self, record: ModelRecord | None) -> bool:
+        """Return whether `passes` is exact unless candidates run out; otherwise the rows decide."""
+
+    def train(self, context: TrainingContext) -> Trained:
+        """Train the context's record, or a new one, on the partitions that it lacks."""
+
+
+TRAINERS: dict[str, Callable[[Any], Trainer]] = {ONLINE: OnlineTrainer, **dict.fromkeys(METHODS, BatchTrainer)}
+"""The trainer of each method, made from a request for it."""
+
+
+def trainer_of(request: Request) -> Trainer:
+    """Return the trainer of the request's method."""
+    return TRAINERS[request.method](request)
+
+
+def train(trainer: Trainer, context: TrainingContext) -> Trained:
+    """Train the model on the partitions that it lacks; where nothing is new or changed, return it as it is.
+
+    Raises what the trainer's `train` raises.
+    """
+    record = context.record
+    if record is not None and not context.unlearned and not trainer.is_changed(record):
+        return Trained(record, (), None, (), 0.0)
+    return trainer.train(context)

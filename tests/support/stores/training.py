@@ -1,0 +1,46 @@
+"""Trainings on a store without a job: a small online request, and the context of a store's last commit."""
+
+from typing import Any
+
+from support.stores.stores import ledger_of
+
+from ridgestream.pipeline.base.executor import Executor, InProcess
+from ridgestream.pipeline.base.pass_checkpoint import Keeper
+from ridgestream.pipeline.base.reporter import Reporter, Silent
+from ridgestream.pipeline.training.context import TrainingContext
+from ridgestream.pipeline.training.request import OnlineRequest
+from ridgestream.stores.catalog.ledger import Ledger
+from ridgestream.stores.catalog.models import ModelRecord
+from ridgestream.stores.repository.repository import Store
+
+MODEL = OnlineRequest(
+    name="m",
+    kernel="rbf",
+    kernel_parameters={},
+    regularization=1e-5,
+    max_basis=12,
+    novelty_threshold=1e-2,
+    usefulness_threshold=1e-4,
+    scaling_rows=100,
+)
+
+
+def context_of(
+    store: Store,
+    record: ModelRecord | None = None,
+    *,
+    ledger: Ledger | None = None,
+    report: Reporter | None = None,
+    executor: Executor | None = None,
+    keeper: Keeper | Any = None,
+) -> TrainingContext:
+    """The context of a training on the store's last commit, with all the memory that it may need."""
+    return TrainingContext(
+        root=store.root(),
+        ledger=ledger or ledger_of(store),
+        record=record,
+        memory_limit_bytes=2**40,
+        report=report or Silent(),
+        executor=executor or InProcess(),
+        keeper=keeper,
+    )
