@@ -14,7 +14,8 @@ PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())
 
 
 def package_of(folder: Path) -> str:
-    return ".".join(["ridgestream", *folder.relative_to(TOP).parts])
+    parts = folder.relative_to(TOP).parts
+    return ".".join(["ridgestream", *(() if parts == ("pipeline", "public") else parts)])
 
 
 def test_every_folder_with_code_is_in_the_wheel() -> None:
@@ -34,7 +35,7 @@ def test_every_package_is_installed_typed_and_is_not_the_checkout(package: str) 
 def test_the_top_level_is_the_owners() -> None:
     allowed = {"pyproject.toml", "README.md", "pipeline", "stores", "jobs", "tests", "docker"}
     allowed |= {"LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", ".gitignore", ".dockerignore"}
-    allowed |= {".pre-commit-config.yaml", ".ci", ".git"}
+    allowed |= {".pre-commit-config.yaml", ".ci", ".git", "docs"}
     tracked = {path.name for path in TOP.iterdir() if not is_left_over(path.name)}
     assert tracked <= allowed
 

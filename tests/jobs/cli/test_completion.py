@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.jobs.jobs import clean_environment, run_command
+from support.jobs.jobs import COMMAND, clean_environment, run_program
 
 from ridgestream.jobs.cli.options import complete_job
 
@@ -21,7 +21,7 @@ def complete(line: str) -> list[str]:
     """Complete the last word of a command line, as the script for bash asks for it."""
     words = line.split(" ")
     asked = {"_RIDGESTREAM_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    return run_command(environment=clean_environment(**asked)).out.split()
+    return run_program([COMMAND], environment=clean_environment(**asked)).out.split()
 
 
 @pytest.mark.usefixtures("here")
@@ -56,5 +56,5 @@ def test_the_command_completes_commands_options_and_jobs() -> None:
 
 
 def test_the_script_for_a_shell_is_shown() -> None:
-    shown = run_command("--show-completion", "bash", environment=clean_environment(SHELL="/bin/bash"))
+    shown = run_program([COMMAND, "--show-completion", "bash"], environment=clean_environment(SHELL="/bin/bash"))
     assert "complete -o default -F _ridgestream_completion ridgestream" in shown.out
