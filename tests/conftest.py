@@ -1,10 +1,13 @@
 """Hypothesis draws the same examples on every run and knows no clock; `--hypothesis-profile=search` draws new ones.
 
 A script that starts the tests in the background makes them ignore SIGINT, and so would every process that they start.
-The default is restored first, so that a test of Ctrl-C tests Ctrl-C.
+The default is restored first, so that a test of Ctrl-C tests Ctrl-C. What numba compiles is kept in one folder for all
+processes of the tests, and for the next run.
 """
 
+import os
 import signal
+from pathlib import Path
 
 from hypothesis import settings
 
@@ -13,3 +16,5 @@ settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("fixed")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "numba"))

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 BENCHMARK = Path(__file__).with_name("batch_path.py")
 
 

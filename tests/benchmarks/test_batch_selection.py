@@ -49,6 +49,7 @@ def test_a_bare_product_is_the_product_of_kernel_columns() -> None:
     np.testing.assert_allclose(found, Q.T @ K, rtol=1e-10)
 
 
+@pytest.mark.thorough
 def test_errors_on_forest_are_those_of_the_first_vectors() -> None:
     (found,) = run("ols_error.py", "--rows", "2000", "--basis", "10", "20", "--regularization", "1e-4")
     assert (found["rows"], found["regularization"], found["paper_at_most"]) == (2000, 1e-4, None)
@@ -60,6 +61,7 @@ def test_errors_on_forest_are_those_of_the_first_vectors() -> None:
     np.testing.assert_allclose(scores, (fitted.basis.values(train.X[:50]) @ fitted.coefficients)[:, 0], rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_curves_of_reconstruction_fall(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     table = {"a": rng.normal(5, 3, 120), "flat": np.ones(120), "b": rng.integers(0, 9, 120), "target": np.zeros(120)}

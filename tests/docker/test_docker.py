@@ -235,6 +235,7 @@ def start(name: str, machine: Machine, stack: ExitStack, **extra: str) -> list[C
     return started
 
 
+@pytest.mark.thorough
 def test_the_job_runs_on_the_cluster_from_the_object_store_to_a_committed_model(
     machine: Machine, stack: ExitStack
 ) -> None:

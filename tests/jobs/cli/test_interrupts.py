@@ -37,6 +37,15 @@ NIGHTS = 20
 """Partitions of the small job: two commits."""
 
 
+KILLED_AT_FILES = [
+    pytest.param(files, marks=() if number == 3 else pytest.mark.thorough)
+    for number, files in enumerate(sorted(np.random.default_rng(0).integers(0, 60, 5).tolist()))
+]
+
+PROGRESS = "ridgestream.jobs.console.progress.LineReporter.advance"
+FLUSH = "ridgestream.stores.repository.repository.flush_folder"
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     work = Workplace(tmp_path_factory.mktemp("undisturbed"))
@@ -156,7 +165,7 @@ def group_lives(group: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("files", sorted(np.random.default_rng(0).integers(0, 60, 5).tolist()))
+@pytest.mark.parametrize("files", KILLED_AT_FILES)
 def test_killed_in_mid_ingest(tmp_path: Path, small_undisturbed: Workplace, files: int) -> None:
     """Killed when the store's folder holds so many files; the first commit of partitions makes 48 chunks and more."""
     work = Workplace(tmp_path)
@@ -171,17 +180,14 @@ def test_killed_in_mid_ingest(tmp_path: Path, small_undisturbed: Workplace, file
     assert_same_model(work.model(), small_undisturbed.model())
 
 
-def test_killed_in_mid_train_again_and_again(work: Workplace, undisturbed: Workplace) -> None:
+@pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.thorough)])
+def test_killed_in_mid_train_again_and_again(work: Workplace, undisturbed: Workplace, kills: int) -> None:
     """Each kill comes some milliseconds, drawn from a seed, after a partition that is drawn too has been learned."""
     rng = np.random.default_rng(1)
-    for partition, seconds in zip(rng.integers(0, PARTITIONS - 3, 5), rng.uniform(0, 0.02, 5), strict=True):
+    for partition, seconds in zip(rng.integers(0, PARTITIONS - 3, kills), rng.uniform(0, 0.02, kills), strict=True):
         kill = f"lambda: threading.Timer({seconds}, die).start()"
-        place = "ridgestream.jobs.console.progress.LineReporter.advance"
-        run_until(
-            f"{place} = after({partition if work.store.exists() else PARTITIONS + partition}, {place}, {kill})",
-            work,
-            JOB,
-        )
+        calls = partition if work.store.exists() else PARTITIONS + partition
+        run_until(f"{PROGRESS} = after({calls}, {PROGRESS}, {kill})", work, JOB)
         assert assert_readable(work) == (PARTITIONS, 0)
     work.run_here(JOB)
     assert_same_model(work.model(), undisturbed.model())
@@ -195,10 +201,12 @@ def refitted(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     return work
 
 
-@pytest.mark.parametrize("partition", [0, 1, PARTITIONS - 1])
+@pytest.mark.parametrize(
+    "partition", [PARTITIONS - 1, *(pytest.param(early, marks=pytest.mark.thorough) for early in (0, 1))]
+)
 def test_killed_in_mid_refit_of_a_first_run(work: Workplace, refitted: Workplace, partition: int) -> None:
-    place = "ridgestream.jobs.console.progress.LineReporter.advance"
-    run_until(f"{place} = after({2 * PARTITIONS + partition}, {place}, die)", work, {**JOB, "model.refit": True})
+    setup = f"{PROGRESS} = after({2 * PARTITIONS + partition}, {PROGRESS}, die)"
+    run_until(setup, work, {**JOB, "model.refit": True})
     assert assert_readable(work) == (PARTITIONS, 0)
     work.run_here({**JOB, "model.refit": True})
     assert_same_model(work.model(), refitted.model())
@@ -207,11 +215,11 @@ def test_killed_in_mid_refit_of_a_first_run(work: Workplace, refitted: Workplace
 @pytest.mark.parametrize(
     ("place", "calls", "done"),
     [
-        ("ridgestream.jobs.console.progress.LineReporter.advance", 0, False),
-        ("ridgestream.jobs.console.progress.LineReporter.advance", PARTITIONS - 1, False),
-        ("ridgestream.jobs.commands.train.write_model", 0, False),
-        ("ridgestream.stores.repository.repository.flush_folder", 0, False),  # of what the branch is to point to
-        ("ridgestream.stores.repository.repository.flush_folder", 1, True),  # of the branch
+        pytest.param(PROGRESS, 0, False, marks=pytest.mark.thorough),
+        pytest.param(PROGRESS, PARTITIONS - 1, False, marks=pytest.mark.thorough),
+        pytest.param("ridgestream.jobs.commands.train.write_model", 0, False, marks=pytest.mark.thorough),
+        (FLUSH, 0, False),  # of what the branch will point to
+        (FLUSH, 1, True),  # of the branch
     ],
 )
 def test_killed_in_mid_refit_the_old_model_stands_or_the_new_one(
@@ -230,7 +238,7 @@ def test_killed_in_mid_refit_the_old_model_stands_or_the_new_one(
     assert [night.refitted for night in work.model().history] == [False, True]
 
 
-@pytest.mark.parametrize("place", ["ridgestream.stores.repository.repository.flush_folder", "pathlib.Path.rename"])
+@pytest.mark.parametrize("place", [FLUSH, "pathlib.Path.rename"])
 @pytest.mark.parametrize("calls", [0, 2])
 def test_killed_while_the_store_is_made(tmp_path: Path, small_undisturbed: Workplace, place: str, calls: int) -> None:
     work = Workplace(tmp_path)

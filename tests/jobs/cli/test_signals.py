@@ -104,7 +104,7 @@ def rows_gone_on_from(done: Outcome) -> int:
     ("number", "code", "word"),
     [
         ("SIGTERM", exit_codes.TERMINATED, "terminated"),
-        pytest.param("SIGINT", exit_codes.INTERRUPTED, "interrupted", marks=pytest.mark.slow),
+        pytest.param("SIGINT", exit_codes.INTERRUPTED, "interrupted", marks=pytest.mark.thorough),
     ],
 )
 def test_a_training_keeps_its_last_refresh_and_goes_on_from_there(
@@ -124,7 +124,7 @@ def test_a_training_keeps_its_last_refresh_and_goes_on_from_there(
     assert sorted(open_store(work.store).repository.list_branches()) == ["main"]
 
 
-@pytest.mark.parametrize("step", ["refit", pytest.param("evaluate", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", ["refit", pytest.param("evaluate", marks=pytest.mark.thorough)])
 def test_what_is_learned_is_kept_too_where_a_refit_or_an_evaluation_is_stopped(
     work: Workplace, tmp_path: Path, step: str
 ) -> None:

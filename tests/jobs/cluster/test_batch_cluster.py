@@ -58,7 +58,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Workplace]:
     return works
 
 
-@pytest.fixture(scope="module", params=[1, 2, 4])
+@pytest.fixture(scope="module", params=[2, *(pytest.param(workers, marks=pytest.mark.thorough) for workers in (1, 4))])
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with real_cluster(tmp_path_factory.mktemp("cluster"), request.param) as cluster:
         yield cluster.address
@@ -75,7 +75,7 @@ def test_the_number_of_workers_changes_no_bit(
     assert_same_model(work.model(), straight[method].model())
 
 
-@pytest.mark.parametrize("method", ["ols", "shard-merge-select"])
+@pytest.mark.parametrize("method", ["ols", pytest.param("shard-merge-select", marks=pytest.mark.thorough)])
 def test_a_worker_killed_in_mid_training_changes_no_bit(
     method: str, tmp_path: Path, straight: dict[str, Workplace]
 ) -> None:

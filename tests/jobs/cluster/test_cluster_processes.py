@@ -128,6 +128,7 @@ def kill_scheduler_then_go_on(run: Run, cluster: Cluster, log: Path) -> None:
     assert run.start(cluster, again).wait(10 * PATIENCE) == 0, again.read_text()
 
 
+@pytest.mark.thorough
 def test_a_part_of_the_forest_is_learned_to_the_same_bits_while_workers_are_killed(
     tmp_path: Path, alone: Workplace
 ) -> None:

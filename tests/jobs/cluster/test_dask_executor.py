@@ -90,7 +90,7 @@ def test_local_workers_make_the_same_model(work: Workplace, alone: Workplace) ->
     assert "\x1b" not in done.err
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_workers_of_a_scheduler_make_the_same_model(
     work: Workplace, alone: Workplace, workers: int, request: pytest.FixtureRequest
 ) -> None:
@@ -140,7 +140,7 @@ def test_local_workers_refit_to_the_same_bits(tmp_path: Path, work: Workplace) -
     assert_same_as(here, work)
 
 
-@pytest.mark.parametrize("task_rows", [256, 512])
+@pytest.mark.parametrize("task_rows", [256, pytest.param(512, marks=pytest.mark.thorough)])
 def test_a_refit_of_segments_in_several_tasks_does_not_depend_on_the_cluster(
     tmp_path: Path, two_workers: Cluster, monkeypatch: pytest.MonkeyPatch, task_rows: int
 ) -> None:
@@ -250,7 +250,7 @@ def start_and_wait_for_ingest(work: Workplace, cluster: Cluster) -> subprocess.P
     return process
 
 
-@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("stopped", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_a_worker_killed_in_mid_ingest_changes_nothing(work: Workplace, alone: Workplace, stopped: bool) -> None:
     """`stopped` has done nothing of what it was given, so that there are tasks to be given to the other for certain."""
     with real_cluster(work.folder, workers=2) as cluster:

@@ -29,24 +29,27 @@ def bench(tmp_path_factory: pytest.TempPathFactory, server: ObjectStore) -> Iter
         yield bench
 
 
-def test_killed_at_changes_of_the_store(bench: CrashBench) -> None:
-    early = [spread("alone", "call", 5, seed, until=0.5) for seed in range(2)]
-    late = [[kill] for kill in spread("alone", "call", 8, 2)[4:]]
+@pytest.mark.parametrize(("series", "kills", "landed"), [(1, 2, 3), pytest.param(2, 5, 13, marks=pytest.mark.thorough)])
+def test_killed_at_changes_of_the_store(bench: CrashBench, series: int, kills: int, landed: int) -> None:
+    early = [spread("alone", "call", kills, seed, until=0.5) for seed in range(series)]
+    late = [[kill] for kill in spread("alone", "call", 4 * series, 2)[2 * series :]]
     blows = strike_all(bench, early + late, at_once=2)
-    assert sum(blow.landed for blow in blows) >= 13
+    assert sum(blow.landed for blow in blows) >= landed
     assert {blow.code for blow in blows if blow.landed} == {-9}
 
 
+@pytest.mark.thorough
 def test_killed_at_any_time(bench: CrashBench) -> None:
     blows = strike_all(bench, [spread("alone", "time", 3, 3 + seed, until=0.8) for seed in range(2)], at_once=2)
     assert sum(blow.landed for blow in blows) >= 4
 
 
-def test_killed_at_requests_to_an_object_store(bench: CrashBench) -> None:
+@pytest.mark.parametrize(("kills", "late", "landed"), [(2, 1, 2), pytest.param(7, 3, 8, marks=pytest.mark.thorough)])
+def test_killed_at_requests_to_an_object_store(bench: CrashBench, kills: int, late: int, landed: int) -> None:
     """Some of them still reach the server, others do not."""
-    early, late = spread("alone", "request", 7, 4, until=0.6), spread("alone", "request", 6, 5)[3:]
-    blows = strike_all(bench, [early, *([kill] for kill in late)], at_once=2)
-    assert sum(blow.landed for blow in blows) >= 8
+    early = spread("alone", "request", kills, 4, until=0.6)
+    series = [early, *([kill] for kill in spread("alone", "request", 2 * late, 5)[late:])]
+    assert sum(blow.landed for blow in strike_all(bench, series, at_once=2)) >= landed
 
 
 def test_killed_with_all_its_workers_and_then_one_of_them(bench: CrashBench) -> None:
@@ -58,6 +61,7 @@ def test_killed_with_all_its_workers_and_then_one_of_them(bench: CrashBench) -> 
     assert [blow.code for blow in blows[:2]] == [-9, -9]
 
 
+@pytest.mark.thorough
 def test_the_scheduler_is_killed(bench: CrashBench) -> None:
     blows = strike_all(bench, [[Kill("scheduler", "call", 0.2)]])
     assert [blow.landed for blow in blows] == [True]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.data.many_rows import write_many_rows
-from support.jobs.jobs import COMMAND, Workplace, run_command, run_program
+from support.jobs.jobs import COMMAND, Workplace, run_program
 
 JOB = {"source.target": "Cover_Type", "model.max_basis": 100, "model.kernel.gamma": 1 / 54, "evaluate.path": None}
 
@@ -29,8 +29,8 @@ def measure(folder: Path, rows: int) -> dict[str, dict[str, Any]]:
     folder.mkdir()
     work = Workplace(folder)
     write_many_rows(folder / "rows", rows)
-    told = {step: run_command(step, work.job(JOB), "--json").told for step in ("ingest", "train")}
-    told["refit"] = run_command("train", work.job(JOB), "--refit", "--json").told
+    steps = {"ingest": ["ingest"], "train": ["train"], "refit": ["train", "--refit"]}
+    told = {name: run_program([COMMAND, *step, str(work.job(JOB)), "--json"]).told for name, step in steps.items()}
     assert told["ingest"]["new_rows"] == told["train"]["rows_seen"] == rows
     assert told["refit"]["refitted"] is True
     for step, figures in told.items():
@@ -45,7 +45,14 @@ def test_the_peak_that_is_told_is_the_process_s_own(tmp_path: Path) -> None:
     assert done.told["peak_rss_bytes"] == pytest.approx(int(done.err.splitlines()[-1]), rel=0.01)
 
 
-@pytest.mark.parametrize("rows", [500_000, pytest.param(5_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        150_000,
+        pytest.param(500_000, marks=pytest.mark.thorough),
+        pytest.param(5_000_000, marks=pytest.mark.slow),
+    ],
+)
 def test_the_peak_does_not_grow_with_the_rows(tmp_path: Path, rows: int) -> None:
     few, many = measure(tmp_path / "few", 50_000), measure(tmp_path / "many", rows)
     for step in ("train", "ingest", "refit"):

@@ -74,7 +74,7 @@ def assert_once(place: StoreLocation, undisturbed: Workplace) -> None:
     assert len(messages) == 5, messages  # the repository, the store, two waves of partitions, a night
 
 
-@pytest.mark.parametrize("runs", [2, 8])
+@pytest.mark.parametrize("runs", [2, pytest.param(8, marks=pytest.mark.thorough)])
 def test_runs_that_wait_come_one_after_the_other(
     place: StoreLocation, undisturbed: Workplace, tmp_path: Path, runs: int
 ) -> None:
@@ -84,7 +84,7 @@ def test_runs_that_wait_come_one_after_the_other(
     assert_once(place, undisturbed)
 
 
-@pytest.mark.parametrize("runs", [2, 8])
+@pytest.mark.parametrize("runs", [2, pytest.param(8, marks=pytest.mark.thorough)])
 def test_runs_that_do_not_wait_leave_with_their_own_code(
     place: StoreLocation, undisturbed: Workplace, tmp_path: Path, runs: int
 ) -> None:

@@ -271,8 +271,9 @@ def drive(zygote: Zygote, examples: int, steps: int) -> None:
     )
 
 
-def test_whatever_happens_the_store_holds_what_it_should(zygote: Zygote) -> None:
-    drive(zygote, examples=4, steps=14)
+@pytest.mark.parametrize("examples", [2, pytest.param(6, marks=pytest.mark.thorough)])
+def test_whatever_happens_the_store_holds_what_it_should(zygote: Zygote, examples: int) -> None:
+    drive(zygote, examples, steps=14)
 
 
 @pytest.mark.slow

@@ -88,7 +88,8 @@ def test_killed_after_each_checkpoint_it_goes_on_from_the_last(work: Workplace, 
     assert branches(work) == ["main"]
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [0, 1])
 def test_killed_at_random_around_checkpoints(work: Workplace, undisturbed: Workplace, seed: int) -> None:
     """Each kill comes some milliseconds after a checkpoint was begun: while it is written, moved, or flushed."""
     rng = np.random.default_rng(seed)
@@ -103,7 +104,12 @@ def test_killed_at_random_around_checkpoints(work: Workplace, undisturbed: Workp
 
 
 @pytest.mark.parametrize(
-    "place", ["icechunk.Repository.reset_branch", "icechunk.Repository.delete_branch", "icechunk.Session.commit"]
+    "place",
+    [
+        "icechunk.Session.commit",
+        pytest.param("icechunk.Repository.reset_branch", marks=pytest.mark.thorough),
+        pytest.param("icechunk.Repository.delete_branch", marks=pytest.mark.thorough),
+    ],
 )
 def test_killed_amid_the_steps_of_a_checkpoint(work: Workplace, undisturbed: Workplace, place: str) -> None:
     begun = [rows_it_went_on_from(run_until(killed_at(place, calls), work, JOB)) for calls in (3, 2, 1)]

@@ -186,7 +186,7 @@ def run_command(*arguments: str | Path, environment: dict[str, str] | None = Non
     """
     environment, zygote = environment or clean_environment(), _shared_zygote()
     if zygote.suits(environment):
-        done = _run_forked(zygote, arguments, environment, cwd)
+        done = _run_forked(zygote, arguments, environment=environment, cwd=cwd)
     else:
         done = run_program([COMMAND, *arguments], environment=environment, cwd=cwd)
     assert not {"\r", "\x1b"} & set(done.out + done.err), done
@@ -200,12 +200,10 @@ def _shared_zygote() -> Zygote:
     return zygote
 
 
-def _run_forked(
-    zygote: Zygote, arguments: Sequence[str | Path], environment: Mapping[str, str], cwd: Path | None
-) -> Outcome:
+def _run_forked(zygote: Zygote, arguments: Sequence[str | Path], **more: Any) -> Outcome:
     with TemporaryDirectory() as folder:
         out, err = Path(folder) / "out", Path(folder) / "err"
-        code = zygote.run(err, *arguments, out=out, environment=environment, cwd=cwd)
+        code = zygote.run(err, *arguments, out=out, **more)
         return Outcome(code, out.read_text(), err.read_text())
 
 
@@ -238,7 +236,10 @@ def after(calls, real, what):
 
 
 def run_until(setup: str, work: Workplace, changes: Settings | None = None, *arguments: str) -> Outcome:
-    """Run the job in a process that kills itself, as Python statements `setup` arrange by `die`."""
+    """Run the job in a process that kills itself, as Python statements `setup` arrange by `die`.
+
+    What commands import has been imported before: replace a function where it is called from.
+    """
     code = f"""
 import os, pathlib, signal, threading
 import ridgestream.jobs.cli.app, ridgestream.jobs.console.progress, ridgestream.stores.repository.repository
@@ -246,9 +247,10 @@ def die(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
 {AFTER}
 {setup}
-ridgestream.jobs.cli.app.main()
 """
-    done = run_program([sys.executable, "-c", code, "run", work.job(changes), *arguments])
+    done = _run_forked(
+        _shared_zygote(), ["run", work.job(changes), *arguments], environment=clean_environment(), setup=code
+    )
     assert done.code == -signal.SIGKILL, done
     return done
 

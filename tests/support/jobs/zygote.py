@@ -54,10 +54,11 @@ class Zygote:
         out: Path | None = None,
         environment: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        setup: str = "",
     ) -> int:
         """Start a command with its output in the file `log`; return its process number.
 
-        Standard output goes to `out`, if that is given.
+        Standard output goes to `out`, if that is given; `setup` is Python that its process runs first.
         """
         request = {
             "start": [str(a) for a in arguments],
@@ -66,6 +67,7 @@ class Zygote:
             "die_at": die_at,
             "environment": dict(environment) if environment else None,
             "cwd": str(cwd or Path.cwd()),
+            "setup": setup,
         }
         return int(self._ask(request))
 
@@ -102,6 +104,7 @@ def _serve() -> None:
                 _become(request)
                 if request["die_at"] is not None:
                     _die_at(request["die_at"])
+                exec(request["setup"], {"__name__": "__main__"})  # noqa: S102
                 cli.main()
         print(answer, flush=True)  # noqa: T201
 
