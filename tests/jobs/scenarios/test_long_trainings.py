@@ -132,7 +132,7 @@ def test_killed_while_what_is_superseded_is_collected(work: Workplace, undisturb
 def test_killed_after_the_commit_what_is_left_of_checkpoints_does_no_harm(
     work: Workplace, undisturbed: Workplace
 ) -> None:
-    run_until(killed_at("ridgestream.stores.catalog.checkpoints.Checkpoints.drop", 0), work, JOB)
+    run_until(killed_at("ridgestream.stores.catalog.checkpoints.Checkpoints.delete", 0), work, JOB)
     assert len(branches(work)) == 2
     assert_same(work, undisturbed)
     done = run_command("run", work.job(JOB), "--json")
