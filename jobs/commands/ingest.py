@@ -8,7 +8,8 @@ from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.ingest.ingest import IngestReport, ingest
+from ridgestream.pipeline.ingest.ingest import ingest
+from ridgestream.pipeline.ingest.ingest_report import IngestReport
 from ridgestream.pipeline.prediction.input_checks import show_counts
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.errors.translation import prefix_errors
@@ -38,9 +39,9 @@ def tell_of_ingest(done: IngestReport, report: Reporter) -> None:
     """Say what a user should know beyond the counts."""
     if done.ignored_columns:
         report.say(events.INGEST_COLUMNS_IGNORED, columns=", ".join(done.ignored_columns))
-    if done.missing:
-        report.say(events.INGEST_PARTITIONS_GONE, partitions=len(done.missing), first=done.missing[0])
-    for name, older in done.twins:
+    if done.gone:
+        report.say(events.INGEST_PARTITIONS_GONE, partitions=len(done.gone), first=done.gone[0])
+    for name, older in done.duplicates:
         report.warn(events.INGEST_PARTITION_REPEATED, partition=name, older=older)
     _tell_of_missing_values(done, report)
     for old, new in done.renamed:
@@ -49,7 +50,7 @@ def tell_of_ingest(done: IngestReport, report: Reporter) -> None:
         report.warn(events.INGEST_PARTITION_CHANGED, partition=name)
     for name in done.rebuilt:
         report.say(events.INGEST_PARTITION_REBUILT, partition=name)
-    for each in done.rejected:
+    for each in done.new_quarantine:
         report.warn(events.INGEST_PARTITION_QUARANTINED, partition=each.name, reason=each.reason)
     if done.quarantined:
         report.warn(

@@ -28,9 +28,9 @@ from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.dataset.block_stream import need_of_block
 from ridgestream.pipeline.dataset.stored_rows import TASK_ROWS
 from ridgestream.pipeline.dataset.task_label import needs_of
-from ridgestream.pipeline.ingest.ingest import find_schema
-from ridgestream.pipeline.ingest.partition_profile import survey_partition
-from ridgestream.pipeline.ingest.source_diff import sort_arrivals, usable_rows
+from ridgestream.pipeline.ingest.partition_profile import profile_partition
+from ridgestream.pipeline.ingest.source_diff import diff_source, usable_rows
+from ridgestream.pipeline.ingest.source_schema import find_schema
 from ridgestream.pipeline.planning.runtime_estimate import (
     Estimate,
     Sample,
@@ -103,7 +103,7 @@ class _Planning:
                 standing = standing_of(store.root(), trainer.request.name, new_model=new_model)
         else:
             standing = Standing(Ledger(), None, None)
-        fresh = sort_arrivals(standing.ledger, files).fresh
+        fresh = diff_source(standing.ledger, files).fresh
         count = count_rows if job.source.on_bad == ERROR else usable_rows
         rows = tuple(map_footers(count, fresh))
         schema = find_schema(standing.ledger, files, schema_request(job), policies(job), location.text, Silent())
@@ -192,7 +192,7 @@ class _Planning:
     def _raise_of_rows(self, files: Sequence[PartitionFile]) -> None:
         """Raise what the run raises of the first rows, with their own places."""
         for file in sampled(files):
-            survey_partition(file, self.schema, self.job.source.missing)
+            profile_partition(file, self.schema, self.job.source.missing)
 
     def plans(self, sample: Sample | None) -> "list[TrainingPlan | BatchPlan | RefitPlan]":
         """Return what the run admits itself by; the features of a new model are those of the sample."""

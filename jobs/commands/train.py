@@ -25,7 +25,7 @@ from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter, Silent, Stopped
 from ridgestream.pipeline.dataset.feature_map_fit import has_rows
 from ridgestream.pipeline.features.feature_map import FeatureMap
-from ridgestream.pipeline.ingest.source_diff import count_usable_rows, sort_arrivals
+from ridgestream.pipeline.ingest.source_diff import count_usable_rows, diff_source
 from ridgestream.pipeline.models.model_record import is_refitted, model_of
 from ridgestream.pipeline.prediction.evaluate import Evaluation, check_partitions, evaluate
 from ridgestream.pipeline.training.context import TrainingContext
@@ -82,7 +82,7 @@ def check_training(
     ledger, record, report.night = standing.ledger, standing.record, next_night_number(standing.kept)
     if record is not None:
         trainer.check(ledger, record)
-    new = sort_arrivals(read_ledger(root), files).fresh
+    new = diff_source(read_ledger(root), files).fresh
     learns = bool(new or find_unlearned(ledger, record))
     if learns:
         trainer.check_memory(ledger, record, sum(count_usable_rows(new)), memory_limit_bytes(job))

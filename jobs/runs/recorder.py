@@ -18,7 +18,7 @@ from ridgestream.jobs.runs.guard import Verdict
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.pipeline.base.events import Event
 from ridgestream.pipeline.base.reporter import Fact, Reporter
-from ridgestream.pipeline.ingest.ingest import IngestReport
+from ridgestream.pipeline.ingest.ingest_report import IngestReport
 from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.pipeline.training.learning_curve import Course
 from ridgestream.stores.catalog.models import ModelRecord
@@ -149,13 +149,15 @@ class Recorder:
             "rows": sum(entry.rows for entry in done.added),
             "dropped_rows": sum(entry.dropped for entry in done.added),
             "bytes": sum(entry.size_bytes for entry in done.added),
-            "quarantined": _named([{"partition": each.name, "reason": each.reason[:300]} for each in done.rejected]),
+            "quarantined": _named(
+                [{"partition": each.name, "reason": each.reason[:300]} for each in done.new_quarantine]
+            ),
             "in_quarantine": _named([each.name for each in done.quarantined]),
             "renamed": _named([{"was": old, "is": new} for old, new in done.renamed]),
             "changed": _named(done.changed),
             "rebuilt": _named(done.rebuilt),
-            "gone": _named(done.missing),
-            "same_rows": _named([{"partition": name, "as": older} for name, older in done.twins]),
+            "gone": _named(done.gone),
+            "same_rows": _named([{"partition": name, "as": older} for name, older in done.duplicates]),
             "dropped": _named(
                 [{"partition": entry.name, "rows": entry.dropped} for entry in done.added if entry.dropped]
             ),

@@ -1,7 +1,7 @@
-"""The survey of a partition: its first reading, by which every value is checked before anything of it is written.
+"""Profiles a partition in its first reading, which checks every value before anything is written.
 
-It finds the hash of the values, their moments and sketch, the weight of every category, and whether float32 will do.
-Memory is free of the partition's size.
+The profile has the hash of the values, their moments and quantile sketch, the weight of every category, and whether
+float32 is exact enough. Memory does not depend on the partition's size.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.policies import ERROR
-from ridgestream.pipeline.ingest.row_filter import Sieve
+from ridgestream.pipeline.ingest.row_filter import RowFilter
 from ridgestream.pipeline.sums.moments import Moments
 from ridgestream.pipeline.sums.quantile_sketch import Sample
 from ridgestream.stores.parquet.decoder import DROP, Decoder
@@ -23,52 +23,53 @@ from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.segments import SegmentFacts, SegmentLayout
 
 SINGLE_TOLERANCE = 1e-6
-"""float32 is exact enough for a column if it moves no value by more than this share of the column's deviation."""
+"""float32 is exact enough for a column if it changes no value by more than this share of the column's deviation."""
 
 
 @dataclass(frozen=True)
-class Survey:
-    """What the first reading of a partition found."""
+class PartitionProfile:
+    """The result of the first reading of a partition."""
 
     layout: SegmentLayout
-    """What must be known to write it."""
+    """The layout of its segment."""
     facts: SegmentFacts
-    """Its moments, category tables and sketch."""
+    """Its moments, category tables and quantile sketch."""
     content_sha256: str
-    """The hash of its decoded values, those of rows that are left out included."""
+    """The hash of its decoded values, including those of dropped rows."""
     dropped: int
-    """The rows that are left out."""
+    """The number of rows dropped because they lack a value."""
     missing: dict[str, int]
     """How many values each column lacks, of those that lack any."""
 
 
-def survey_partition(file: PartitionFile, schema: Schema, missing: str = ERROR) -> Survey:
-    """Read a partition through; raise PartitionError for the first thing about it that cannot be used.
+def profile_partition(file: PartitionFile, schema: Schema, missing: str = ERROR) -> PartitionProfile:
+    """Read and check a whole partition; raises PartitionError for the first column or value that cannot be used.
 
     `missing` is the policy for missing values.
     """
-    digest, gathered = _Digest(), _Gathered(schema, count_rows(file))
+    digest, statistics = _Digest(), _Statistics(schema, count_rows(file))
     decoder = Decoder(schema, str(file.path), missing=missing)
-    sieve = Sieve(decoder)
+    row_filter = RowFilter(decoder)
     with one_blas_thread():
         for batch in decode_partition(file, decoder):
             digest.update(batch)
-            gathered.add(sieve.keep(batch))
+            statistics.add(row_filter.keep(batch))
     layout = SegmentLayout(
-        rows=sieve.rows,
+        rows=row_filter.rows,
         n_numeric=len(schema.numeric),
         n_categorical=len(schema.categorical),
         n_targets=len(schema.targets),
-        single=gathered.single_is_enough(),
+        single=statistics.single_is_enough(),
         weighted=schema.weight is not None,
     )
-    return Survey(layout, gathered.facts(sieve), digest.hexdigest(decoder), sieve.dropped, decoder.absent)
+    facts = statistics.facts(row_filter)
+    return PartitionProfile(layout, facts, digest.hexdigest(decoder), row_filter.dropped, decoder.absent)
 
 
 def content_of(file: PartitionFile, schema: Schema) -> str:
-    """Return the hash of a partition's decoded values, whatever is to become of missing ones.
+    """Return the hash of a partition's decoded values, the same whatever the policy for missing values.
 
-    Raises PartitionError if it cannot be used for another reason.
+    Raises PartitionError if it cannot be used for any reason but missing values.
     """
     digest, decoder = _Digest(), Decoder(schema, str(file.path), missing=DROP)
     for batch in decode_partition(file, decoder):
@@ -77,16 +78,16 @@ def content_of(file: PartitionFile, schema: Schema) -> str:
 
 
 def decode_partition(file: PartitionFile, decoder: Decoder) -> Iterator[Rows]:
-    """Yield the rows batch by batch; raise PartitionError for columns or values that cannot be used."""
+    """Yield the rows batch by batch; raises PartitionError for columns or values that cannot be used."""
     decoder.check(read_arrow_schema(file))
     for batch in read_batches(file, decoder.schema.columns(with_target=decoder.with_target)):
         yield decoder.decode(batch)
 
 
 class _Digest:
-    """A hash of decoded values that does not depend on how they came in batches, nor on policies.
+    """A hash of decoded values that does not depend on how they are divided into batches, nor on policies.
 
-    What is missing counts as one NaN, or the code −1, and differs from every value.
+    A missing value is hashed as NaN, or as the code −1.
     """
 
     def __init__(self) -> None:
@@ -107,8 +108,8 @@ class _Digest:
         return whole.hexdigest()
 
 
-class _Gathered:
-    """A partition's moments, sketch, category weights and exactness in float32, gathered batch by batch."""
+class _Statistics:
+    """A partition's moments, sketch, category weights and exactness in float32, updated batch by batch."""
 
     def __init__(self, schema: Schema, n_rows: int) -> None:
         self._n_targets = len(schema.targets)
@@ -133,21 +134,21 @@ class _Gathered:
         with np.errstate(over="ignore"):
             self._exact &= ((present == present.astype(np.float32)) | np.isnan(present)).all(axis=0)
 
-    def facts(self, sieve: Sieve) -> SegmentFacts:
-        tables, classes = sieve.categories, sieve.classes
+    def facts(self, row_filter: RowFilter) -> SegmentFacts:
+        tables, classes = row_filter.categories, row_filter.classes
         counts = tuple(
             tuple(counts.get(code, 0.0) for code in range(len(table)))
             for table, counts in zip(tables, self._counts, strict=True)
         )
         class_counts = tuple(self._class_counts.get(code, 0.0) for code in range(len(classes)))
         sketch = self._sample.sketch(len(self._moments.count)).as_array()
-        return SegmentFacts(self._moments.as_array(), tables, counts, classes, class_counts, sketch, sieve.missing)
+        return SegmentFacts(self._moments.as_array(), tables, counts, classes, class_counts, sketch, row_filter.missing)
 
     def single_is_enough(self) -> bool:
-        """Tell whether rounding to float32 moves no value of a column, or by little against its deviation.
+        """Tell whether rounding to float32 changes no value of a column, or little relative to its deviation.
 
-        It moves a value by 2⁻²⁴ of its size or 2⁻¹⁵⁰, whichever is more. Rows of weight zero have no say in that, but
-        must not become infinite, nor the largest number, which marks what is missing.
+        It changes a value by at most 2⁻²⁴ of its size or 2⁻¹⁵⁰, whichever is more. Rows of weight zero do not count,
+        but must not become infinite, nor the largest number, which marks missing values.
         """
         moments = Moments.from_array(self._moments.as_array()[:, : len(self._exact)])
         counted = moments.count > 0

@@ -1,6 +1,6 @@
-"""The sieve of an ingest: which rows of a partition stay, and the codes of their categories and classes.
+"""Filters the rows of a partition that lack a value, and recodes the categories and classes of the others.
 
-Rows that lack a value leave no trace: neither among the codes, nor in a table of categories or classes.
+Dropped rows leave no trace: neither among the codes, nor in a table of categories or classes.
 """
 
 import numpy as np
@@ -11,11 +11,11 @@ from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.row_batch import Rows
 
 
-class Sieve:
-    """Sifts one partition's rows, batch after batch, as its decoder gives them."""
+class RowFilter:
+    """Filters one partition's rows batch by batch, in the order of its decoder."""
 
     def __init__(self, decoder: Decoder) -> None:
-        """Sift what `decoder` decodes; rows that lack a value are left out if it is to drop them."""
+        """Filter the rows of this decoder; nothing is dropped unless its policy for missing values is `drop`."""
         self._decoder = decoder
         self._drops = decoder.missing == DROP
         self._categories = [_Recoding() for _ in decoder.schema.categorical]
@@ -23,7 +23,7 @@ class Sieve:
         self.dropped = 0
 
     def keep(self, rows: Rows) -> Rows:
-        """Return the rows that stay."""
+        """Return the rows of a batch that are kept."""
         if not self._drops:
             return rows
         lacking = rows.incomplete()
@@ -32,12 +32,12 @@ class Sieve:
 
     @property
     def rows(self) -> int:
-        """How many rows have stayed so far."""
+        """How many rows were kept so far."""
         return self._decoder.rows - self.dropped
 
     @property
     def categories(self) -> tuple[tuple[str, ...], ...]:
-        """The categories of the rows that have stayed, by code."""
+        """The categories of the kept rows, by code."""
         tables = [tuple(table) for table in self._decoder.categories]
         if not self._drops:
             return tuple(tables)
@@ -46,13 +46,13 @@ class Sieve:
 
     @property
     def classes(self) -> tuple[Label, ...]:
-        """Their classes, by code."""
+        """The classes of the kept rows, by code."""
         table = tuple(self._decoder.classes)
         return tuple(table[code] for code in self._classes.codes) if self._drops else table
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """How many values each numeric, then each categorical feature of them lacks; empty if none lacks any."""
+        """How many values each numeric, then each categorical feature of the kept rows lacks; empty if none does."""
         schema = self._decoder.schema
         counts = tuple(self._decoder.absent.get(f.name, 0) for f in (*schema.numeric, *schema.categorical))
         return () if self._drops or not any(counts) else counts
@@ -68,13 +68,14 @@ class Sieve:
 
 
 class _Recoding:
-    """Codes in the place of others, by first appearance."""
+    """Replaces codes by their order of first appearance."""
 
     def __init__(self) -> None:
         self.codes: dict[int, int] = {}
 
     def apply(self, codes: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        found, first = np.unique(codes, return_index=True)
-        for code in found[np.argsort(first)].tolist():
+        distinct, first = np.unique(codes, return_index=True)
+        for code in distinct[np.argsort(first)].tolist():
             self.codes.setdefault(code, len(self.codes))
-        return np.array([self.codes[code] for code in found.tolist()], dtype=np.int64)[np.searchsorted(found, codes)]
+        new_codes = np.array([self.codes[code] for code in distinct.tolist()], dtype=np.int64)
+        return new_codes[np.searchsorted(distinct, codes)]

@@ -185,7 +185,7 @@ if "--multiprocessing-fork" in sys.argv:
     def hang(*arguments, **named):
         pathlib.Path(__file__).with_name("hangs").touch()
         time.sleep(10**6)
-    ridgestream.pipeline.ingest.partition_profile.survey_partition = hang
+    ridgestream.pipeline.ingest.partition_profile.profile_partition = hang
 """
 
 
@@ -269,7 +269,7 @@ def test_a_prediction_leaves_whole_files_and_is_finished_by_the_same_command(wor
     assert pq.read_table(work.folder / "out").num_rows == ROWS
 
 
-HANGS = "ridgestream.pipeline.ingest.ingest.survey_partition = hang\n"
+HANGS = "ridgestream.pipeline.ingest.partition_task.profile_partition = hang\n"
 
 
 def test_native_code_that_does_not_come_back_is_left(work: Workplace, undisturbed: Workplace) -> None:

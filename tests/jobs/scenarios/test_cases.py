@@ -128,7 +128,7 @@ def test_a_value_too_far_out_for_the_model_is_refused_before_it_is_taken_in(
     work.run_here(changes)
     bad = work.put(1, regression(1, age=with_first(np.zeros(ROWS), -1e100)))
     snapshot = work.snapshot()
-    with pytest.raises(PartitionError, match=r"part-01.parquet is not taken in: column 'age' has the value -1e\+100"):
+    with pytest.raises(PartitionError, match=r"part-01.parquet is not ingested: column 'age' has the value -1e\+100"):
         work.run_here(changes)
     assert work.snapshot() == snapshot
     assert work.run_here(changes | {"source.on_bad": "quarantine"})["new_partitions"] == 0
@@ -316,7 +316,7 @@ def test_a_class_that_comes_later_is_refused_with_label_and_partition(tmp_path: 
     work.run_here(asked(method) | CLASSES)
     before = work.model()
     work.put(1, set_column(two[2], "label", pa.array([0, 1, 2] * (ROWS // 3))))
-    with pytest.raises(PartitionError, match=r"part-01.parquet is not taken in: the target has the class 2"):
+    with pytest.raises(PartitionError, match=r"part-01.parquet is not ingested: the target has the class 2"):
         work.run_here(asked(method) | CLASSES)
     assert_same_model(work.model(), before)
     work.put(1, two[2])

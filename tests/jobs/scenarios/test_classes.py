@@ -276,11 +276,11 @@ def test_a_class_that_comes_later_is_refused_before_it_is_taken_in_and_a_new_mod
     work.run_here(EACH)
     before = work.snapshot()
     work.put(2, with_class(2, 9))
-    with pytest.raises(PartitionError, match=rf"part-02\.parquet is not taken in: {UNSEEN}"):
+    with pytest.raises(PartitionError, match=rf"part-02\.parquet is not ingested: {UNSEEN}"):
         work.run_here(EACH)
     assert work.snapshot() == before
     done = run_command("run", work.job(EACH))
-    assert (done.code, "part-02.parquet is not taken in" in done.err, done.out) == (exit_codes.DATA, True, "")
+    assert (done.code, "part-02.parquet is not ingested" in done.err, done.out) == (exit_codes.DATA, True, "")
     assert work.run_here(EACH, new_model=True)["partitions_consumed"] == 3
     assert work.model().encoding["classes"] == [1, 2, 3, 9]
     assert work.model().arrays["coefficients"].shape == (20, 4)

@@ -322,7 +322,7 @@ def test_a_category_that_comes_later_is_refused_by_name_and_a_new_model_takes_it
     work.put(1, with_colour(1, ("red", "mauve")))
     for _ in range(2):
         with pytest.raises(
-            ValueError, match=r"part-01\.parquet is not taken in: column 'colour' has the category 'mauve'"
+            ValueError, match=r"part-01\.parquet is not ingested: column 'colour' has the category 'mauve'"
         ):
             work.run_here()
         assert work.model().learned == (0,)

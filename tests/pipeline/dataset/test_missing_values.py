@@ -26,7 +26,7 @@ from ridgestream.pipeline.features.columns import NumericColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.ingest.ingest import ingest
-from ridgestream.pipeline.ingest.partition_profile import content_of, survey_partition
+from ridgestream.pipeline.ingest.partition_profile import content_of, profile_partition
 from ridgestream.pipeline.prediction.evaluate import evaluate
 from ridgestream.pipeline.prediction.predict import predict
 from ridgestream.pipeline.sums.moments import Moments
@@ -136,12 +136,12 @@ def test_the_hash_of_a_partition_knows_no_policy(tmp_path_factory: pytest.TempPa
     path = tmp_path_factory.mktemp("hash")
     file = only_partition(write_partition(path / "part-0.parquet", table))
     plain = content_of(file, WHOLE)
-    assert survey_partition(file, WHOLE, "drop").content_sha256 == plain
+    assert profile_partition(file, WHOLE, "drop").content_sha256 == plain
     whole = without_lacking(table)
     if table["y"].null_count == 0:
-        assert survey_partition(file, WHOLE, "impute").content_sha256 == plain
+        assert profile_partition(file, WHOLE, "impute").content_sha256 == plain
     if whole.num_rows == table.num_rows:
-        assert survey_partition(file, WHOLE).content_sha256 == plain
+        assert profile_partition(file, WHOLE).content_sha256 == plain
     nulls = table.set_column(0, "length", [pa.array(table["length"].to_numpy(), from_pandas=True)])
     again = only_partition(write_partition(path / "nulls" / "part-0.parquet", nulls, row_group_size=1))
     assert content_of(again, WHOLE) == plain  # null and NaN are one

@@ -25,9 +25,9 @@ from support.stores.stores import (
 )
 
 from ridgestream.pipeline.base.executor import InProcess
-from ridgestream.pipeline.ingest import ingest as ingest_module
+from ridgestream.pipeline.ingest import partition_task
 from ridgestream.pipeline.ingest.ingest import PARTITIONS_A_COMMIT, ingest
-from ridgestream.pipeline.ingest.partition_profile import survey_partition
+from ridgestream.pipeline.ingest.partition_profile import profile_partition
 from ridgestream.pipeline.sums.moments import Moments
 from ridgestream.pipeline.sums.quantile_sketch import SAMPLE_ROWS, Sketch, sample_places
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
@@ -42,7 +42,7 @@ def content_hash(path: Path, request: SchemaRequest = REQUEST, like: Path | None
     """Return the content hash of a partition, with the schema of itself or of another."""
     first = only_partition(like or path)
     schema = infer_schema(request, read_arrow_schema(first), str(first.path))
-    return survey_partition(only_partition(path), schema).content_sha256
+    return profile_partition(only_partition(path), schema).content_sha256
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_a_partition_with_other_values_is_an_error_and_the_store_stands(
     rewrite(source / "part-0.parquet", change)
     write_partition(source / "part-9.parquet", mixed_columns(5))
     message = (
-        r"part-0\.parquet was ingested with other values .*put the file back, give the new one another name, or say"
+        r"part-0\.parquet was ingested with other values .*restore the file, give the new one another name, or choose"
     )
     with pytest.raises(PartitionError, match=message):
         ingest_folder(store, source, REQUEST)
@@ -223,7 +223,7 @@ def test_a_partition_that_is_gone_is_told_and_its_rows_stay(source: Path, store:
     before = stored_rows(store)
     (source / "part-0.parquet").unlink()
     report = ingest_folder(store, source, REQUEST)
-    assert (report.added, report.missing) == ((), ("part-0.parquet",))
+    assert (report.added, report.gone) == ((), ("part-0.parquet",))
     assert same_rows(stored_rows(store), before)
 
 
@@ -332,14 +332,14 @@ def test_waves_before_a_bad_partition_stay(tmp_path: Path, store: Store) -> None
 def test_a_file_that_changes_between_its_two_readings_is_not_ingested(
     source: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    survey = survey_partition
+    profile = profile_partition
 
-    def survey_then_change(*arguments: Any) -> Any:
-        done = survey(*arguments)
+    def profile_then_change(*arguments: Any) -> Any:
+        done = profile(*arguments)
         rewrite(source / "part-0.parquet", CHANGED["one value, by one bit"])
         return done
 
-    monkeypatch.setattr(ingest_module, "survey_partition", survey_then_change)
+    monkeypatch.setattr(partition_task, "profile_partition", profile_then_change)
     with pytest.raises(PartitionError, match=r"part-0\.parquet was changed while it was read; move finished files"):
         ingest_folder(store, source, REQUEST)
     assert ledger_of(store).entries == ()
@@ -348,14 +348,14 @@ def test_a_file_that_changes_between_its_two_readings_is_not_ingested(
 def test_a_file_that_loses_rows_between_its_two_readings_is_not_ingested(
     source: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    survey = survey_partition
+    profile = profile_partition
 
-    def survey_then_cut(*arguments: Any) -> Any:
-        done = survey(*arguments)
+    def profile_then_cut(*arguments: Any) -> Any:
+        done = profile(*arguments)
         rewrite(source / "part-0.parquet", CHANGED["a row less"])
         return done
 
-    monkeypatch.setattr(ingest_module, "survey_partition", survey_then_cut)
+    monkeypatch.setattr(partition_task, "profile_partition", profile_then_cut)
     with pytest.raises((PartitionError, StoreError), match=r"was changed while it was read|was planned with 300 rows"):
         ingest_folder(store, source, REQUEST)
     assert ledger_of(store).entries == ()

@@ -1,4 +1,4 @@
-"""What the source holds beside the ledger, by names, sizes, time stamps and, where these differ, by content."""
+"""The source against the ledger, by names, sizes, time stamps and, where these differ, by content."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,16 +8,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from ridgestream.pipeline.base.executor import InProcess
-from ridgestream.pipeline.base.policies import ERROR, IGNORE, REBUILD
-from ridgestream.pipeline.ingest.source_diff import (
-    Look,
-    count_usable_rows,
+from ridgestream.pipeline.base.policies import ERROR, IGNORE, REBUILD, Policies
+from ridgestream.pipeline.ingest.ingest_plan import (
     find_changed,
     find_renamed,
-    look_again,
-    rename,
-    retouch,
-    sort_arrivals,
+    plan_ingest,
+    with_new_names,
+    with_new_times,
+)
+from ridgestream.pipeline.ingest.source_diff import (
+    FileContent,
+    SourceContents,
+    count_usable_rows,
+    diff_source,
+    read_content,
+    read_contents,
 )
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, Quarantined
 from ridgestream.stores.errors.exceptions import PartitionError
@@ -44,36 +49,36 @@ def test_files_are_told_apart_by_names_sizes_and_time_stamps() -> None:
     by_hand = replace(bad, name="by hand", size_bytes=9, by_hand=True)
     ledger = replace(LEDGER, quarantined=(bad, again, by_hand, replace(bad, name="away")))
     names = ("new", "bad", "written again", "by hand", "c")
-    found = sort_arrivals(ledger, [file("a"), file("b", modified=2), *map(file, names[:-1])])
+    found = diff_source(ledger, [file("a"), file("b", modified=2), *map(file, names[:-1])])
     assert [f.name for f in found.fresh] == ["new", "written again"]
     assert [f.name for f in found.touched] == ["b"]
     assert [e.name for e in found.gone] == ["c"]
-    assert [q.name for q in found.rejected] == ["bad", "by hand"]
+    assert [q.name for q in found.quarantined] == ["bad", "by hand"]
 
 
 def test_a_touched_file_with_the_same_values_is_unchanged_and_is_not_read_again() -> None:
-    looks = [Look(file("b", 11, 7), "hash of b"), Look(file("c", 12, 8), "other")]
-    assert find_changed(looks[:1], LEDGER, ERROR) == ()
-    now = retouch(LEDGER, looks).by_name()
+    contents = [FileContent(file("b", 11, 7), "hash of b"), FileContent(file("c", 12, 8), "other")]
+    assert find_changed(contents[:1], LEDGER, ERROR) == ()
+    now = with_new_times(LEDGER, contents).by_name()
     assert (now["b"].size_bytes, now["b"].modified_ns) == (11, 7)
     assert now["c"] == LEDGER.by_name()["c"]
 
 
-def test_other_values_are_what_the_policy_makes_of_them() -> None:
-    looks = [Look(file("a", 11), "hash of a"), Look(file("b", 11), "cdcdcdcdcdcdcdcd")]
+def test_other_values_are_refused_ignored_or_rebuilt_by_policy() -> None:
+    contents = [FileContent(file("a", 11), "hash of a"), FileContent(file("b", 11), "cdcdcdcdcdcdcdcd")]
     for policy in (IGNORE, REBUILD):
-        assert [f.name for f in find_changed(looks, LEDGER, policy)] == ["b"]
+        assert find_changed(contents, LEDGER, policy) == ("b",)
     message = r"/rows/b was ingested with other values \(content hash hash of b, now cdcdcdcdcdcd\); .*on_changed"
     with pytest.raises(PartitionError, match=message):
-        find_changed(looks, LEDGER, ERROR)
+        find_changed(contents, LEDGER, ERROR)
 
 
-def test_a_file_that_can_no_longer_be_read_cannot_be_taken_in_anew() -> None:
-    looks = [Look(file("b", 3), None, "/rows/b is not a readable Parquet file")]
+def test_a_file_that_can_no_longer_be_read_cannot_be_rebuilt() -> None:
+    contents = [FileContent(file("b", 3), None, "/rows/b is not a readable Parquet file")]
     for policy in (ERROR, REBUILD):
-        with pytest.raises(PartitionError, match=r"^/rows/b is not a readable .*; it was taken in with 5 rows"):
-            find_changed(looks, LEDGER, policy)
-    assert [f.name for f in find_changed(looks, LEDGER, IGNORE)] == ["b"]
+        with pytest.raises(PartitionError, match=r"^/rows/b is not a readable .*; it was ingested with 5 rows"):
+            find_changed(contents, LEDGER, policy)
+    assert find_changed(contents, LEDGER, IGNORE) == ("b",)
 
 
 def content_by_name(at: PartitionFile, schema: Schema) -> str:
@@ -83,17 +88,35 @@ def content_by_name(at: PartitionFile, schema: Schema) -> str:
     return {"moved": "hash of c", "other": "hash of another"}[at.name]
 
 
-def test_a_look_that_fails_says_why() -> None:
-    assert look_again(file("broken"), SCHEMA, content_by_name) == Look(file("broken"), None, "broken")
+def test_a_file_that_cannot_be_read_says_why() -> None:
+    assert read_content(file("broken"), SCHEMA, content_by_name) == FileContent(file("broken"), None, "broken")
 
 
 def test_only_files_that_may_be_renamed_ones_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ridgestream.pipeline.ingest.source_diff.count_rows", lambda f: 7 if f.name == "longer" else 5)
     files = [file("a"), file("b"), file("moved"), file("other"), file("longer"), file("larger", 11), file("broken")]
-    found = find_renamed(sort_arrivals(LEDGER, files), SCHEMA, InProcess(), content_by_name)
-    assert found == {"c": file("moved")}
-    assert [(e.segment, e.name) for e in rename(LEDGER, found).entries] == [(0, "a"), (4, "b"), (2, "moved")]
-    assert find_renamed(sort_arrivals(LEDGER, [*files, file("c")]), SCHEMA, InProcess(), content_by_name) == {}
+    diff = diff_source(LEDGER, files)
+    contents = read_contents(diff, SCHEMA, InProcess(), content_by_name)
+    renamed = find_renamed(diff, contents.rename_candidates)
+    assert renamed == {"c": file("moved")}
+    entries = with_new_names(LEDGER, renamed).entries
+    assert [(entry.segment, entry.name) for entry in entries] == [(0, "a"), (4, "b"), (2, "moved")]
+    present = diff_source(LEDGER, [*files, file("c")])
+    assert read_contents(present, SCHEMA, InProcess(), content_by_name).rename_candidates == ()
+
+
+@pytest.mark.parametrize("policy", [IGNORE, REBUILD])
+def test_a_plan_has_fresh_and_rebuilt_partitions_in_the_order_of_the_files(policy: str) -> None:
+    """From values alone: no path of this test exists."""
+    files = [file("0"), file("a", 11), file("b", modified=2), file("moved"), file("z")]
+    touched = FileContent(file("a", 11), "other"), FileContent(file("b", modified=2), "hash of b")
+    contents = SourceContents(touched, (FileContent(file("moved"), "hash of c"),))
+    plan = plan_ingest(LEDGER, files, diff_source(LEDGER, files), contents, Policies(on_changed=policy))
+    rebuilt = ("a",) if policy == REBUILD else ()
+    assert tuple(each.name for each in plan.files) == ("0", *rebuilt, "z")
+    assert (plan.rebuilt, plan.changed) == (rebuilt, () if rebuilt else ("a",))
+    assert (plan.renamed, plan.gone, plan.quarantined) == ((("c", "moved"),), (), ())
+    assert [(entry.name, entry.modified_ns) for entry in plan.ledger.entries] == [("a", 1), ("b", 2), ("moved", 1)]
 
 
 def test_a_file_without_a_footer_has_no_usable_rows(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from support.stores.partitions import REQUEST, mixed_columns, write_partition
 from support.stores.stores import ingest_folder, ledger_of, new_store
 
-from ridgestream.pipeline.ingest import partition_profile as survey
+from ridgestream.pipeline.ingest import partition_profile
 from ridgestream.pipeline.monitoring.drift import (
     Known,
     PartitionDrift,
@@ -58,13 +58,13 @@ def store_with(folder: Path, tables: list[dict[str, Any]], request: SchemaReques
 
 def forget_sketches(monkeypatch: pytest.MonkeyPatch, of: Callable[[SegmentFacts], bool] = lambda _: True) -> None:
     """Let ingest write segments as older releases did."""
-    facts_of = survey._Gathered.facts
+    facts_of = partition_profile._Statistics.facts
 
     def without(gathered: Any, decoder: Any) -> SegmentFacts:
         facts = facts_of(gathered, decoder)
         return replace(facts, sketch=None) if of(facts) else facts
 
-    monkeypatch.setattr(survey._Gathered, "facts", without)
+    monkeypatch.setattr(partition_profile._Statistics, "facts", without)
 
 
 def units(columns: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import zarr
 
 from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.pipeline.base.reporter import Silent
-from ridgestream.pipeline.ingest.ingest import IngestReport, ingest
+from ridgestream.pipeline.ingest.ingest import ingest
+from ridgestream.pipeline.ingest.ingest_report import IngestReport
 from ridgestream.stores.catalog.ledger import Ledger, read_ledger
 from ridgestream.stores.parquet.partitions import list_partitions
 from ridgestream.stores.repository.repository import Store

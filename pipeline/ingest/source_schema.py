@@ -1,0 +1,35 @@
+"""The schema of a store: inferred from the first partition, then fixed."""
+
+from ridgestream.pipeline.base import events
+from ridgestream.pipeline.base.policies import ERROR, Policies
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.ingest.source_diff import usable_rows
+from ridgestream.stores.catalog.ledger import Ledger
+from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, read_arrow_schema
+from ridgestream.stores.schema.schema import Schema, SchemaRequest, check_request, infer_schema
+
+
+def find_schema(
+    ledger: Ledger,
+    files: tuple[PartitionFile, ...],
+    request: SchemaRequest,
+    policies: Policies,
+    store: str,
+    report: Reporter,
+) -> Schema:
+    """Return the ledger's schema, or infer it from the first file with rows if nothing was ingested before.
+
+    `store` is the store's location, for messages. Raises StoreError if the request contradicts the ledger's schema,
+    PartitionError if the file lacks a column of the request or cannot be read.
+    """
+    if ledger.schema is not None:
+        check_request(ledger.schema, request, store)
+        return ledger.schema
+    rows_of = count_rows if policies.on_bad == ERROR else usable_rows
+    first = next((file for file in files if rows_of(file)), files[0])  # without rows, types may be missing
+    arrow = read_arrow_schema(first)
+    schema = infer_schema(request, arrow, str(first.path))
+    absent = [name for name in request.ignore if name not in arrow.names]
+    if absent:
+        report.warn(events.INGEST_IGNORED_COLUMNS_ABSENT, columns=", ".join(absent))
+    return schema
