@@ -52,9 +52,8 @@ def test_distributed_is_imported_in_the_files_of_the_cluster_only() -> None:
     files = [
         p.relative_to(TOP).as_posix() for room in ("pipeline", "stores", "jobs") for p in (TOP / room).rglob("*.py")
     ]
-    assert [f for f in sorted(files) if pattern.search((TOP / f).read_text())] == [
-        f"jobs/cluster/{name}.py" for name in ("connection", "dask_executor", "worker_task")
-    ]
+    importing = {Path(f).parent.as_posix() for f in files if pattern.search((TOP / f).read_text())}
+    assert importing == {"jobs/cluster"}
 
 
 def test_the_changelog_s_last_release_is_this_version() -> None:

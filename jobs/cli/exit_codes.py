@@ -1,6 +1,6 @@
 """Exit codes, one for each kind of trouble, so that a scheduler can tell them apart."""
 
-from ridgestream.jobs.cluster.dask_executor import ClusterError
+from ridgestream.jobs.cluster.cluster_error import ClusterError
 from ridgestream.jobs.config.job_file import JobFileError
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import InputError, MemoryRefused, NumericalBreakdown

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
-from ridgestream.jobs.cluster.dask_executor import ClusterError
+from ridgestream.jobs.cluster.cluster_error import ClusterError
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import (
     evaluation_partitions,

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from ridgestream.jobs.cluster.worker_task import version_of
+from ridgestream.jobs.cluster.package_versions import version_of
 from ridgestream.jobs.console.log_format import finite
 from ridgestream.jobs.runs.guard import Verdict
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes

@@ -29,7 +29,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import ridgestream
-from ridgestream.jobs.cluster.worker_task import version_of
+from ridgestream.jobs.cluster.package_versions import version_of
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"

@@ -249,8 +249,8 @@ import ridgestream.jobs.cluster.dask_executor
 def start(*_):
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(0.2)
-    raise ridgestream.jobs.cluster.dask_executor.ClusterError("the 2 workers of this machine did not start")
-ridgestream.jobs.cluster.dask_executor._start_workers = start
+    raise ridgestream.jobs.cluster.cluster_error.ClusterError("the 2 workers of this machine did not start")
+ridgestream.jobs.cluster.dask_executor.start_workers = start
 """
     done = run_asked(setup, "run", work.job(JOB), "--cluster", "local:2")
     assert done.code == exit_codes.TERMINATED, done

@@ -18,7 +18,8 @@ from support.jobs.jobs import PATIENCE, Workplace, assert_same_model, draw_rows,
 from support.jobs.recording import Notes
 from support.stores.training import context_of
 
-from ridgestream.jobs.cluster.dask_executor import TASKS_A_WORKER, ClusterError, OnCluster, open_executor
+from ridgestream.jobs.cluster.cluster_error import ClusterError
+from ridgestream.jobs.cluster.dask_executor import TASKS_PER_WORKER, DaskExecutor, open_executor
 from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.pipeline.base.executor import Executor, InProcess, Need
@@ -32,16 +33,16 @@ from ridgestream.stores.catalog.ledger import read_ledger
 LOST = "cluster.worker_lost"
 
 
-def results_on(executor: OnCluster) -> dict[str, list[str]]:
+def results_on(executor: DaskExecutor) -> dict[str, list[str]]:
     """The results of tasks that each worker holds, by its address."""
-    held = {address: [str(k) for k in keys] for address, keys in executor._client.has_what().items()}
+    held = {address: [str(k) for k in keys] for address, keys in executor._submission._client.has_what().items()}
     return {address: [key for key in keys if key.startswith("perform")] for address, keys in held.items()}
 
 
 class Striking:
     """Kills a worker that holds results, which nobody has fetched yet, after the first result of the first run."""
 
-    def __init__(self, executor: OnCluster, cluster: Cluster) -> None:
+    def __init__(self, executor: DaskExecutor, cluster: Cluster) -> None:
         self._executor, self._cluster, self.struck = executor, cluster, 0
 
     def count_workers(self) -> int:
@@ -63,7 +64,7 @@ class Striking:
         wait_until(lambda: any(len(keys) > 1 for keys in results_on(self._executor).values()))
         held = results_on(self._executor)
         victim = max(held, key=lambda address: len(held[address]))
-        name = self._executor._client.scheduler_info(n_workers=-1)["workers"][victim]["name"]
+        name = self._executor._submission._client.scheduler_info(n_workers=-1)["workers"][victim]["name"]
         self.struck = len(held[victim])
         self._cluster.workers[int(name)].kill()
 
@@ -90,7 +91,7 @@ def test_sums_that_died_with_their_worker_before_they_were_fetched_count_once(
         real_cluster(work.folder, 2) as cluster,
         open_executor(cluster.address, PATIENCE, report=notes) as executor,
     ):
-        assert isinstance(executor, OnCluster)
+        assert isinstance(executor, DaskExecutor)
         striking = Striking(executor, cluster)
         there = refitted(striking)
     assert striking.struck >= 1
@@ -100,7 +101,7 @@ def test_sums_that_died_with_their_worker_before_they_were_fetched_count_once(
 
 def test_results_that_died_with_the_only_worker_are_not_waited_for_for_ever(tmp_path: Path) -> None:
     with real_cluster(tmp_path, 1) as cluster, open_executor(cluster.address, 2.0) as executor:
-        assert isinstance(executor, OnCluster)
+        assert isinstance(executor, DaskExecutor)
         results = executor.run(abs, range(-9, 0))
         assert next(results) == 9
         wait_until(lambda: any(results_on(executor).values()))
@@ -195,15 +196,15 @@ def test_blocks_for_the_learner_come_in_order_and_a_bounded_number_ahead(
     feature_map = FeatureMap.from_dict(work.model().encoding)
     here = list(Stream(root, numbers, feature_map).blocks())
     with open_executor(two_workers.address, PATIENCE) as executor:
-        assert isinstance(executor, OnCluster)
+        assert isinstance(executor, DaskExecutor)
         blocks = Stream(root, numbers, feature_map, executor=executor).blocks()
         there: list[Block] = []
         for block in blocks:
             there.append(block)
             if len(there) in (1, 5):
-                wait_until(lambda: not any(executor._client.processing().values()))
+                wait_until(lambda: not any(executor._submission._client.processing().values()))
                 held = sum(map(len, results_on(executor).values()))
-                assert 0 < held <= 2 * TASKS_A_WORKER < len(here) - 5
+                assert 0 < held <= 2 * TASKS_PER_WORKER < len(here) - 5
     assert [block.where for block in there] == [block.where for block in here]
     for one, other in zip(there, here, strict=True):
         assert one.features.tobytes() == other.features.tobytes()

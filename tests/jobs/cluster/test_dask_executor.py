@@ -31,7 +31,8 @@ from support.jobs.jobs import (
 from threadpoolctl import threadpool_limits
 
 from ridgestream.jobs.cli import exit_codes
-from ridgestream.jobs.cluster.dask_executor import ClusterError, open_executor
+from ridgestream.jobs.cluster.cluster_error import ClusterError
+from ridgestream.jobs.cluster.dask_executor import open_executor
 from ridgestream.jobs.commands.evaluate import run_evaluate
 from ridgestream.jobs.commands.predict import run_predict
 from ridgestream.jobs.commands.run import run_job
@@ -226,7 +227,7 @@ def test_a_scheduler_that_has_gone_is_told_on_one_line(two_workers: Cluster, mon
     def cancelled(future: Future[object], timeout: float | None = None) -> None:  # noqa: ARG001
         raise CancelledError(told)
 
-    monkeypatch.setattr("ridgestream.jobs.cluster.dask_executor.SENDINGS", 1)
+    monkeypatch.setattr("ridgestream.jobs.cluster.retries.MAX_SENDINGS", 1)
     with open_executor(two_workers.address, PATIENCE) as executor:
         monkeypatch.setattr(Future, "result", cancelled)
         with pytest.raises(ClusterError, match=r"has dropped a task: Client lost it; what was committed stands"):

@@ -20,9 +20,10 @@ from support.jobs.jobs import PATIENCE, Workplace, assert_same_model, run_comman
 from support.jobs.recording import Notes
 
 from ridgestream.jobs.cli import exit_codes
-from ridgestream.jobs.cluster import dask_executor as executors
-from ridgestream.jobs.cluster.dask_executor import ClusterError, open_executor
-from ridgestream.jobs.cluster.worker_task import Failed, order_of, perform
+from ridgestream.jobs.cluster import retries
+from ridgestream.jobs.cluster.cluster_error import ClusterError
+from ridgestream.jobs.cluster.dask_executor import open_executor
+from ridgestream.jobs.cluster.worker_task import Failed, perform, requirements_of
 from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.cluster_options import ClusterOptions
 from ridgestream.jobs.config.job_file import JobFileError, read_job
@@ -148,9 +149,9 @@ def test_a_worker_that_comes_later_is_held_to_the_same(cluster: Cluster, tmp_pat
 
 def test_a_task_finds_out_by_itself_that_its_worker_has_other_versions() -> None:
     """Where it is done before anybody has looked at the worker."""
-    order = order_of(1)
-    assert perform(order, abs, -1) == 1
-    other = replace(order, versions=(("python", "3.99"), ("numpy", "99.1")))
+    requirements = requirements_of(1)
+    assert perform(requirements, abs, -1) == 1
+    other = replace(requirements, versions=(("python", "3.99"), ("numpy", "99.1")))
     failed = perform(other, abs, -1)
     assert isinstance(failed, Failed)
     assert re.fullmatch(r"python 3\.\d+ \(here 3\.99\); numpy \d\S+ \(here 99\.1\)", failed.unfit)
@@ -172,7 +173,7 @@ def test_a_task_has_as_many_threads_of_blas_and_numba_as_the_job_says(cluster: C
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(retries, "RETRY_SECONDS", 0.01)
 
 
 @pytest.mark.usefixtures("quick")

@@ -25,7 +25,7 @@ from support.jobs.jobs import (
 from support.jobs.recording import Notes
 from support.references.dense_refit import assert_solves, dense_refit
 
-from ridgestream.jobs.cluster.dask_executor import ClusterError
+from ridgestream.jobs.cluster.cluster_error import ClusterError
 from ridgestream.jobs.commands.predict import run_predict
 from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.commands.train import run_train
