@@ -18,7 +18,7 @@ from time import monotonic
 from types import FrameType
 from typing import NoReturn
 
-from ridgestream.pipeline.base.events import Event
+from ridgestream.pipeline.base.events import Event, Step
 from ridgestream.pipeline.base.reporter import Fact, Reporter, Stopped
 
 SOFT_SECONDS = 3.0
@@ -129,7 +129,7 @@ class Stoppable:
     def __init__(self, report: Reporter, stopping: Stopping) -> None:
         self._report, self._stopping = report, stopping
 
-    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
+    def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:
         """Begin a step, unless the run is to end."""
         self._stopping.check()
         self._report.begin(step, total_rows, **facts)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ridgestream.jobs.console.escaping import harmless
 from ridgestream.jobs.console.log_format import Log, write_json
 from ridgestream.jobs.console.throughput import Pace
-from ridgestream.pipeline.base.events import Event
+from ridgestream.pipeline.base.events import STEP_PROGRESS, Event, Step
 from ridgestream.pipeline.base.reporter import Fact, Reporter
 from ridgestream.stores.files.credentials import hide_secrets, without_secrets
 
@@ -37,30 +37,30 @@ class LineReporter:
 
     def __init__(self, log: Log = "text") -> None:
         self._write = write_json if log == "json" else text_writer()
-        self._step, self._began, self._told_at, self._pace = "", 0.0, 0.0, Pace(None, None)
+        self._step, self._pace = STEP_PROGRESS, Pace(None, None)
+        self._began = self._reported_at = 0.0
 
-    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
+    def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:
         """Note the step and the time."""
-        self._step, self._began, self._told_at = step, time.perf_counter(), time.monotonic()
+        self._step, self._began, self._reported_at = step, time.perf_counter(), time.monotonic()
         partitions = facts.get("partitions")
         self._pace = Pace(total_rows, partitions if isinstance(partitions, int) else None)
 
     def advance(self, rows: int, **facts: Fact) -> None:
         """Count the rows; write how far the step has come, if the last time was long enough ago."""
         self._pace.advance(rows)
-        if time.monotonic() - self._told_at < PROGRESS_SECONDS:
+        if time.monotonic() - self._reported_at < PROGRESS_SECONDS:
             return
-        self._told_at, pace = time.monotonic(), self._pace
-        told: dict[str, Fact] = {"step": self._step, "rows": pace.rows, "percent": pace.percent}
-        told |= {"rows_per_second": pace.rows_per_second, "remaining_seconds": pace.remaining_seconds}
-        self._write("info", "progress", self._step, **_known(told | facts))
+        self._reported_at, pace = time.monotonic(), self._pace
+        progress: dict[str, Fact] = {"step": self._step.code, "rows": pace.rows, "percent": pace.percent}
+        progress |= {"rows_per_second": pace.rows_per_second, "remaining_seconds": pace.remaining_seconds}
+        self._write("info", STEP_PROGRESS.code, self._step.name, **_known(progress | facts))
 
     def end(self, **facts: Fact) -> None:
         """Write the step's line."""
         seconds = time.perf_counter() - self._began
-        self._write(
-            "info", self._step, self._step, **_known({"rows": self._pace.rows} | facts), seconds=round(seconds, 2)
-        )
+        facts = {"rows": self._pace.rows} | facts | {"seconds": round(seconds, 2)}
+        self._write("info", self._step.code, self._step.name, **_known(facts))
 
     def say(self, event: Event, **facts: Fact) -> None:
         """Write the event as a line."""
@@ -124,13 +124,13 @@ class TerminalReporter:
     def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
-    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
+    def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:
         """Add a bar."""
         partitions = facts.get("partitions")
         whole = total_rows or (partitions if isinstance(partitions, int) else None)
         self._pace = Pace(total_rows, partitions if isinstance(partitions, int) else None)
         told: dict[str, Any] = {"rows": 0, "speed": "", "left": "", "facts": _show(facts)}
-        self._task, self._by_rows = self._progress.add_task(step, total=whole, **told), bool(total_rows)
+        self._task, self._by_rows = self._progress.add_task(step.name, total=whole, **told), bool(total_rows)
 
     def advance(self, rows: int, **facts: Fact) -> None:
         """Move the bar."""

@@ -88,8 +88,8 @@ def tell_night(
 
 def tell_failure(job: Job, recorder: Recorder, error: BaseException) -> dict[str, Any]:
     """Return the report of a run that ended in an error before its commit: what it was, and how far it had come."""
-    where = recorder.end_amid()
-    run = recorder.plain()
+    where = recorder.interrupt()
+    run = recorder.as_dict()
     facts = {
         "report_format": REPORT_FORMAT,
         "model": job.model.name,

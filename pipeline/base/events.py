@@ -1,10 +1,12 @@
-"""The events that a command logs: a stable code for programs, a sentence for people.
+"""The events and steps that a command logs: a stable code for programs, a sentence or a name for people.
 
-A code is `room.what_happened`, and the constant has its name. Values are not in the sentence: they are passed to
-`Reporter.say` or `Reporter.warn` by name. Codes stay as they are from release to release; sentences may change.
+The code of an event is `room.what_happened`, and the constant has its name; the code of a step has no dot. Values are
+not in the sentence: they are passed to `Reporter.say` or `Reporter.warn` by name. Codes do not change from release to
+release; sentences may.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,44 @@ class Event:
     casts_doubt: bool = False
     """Whether the model may be bad because of it, so that the run's report says that there is something to look at."""
 
+
+@dataclass(frozen=True)
+class Step:
+    """A part of a run that takes long, with progress: its code is the event of the line that ends it."""
+
+    code: str
+    """What programs filter by, such as `train`."""
+    name: str
+    """The same for people; in the list below it may have fields for numbers in braces."""
+
+    def numbered(self, **numbers: int) -> Self:
+        """Return the step with the fields of its name filled in."""
+        return replace(self, name=self.name.format(**numbers))
+
+
+STEP_ADD_SUMS = Step("add_sums", "add sums")
+STEP_CALIBRATE = Step("calibrate", "calibrate")
+STEP_CROSS_VALIDATE = Step("cross_validate", "cross-validate")
+STEP_EFVS_PASS = Step("efvs_pass", "EFVS from {vectors} vectors")
+STEP_EVALUATE = Step("evaluate", "evaluate")
+STEP_INGEST = Step("ingest", "ingest")
+STEP_ISLS_SVM_PASS = Step("isls_svm_pass", "isls-svm")
+STEP_KERNEL_RIDGE_PASS = Step("kernel_ridge_pass", "kernel ridge")
+STEP_KMEANS_PASS = Step("kmeans_pass", "pass {number} of {passes} of k-means")
+STEP_LEARN_SHARDS = Step("learn_shards", "learn {shards} shards")
+STEP_LS_SVM_PASS = Step("ls_svm_pass", "ls-svm")
+STEP_OLS_PASS = Step("ols_pass", "OLS from {vectors} vectors")
+STEP_OROLS_PASS = Step("orols_pass", "pass {number} of OROLS")
+STEP_PREDICT = Step("predict", "predict")
+STEP_PREDICT_NEW_ROWS = Step("predict_new_rows", "predict new rows")
+STEP_PROGRESS = Step("progress", "progress")
+"""How far any step has come, every few seconds."""
+STEP_REFIT = Step("refit", "refit")
+STEP_SLS_SVM_PASS = Step("sls_svm_pass", "sls-svm")
+STEP_SUBSET_OF_REGRESSORS_PASS = Step("subset_of_regressors_pass", "subset of regressors")
+STEP_SUM_CANDIDATES = Step("sum_candidates", "sum {candidates} candidates")
+STEP_SUM_DICTIONARY = Step("sum_dictionary", "sums of the dictionary")
+STEP_TRAIN = Step("train", "train")
 
 INGEST_COLUMNS_IGNORED = Event(
     "ingest.columns_ignored",

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from ridgestream.pipeline.base.events import Event
+from ridgestream.pipeline.base.events import Event, Step
 
 Fact = str | int | float | None
 
@@ -22,7 +22,7 @@ class Reporter(Protocol):
     `begin` and `advance` are called between two pieces of work, and raise Stopped if the run is to stop.
     """
 
-    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
+    def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:
         """Begin a step; `total_rows` is None if it is not known."""
 
     def advance(self, rows: int, **facts: Fact) -> None:
@@ -41,7 +41,7 @@ class Reporter(Protocol):
 class Silent:
     """A reporter that ignores everything."""
 
-    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
+    def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:
         """Do nothing."""
 
     def advance(self, rows: int, **facts: Fact) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.cholesky import check_kernel_sums, cholesky
@@ -124,7 +125,7 @@ class Passing:
         with one_blas_thread():
             left, projection = _project(self._kernel, found.vectors, candidates.features)
         argument = ResidualSumming(self._kernel, found.vectors, candidates.features, projection)
-        sums = self._rows.reduce(sum_residuals, argument, f"EFVS from {len(found.places)} vectors")
+        sums = self._rows.reduce(sum_residuals, argument, events.STEP_EFVS_PASS.numbered(vectors=len(found.places)))
         lengths = self._kernel.diagonal(candidates.features)
         rounds = [np.arange(n)] * ahead if candidates.rounds is None else candidates.rounds
         chosen = choose_by_reconstruction(sums.own, left, lengths, self._settings.spanned_threshold, rounds)

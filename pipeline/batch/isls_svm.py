@@ -26,6 +26,7 @@ Departures from the paper, each with its reason:
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.kernels import Kernel
@@ -82,6 +83,13 @@ def fit_isls_svm(
 
     with one_blas_thread():
         compared = gather_candidates(
-            rows, kernels, start, settings.grid, plan, constant=True, label="isls-svm", score=settings.score
+            rows,
+            kernels,
+            start,
+            settings.grid,
+            plan,
+            constant=True,
+            step=events.STEP_ISLS_SVM_PASS,
+            score=settings.score,
         )
         return fit_best(compared, settings.max_basis, report)

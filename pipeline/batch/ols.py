@@ -161,7 +161,7 @@ def _extend(
     """Return what has been chosen after a pass over the rows for these candidates."""
     n_basis = len(grown.places)
     argument = CandidateSumming(kernel, grown.vectors, candidates.features, rows.n_targets)
-    sums = rows.reduce(sum_candidates, argument, f"OLS from {n_basis} vectors").extend(grown.sums)
+    sums = rows.reduce(sum_candidates, argument, events.STEP_OLS_PASS.numbered(vectors=n_basis)).extend(grown.sums)
     places = np.concatenate([grown.places, candidates.places])
     vectors = np.concatenate([grown.vectors, candidates.features])
     allowed = None if candidates.rounds is None else [n_basis + columns for columns in candidates.rounds]

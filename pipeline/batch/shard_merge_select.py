@@ -15,6 +15,7 @@ from typing import Self
 
 import numpy as np
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputError
@@ -102,7 +103,7 @@ def fit_shard_merge_select(
         raise InputError("no shard found a row to take: all rows weigh nothing, or the kernel calls them nothing")
     basis = Basis(kernel, candidates, np.zeros(rows.n_features))
     summing = Summing(basis, rows.n_targets, settings.folds, settings.seed)
-    sums = rows.statistics((summing,), f"sum {len(candidates)} candidates").parts[0]
+    sums = rows.statistics((summing,), events.STEP_SUM_CANDIDATES.numbered(candidates=len(candidates))).parts[0]
     with one_blas_thread():
         return select_on_sums(basis, places, sums, settings, report)
 
@@ -110,7 +111,9 @@ def fit_shard_merge_select(
 def learn_shards(rows: RowSet, kernel: Kernel, settings: ShardMergeSelectSettings) -> tuple[Floats, Integers]:
     """Return the union of the shards' dictionaries, shape (n, n_features), and their places among the rows, (n,)."""
     learning = ShardLearning(kernel, settings, rows.n_features)
-    found = rows.reduce(learn_shard, learning, f"learn {settings.shards} shards", parts=settings.shards)
+    found = rows.reduce(
+        learn_shard, learning, events.STEP_LEARN_SHARDS.numbered(shards=settings.shards), parts=settings.shards
+    )
     starts = [start for start, _ in cut_evenly(rows.n_rows, settings.shards)]
     places = [start + numbers for start, numbers in zip(starts, found.rows, strict=True)]
     return np.concatenate(found.vectors), np.concatenate(places)
@@ -144,7 +147,7 @@ def select_on_sums(
     settings = replace(settings, max_basis=min(settings.max_basis, len(places)))
     errors = np.full((len(settings.regularizations), settings.max_basis), np.nan)
     if settings.folds > 1:
-        report.begin("judge", None)
+        report.begin(events.STEP_CROSS_VALIDATE, None)
         for i, regularization in enumerate(settings.regularizations):
             errors[i] = fold_errors(sums, total, penalty, regularization, settings.max_basis)
             report.advance(0, regularization=regularization, fold_error=float(errors[i].min()))

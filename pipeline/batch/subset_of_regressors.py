@@ -9,6 +9,7 @@ alpha for a dictionary of all rows. Of several λ or kernels, the one of smalles
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.kernels import Kernel
@@ -54,6 +55,12 @@ def fit_subset_of_regressors(
     """
     with one_blas_thread():
         compared = gather_candidates(
-            rows, kernels, start, settings.grid, lambda n_basis: [n_basis], constant=False, label="subset of regressors"
+            rows,
+            kernels,
+            start,
+            settings.grid,
+            lambda n_basis: [n_basis],
+            constant=False,
+            step=events.STEP_SUBSET_OF_REGRESSORS_PASS,
         )
         return fit_best(compared, None, report)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Integers
+from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.pass_checkpoint import Keeper, KeptPass, name_of_pass
 from ridgestream.pipeline.base.reporter import Reporter
@@ -131,7 +132,7 @@ class StoredRows:
         self,
         function: Callable[[Argument, Iterable[RowBlock]], Summed],
         argument: Argument,
-        label: str,
+        step: Step,
         parts: int | None = None,
     ) -> Summed:
         """Return function(argument, blocks) over all rows, by tasks of at most TASK_ROWS rows, or by `parts` tasks.
@@ -142,7 +143,7 @@ class StoredRows:
         tasks = tasks or [()]
         kept = KeptPass(self._keeper, self._key(function, argument, tasks), function)
         done, summed = kept.load()
-        self._report.begin(label, self.n_rows, partitions=len(self._entries))
+        self._report.begin(step, self.n_rows, partitions=len(self._entries))
         self._report.advance(sum(_count(task) for task in tasks[:done]))
         shared = self._executor.broadcast((self._source, function, argument)) if done < len(tasks) else None
         for part in self._executor.run(run_task, tasks[done:], shared):
@@ -153,9 +154,9 @@ class StoredRows:
         self._report.end(rows=self.n_rows)
         return cast("Summed", summed)
 
-    def statistics(self, summings: Sequence[Summing], label: str) -> SeveralStatistics:
+    def statistics(self, summings: Sequence[Summing], step: Step) -> SeveralStatistics:
         """Return the sums of each basis over all rows."""
-        return self.reduce(sum_together, summings, label)
+        return self.reduce(sum_together, summings, step)
 
     def _tasks(self) -> list[RowTask]:
         starts = accumulate((entry.rows for entry in self._entries), initial=0)

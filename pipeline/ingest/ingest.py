@@ -8,6 +8,7 @@ on its size.
 
 from dataclasses import replace
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Reporter
@@ -66,7 +67,7 @@ def _carry_out(plan: IngestPlan, committed: Ledger, writer: WaveWriter) -> WaveR
         committed = plan.ledger
     result = WaveResult(plan.ledger, {})
     writer.executor.admit(needs_of(plan.files))
-    writer.report.begin("ingest", None, partitions=len(plan.files))
+    writer.report.begin(events.STEP_INGEST, None, partitions=len(plan.files))
     for start in range(0, len(plan.files), PARTITIONS_A_COMMIT):
         wave = writer.ingest_wave(committed, result.ledger, plan.files[start : start + PARTITIONS_A_COMMIT])
         committed, result = wave.ledger, result.then(wave)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ridgestream.pipeline.base import events
+from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Fact, Silent
@@ -156,7 +158,7 @@ def time_sums(sample: Sample, feature_map: FeatureMap, n_functions: int) -> floa
     basis = Basis(RBF(1.0 / rows.n_features), drawn, np.zeros(rows.n_features))
     few = StoredRows(sample.root, ledger, [ledger.entries[0].segment], feature_map, InProcess(), Silent())
     began = perf_counter()
-    few.statistics((Summing(basis, few.n_targets),), "calibrate")
+    few.statistics((Summing(basis, few.n_targets),), events.STEP_CALIBRATE)
     return (perf_counter() - began) / max(1, few.n_rows)
 
 
@@ -175,7 +177,7 @@ class Timing(Silent):
     _pieces: list[tuple[int, float, int]] = field(default_factory=list)
     _passes: list[float] = field(default_factory=list)
 
-    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002
+    def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002
         """Begin a pass, unless it is enough."""
         now = perf_counter()
         if now - self.began > BUDGET_SECONDS and len(self._passes) >= _LEAST_PASSES:

@@ -148,7 +148,7 @@ def evaluate(
     policies = policies or Policies()
     model = replace(model, feature_map=with_boolean_fill(model.feature_map, schema))
     executor.admit(needs_of(files))
-    report.begin("evaluate", None, partitions=len(files))
+    report.begin(events.STEP_EVALUATE, None, partitions=len(files))
     total, asked = _of_no_rows(model, schema), Asked()
     for part, seen in executor.run(evaluate_partition, files, executor.broadcast(model), schema, policies):
         total, asked = total.merge(part), asked.merge(seen)

@@ -150,7 +150,7 @@ def predict(
     made_by = hash_of((RULES, model, schema, keep, with_scores, policies.missing, policies.unseen_categories))
     tasks = [PredictTask(file, output / file.name, keep, with_scores, made_by, again) for file in files]
     executor.admit(needs_of(files))
-    report.begin("predict", None, partitions=len(tasks))
+    report.begin(events.STEP_PREDICT, None, partitions=len(tasks))
     done = Predicted()
     for outcome in executor.run(predict_partition, tasks, executor.broadcast(model), schema, policies):
         done = done.with_outcome(outcome)

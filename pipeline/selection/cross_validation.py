@@ -108,10 +108,10 @@ def gather_candidates(
     plan: Callable[[int], Sequence[int]],
     *,
     constant: bool,
-    label: str,
+    step: events.Step,
     score: Score = "coefficient",
 ) -> list[Candidates]:
-    """Sum the rows for every kernel in one pass, called `label`; `plan` gives the sizes from that of a dictionary.
+    """Sum the rows for every kernel in one pass, reported as `step`; `plan` gives the sizes from that of a dictionary.
 
     O(n_basis·(n_basis + n_features)) a row and kernel. Raises InputError for a grid, a dictionary or rows that leave
     nothing to compare.
@@ -120,7 +120,7 @@ def gather_candidates(
     start.check(rows.n_features)
     starts = [start.independent(kernel) for kernel in kernels]
     bases = [s.basis(kernel, constant=constant) for s, kernel in zip(starts, kernels, strict=True)]
-    summed = rows.statistics([Summing(b, rows.n_targets, grid.folds, grid.fold_seed) for b in bases], label)
+    summed = rows.statistics([Summing(b, rows.n_targets, grid.folds, grid.fold_seed) for b in bases], step)
     if not any(fold.weight for fold in summed.parts[0].folds):
         raise InputError("there is no row of weight above zero to fit a model to")
     return [

@@ -1,5 +1,6 @@
 """Subset of regressors: the exact coefficients of a dictionary that is chosen, from one pass, (G + λnK)β = z."""
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.selection.fit_result import Fitted, Path
@@ -24,7 +25,7 @@ def fit_coefficients(
     P is not positive definite within rounding.
     """
     summing = Summing(basis, rows.n_targets, folds, seed)
-    sums = rows.statistics((summing,), "sums of the dictionary").parts[0]
+    sums = rows.statistics((summing,), events.STEP_SUM_DICTIONARY).parts[0]
     total = sums.total()
     with one_blas_thread():
         normal = total.factorize(basis.penalty(), regularization)

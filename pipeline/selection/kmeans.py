@@ -75,7 +75,7 @@ def kmeans_centres(rows: RowSet, n_basis: int, seed: int, passes: int, report: R
     rng = np.random.default_rng(seed)
     centres = _spread(*_draw_sample(rows, n_basis, rng), n_basis, rng)
     for number in range(1, passes + 1):
-        clusters = rows.reduce(sum_clusters, centres, f"pass {number} of {passes} of k-means")
+        clusters = rows.reduce(sum_clusters, centres, events.STEP_KMEANS_PASS.numbered(number=number, passes=passes))
         centres = clusters.means(centres)
         weight = float(clusters.weights.sum())
         report.say(

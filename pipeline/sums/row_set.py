@@ -14,6 +14,7 @@ from typing import Protocol, Self, TypeVar
 import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.sums.normal_equations import RowBlock, SeveralStatistics, Summing, sum_together
 
 BLOCK_ROWS = 8192
@@ -53,7 +54,7 @@ class RowSet(Protocol):
         self,
         function: Callable[[Argument, Iterable[RowBlock]], Summed],
         argument: Argument,
-        label: str,
+        step: Step,
         parts: int | None = None,
     ) -> Summed:
         """Return function(argument, blocks) over all rows, in one pass.
@@ -61,11 +62,11 @@ class RowSet(Protocol):
         The rows are cut into parts, each part is given to the function block by block, and what comes back is merged in
         the order of the rows; how they are cut depends on the rows alone, or is into `parts` equal runs of rows, as far
         as there are so many rows. Functions and arguments travel to other processes, so a function is one of a
-        module's, and pure. `label` tells the user what the pass is for. Without any row, the function is called once,
+        module's, and pure. `step` is what the pass is reported as. Without any row, the function is called once,
         without blocks.
         """
 
-    def statistics(self, summings: Sequence[Summing], label: str) -> SeveralStatistics:
+    def statistics(self, summings: Sequence[Summing], step: Step) -> SeveralStatistics:
         """Return the sums of each basis over all rows, in one pass; a row set may keep them for the next to ask."""
 
 
@@ -104,16 +105,16 @@ class ArrayRows:
         self,
         function: Callable[[Argument, Iterable[RowBlock]], Summed],
         argument: Argument,
-        label: str,  # noqa: ARG002
+        step: Step,  # noqa: ARG002
         parts: int | None = None,
     ) -> Summed:
         """Return function(argument, blocks) over all rows, in the calling process."""
         ranges = cut_evenly(self.n_rows, parts or 1)
         return merge_all(function(argument, self._blocks(start, stop)) for start, stop in ranges)
 
-    def statistics(self, summings: Sequence[Summing], label: str) -> SeveralStatistics:
+    def statistics(self, summings: Sequence[Summing], step: Step) -> SeveralStatistics:
         """Return the sums of each basis over all rows."""
-        return self.reduce(sum_together, summings, label)
+        return self.reduce(sum_together, summings, step)
 
     def _blocks(self, start: int, stop: int) -> Iterator[RowBlock]:
         for first in range(start, stop, BLOCK_ROWS):

@@ -59,7 +59,7 @@ class BatchFit:
             self.context.report.say(events.TRAIN_RESELECTED_FOR_REGULARIZATION)
             return self._select(segments)
         before = fitted_of(record)
-        sums = new.statistics((Summing(before.basis, new.n_targets),), "add sums").parts[0].total()
+        sums = new.statistics((Summing(before.basis, new.n_targets),), events.STEP_ADD_SUMS).parts[0].total()
         if self.request.reselect == "on drift" and self._has_drifted(before, sums):
             return self._select(segments)
         return self._add(before, sums)

@@ -7,6 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
@@ -81,4 +82,4 @@ def measure_new_rows(
         segments=tuple(entry.segment for entry in entries),
         firsts=tuple(accumulate((entry.rows for entry in entries[:-1]), initial=0)),
     )
-    return rows.reduce(judge_rows, judging, "judge")
+    return rows.reduce(judge_rows, judging, events.STEP_PREDICT_NEW_ROWS)

@@ -44,7 +44,7 @@ class StreamTraining:
         Raises InputError naming the partition whose rows cannot be learned.
         """
         report = self.report
-        report.begin("train", sum(entry.rows for entry in self.entries), partitions=len(self.entries))
+        report.begin(events.STEP_TRAIN, sum(entry.rows for entry in self.entries), partitions=len(self.entries))
         report.advance(progress.rows)
         for block in self.stream.blocks(progress.blocks):
             progress = self._learn_block(learner, block, progress)

@@ -27,7 +27,7 @@ def refit(context: TrainingContext, record: ModelRecord, segments: Sequence[int]
     state = state_of(record)
     basis = Basis(state.parameters.kernel, state.basis_vectors, state.centre)
     rows = context.rows(segments, encoding_of(record, context.ledger.schema))
-    sums = rows.statistics((Summing(basis, state.n_targets),), "refit").parts[0].total()
+    sums = rows.statistics((Summing(basis, state.n_targets),), events.STEP_REFIT).parts[0].total()
     with one_blas_thread():
         normal = sums.factorize(state.gram, state.parameters.regularization)
     if normal.jitter:

@@ -22,6 +22,7 @@ from benchmarks.measuring import GAMMA, REGULARIZATION, Took, Watch
 from support.data.forest import N_FEATURES, Rows, standardized_forest
 
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.batch.ols import OLSSettings, fit_ols
 from ridgestream.pipeline.kernels import RBF
@@ -87,12 +88,12 @@ class TakingTurns(ArrayRows):
         self,
         function: Callable[[Argument, Iterable[RowBlock]], Summed],
         argument: Argument,
-        label: str,
+        step: Step,
         parts: int | None = None,
     ) -> Summed:
         if isinstance(argument, CandidateSumming):
             self.bare.catch_up(argument.vectors)
-        return super().reduce(function, argument, label, parts)
+        return super().reduce(function, argument, step, parts)
 
 
 def measure_ols(rows: Rows, max_basis: int) -> dict[str, Any]:

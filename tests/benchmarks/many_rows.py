@@ -26,6 +26,7 @@ from ridgestream.jobs.commands.ingest import run_ingest
 from ridgestream.jobs.commands.train import run_train
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
+from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Fact, Silent
 
@@ -43,7 +44,7 @@ class Pace(Silent):
     def __init__(self, rows: int) -> None:
         self._rows, self._done, self.cpu_seconds = rows, 0, [process_time()]
 
-    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002
+    def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002
         """Begin to count."""
         self._done, self.cpu_seconds = 0, [process_time()]
 

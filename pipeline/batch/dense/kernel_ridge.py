@@ -11,6 +11,7 @@ penalty λn of all rows.
 
 from collections.abc import Sequence
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.batch.dense.leave_one_out import DenseSettings, fit_dense
 from ridgestream.pipeline.kernels import Kernel
@@ -24,4 +25,4 @@ def fit_kernel_ridge(rows: RowSet, kernels: Sequence[Kernel], settings: DenseSet
     Raises MemoryRefused, with the numbers, where the matrices do not fit, InputError for fewer than two rows,
     NumericalBreakdown where kernel values are not finite.
     """
-    return fit_dense(rows, kernels, settings, report, bias=False, label="kernel ridge")
+    return fit_dense(rows, kernels, settings, report, bias=False, step=events.STEP_KERNEL_RIDGE_PASS)

@@ -32,7 +32,7 @@ class DenseSettings:
 
 
 def fit_dense(
-    rows: RowSet, kernels: Sequence[Kernel], settings: DenseSettings, report: Reporter, *, bias: bool, label: str
+    rows: RowSet, kernels: Sequence[Kernel], settings: DenseSettings, report: Reporter, *, bias: bool, step: events.Step
 ) -> Fitted:
     """Return the expansion over all rows of the kernel and λ whose squared error, each row left out once, is least.
 
@@ -50,7 +50,7 @@ def fit_dense(
             solutions.append(system.solve(best * float(present.weights.sum()), present.targets))
         path = _make_path(errors, settings.regularizations, len(present.places))
         width, best = int(path.width[path.chosen]), float(path.regularization[path.chosen])
-        return finish(rows, present, kernels[width], solutions[width], best, path, label=label, bias=bias)
+        return finish(rows, present, kernels[width], solutions[width], best, path, step=step, bias=bias)
 
 
 def left_out_error(system: DenseSystem, present: PresentRows, regularization: float) -> float:
@@ -67,13 +67,13 @@ def finish(
     regularization: float,
     path: Path | None,
     *,
-    label: str,
+    step: events.Step,
     bias: bool,
 ) -> Fitted:
     """Return α, and b last if there is one, over the dictionary's rows, with the sums of all rows: one more pass."""
     basis = Basis(kernel, dictionary.features, np.zeros(rows.n_features), bias)
     coefficients = np.vstack([solved[0], solved[1]]) if bias else solved[0]
-    sums = rows.statistics([Summing(basis, rows.n_targets)], label).parts[0]
+    sums = rows.statistics([Summing(basis, rows.n_targets)], step).parts[0]
     return Fitted(basis, dictionary.places, coefficients, regularization, sums, path, {"passes": 2.0})
 
 

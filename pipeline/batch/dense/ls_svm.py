@@ -12,6 +12,7 @@ closed form, with the penalty λn of all rows.
 
 from collections.abc import Sequence
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.batch.dense.leave_one_out import DenseSettings, fit_dense
 from ridgestream.pipeline.kernels import Kernel
@@ -25,4 +26,4 @@ def fit_ls_svm(rows: RowSet, kernels: Sequence[Kernel], settings: DenseSettings,
     Raises MemoryRefused, with the numbers, where the matrices do not fit, InputError for fewer than two rows,
     NumericalBreakdown where kernel values are not finite.
     """
-    return fit_dense(rows, kernels, settings, report, bias=True, label="ls-svm")
+    return fit_dense(rows, kernels, settings, report, bias=True, step=events.STEP_LS_SVM_PASS)

@@ -126,7 +126,9 @@ def fit_sls_svm(rows: RowSet, kernels: Sequence[Kernel], settings: SLSSVMSetting
         path = _compare(data, walked, sizes, settings, report) if settings.folds > 1 else None
         step = walked[sizes.index(_asked(path, sizes, settings))]
         kernel, part = kernels[step.choice.width], data.part(step.kept)
-        return finish(rows, part, kernel, step.solved, step.choice.regularization, path, label="sls-svm", bias=True)
+        return finish(
+            rows, part, kernel, step.solved, step.choice.regularization, path, step=events.STEP_SLS_SVM_PASS, bias=True
+        )
 
 
 def _asked(path: Path | None, sizes: Sequence[int], settings: SLSSVMSettings) -> int:

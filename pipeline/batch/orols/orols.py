@@ -199,7 +199,7 @@ class _Selection:
         basis = Basis(self._kernel, found.features[np.searchsorted(found.places, places)], self._centre, constant=True)
         settings = self._settings
         summing = Summing(basis, self._rows.n_targets, settings.folds, settings.seed)
-        sums = self._rows.statistics((summing,), "sums of the dictionary").parts[0]
+        sums = self._rows.statistics((summing,), events.STEP_SUM_DICTIONARY).parts[0]
         total = sums.total()
         penalties = [m.penalty(len(own)) for m, own in zip(self._machines, taken, strict=True)]
         machines = Machines(_turns(places, taken), np.array(penalties) / total.weight)
@@ -225,7 +225,7 @@ class _Selection:
             chains,
             depth,
         )
-        return self._rows.reduce(screen_rows, screening, f"pass {self._passes} of OROLS")
+        return self._rows.reduce(screen_rows, screening, events.STEP_OROLS_PASS.numbered(number=self._passes))
 
     def _learn(self, chains: Sequence[Chain], screened: Screened) -> None:
         """Hand each machine what was found for its models."""

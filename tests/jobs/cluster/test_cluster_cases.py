@@ -22,6 +22,7 @@ from ridgestream.jobs.cluster.cluster_error import ClusterError
 from ridgestream.jobs.cluster.dask_executor import TASKS_PER_WORKER, DaskExecutor, open_executor
 from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import read_job
+from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.base.executor import Executor, InProcess, Need
 from ridgestream.pipeline.base.reporter import Fact, Silent
 from ridgestream.pipeline.dataset import block_stream, stored_rows
@@ -155,7 +156,7 @@ class Sampling(Silent):
         self._processes = [psutil.Process(process) for process in processes]
         self.steps: list[list[int]] = []
 
-    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002
+    def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002
         self.steps.append([])
 
     def advance(self, rows: int, **facts: Fact) -> None:  # noqa: ARG002

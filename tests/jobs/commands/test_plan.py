@@ -18,6 +18,7 @@ from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.requests import model_request
 from ridgestream.pipeline.base import memory_plan
 from ridgestream.pipeline.base.errors import MemoryRefused
+from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.pipeline.base.memory_plan import BatchPlan
 from ridgestream.pipeline.base.reporter import Fact
@@ -59,7 +60,7 @@ class Passes(Notes):
         super().__init__()
         self.passes = 0
 
-    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:
+    def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:
         super().begin(step, total_rows, **facts)
         self.passes += total_rows is not None
 

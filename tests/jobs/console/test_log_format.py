@@ -213,7 +213,7 @@ def test_a_name_that_looks_like_markup_is_shown_above_and_beside_a_bar_as_it_is(
     monkeypatch.setenv("COLUMNS", "140")
     with TerminalReporter() as report:
         report.warn(events.INGEST_IGNORED_COLUMNS_ABSENT, column="a[red]b:x:")
-        report.begin("ingest", None, partitions=2)
+        report.begin(events.STEP_INGEST, None, partitions=2)
         report.advance(10, partition="part[/x]:x:.parquet")
     shown = capsys.readouterr().err
     assert "column=a[red]b:x:\n" in shown

@@ -15,6 +15,7 @@ from support.references import isls as isls_reference
 from support.references.isls import Data
 
 from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.batch.isls_svm import ISLSSVMSettings, fit_isls_svm
 from ridgestream.pipeline.batch.subset_of_regressors import SubsetOfRegressorsSettings, fit_subset_of_regressors
@@ -63,11 +64,11 @@ class CountingRows(ArrayRows):
         self,
         function: Callable[[Any, Iterable[RowBlock]], Any],
         argument: Any,
-        label: str,
+        step: Step,
         parts: int | None = None,
     ) -> Any:
-        self.passes.append(label)
-        return super().reduce(function, argument, label, parts)
+        self.passes.append(step.name)
+        return super().reduce(function, argument, step, parts)
 
 
 def assert_is_the_reference(
@@ -398,7 +399,7 @@ def test_sums_come_from_any_row_set() -> None:
     data = draw(300, seed=12)
 
     class Parts(ArrayRows):
-        def statistics(self, summings: Sequence[Summing], label: str) -> SeveralStatistics:  # noqa: ARG002
+        def statistics(self, summings: Sequence[Summing], step: Step) -> SeveralStatistics:  # noqa: ARG002
             half = len(self.features) // 2
             blocks = [
                 RowBlock(data.X[:half], data.y[:half], data.w[:half], 0),

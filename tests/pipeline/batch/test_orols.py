@@ -15,6 +15,7 @@ from support.jobs.recording import Notes
 from support.references.orols import DenseMachine
 
 from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
+from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.batch.orols.orols import OrolsFitted, OrolsSettings, fit_orols
 from ridgestream.pipeline.batch.orols.orthogonal_columns import LARGEST_SHARE, estimate_lambda
@@ -104,17 +105,17 @@ class CutRows:
         self,
         function: Callable[[Argument, Iterable[RowBlock]], Summed],
         argument: Argument,
-        label: str,
+        step: Step,
         parts: int | None = None,
     ) -> Summed:
-        assert label
+        assert step.name
         assert parts is None
         function, argument = pickle.loads(pickle.dumps((function, argument)))  # noqa: S301  (as they travel)
         ends = [0, *sorted(self.cuts), self.n_rows]
         return reduce(lambda a, b: a.merge(b), (function(argument, [self._part(*ends)]) for ends in pairwise(ends)))
 
-    def statistics(self, summings: Sequence[Summing], label: str) -> SeveralStatistics:
-        return self.reduce(sum_together, summings, label)
+    def statistics(self, summings: Sequence[Summing], step: Step) -> SeveralStatistics:
+        return self.reduce(sum_together, summings, step)
 
     def _part(self, start: int, stop: int) -> RowBlock:
         rows, part = self.rows, slice(start, stop)

@@ -17,6 +17,7 @@ from support.stores.stores import Elsewhere, ingest_folder, ledger_of, new_store
 
 from ridgestream.pipeline.base import pass_checkpoint
 from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.pipeline.base.pass_checkpoint import Keeper, Make, name_of_pass
 from ridgestream.pipeline.base.serialization import hash_of
@@ -34,6 +35,8 @@ from ridgestream.pipeline.training.new_row_errors import judge_rows
 from ridgestream.stores.repository.repository import Store
 
 SIZES = [300, 0, 500, 1, 257]
+
+COUNT = Step("count", "count")
 
 
 @dataclass(frozen=True)
@@ -99,17 +102,17 @@ def test_every_row_is_seen_once_in_order_however_the_rows_are_cut(
 ) -> None:
     monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
     for rows in (rows_of(store), in_memory(rows_of(store))):
-        assert rows.reduce(number_rows, 10, "count").rows == tuple(range(10, 1068))
-        seen = rows.reduce(number_rows, 0, "count", parts=7)
+        assert rows.reduce(number_rows, 10, COUNT).rows == tuple(range(10, 1068))
+        seen = rows.reduce(number_rows, 0, COUNT, parts=7)
         assert (seen.rows, seen.parts) == (tuple(range(1058)), 7)
-    assert rows_of(store).reduce(number_rows, 0, "count").parts == 2 + 2 + 1 + 2
+    assert rows_of(store).reduce(number_rows, 0, COUNT).parts == 2 + 2 + 1 + 2
 
 
 def test_places_are_of_the_set_and_numbers_of_the_whole_store(store: Store) -> None:
     rows = rows_of(store, [2, 4])
     assert rows.n_rows == 757
-    assert rows.reduce(number_rows, 0, "count").rows == tuple(range(757))
-    assert rows.reduce(number_rows, 0, "count", parts=5).rows == tuple(range(757))
+    assert rows.reduce(number_rows, 0, COUNT).rows == tuple(range(757))
+    assert rows.reduce(number_rows, 0, COUNT, parts=5).rows == tuple(range(757))
     np.testing.assert_array_equal(rows.numbers(np.array([0, 499, 500, 756])), [300, 799, 801, 1057])
     np.testing.assert_array_equal(
         rows.take(np.array([499, 500])).features, rows_of(store).take(np.array([799, 801])).features
@@ -118,8 +121,8 @@ def test_places_are_of_the_set_and_numbers_of_the_whole_store(store: Store) -> N
 
 def test_no_row_is_one_call_without_blocks(store: Store) -> None:
     empty: RowSet = rows_of(store, [1])
-    assert empty.reduce(number_rows, 0, "count") == Numbers(())
-    assert empty.reduce(number_rows, 0, "count", parts=3) == Numbers(())
+    assert empty.reduce(number_rows, 0, COUNT) == Numbers(())
+    assert empty.reduce(number_rows, 0, COUNT, parts=3) == Numbers(())
 
 
 class KeptHere:
@@ -158,7 +161,7 @@ def test_a_pass_keeps_the_name_under_which_version_0_1_0_kept_it(function: Calla
 
 def test_a_pass_without_a_name_is_refused_where_its_sums_are_to_be_kept(store: Store) -> None:
     with pytest.raises(InputError, match=r"has no name to keep its sums by: decorate it with named_pass"):
-        rows_of(store, keeper=KeptHere()).reduce(unnamed, 0, "count")
+        rows_of(store, keeper=KeptHere()).reduce(unnamed, 0, COUNT)
 
 
 def test_a_renamed_dataclass_is_hashed_by_the_name_that_it_had() -> None:
@@ -206,7 +209,7 @@ def test_a_short_pass_is_not_kept(store: Store) -> None:
 
 def bits(rows: RowSet, folds: int) -> list[npt.NDArray[np.float64]]:
     basis = Basis(RBF(0.2), rows.take(np.array([5, 300, 700])).features, np.zeros(rows.n_features))
-    sums = rows.statistics((Summing(basis, 1, folds),), "sum").parts[0]
+    sums = rows.statistics((Summing(basis, 1, folds),), COUNT).parts[0]
     return [fold.products for fold in sums.folds]
 
 

@@ -24,6 +24,7 @@ from support.stores.stores import (
     stored_values,
 )
 
+from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.ingest import partition_task
 from ridgestream.pipeline.ingest.ingest import PARTITIONS_A_COMMIT, ingest
@@ -456,7 +457,7 @@ class Meanwhile(Notes):
         super().__init__()
         self.other = other
 
-    def begin(self, step: str, total_rows: int | None, **facts: Any) -> None:
+    def begin(self, step: Step, total_rows: int | None, **facts: Any) -> None:
         super().begin(step, total_rows, **facts)
         self.other()
 

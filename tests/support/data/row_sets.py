@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.sums.normal_equations import RowBlock
 from ridgestream.pipeline.sums.row_set import ArrayRows, Sums, cut_evenly
 
@@ -29,10 +30,10 @@ class CountedRows(ArrayRows):
         self,
         function: Callable[[Argument, Iterable[RowBlock]], Summed],
         argument: Argument,
-        label: str,
+        step: Step,
         parts: int | None = None,
     ) -> Summed:
-        self.labels.append(label)
+        self.labels.append(step.name)
         ranges = cut_evenly(self.n_rows, parts or self.n_parts)
         found = [function(argument, [self._part(start, stop)]) for start, stop in ranges]
         merged = found[0]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ridgestream.pipeline.base.events import Event
+from ridgestream.pipeline.base.events import Event, Step
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Fact
 
@@ -18,8 +18,8 @@ class Notes:
     said: list[tuple[str, dict[str, Fact]]] = field(default_factory=list)
     ended: list[dict[str, Fact]] = field(default_factory=list)
 
-    def begin(self, step: str, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002
-        self.begun.append(step)
+    def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002
+        self.begun.append(step.code)
 
     def advance(self, rows: int, **facts: Fact) -> None:  # noqa: ARG002
         self.rows += rows
