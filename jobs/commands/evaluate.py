@@ -4,7 +4,7 @@ from typing import Any
 
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import evaluation_partitions, open_served, policies
-from ridgestream.jobs.console.confusion_table import tell_confusion
+from ridgestream.jobs.console.confusion_table import confusion_facts
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter
@@ -20,7 +20,7 @@ def run_evaluate(job: Job, executor: Executor, report: Reporter, *, snapshot: st
     found = evaluate(model, served.schema, evaluation_partitions(job), executor, report, policies(job))
     told: dict[str, Any] = {"model": served.record.name, "weight": found.weight, "test_error": found.test_error}
     if model.feature_map.target.classes:
-        told["confusion"] = tell_confusion(model.feature_map.target.classes, found.confusion)
+        told["confusion"] = confusion_facts(model.feature_map.target.classes, found.confusion)
     elif found.classes:
         told |= {"positive": found.positive, "true_positive": found.true_positive}
     else:

@@ -3,9 +3,9 @@
 from dataclasses import asdict
 from typing import Any
 
-from ridgestream.jobs.console.confusion_table import confusion_table, tell_confusion
+from ridgestream.jobs.console.confusion_table import confusion_facts, confusion_table
 from ridgestream.jobs.console.log_format import finite
-from ridgestream.jobs.runs.drift_warnings import drift_table, tell_drifts
+from ridgestream.jobs.runs.drift_warnings import drift_facts, drift_table
 from ridgestream.pipeline.models.model_record import fitted_of, is_batch, is_refitted
 from ridgestream.pipeline.monitoring.drift import Segments, compare_partitions
 from ridgestream.stores.catalog.ledger import read_ledger
@@ -24,7 +24,7 @@ def run_inspect(location: StoreLocation) -> dict[str, Any]:
         ledger = read_ledger(root)
         segments, records = Segments(root), [require_model(root, name) for name in list_models(root)]
         models = [
-            _tell_model(record) | {"drift": tell_drifts(compare_partitions(segments, ledger, record, ledger.entries))}
+            _tell_model(record) | {"drift": drift_facts(compare_partitions(segments, ledger, record, ledger.entries))}
             for record in records
         ]
     return {
@@ -61,7 +61,7 @@ def _tell_model(record: ModelRecord) -> dict[str, Any]:
         points = {name: [finite(v) for v in getattr(path, name).tolist()] for name in names}
         told["path"] = {"criterion": path.criterion, "chosen": path.chosen, **points}
     if CONFUSION in record.arrays:
-        told["confusion"] = tell_confusion(record.encoding["classes"], record.arrays[CONFUSION].tolist())
+        told["confusion"] = confusion_facts(record.encoding["classes"], record.arrays[CONFUSION].tolist())
     return told
 
 

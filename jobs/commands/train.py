@@ -15,10 +15,10 @@ from ridgestream.jobs.config.requests import (
     store_location,
 )
 from ridgestream.jobs.report.report_files import Concluded, concluded, recorded, report_night
-from ridgestream.jobs.runs.drift_warnings import tell_of_drift
-from ridgestream.jobs.runs.guard import Verdict, compare_with_served, hold_back, night_served, tell_of_verdict
+from ridgestream.jobs.runs.drift_warnings import warn_of_drift
+from ridgestream.jobs.runs.guard import Verdict, compare_with_served, hold_back, night_served, report_held_back
 from ridgestream.jobs.runs.recorder import Recorder, with_run
-from ridgestream.jobs.runs.run_outcome import learned_by, outcome, tell_of_oddities, with_night
+from ridgestream.jobs.runs.run_outcome import learned_by, outcome, warn_of_unusual_runs, with_night
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.base.executor import Executor
@@ -117,11 +117,11 @@ def _train(training: "_Training") -> dict[str, Any]:
     job, report = training.job, training.report
     training.check()
     trained = training.learn()
-    drifts = tell_of_drift(training.root, training.ledger, trained, report)
+    drifts = warn_of_drift(training.root, training.ledger, trained, report)
     trained, judged, failure = training.refit_and_judge(trained)
     verdict, failure = training.guard(judged, failure)
     record = training.with_night(trained, judged, held=failure is not None or bool(verdict and verdict.served))
-    tell_of_oddities(training.ledger, record, trained, judged, report)
+    warn_of_unusual_runs(training.ledger, record, trained, judged, report)
     report.note_end(trained.course, verdict, job.model.guard or 0.0, failure)
     record = with_run(record, report)
     snapshot = training.commit(record)
@@ -132,7 +132,7 @@ def _train(training: "_Training") -> dict[str, Any]:
     suspects = [drift.name for drift in drifts if drift.is_suspect]
     told = outcome(record, snapshot, trained.entries) | {"suspects": suspects, "report": written}
     if verdict and verdict.served:
-        tell_of_verdict(verdict, [entry.name for entry in trained.entries], report)
+        report_held_back(verdict, [entry.name for entry in trained.entries], report)
         raise Held(told)
     return told
 
@@ -217,7 +217,7 @@ class _Training:
         nothing = events.TRAIN_NO_ROWS if self.record is None else events.TRAIN_NOTHING_NEW
         self.report.say(nothing, model=self.trainer.request.name, partitions=len(self.ledger.entries))
         record = self.standing.kept
-        written = report_night(self.job, self.store, record, self.report, anew=False) if record else None
+        written = report_night(self.job, self.store, record, self.report, overwrite=False) if record else None
         return outcome(self.record, self.snapshot, None) | {"report": written}
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""The log of a long command: on standard error, one line an event, without colours: text for people, JSON for programs.
+"""The log of a long command on standard error: one line for each event, as text for people or as JSON for programs.
 
 A line of JSON has `timestamp` (ISO 8601, UTC), `level` (info, warning, error), `event` (a code that stays as it is from
 release to release) and `message` (a sentence for people); what else is known are further keys. The last line of a
@@ -20,13 +20,13 @@ from ridgestream.pipeline.base.events import Event
 from ridgestream.stores.files.credentials import hide_secrets, without_secrets
 
 Log = Literal["auto", "text", "json"]
-"""How a long command shows its work: bars on a terminal and text elsewhere, text, or JSON."""
+"""How a long command shows its progress: bars on a terminal and text elsewhere (auto), text, or JSON."""
 
 LOGS: tuple[Log, ...] = ("auto", "text", "json")
 
 
 def guess_log(arguments: Sequence[str], environment: Mapping[str, str]) -> Log:
-    """Return what the flags or the environment ask for, before a job file is read."""
+    """Return the log that the flags or the environment ask for, before a job file is read."""
     given = environment.get("RIDGESTREAM_LOG", "auto")
     for flag, following in zip(arguments, [*arguments[1:], ""], strict=False):
         if flag == "--log":
@@ -58,7 +58,7 @@ def _traceback(error: BaseException | None) -> dict[str, str]:
 
 
 def route_libraries() -> None:
-    """Write warnings, and what libraries log, as lines of JSON too; again where a library has set itself up since."""
+    """Write warnings, and what libraries log, as lines of JSON too; call it again after a library sets up its log."""
     logging.captureWarnings(capture=True)
     handler = _AsJson(logging.WARNING)
     loggers = [logging.getLogger(), *map(logging.getLogger, ("distributed", "distributed.client", "bokeh", "tornado"))]
@@ -78,7 +78,7 @@ class _AsJson(logging.Handler):
 
 
 def finite(plain: Any) -> Any:  # noqa: ANN401
-    """Return what JSON takes, None in the place of numbers that are none."""
+    """Return plain JSON with None for NaN and infinite numbers."""
     if isinstance(plain, float):
         return plain if math.isfinite(plain) else None
     if isinstance(plain, dict):

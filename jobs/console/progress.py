@@ -1,4 +1,4 @@
-"""How a job shows its work: bars on a terminal, one plain line a step elsewhere; always on standard error."""
+"""Reporters that show progress on standard error: bars on a terminal, one line for each step elsewhere."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgestream.jobs.console.escaping import harmless
 from ridgestream.jobs.console.log_format import Log, write_json
-from ridgestream.jobs.console.throughput import Pace
+from ridgestream.jobs.console.throughput import Throughput
 from ridgestream.pipeline.base.events import STEP_PROGRESS, Event, Step
 from ridgestream.pipeline.base.reporter import Fact, Reporter
 from ridgestream.stores.files.credentials import hide_secrets, without_secrets
@@ -19,47 +19,46 @@ if TYPE_CHECKING:
 
 
 PROGRESS_SECONDS = 10.0
-"""How often a line tells how far a step has come."""
+"""How often a line says how far a step has come."""
 
 
 _KEY_ORDER = ["timestamp", "level", "event", "message"]
 
 
 def open_reporter(log: Log = "auto") -> "AbstractContextManager[Reporter]":
-    """Return the reporter that is asked for; with auto, the one that suits standard error."""
+    """Return a reporter for the log; for auto, bars if standard error is a terminal, else text."""
     if log == "auto" and sys.stderr.isatty():
         return TerminalReporter()
     return nullcontext(LineReporter(log))
 
 
 class LineReporter:
-    """Writes one line when a step ends, with what is known then, and one now and then while it goes on."""
+    """Writes a line when a step ends, with its facts, and one every PROGRESS_SECONDS while it goes on."""
 
     def __init__(self, log: Log = "text") -> None:
         self._write = write_json if log == "json" else text_writer()
-        self._step, self._pace = STEP_PROGRESS, Pace(None, None)
+        self._step, self._throughput = STEP_PROGRESS, Throughput(None, None)
         self._began = self._reported_at = 0.0
 
     def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:
         """Note the step and the time."""
         self._step, self._began, self._reported_at = step, time.perf_counter(), time.monotonic()
-        partitions = facts.get("partitions")
-        self._pace = Pace(total_rows, partitions if isinstance(partitions, int) else None)
+        self._throughput = Throughput(total_rows, _partitions(facts))
 
     def advance(self, rows: int, **facts: Fact) -> None:
-        """Count the rows; write how far the step has come, if the last time was long enough ago."""
-        self._pace.advance(rows)
+        """Count the rows; write how far the step has come, unless PROGRESS_SECONDS have not passed yet."""
+        self._throughput.advance(rows)
         if time.monotonic() - self._reported_at < PROGRESS_SECONDS:
             return
-        self._reported_at, pace = time.monotonic(), self._pace
-        progress: dict[str, Fact] = {"step": self._step.code, "rows": pace.rows, "percent": pace.percent}
-        progress |= {"rows_per_second": pace.rows_per_second, "remaining_seconds": pace.remaining_seconds}
+        self._reported_at, done = time.monotonic(), self._throughput
+        progress: dict[str, Fact] = {"step": self._step.code, "rows": done.rows, "percent": done.percent}
+        progress |= {"rows_per_second": done.rows_per_second, "remaining_seconds": done.remaining_seconds}
         self._write("info", STEP_PROGRESS.code, self._step.name, **_known(progress | facts))
 
     def end(self, **facts: Fact) -> None:
         """Write the step's line."""
         seconds = time.perf_counter() - self._began
-        facts = {"rows": self._pace.rows} | facts | {"seconds": round(seconds, 2)}
+        facts = {"rows": self._throughput.rows} | facts | {"seconds": round(seconds, 2)}
         self._write("info", self._step.code, self._step.name, **_known(facts))
 
     def say(self, event: Event, **facts: Fact) -> None:
@@ -92,12 +91,17 @@ def text_writer() -> Callable[..., None]:
     return write
 
 
+def _partitions(facts: Mapping[str, Fact]) -> int | None:
+    partitions = facts.get("partitions")
+    return partitions if isinstance(partitions, int) else None
+
+
 def _known(facts: Mapping[str, Fact]) -> dict[str, Fact]:
     return {key: value for key, value in facts.items() if value is not None}
 
 
 class TerminalReporter:
-    """Shows a bar for each step, with rows, rows per second, the time that it still takes, and what is known."""
+    """Shows a bar for each step, with rows, rows per second, remaining time, and the step's facts."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -115,7 +119,7 @@ class TerminalReporter:
             console=Console(stderr=True),
         )
         self._task: TaskID | None = None
-        self._pace, self._by_rows = Pace(None, None), True
+        self._throughput, self._by_rows = Throughput(None, None), True
 
     def __enter__(self) -> "TerminalReporter":
         self._progress.start()
@@ -126,36 +130,30 @@ class TerminalReporter:
 
     def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:
         """Add a bar."""
-        partitions = facts.get("partitions")
-        whole = total_rows or (partitions if isinstance(partitions, int) else None)
-        self._pace = Pace(total_rows, partitions if isinstance(partitions, int) else None)
-        told: dict[str, Any] = {"rows": 0, "speed": "", "left": "", "facts": _show(facts)}
-        self._task, self._by_rows = self._progress.add_task(step.name, total=whole, **told), bool(total_rows)
+        partitions = _partitions(facts)
+        self._throughput, self._by_rows = Throughput(total_rows, partitions), bool(total_rows)
+        fields: dict[str, Any] = {"rows": 0, "speed": "", "left": "", "facts": _show(facts)}
+        self._task = self._progress.add_task(step.name, total=total_rows or partitions, **fields)
 
     def advance(self, rows: int, **facts: Fact) -> None:
         """Move the bar."""
         if self._task is None:
             return
-        pace = self._pace
-        pace.advance(rows)
-        percent, speed, left = pace.percent, pace.rows_per_second, pace.remaining_seconds
-        told: dict[str, Any] = {
-            "rows": pace.rows,
+        done = self._throughput
+        done.advance(rows)
+        percent, speed, left = done.percent, done.rows_per_second, done.remaining_seconds
+        fields: dict[str, Any] = {
+            "rows": done.rows,
             "speed": "" if speed is None else f"{speed:,}/s",
             "left": "" if left is None or percent is None else f"{percent:.0f} %, {timedelta(seconds=left)} left",
         }
-        self._progress.update(self._task, advance=rows if self._by_rows else 1, facts=_show(facts), **told)
+        self._progress.update(self._task, advance=rows if self._by_rows else 1, facts=_show(facts), **fields)
 
     def end(self, **facts: Fact) -> None:
         """Complete the bar."""
         if self._task is not None:
-            done = max(self._pace.rows, 1)
-            told: dict[str, Any] = {
-                "left": "",
-                "speed": f"{self._pace.mean_rows_per_second:,}/s",
-                "facts": _show(facts),
-            }
-            self._progress.update(self._task, total=done, completed=done, **told)
+            done, speed = max(self._throughput.rows, 1), f"{self._throughput.mean_rows_per_second:,}/s"
+            self._progress.update(self._task, total=done, completed=done, left="", speed=speed, facts=_show(facts))
         self._task = None
 
     def say(self, event: Event, **facts: Fact) -> None:

@@ -1,20 +1,20 @@
-"""Tables on standard output: on a narrow terminal the most important columns are shown whole, the rest is named."""
+"""Tables on standard output; on a narrow terminal, the most important columns are shown and the others are named."""
 
 import sys
 from collections.abc import Collection, Sequence
 from typing import Any
 
 _WIDTH = 400
-"""Columns of a table that no terminal shows: nothing in it is cut."""
+"""The width of tables that go to a file or a pipe: nothing is cut."""
 
 _GAP = 2
 """Cells between two columns, and at the edges together."""
 
 
 def open_console() -> Any:  # noqa: ANN401
-    """Return a rich console as wide as the terminal; elsewhere so wide that nothing is cut.
+    """Return a rich console as wide as the terminal; for a file or a pipe, so wide that nothing is cut.
 
-    What is printed is shown as it is: names from files and stores may hold what rich takes for markup or an emoji.
+    Texts are printed as they are: names from files and stores may contain what rich takes for markup or an emoji.
     """
     from rich.console import Console
 
@@ -23,7 +23,7 @@ def open_console() -> Any:  # noqa: ANN401
 
 
 def bare_table(**named: Any) -> Any:  # noqa: ANN401
-    """Return a rich table with a line below its head and no others; `named` goes to rich."""
+    """Return a rich table whose only line is below its head; keyword arguments go to rich."""
     from rich import box
     from rich.table import Table
 
@@ -42,8 +42,8 @@ def fitted_table(
 ) -> Any:  # noqa: ANN401
     """Return a rich table of the columns that fit into `width` cells, in their order, for a console of `open_console`.
 
-    `first` names the most important ones, the most important first; the others follow in their order. Columns of
-    `right` are flush right. A text as long as half of the width is folded.
+    `first` names the most important columns, the most important one first. Columns of `right` are aligned to the right.
+    A text longer than half of the width is folded.
     """
     shown = _fitting(columns, rows, width, first)
     omitted = [name for name in columns if name not in shown]
@@ -51,11 +51,11 @@ def fitted_table(
     if omitted:
         notes.append(f"no room for: {', '.join(omitted)}")
     table = bare_table(title=title, title_justify="left", caption="; ".join(notes) or None, caption_justify="left")
-    places = [place for place, name in enumerate(columns) if name in shown]
-    for place in places:
-        table.add_column(columns[place], justify="right" if columns[place] in right else "left", overflow="fold")
+    indices = [i for i, name in enumerate(columns) if name in shown]
+    for i in indices:
+        table.add_column(columns[i], justify="right" if columns[i] in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(row[place] for place in places))
+        table.add_row(*(row[i] for i in indices))
     return table
 
 
@@ -63,11 +63,11 @@ def _fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, 
     from rich.cells import cell_len
 
     shown: set[str] = set()
-    left = width - _GAP
+    free = width - _GAP
     for name in [*first, *(name for name in columns if name not in first)]:
-        place = columns.index(name)
-        needed = min(max(map(cell_len, [name, *(row[place] for row in rows)])), width // 2) + _GAP
-        if needed <= left or not shown:
+        column = columns.index(name)
+        needed = min(max(map(cell_len, [name, *(row[column] for row in rows)])), width // 2) + _GAP
+        if needed <= free or not shown:
             shown.add(name)
-            left -= needed
+            free -= needed
     return shown

@@ -1,20 +1,20 @@
-"""How fast a step goes, and how long it will take: from its last minute, since a beginning is seldom typical."""
+"""Throughput of a step and its remaining time, from its last minute, since the beginning is seldom typical."""
 
 import math
 from collections import deque
 from time import monotonic
 
 WINDOW_SECONDS = 60.0
-"""The time over which speed is told."""
+"""The time over which the throughput is averaged."""
 
 _SAMPLE_SECONDS = 0.5
 
 
-class Pace:
-    """The rows of one step."""
+class Throughput:
+    """Counts the rows of a step."""
 
     def __init__(self, total_rows: int | None, partitions: int | None) -> None:
-        """Begin; the share that is done is that of the rows, or of the partitions where the rows are not known."""
+        """Begin; progress is measured by rows, or by partitions if the number of rows is not known."""
         self._total_rows, self._partitions = total_rows, partitions
         self.rows = self.parts = 0
         self._began = monotonic()
@@ -22,7 +22,7 @@ class Pace:
         self._advanced = False
 
     def advance(self, rows: int) -> None:
-        """Count rows. The first time does not count for the speed: a run that goes on has these at once."""
+        """Count rows. The first call does not count for the throughput: a resumed run has these rows at once."""
         self.rows, self.parts = self.rows + rows, self.parts + 1
         sample = monotonic(), self.rows, self.parts
         if not self._advanced:
@@ -36,24 +36,24 @@ class Pace:
 
     @property
     def rows_per_second(self) -> int | None:
-        """The speed; None as long as nothing is known of it."""
+        """The throughput of the last minute; None until it is known."""
         speed = self._speed(1)
         return None if speed is None else round(speed)
 
     @property
     def mean_rows_per_second(self) -> int:
-        """The speed from the beginning on."""
+        """The throughput since the beginning."""
         return round(self.rows / max(monotonic() - self._began, 1e-9))
 
     @property
     def percent(self) -> float | None:
-        """The share that is done; None where the whole is not known."""
+        """The percentage that is done; None if the total is not known."""
         done, whole = self._done_and_whole()
         return round(min(100.0, 100.0 * done / whole), 1) if whole else None
 
     @property
     def remaining_seconds(self) -> int | None:
-        """How long the rest takes at this speed; None where that is not known."""
+        """How long the rest takes at this throughput; None if that is not known."""
         done, whole = self._done_and_whole()
         speed = self._speed(1 if self._total_rows else 2)
         return math.ceil(max(0, whole - done) / speed) if whole and speed else None

@@ -1,4 +1,4 @@
-"""The plots of a report: errors, dictionary and exchanges against rows, a batch method's choice, residuals."""
+"""The plots of a report: errors, dictionary size and swaps against rows, a batch method's choice, residuals."""
 
 from collections.abc import Callable, Iterator
 from itertools import accumulate
@@ -9,35 +9,43 @@ from ridgestream.jobs.report.svg import Line, Plot, compact, plot_bars, plot_lin
 
 
 def plots_of(facts: dict[str, Any]) -> Iterator[Plot]:
-    """Yield the plots of the report of a night, those that have something to show."""
+    """Yield the plots of a night's report that have something to show."""
     yield from _progressive(facts)
     yield from _held_out(facts)
     yield from _dictionary(facts)
     yield from _path(facts)
-    for place, residuals in enumerate(facts["evaluation"].get("residuals", ())):
+    for number, residuals in enumerate(facts["evaluation"].get("residuals", ())):
         if residuals["weights"]:
-            yield _residuals(place, residuals)
+            yield _residuals(number, residuals)
 
 
 def _progressive(facts: dict[str, Any]) -> Iterator[Plot]:
-    """Yield the errors of this night's rows, each predicted before it was learned, and the held-out one beside them."""
-    course, figures, shown = facts["course"], facts["figures"], _shown(facts)
-    ends = list(accumulate(each["rows"] for each in facts["partitions"]))
-    of_each = [each["progressive_error"] for each in facts["partitions"]]
-    lines = [Line("of each partition", ends, of_each, "b", dots=True)] if len(ends) > 1 else []
-    if course:
-        lines.insert(0, Line("since the point before", course["rows"], course["error_between"], "c"))
-        lines.append(Line("over all rows so far", course["rows"], course["running_error"], "a"))
+    """Yield the errors of this night's rows, predicted before they were learned, and the held-out error."""
+    figures = facts["figures"]
+    lines = _progressive_lines(facts)
     if not any(value is not None for line in lines for value in line.y):
         return
     test = figures["test_mse" if facts["task"] == "regression" else "test_error"]
     if test is not None and figures["new_rows"]:
         lines.append(Line("on held-out rows, after them", [figures["new_rows"]], [test], "d", dots=True))
-    last = figures["progressive_error"]
-    told = (
-        f"The error on rows of this night before they were learned: {shown(last)} in all." if last is not None else ""
-    )
-    yield plot_lines("progressive", "Progressive error", told, lines, "rows of this night", compact, _axis(facts))
+    error, description = figures["progressive_error"], ""
+    if error is not None:
+        description = f"The error on rows of this night before they were learned: {_shown(facts)(error)} in all."
+    title = "Progressive error"
+    yield plot_lines("progressive", title, description, lines, "rows of this night", compact, _axis(facts))
+
+
+def _progressive_lines(facts: dict[str, Any]) -> list[Line]:
+    course, partitions = facts["course"], facts["partitions"]
+    lines = []
+    if course:
+        lines.append(Line("since the point before", course["rows"], course["error_between"], "c"))
+    if len(partitions) > 1:
+        ends, errors = accumulate(p["rows"] for p in partitions), [p["progressive_error"] for p in partitions]
+        lines.append(Line("of each partition", list(ends), errors, "b", dots=True))
+    if course:
+        lines.append(Line("over all rows so far", course["rows"], course["running_error"], "a"))
+    return lines
 
 
 def _shown(facts: dict[str, Any]) -> Callable[[float], str]:
@@ -45,17 +53,17 @@ def _shown(facts: dict[str, Any]) -> Callable[[float], str]:
 
 
 def _held_out(facts: dict[str, Any]) -> Iterator[Plot]:
-    """Yield the errors of several nights on the held-out rows, and the progressive ones beside them."""
+    """Yield the held-out errors of several nights, with their progressive errors."""
     nights = [night for night in facts["nights"] if not (night["event"] or "").startswith("rollback")]
     nights = sorted(nights, key=lambda night: night["rows_seen"])
-    judged = [night["test_error"] for night in nights if night["test_error"] is not None]
-    if len(nights) < 2 or not judged:
+    errors = [night["test_error"] for night in nights if night["test_error"] is not None]
+    if len(nights) < 2 or not errors:
         return
     shown, xs = _shown(facts), [night["rows_seen"] for night in nights]
     yield plot_lines(
         "held-out",
         "Held-out error of all nights",
-        f"From {shown(judged[0])} to {shown(judged[-1])} over {count(len(nights), 'night')}.",
+        f"From {shown(errors[0])} to {shown(errors[-1])} over {count(len(nights), 'night')}.",
         [
             Line("on held-out rows", xs, [night["test_error"] for night in nights], "a"),
             Line("progressive, of each night", xs, [night["progressive_error"] for night in nights], "b"),
@@ -67,44 +75,27 @@ def _held_out(facts: dict[str, Any]) -> Iterator[Plot]:
 
 
 def _dictionary(facts: dict[str, Any]) -> Iterator[Plot]:
+    """Yield the dictionary's size and its swaps along the rows of this night; without them, its size by night."""
     course = facts["course"]
     if course:
-        sizes, swaps = course["n_basis"], course["swaps"]
-        yield plot_lines(
-            "dictionary",
-            "Dictionary size",
-            f"{sizes[-1]:,} vectors all along."
-            if sizes[0] == sizes[-1]
-            else f"From {sizes[0]:,} to {sizes[-1]:,} vectors.",
-            [Line("vectors", course["rows"], sizes, "a", steps=True)],
-            "rows of this night",
-            compact,
-            compact,
-            zero=True,
-        )
+        rows, sizes, swaps = course["rows"], course["n_basis"], course["swaps"]
+        change = f"From {sizes[0]:,} to {sizes[-1]:,} vectors."
+        if sizes[0] == sizes[-1]:
+            change = f"{sizes[-1]:,} vectors from the first row to the last."
+        size = Line("vectors", rows, sizes, "a", steps=True)
+        yield _plot_counts("dictionary", "Dictionary size", change, size, "rows of this night")
         if swaps[-1]:
-            yield plot_lines(
-                "swaps",
-                "Exchanges in the dictionary",
-                f"{swaps[-1]:,} so far, those of earlier nights included.",
-                [Line("exchanges", course["rows"], swaps, "a")],
-                "rows of this night",
-                compact,
-                compact,
-                zero=True,
-            )
+            total = f"{swaps[-1]:,} so far, those of earlier nights included."
+            line = Line("swaps", rows, swaps, "a")
+            yield _plot_counts("swaps", "Swaps in the dictionary", total, line, "rows of this night")
     elif len({night["n_basis"] for night in facts["nights"]}) > 1:
         nights = sorted(facts["nights"], key=lambda night: night["rows_seen"])
-        yield plot_lines(
-            "dictionary",
-            "Dictionary size",
-            "The size after each night.",
-            [Line("vectors", [n["rows_seen"] for n in nights], [n["n_basis"] for n in nights], "a")],
-            "rows learned",
-            compact,
-            compact,
-            zero=True,
-        )
+        line = Line("vectors", [n["rows_seen"] for n in nights], [n["n_basis"] for n in nights], "a")
+        yield _plot_counts("dictionary", "Dictionary size", "The size after each night.", line, "rows learned")
+
+
+def _plot_counts(name: str, title: str, description: str, line: Line, x_label: str) -> Plot:
+    return plot_lines(name, title, description, [line], x_label, compact, compact, zero=True)
 
 
 def _path(facts: dict[str, Any]) -> Iterator[Plot]:
@@ -128,15 +119,15 @@ def _path(facts: dict[str, Any]) -> Iterator[Plot]:
     )
 
 
-def _residuals(place: int, found: dict[str, Any]) -> Plot:
-    weights, width = found["weights"], found["width"]
-    edges = [found["begin"] + i * width for i in range(len(weights) + 1)]
-    total = sum(weights) + found["below"] + found["above"]
-    beyond = found["below"] + found["above"]
-    told = f"Predicted minus true {found['target']}, on held-out rows of weight {figure(total)}"
-    told += f"; {percent(beyond / total)} lie beyond the bars." if beyond else "."
-    title = f"Residuals of {found['target']}"
-    return plot_bars(f"residuals-{place}", title, told, edges, weights, "predicted − true", compact)
+def _residuals(number: int, residuals: dict[str, Any]) -> Plot:
+    weights, target = residuals["weights"], residuals["target"]
+    edges = [residuals["begin"] + i * residuals["width"] for i in range(len(weights) + 1)]
+    beyond = residuals["below"] + residuals["above"]
+    total = sum(weights) + beyond
+    description = f"Predicted minus true {target}, on held-out rows of weight {figure(total)}"
+    description += f"; {percent(beyond / total)} lie beyond the bars." if beyond else "."
+    title = f"Residuals of {target}"
+    return plot_bars(f"residuals-{number}", title, description, edges, weights, "predicted − true", compact)
 
 
 def _axis(facts: dict[str, Any]) -> Any:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""A run report as one page: HTML with its style and pictures in it, no script, nothing loaded from anywhere.
+"""A run report as one HTML page, with its style and pictures inside; no script, nothing is loaded from elsewhere.
 
 The template escapes every value; a policy in the page forbids scripts and requests all the same.
 """
@@ -27,7 +27,7 @@ Pairs = list[tuple[str, Any]]
 
 
 def render_page(facts: dict[str, Any]) -> str:
-    """Return the page of a report, of a night or of a run that failed; nothing is in it that is not in `facts`."""
+    """Return the page of a report, of a night or of a failed run; it shows nothing that is not in `facts`."""
     facts = {key: {} for key in _OF_A_NIGHT} | {"task": ""} | facts
     regression, figures = facts["task"] == "regression", facts["figures"]
     page = _template().render(
@@ -72,12 +72,12 @@ def _title(facts: dict[str, Any]) -> str:
 
 
 def _breakable(name: str) -> Markup:
-    """Return a name that may be broken behind its underscores and dots."""
+    """Return a name with places to break the line after its underscores and dots."""
     return Markup(str(escape(name)).replace("_", "_<wbr>").replace(".", ".<wbr>"))  # noqa: S704 (escaped just there)
 
 
 def _first_suspects(partitions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what a table shows: all in their order, or, of too many, the suspects and then the last."""
+    """Return the partitions that a table shows: all, or, of more than ROWS, the suspects and then the last ones."""
     if len(partitions) <= ROWS:
         return partitions
     suspects = [each for each in partitions if each["suspect"]][:ROWS]
@@ -86,47 +86,48 @@ def _first_suspects(partitions: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _confusion(confusion: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the matrix with each cell's share of its row, for its shade, and what was found of each class."""
+    """Return the matrix with each cell's share of its row, for its shade, and the recall of each class."""
     if confusion is None:
         return None
     rows = []
-    for place, (label, weights) in enumerate(zip(confusion["classes"], confusion["weights"], strict=True)):
+    for i, (label, weights) in enumerate(zip(confusion["classes"], confusion["weights"], strict=True)):
         total = sum(weights)
-        cells = [(weight, weight / total if total else 0.0, column == place) for column, weight in enumerate(weights)]
-        rows.append((class_name(label), cells, weights[place] / total if total else None))
-    taken = [(f"taken for {class_name(label)}", "number") for label in confusion["classes"]]
-    return {"columns": [("true class", ""), *taken, ("found", "number")], "rows": rows}
+        cells = [(weight, weight / total if total else 0.0, column == i) for column, weight in enumerate(weights)]
+        rows.append((class_name(label), cells, weights[i] / total if total else None))
+    predicted = [(f"predicted {class_name(label)}", "number") for label in confusion["classes"]]
+    return {"columns": [("true class", ""), *predicted, ("recall", "number")], "rows": rows}
 
 
 def _arrivals(arrivals: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return what was unlike the rest among what came in, by kind, with the first names in one text."""
-    told = ((kind, each) for kind, each in arrivals.items() if each["count"])
+    """Return what was unusual in the ingest, by kind, with the first names in one text."""
     return [
         (kind, {"count": each["count"], "shown": len(each["first"]), "names": ", ".join(map(name_of, each["first"]))})
-        for kind, each in told
+        for kind, each in arrivals.items()
+        if each["count"]
     ]
 
 
 def _cards(facts: dict[str, Any]) -> Iterator[tuple[str, Pairs]]:
-    """Yield the tables of the model card by their titles; of a run that failed, what there is."""
+    """Yield the tables of the model card with their titles; for a failed run, the tables that it has."""
     card = facts["card"]
-    if card:
-        yield "Data", _data(facts)
-        yield "Parameters", _parameters(card)
-        if facts["guard"]:
-            yield "Guard", _guard(facts)
-        if facts["numerics"]:
-            yield "Numerics", _numerics(facts["numerics"])
-    else:
-        yield (
-            "Run",
-            [("store", facts["store"]), ("error", facts["error"]), ("peak memory", size(facts["peak_rss_bytes"]))],
-        )
-    about = card or facts
-    if about["versions"]:
-        machine = [(name.replace("_", " "), value) for name, value in about["machine"].items()]
-        yield "Versions", [*about["versions"].items()]
-        yield "Machine", machine
+    yield from _model_cards(facts) if card else [("Run", _run(facts))]
+    surroundings = card or facts
+    if surroundings["versions"]:
+        yield "Versions", [*surroundings["versions"].items()]
+        yield "Machine", [(name.replace("_", " "), value) for name, value in surroundings["machine"].items()]
+
+
+def _model_cards(facts: dict[str, Any]) -> Iterator[tuple[str, Pairs]]:
+    yield "Data", _data(facts)
+    yield "Parameters", _parameters(facts["card"])
+    if facts["guard"]:
+        yield "Guard", _guard(facts)
+    if facts["numerics"]:
+        yield "Numerics", _numerics(facts["numerics"])
+
+
+def _run(facts: dict[str, Any]) -> Pairs:
+    return [("store", facts["store"]), ("error", facts["error"]), ("peak memory", size(facts["peak_rss_bytes"]))]
 
 
 def _data(facts: dict[str, Any]) -> Pairs:
@@ -151,14 +152,14 @@ def _data(facts: dict[str, Any]) -> Pairs:
 
 
 def _parameters(card: dict[str, Any]) -> Pairs:
-    """Return what the model was asked to be; first what it was left to choose."""
-    asked = _flat(card["parameters"])
+    """Return the parameters as the job gives them; first those in use that the model chose itself."""
+    given = _flat(card["parameters"])
     used = _flat({"regularization": card["regularization"], "kernel": card["kernel"]})
-    chosen = [(f"{key}, as used", value) for key, value in used.items() if value != asked.get(key)]
+    chosen = [(f"{key}, as used", value) for key, value in used.items() if value != given.get(key)]
     names = {"regularization": "regularization (λ per row)"}
     return [
         *chosen,
-        *((names.get(key, key), value) for key, value in asked.items()),
+        *((names.get(key, key), value) for key, value in given.items()),
         ("hash", card["parameters_hash"][:16]),
     ]
 
@@ -181,12 +182,12 @@ def _plain(value: Any) -> str:  # noqa: ANN401
 
 def _guard(facts: dict[str, Any]) -> Pairs:
     guard, shown = facts["guard"], figure if facts["task"] == "regression" else percent
-    did = f"held back; night {guard['served']} is served" if guard["served"] else "let it be served"
+    verdict = f"held back; night {guard['served']} is served" if guard["served"] else "served"
     return [
-        ("what it did", did),
+        ("verdict", verdict),
         ("error now", shown(guard["now"])),
-        ("of the model served before", shown(guard["before"])),
-        ("may rise by", f"{guard['margin']:.6g}{' of it' if facts['task'] == 'regression' else ''}"),
+        ("error of the model served before", shown(guard["before"])),
+        ("margin", f"{guard['margin']:.6g}{' of it' if facts['task'] == 'regression' else ''}"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Reports of runs: each night of a model as JSON and as one page, and a run that failed, up to where it came."""
+"""Writes the report of a night, or of a run that failed, as JSON and as one page."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from ridgestream.jobs.config.job_file import Job, JobFileError
 from ridgestream.jobs.config.requests import report_folder, store_location
-from ridgestream.jobs.report.facts import tell_failure, tell_night
+from ridgestream.jobs.report.facts import failure_facts, night_facts
 from ridgestream.jobs.runs.recorder import Recorder
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Reporter
@@ -19,7 +19,7 @@ from ridgestream.stores.repository.repository import Store
 
 
 class Concluded(Exception):
-    """The night is committed, and something is to be known of it; `told` is what the run would have returned."""
+    """The night is committed, with a problem that sets the exit code; `told` is what the run would have returned."""
 
     def __init__(self, message: str, told: dict[str, Any]) -> None:
         super().__init__(message)
@@ -35,23 +35,23 @@ class _CannotWrite(OSError):
 
 
 def run_report(job: Job, night: int | None) -> dict[str, Any]:
-    """Write the report of a night of the job's model, the last one if None, and return what is to be told of it."""
+    """Write the report of a night of the job's model, the last one if None; return model, night and files."""
     folder = report_folder(job)
     if folder is None:
         raise JobFileError("give --report FOLDER, or the key report in the job file: the folder for reports")
-    told = tell_night(Store.open(store_location(job)), job.model.name, night)
+    facts = night_facts(Store.open(store_location(job)), job.model.name, night)
     try:
-        return {"model": told["model"], "night": told["night"]} | _write(told, folder)
+        return {"model": facts["model"], "night": facts["night"]} | _write(facts, folder)
     except _CannotWrite as error:
         raise StoreError(str(error)) from error
 
 
 @contextmanager
 def recorded(job: Job, report: Reporter) -> Iterator[Recorder]:
-    """Yield a recorder that passes on to `report`; a run that ends in an error before its commit leaves a report, too.
+    """Yield a recorder that passes on to `report`; if the run fails before its commit, write a report of that.
 
-    Where that cannot be written either, it is told, and the error stays what it was. Raises JobFileError or StoreError
-    at once if the job names no place for reports that could be.
+    If that report cannot be written, a warning says so, and the error stays the same. Raises JobFileError or StoreError
+    at once if the job's location for reports is not valid.
     """
     report_folder(job)
     recorder = Recorder(report)
@@ -67,10 +67,10 @@ def _report_failure(job: Job, recorder: Recorder, error: BaseException) -> None:
     try:
         folder = report_folder(job)
         if folder is not None:
-            written = _write(tell_failure(job, recorder, error), folder)
+            written = _write(failure_facts(job, recorder, error), folder)
             recorder.say(events.REPORT_FAILURE_WRITTEN, page=written["html"])
-    except Exception as unwritten:  # noqa: BLE001 (the error to tell of is the other one)
-        recorder.warn(events.REPORT_FAILURE_NOT_WRITTEN, reason=_plainly(unwritten))
+    except Exception as unwritten:  # noqa: BLE001 (the error to raise is the other one)
+        recorder.warn(events.REPORT_FAILURE_NOT_WRITTEN, reason=_reason(unwritten))
 
 
 def report_night(
@@ -80,14 +80,13 @@ def report_night(
     report: Recorder,
     drifts: Sequence[PartitionDrift] | None = None,
     *,
-    anew: bool = True,
+    overwrite: bool = True,
 ) -> dict[str, str] | None:
-    """Write the report of the last night of a record that is committed; return its files, None if there are none.
+    """Write the report of the last night of a committed record; return its files, None if there are none.
 
-    `drifts` are those of the night's partitions, where they are known.
-
-    It is written only if it is not there, unless `anew`. What goes wrong is said and noted in `report.unreported`: the
-    model is kept all the same, and the same command, or `ridgestream report`, makes its report later.
+    `drifts` are those of the night's partitions, if they are known. A report that exists stays unless `overwrite`. An
+    error is a warning and is noted in `report.unreported`: the model stays, and the same command, or
+    `ridgestream report`, writes its report later.
     """
     folder, night = report_folder(job), record.history[-1].number
     if folder is None and job.report is None:
@@ -95,25 +94,25 @@ def report_night(
     if folder is None or not night:  # a night of an older release has no number
         return None
     files = _files(folder, record.name, night)
-    if not anew and _are_there(files):
+    if not overwrite and _exist(files):
         return {kind: str(file) for kind, file in files.items()}
     try:
-        written = _write(tell_night(store, record.name, night, drifts), folder)
-    except Exception as error:  # noqa: BLE001 (the night is committed, whatever becomes of its report)
-        report.unreported = _plainly(error)
+        written = _write(night_facts(store, record.name, night, drifts), folder)
+    except Exception as error:  # noqa: BLE001 (the night is committed, with or without its report)
+        report.unreported = _reason(error)
         report.warn(events.REPORT_NOT_WRITTEN, reason=report.unreported)
         return None
     report.say(events.REPORT_WRITTEN, page=written["html"])
     return written
 
 
-def _plainly(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     known = isinstance(error, _CannotWrite | StoreError | ModelError)
     return str(error) if known else f"the report cannot be made: {type(error).__name__}: {error}"
 
 
 def concluded(told: dict[str, Any], report: Recorder) -> dict[str, Any]:
-    """Return what a run told; raise Unreported with it if the night's report could not be written."""
+    """Return the result `told` of a run; raises Unreported with it if the night's report could not be written."""
     if report.unreported:
         raise Unreported(
             f"{report.unreported}; the model has learned and is kept: run the same command again for its report", told
@@ -126,31 +125,30 @@ def _files(folder: FileLocation, model: str, night: int, failed: str = "") -> di
     return {"json": folder / f"{name}.json", "html": folder / f"{name}.html"}
 
 
-def _are_there(files: dict[str, FileLocation]) -> bool:
-    """Tell whether all are there; what cannot be looked at is not, and writing it tells why."""
+def _exist(files: dict[str, FileLocation]) -> bool:
+    """Return whether all files exist; False if that cannot be known, since writing them gives the reason."""
     with suppress(OSError, StoreError):
         return all(is_file(file) for file in files.values())
     return False
 
 
-def _write(told: dict[str, Any], folder: FileLocation) -> dict[str, str]:
+def _write(facts: dict[str, Any], folder: FileLocation) -> dict[str, str]:
     """Write `MODEL-NNNN.json` and `.html` into the folder, each whole or not at all, and return them."""
     from ridgestream.jobs.report.html_page import render_page
 
-    files = _files(folder, told["model"], told["night"], ".failed" if told["event"] == "failed" else "")
-    _write_whole(
-        files["json"], json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "application/json"
-    )
-    _write_whole(files["html"], render_page(told), "text/html; charset=utf-8")
+    files = _files(folder, facts["model"], facts["night"], ".failed" if facts["event"] == "failed" else "")
+    text = json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    _write_whole(files["json"], text, "application/json")
+    _write_whole(files["html"], render_page(facts), "text/html; charset=utf-8")
     return {kind: str(file) for kind, file in files.items()}
 
 
 def _write_whole(path: FileLocation, text: str, kind: str) -> None:
-    """Put the text in the place of the file; where that cannot be, what was there stays."""
+    """Replace the file by the text; if that fails, the file stays as it was."""
     try:
         with write_atomically(path, kind) as sink:
             sink.write(text.encode(errors="replace"))
-    except StoreError as error:  # which names the place
+    except StoreError as error:  # which names the file
         raise _CannotWrite(f"the report {error}") from error
     except OSError as error:
         raise _CannotWrite(f"the report {path} cannot be written: {error.strerror or error}") from error

@@ -1,7 +1,9 @@
-"""What happened in a run, in words for a person who reads it in the morning."""
+"""Sums up a run in sentences for a person, and writes numbers as a person does."""
 
 from collections.abc import Iterator
 from typing import Any
+
+from rich.filesize import decimal
 
 GOOD, LOOK, HELD, UNJUDGED, BACK, FAILED = "good", "look", "held", "unjudged", "back", "failed"
 
@@ -9,16 +11,16 @@ _VERDICTS = {
     GOOD: "All is well",
     LOOK: "Done, with something to look at",
     HELD: "Not served: the model got worse",
-    UNJUDGED: "Learned, but not judged",
+    UNJUDGED: "Learned, but not evaluated",
     BACK: "Taken back to an earlier night",
 }
 
 _ARRIVALS = (
     ("quarantined", "put into quarantine"),
     ("in_quarantine", "still in quarantine"),
-    ("renamed", "followed to another name"),
-    ("changed", "changed since, which is ignored"),
-    ("rebuilt", "changed and taken in anew"),
+    ("renamed", "renamed"),
+    ("changed", "changed since they were ingested, which is ignored"),
+    ("rebuilt", "changed and ingested again"),
     ("gone", "gone from the source; the rows stay"),
     ("same_rows", "with exactly the rows of another one, which count twice"),
     ("dropped", "with rows left out for a missing value"),
@@ -26,28 +28,29 @@ _ARRIVALS = (
 _TO_LOOK_AT = ("quarantined", "in_quarantine", "changed", "gone", "same_rows")
 
 
-def tell_in_words(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the state of a report, its headline, and sentences."""
+def summarize_night(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a night's report, its headline, and sentences."""
     state = _state(facts)
     return {"state": state, "headline": _VERDICTS[state], "sentences": [*_sentences(facts)]}
 
 
-def tell_of_failure(facts: dict[str, Any]) -> dict[str, Any]:
+def summarize_failure(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the state of the report of a run that failed, its headline, and sentences."""
-    where, of = facts["where"], ""
-    if where:
-        of = (
-            f" of {count(where['of_rows'], 'row')}"
-            if where["of_rows"]
-            else f" {'row' if where['rows'] == 1 else 'rows'}"
-        )
-    told = [
+    sentences = [
         facts["failure"],
-        f"It was in the step {where['step']}, after {where['rows']:,}{of}." if where else "It was between two steps.",
+        _where_it_failed(facts["where"]),
         "What was committed before stands, and the same command goes on from there.",
-        *_arrived(facts),
+        *_arrivals(facts),
     ]
-    return {"state": FAILED, "headline": "Failed: there is no new model", "sentences": told}
+    return {"state": FAILED, "headline": "Failed: there is no new model", "sentences": sentences}
+
+
+def _where_it_failed(where: dict[str, Any]) -> str:
+    if not where:
+        return "It was between two steps."
+    total = where["of_rows"]
+    rows = f"{where['rows']:,} of {count(total, 'row')}" if total else count(where["rows"], "row")
+    return f"It was in the step {where['step']}, after {rows}."
 
 
 def _state(facts: dict[str, Any]) -> str:
@@ -57,9 +60,9 @@ def _state(facts: dict[str, Any]) -> str:
         return UNJUDGED
     if facts["held"]:
         return HELD
-    looked = any(facts["arrivals"].get(kind, {}).get("count") for kind in _TO_LOOK_AT)
+    arrivals = any(facts["arrivals"].get(kind, {}).get("count") for kind in _TO_LOOK_AT)
     suspect = any(each["suspect"] for each in facts["partitions"])
-    return LOOK if looked or facts["doubtful"] or suspect else GOOD
+    return LOOK if arrivals or suspect or facts["doubtful"] else GOOD
 
 
 def _sentences(facts: dict[str, Any]) -> Iterator[str]:
@@ -68,11 +71,11 @@ def _sentences(facts: dict[str, Any]) -> Iterator[str]:
     yield from _who_serves(facts)
     yield from _the_dictionary(facts)
     yield from _suspects(facts)
-    yield from _arrived(facts)
+    yield from _arrivals(facts)
     if not facts["recorded"] and not facts["event"].startswith("rollback"):
         yield (
-            "The store does not tell of this night how long its stages took, how the learner went along the rows, or "
-            "with which versions: an older release made it."
+            "How long the stages of this night took, how the errors went along its rows, and the versions of packages "
+            "are unknown: an older release ran it."
         )
 
 
@@ -82,7 +85,7 @@ def _what_it_did(facts: dict[str, Any]) -> str:
         return f"The model was taken back to night {event.split()[-1]}: {count(figures['rows_seen'], 'row')} learned."
     seconds = duration(figures["train_seconds"])
     if event == "refit" or not figures["new_partitions"]:
-        return f"Nothing new was learned; the coefficients were fitted anew in {seconds}."
+        return f"Nothing new was learned; the coefficients were refitted in {seconds}."
     refitted = ", and fitted its coefficients to all rows," if figures["refitted"] else ""
     return (
         f"The model learned {count(figures['new_rows'], 'row')} of {count(figures['new_partitions'], 'new partition')}"
@@ -95,9 +98,9 @@ def _how_well(facts: dict[str, Any]) -> Iterator[str]:
     figures = facts["figures"]
     now = figures["test_error"] if figures["test_error"] is not None else figures["test_mse"]
     if facts["failure"]:
-        yield f"It could not be judged, or not be refitted, and is kept as it is: {facts['failure']}"
+        yield f"It could not be evaluated or refitted, and is stored as it is: {facts['failure']}"
     elif now is None:
-        yield "There were no held-out rows to judge it on."
+        yield "There were no held-out rows to evaluate it on."
     else:
         yield f"On the held-out rows {_error(now, facts['task'])}{_compared(now, facts)}."
     if figures["progressive_error"] is not None:
@@ -112,19 +115,18 @@ def _error(error: float, task: str) -> str:
 
 
 def _compared(now: float, facts: dict[str, Any]) -> str:
-    """Return how the error compares with that of the night before."""
-    before = next((n for n in reversed(facts["nights"][:-1]) if n["test_error"] is not None), None)
-    if before is None:
+    """Return how the error compares with that of the last night before that has one."""
+    previous = next((n for n in reversed(facts["nights"][:-1]) if n["test_error"] is not None), None)
+    if previous is None:
         return ""
-    was, regression = before["test_error"], facts["task"] == "regression"
-    shown = figure(was) if regression else percent(was)
-    if now == was:
-        return f", as in night {before['number']}"
-    change = "more" if now > was else "less"
-    if not regression:
-        return f", {100 * abs(now - was):.2f} points {change} than in night {before['number']} ({shown})"
-    share = f"{100 * abs(now / was - 1):.1f} % " if was else ""
-    return f", {share}{change} than in night {before['number']} ({shown})"
+    error, night = previous["test_error"], f"in night {previous['number']}"
+    if now == error:
+        return f", as {night}"
+    change = "more" if now > error else "less"
+    if facts["task"] == "regression":
+        share = f"{100 * abs(now / error - 1):.1f} % " if error else ""
+        return f", {share}{change} than {night} ({figure(error)})"
+    return f", {100 * abs(now - error):.2f} points {change} than {night} ({percent(error)})"
 
 
 def _who_serves(facts: dict[str, Any]) -> Iterator[str]:
@@ -142,12 +144,13 @@ def _who_serves(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _the_dictionary(facts: dict[str, Any]) -> Iterator[str]:
-    figures, most = facts["figures"], facts["card"]["parameters"].get("max_basis")
-    n_basis = figures["n_basis"]
-    full = " and is full" if most is not None and n_basis >= most else f", of {most:,} at most" if most else ""
-    swaps = figures["swaps"]
-    told = f", with {count(int(swaps), 'exchange')} so far" if swaps else ""
-    yield f"The dictionary has {count(n_basis, 'vector')}{full}{told}."
+    max_basis = facts["card"]["parameters"].get("max_basis")
+    n_basis, swaps = facts["figures"]["n_basis"], facts["figures"]["swaps"]
+    limit = f", of {max_basis:,} at most" if max_basis else ""
+    if max_basis is not None and n_basis >= max_basis:
+        limit = " and is full"
+    so_far = f", with {count(int(swaps), 'swap')} so far" if swaps else ""
+    yield f"The dictionary has {count(n_basis, 'vector')}{limit}{so_far}."
     path = facts["path"]
     if path:
         yield (
@@ -166,49 +169,50 @@ def _suspects(facts: dict[str, Any]) -> Iterator[str]:
         yield "No new partition is unlike the training rows."
 
 
-def _why(each: dict[str, Any], task: str) -> str:
-    reasons = [f"{', '.join(each['moved'])} moved (PSI up to {figure(each['largest_psi'])})"] if each["moved"] else []
-    if each["erred"]:
+def _why(partition: dict[str, Any], task: str) -> str:
+    reasons = []
+    if partition["moved"]:
+        reasons.append(f"{', '.join(partition['moved'])} moved (PSI up to {figure(partition['largest_psi'])})")
+    if partition["erred"]:
         shown = figure if task == "regression" else percent
-        reasons.append(
-            f"its error is {shown(each['progressive_error'])}, where up to {shown(each['error_limit'])} is usual"
-        )
+        error, limit = shown(partition["progressive_error"]), shown(partition["error_limit"])
+        reasons.append(f"its error is {error}, where up to {limit} is usual")
     return ", ".join(reasons)
 
 
-def _arrived(facts: dict[str, Any]) -> Iterator[str]:
-    for kind, said in _ARRIVALS:
-        told = facts["arrivals"].get(kind, {})
-        if told.get("count"):
-            yield f"{count(told['count'], 'partition')} {said}: {_names(told)}."
+def _arrivals(facts: dict[str, Any]) -> Iterator[str]:
+    for kind, description in _ARRIVALS:
+        arrivals = facts["arrivals"].get(kind, {})
+        if arrivals.get("count"):
+            yield f"{count(arrivals['count'], 'partition')} {description}: {_first_names(arrivals)}."
 
 
-def _names(told: dict[str, Any]) -> str:
-    shown = [name_of(each) for each in told["first"][:5]]
-    more = told["count"] - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+def _first_names(arrivals: dict[str, Any]) -> str:
+    names = [name_of(each) for each in arrivals["first"][:5]]
+    more = arrivals["count"] - len(names)
+    return ", ".join(names) + (f" and {more} more" if more > 0 else "")
 
 
 def name_of(each: str | dict[str, Any]) -> str:
-    """Return a partition, or a column, as it is named in a list of arrivals, with what belongs to it."""
+    """Return how a partition or a column is named in a list, with its old name, its rows or its values."""
     if isinstance(each, str):
         return each
     if "was" in each:
         return f"{each['was']} → {each['is']}"
-    what, unit = ("partition", "row") if "partition" in each else ("column", "value")
-    (detail,) = (value for key, value in each.items() if key != what)
-    return f"{each[what]} ({count(detail, unit) if isinstance(detail, int) else detail})"
+    key, unit = ("partition", "row") if "partition" in each else ("column", "value")
+    (detail,) = (value for name, value in each.items() if name != key)
+    return f"{each[key]} ({count(detail, unit) if isinstance(detail, int) else detail})"
 
 
 def criterion_of(path: dict[str, Any]) -> str:
-    """Return what a batch method chose by, in words."""
-    words: str = path["criterion"].replace("_", " ")
-    return words.upper() if words == "gcv" else words
+    """Return the name of the criterion by which a batch method chose."""
+    name: str = path["criterion"].replace("_", " ")
+    return name.upper() if name == "gcv" else name
 
 
-def count(n: int, what: str, plural: str = "s") -> str:
-    """Return "1 row", "500,000 rows" and the like."""
-    return f"{n:,} {what}{'' if n == 1 else plural}"
+def count(n: int, noun: str, plural: str = "s") -> str:
+    """Return a number with its noun: 1 row, 500,000 rows."""
+    return f"{n:,} {noun}{'' if n == 1 else plural}"
 
 
 def percent(share: float) -> str:
@@ -217,21 +221,18 @@ def percent(share: float) -> str:
 
 
 def figure(value: float | None) -> str:
-    """Return a number with four digits that count."""
+    """Return a number with four significant digits, or as a whole number if it is large."""
     return "–" if value is None else f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as a person says them."""
+    """Return seconds as seconds, minutes or hours: 12.3 s, 4 min 5 s, 2 h 7 min."""
     if seconds < 100:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def size(n: float) -> str:
-    """Return bytes as a person says them."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if n >= factor:
-            return f"{n / factor:.1f} {unit}"
-    return f"{n:.0f} B"
+def size(n_bytes: float) -> str:
+    """Return a number of bytes with a decimal unit: 1.5 GB."""
+    return decimal(round(n_bytes))

@@ -1,4 +1,4 @@
-"""Plots as inline SVG: lines and bars, with a title and a description for who cannot see them, coloured by the page."""
+"""Plots as inline SVG: lines and bars, with a title and a description for screen readers; the page sets the colours."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -12,20 +12,23 @@ _TICKS = (1, 2, 2.5, 5, 10)
 _MARKED = 40
 """Points of a line up to which each is marked."""
 
+_RECTANGLE = Markup('<rect class="bar" x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}"><title>{}</title></rect>')
+_ZERO_LINE = Markup('<line class="zero" x1="{0:.2f}" x2="{0:.2f}" y1="{1}" y2="{2}"/>')
+
 Value = float | None
 Format = Callable[[float], str]
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line through points; where a value is None, it is interrupted."""
+    """A line through points, with a gap where a value is None."""
 
     name: str
     """What it shows."""
     x: Sequence[float]
     """Ascending."""
     y: Sequence[Value]
-    """As many."""
+    """One for each x."""
     kind: str = "a"
     """Which of the page's colours and dashes: a, b, c or d."""
     steps: bool = False
@@ -36,29 +39,34 @@ class Line:
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture and its words."""
+    """A picture and its texts."""
 
     name: str
     """An identifier, unique in the page."""
     title: str
     """What it shows."""
     description: str
-    """What can be read off it, in words."""
+    """What it shows, in a sentence."""
     svg: Markup
     """The picture."""
     legend: tuple[tuple[str, str], ...] = ()
-    """Kind and name of each line, where there are several."""
+    """Kind and name of each line, if there are several."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A scale from values to places, with round ticks."""
+    """A linear scale from values to positions in the picture, with round ticks."""
 
     low: float
+    """The value at `begin`."""
     high: float
+    """The value at `end`."""
     begin: float
+    """The position of `low`."""
     end: float
+    """The position of `high`."""
     shown: Format = field(default=lambda value: f"{value:g}")
+    """How a value is written."""
 
     @property
     def ticks(self) -> list[float]:
@@ -67,19 +75,19 @@ class Axis:
         first = math.ceil(self.low / step - 1e-9)
         return [i * step for i in range(first, first + 12) if i * step <= self.high + 1e-9 * step]
 
-    def place(self, value: float) -> float:
-        """Return where a value is."""
+    def position(self, value: float) -> float:
+        """Return the position of a value."""
         return self.begin + (value - self.low) / (self.high - self.low) * (self.end - self.begin)
 
 
 def round_step(least: float) -> float:
-    """Return the smallest of 1, 2, 2.5, 5 times a power of ten that is no less."""
+    """Return the smallest of 1, 2, 2.5, 5 times a power of ten that is at least `least`."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(t * power for t in _TICKS if t * power >= least * (1 - 1e-9))
 
 
 def axis_of(values: Sequence[float], begin: float, end: float, shown: Format, *, zero: bool) -> Axis:
-    """Return an axis around all values, from zero on if asked for."""
+    """Return an axis around all values, and around zero if `zero`."""
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     low = min(low, 0.0) if zero else low
     if not high > low:
@@ -104,7 +112,7 @@ def plot_lines(
     *,
     zero: bool = False,
 ) -> Plot:
-    """Return lines over a common pair of axes; the vertical one begins at zero if asked for."""
+    """Return a plot of lines over a common pair of axes; the vertical one begins at zero if `zero`."""
     lines = [line for line in lines if any(value is not None for value in line.y)]
     xs = [x for line in lines for x in line.x]
     ys = [y for line in lines for y in line.y if y is not None]
@@ -138,20 +146,12 @@ def plot_bars(
     up = axis_of(list(values), HEIGHT - BOTTOM, TOP, compact, zero=True)
     parts = [*_grid(across, up, x_label)]
     for left, right, value in zip(edges[:-1], edges[1:], values, strict=True):
-        x, width = across.place(left), across.place(right) - across.place(left)
-        y = up.place(value)
+        x, width = across.position(left), across.position(right) - across.position(left)
+        y = up.position(value)
         tip = f"{shown(left)} to {shown(right)}: {value:,.6g}"
-        rectangle = Markup(
-            '<rect class="bar" x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}"><title>{}</title></rect>'
-        )
-        parts.append(rectangle.format(x + 0.4, y, max(width - 0.8, 0.4), max(HEIGHT - BOTTOM - y, 0), tip))
+        parts.append(_RECTANGLE.format(x + 0.4, y, max(width - 0.8, 0.4), max(HEIGHT - BOTTOM - y, 0), tip))
     if edges[0] < 0 < edges[-1]:
-        zero = across.place(0.0)
-        parts.append(
-            Markup('<line class="zero" x1="{0:.2f}" x2="{0:.2f}" y1="{1}" y2="{2}"/>').format(
-                zero, TOP, HEIGHT - BOTTOM
-            )
-        )
+        parts.append(_ZERO_LINE.format(across.position(0.0), TOP, HEIGHT - BOTTOM))
     return Plot(name, title, description, _svg(name, title, description, parts))
 
 
@@ -165,12 +165,12 @@ def _svg(name: str, title: str, description: str, parts: Sequence[Markup]) -> Ma
 def _grid(across: Axis, up: Axis, x_label: str) -> Iterator[Markup]:
     bottom = HEIGHT - BOTTOM
     for value in up.ticks:
-        y = up.place(value)
+        y = up.position(value)
         yield Markup('<line class="grid" x1="{}" x2="{}" y1="{:.2f}" y2="{:.2f}"/>').format(LEFT, WIDTH - RIGHT, y, y)
         yield Markup('<text x="{}" y="{:.2f}" text-anchor="end">{}</text>').format(LEFT - 6, y + 4, up.shown(value))
     yield Markup('<line class="axis" x1="{}" x2="{}" y1="{y}" y2="{y}"/>').format(LEFT, WIDTH - RIGHT, y=bottom)
     for value in across.ticks:
-        x = across.place(value)
+        x = across.position(value)
         anchor = "end" if x > WIDTH - RIGHT - 12 else "middle"
         yield Markup('<line class="axis" x1="{0:.2f}" x2="{0:.2f}" y1="{1}" y2="{2}"/>').format(x, bottom, bottom + 4)
         label = Markup('<text x="{:.2f}" y="{}" text-anchor="{}">{}</text>')
@@ -182,7 +182,7 @@ def _grid(across: Axis, up: Axis, x_label: str) -> Iterator[Markup]:
 
 
 def _line(line: Line, across: Axis, up: Axis) -> Iterator[Markup]:
-    points = [(across.place(x), None if y is None else up.place(y)) for x, y in zip(line.x, line.y, strict=True)]
+    points = [(across.position(x), None if y is None else up.position(y)) for x, y in zip(line.x, line.y, strict=True)]
     if not line.dots:
         yield Markup('<path class="line {}" d="{}"/>').format(line.kind, _course(points, steps=line.steps))
     if line.dots or sum(y is not None for _, y in points) <= _MARKED:
@@ -207,7 +207,7 @@ def _course(points: Sequence[tuple[float, float | None]], *, steps: bool) -> str
 
 
 def compact(value: float) -> str:
-    """Return a number as an axis has room for: 250k, 1.5M."""
+    """Return a number in a short form for an axis: 250k, 1.5M."""
     for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= factor:
             return f"{value / factor:.4g}{unit}"

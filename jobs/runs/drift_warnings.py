@@ -1,4 +1,4 @@
-"""What a run tells of partitions that are unlike those that the model was trained on, and what `inspect` shows."""
+"""Partitions that are unlike those before them: warnings of a run, and the table that `inspect` shows."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     import zarr
 
 _NAMED = 10
-"""Partitions that a run names; of more, it tells how many."""
+"""Partitions that a run names; of the others it reports the number."""
 
 _COLUMNS = 5
-"""Columns of a partition that it names."""
+"""Columns of a partition that are named."""
 
 
-def tell_of_drift(root: "zarr.Group", ledger: Ledger, trained: Trained, report: Reporter) -> tuple[PartitionDrift, ...]:
-    """Say which partitions learned in this run are to be looked at before the model is served; return all of them."""
+def warn_of_drift(root: "zarr.Group", ledger: Ledger, trained: Trained, report: Reporter) -> tuple[PartitionDrift, ...]:
+    """Report suspect partitions among those learned in this run; return the drift of all of them."""
     if not trained.entries:
         return ()
     errors = trained.progressive_errors or (None,) * len(trained.entries)
@@ -44,14 +44,14 @@ def _facts_of(drift: PartitionDrift) -> dict[str, Fact]:
 
 
 def _named(columns: Sequence[ColumnDrift]) -> str:
-    """Return the columns with their PSI, the first of many."""
-    told = [f"{column.column} (PSI {column.shift.psi:.3g})" for column in columns[:_COLUMNS]]
+    """Return the first columns with their PSI, and how many there are beside them."""
+    names = [f"{column.column} (PSI {column.shift.psi:.3g})" for column in columns[:_COLUMNS]]
     more = len(columns) - _COLUMNS
-    return ", ".join(told) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(names) + (f" and {more} more" if more > 0 else "")
 
 
-def tell_drifts(drifts: Sequence[PartitionDrift]) -> list[dict[str, Any]]:
-    """Return what is known of the partitions, as JSON takes it."""
+def drift_facts(drifts: Sequence[PartitionDrift]) -> list[dict[str, Any]]:
+    """Return the drift of the partitions as plain JSON."""
     return [
         {
             "partition": drift.name,
@@ -60,13 +60,13 @@ def tell_drifts(drifts: Sequence[PartitionDrift]) -> list[dict[str, Any]]:
             "progressive_error": drift.progressive_error,
             "error_limit": drift.error_limit,
             "suspect": drift.is_suspect,
-            "columns": {column.column: _tell_column(column) for column in drift.columns},
+            "columns": {column.column: _column_facts(column) for column in drift.columns},
         }
         for drift in drifts
     ]
 
 
-def _tell_column(column: ColumnDrift) -> dict[str, Any]:
+def _column_facts(column: ColumnDrift) -> dict[str, Any]:
     return {
         "psi": column.shift.psi,
         "by_chance": column.shift.chance,

@@ -1,4 +1,4 @@
-"""The guard: a model that got worse on the held-out rows learns on, but is not served."""
+"""The guard: a model that became worse on the held-out rows keeps learning, but is not served."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,35 +14,35 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the guard says of tonight's model."""
+    """Whether tonight's model is served, and the errors by which that is decided."""
 
     served: int
-    """The night whose model goes on being served; 0 if tonight's is served."""
+    """The night whose model is served instead; 0 if tonight's is served."""
     error_before: float
-    """The error on tonight's held-out rows of the model that was served so far."""
+    """The error of the model that was served so far, on tonight's held-out rows."""
     error_now: float
-    """That of tonight's model."""
+    """The error of tonight's model on the same rows."""
 
 
-def compare_with_served(kept: ModelRecord, before: Evaluation, judged: Evaluation, margin: float) -> Verdict | None:
-    """Compare tonight's errors with those, `before`, of the model served so far on the same rows.
+def compare_with_served(served: ModelRecord, before: Evaluation, now: Evaluation, margin: float) -> Verdict | None:
+    """Compare the errors `now` of tonight's model with those, `before`, of the `served` one; None without such errors.
 
-    It is worse if it misclassifies more by `margin`, a fraction of the rows, or, in regression, if its mean squared
-    error is larger by that share. None without held-out rows.
+    It is worse if its share of misclassified rows is larger by more than `margin`, or, in regression, if its mean
+    squared error is more than 1 + `margin` times as large.
     """
-    if judged.test_error is not None and before.test_error is not None:
-        worse = judged.test_error > before.test_error + margin
-        errors = before.test_error, judged.test_error
-    elif judged.test_mse is not None and before.test_mse is not None:
-        worse = judged.test_mse > before.test_mse * (1 + margin)
-        errors = before.test_mse, judged.test_mse
+    if now.test_error is not None and before.test_error is not None:
+        worse = now.test_error > before.test_error + margin
+        errors = before.test_error, now.test_error
+    elif now.test_mse is not None and before.test_mse is not None:
+        worse = now.test_mse > before.test_mse * (1 + margin)
+        errors = before.test_mse, now.test_mse
     else:
         return None
-    return Verdict(night_served(kept) if worse else 0, *errors)
+    return Verdict(night_served(served) if worse else 0, *errors)
 
 
-def tell_of_verdict(verdict: Verdict, names: Sequence[str], report: Reporter) -> None:
-    """Say that the model is held back, why, and which partitions it has learned tonight."""
+def report_held_back(verdict: Verdict, names: Sequence[str], report: Reporter) -> None:
+    """Report that the model is held back, with the errors and the partitions that it learned tonight."""
     report.warn(
         events.GUARD_MODEL_HELD_BACK,
         learned=", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""),
@@ -53,11 +53,11 @@ def tell_of_verdict(verdict: Verdict, names: Sequence[str], report: Reporter) ->
 
 
 def hold_back(record: ModelRecord, served: int) -> ModelRecord:
-    """Return the record, in the place of whose model that of an earlier night is served."""
+    """Return the record marked as held back: the model of the night `served` is served instead."""
     *earlier, tonight = record.history
     return replace(record, serves=served, history=(*earlier, replace(tonight, held=True)))
 
 
 def night_served(record: ModelRecord) -> int:
-    """Return the night whose model is served; 0 where an older release made it."""
+    """Return the night whose model is served; 0 if an older release trained it."""
     return record.serves or record.history[-1].number

@@ -1,4 +1,4 @@
-"""What a night leaves in a model's record, and what is told of it."""
+"""What a night adds to a model's record, the result of a run, and warnings about unusual runs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,9 +19,9 @@ from ridgestream.stores.catalog.models import CONFUSION, ModelRecord, Night
 
 
 def with_night(
-    trained: Trained, number: int, snapshot: str, judged: Evaluation | None, targets: tuple[str, ...]
+    trained: Trained, number: int, snapshot: str, evaluation: Evaluation | None, targets: tuple[str, ...]
 ) -> ModelRecord:
-    """Return the record as it is to be committed, with one more night in its history; it serves its own model."""
+    """Return the record to be committed, with one more night in its history; it serves its own model."""
     record, entries = trained.record, trained.entries
     rows = sum(entry.rows for entry in entries)
     night = Night(
@@ -31,18 +31,20 @@ def with_night(
         rows_seen=int(record.counters["rows_seen"]),
         n_basis=len(record.arrays["basis_vectors"]),
         progressive_error=trained.progressive_error if rows else None,
-        test_error=judged.test_error if judged else None,
-        test_mse=judged.test_mse if judged else None,
+        test_error=evaluation.test_error if evaluation else None,
+        test_mse=evaluation.test_mse if evaluation else None,
         seconds=round(trained.seconds, 3),
         refitted=is_refitted(record),
         progressive_mse_of=_by_target(targets, trained.progressive_mse_of),
-        test_mse_of=_by_target(targets, judged.test_mse_of if judged else ()),
+        test_mse_of=_by_target(targets, evaluation.test_mse_of if evaluation else ()),
         regularization=record.parameters["learner"]["regularization"],
         number=number,
         progressive_errors=trained.progressive_errors if rows else None,
         segments=tuple(entry.segment for entry in entries),
     )
-    arrays = record.arrays | ({CONFUSION: np.array(judged.confusion)} if judged and judged.confusion else {})
+    arrays = dict(record.arrays)
+    if evaluation and evaluation.confusion:
+        arrays[CONFUSION] = np.array(evaluation.confusion)
     history = (*record.history, night)
     return replace(
         record, learned=learned_by(trained), data_snapshot=snapshot, history=history, arrays=arrays, serves=0
@@ -50,7 +52,7 @@ def with_night(
 
 
 def _by_target(targets: tuple[str, ...], errors: tuple[float, ...]) -> dict[str, float] | None:
-    """Return the error of each of several targets by its name; None where one number says all."""
+    """Return the error of each target by its name; None if there is one target only."""
     return dict(zip(targets, errors, strict=True)) if len(errors) > 1 else None
 
 
@@ -60,11 +62,11 @@ def learned_by(trained: Trained) -> tuple[int, ...]:
 
 
 def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerEntry] | None) -> dict[str, Any]:
-    """Return what is told of a model after a run that learned `entries`; None if it changed nothing."""
+    """Return the result of a run that learned `entries`, as JSON prints it; entries are None if nothing was due."""
     nights = record.history if record else ()
     night = nights[-1] if nights else None
     progressive = [n.progressive_error for n in nights if n.progressive_error is not None]
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "model": record.name if record else None,
         "rows_seen": int(record.counters["rows_seen"]) if record else 0,
         "n_basis": night.n_basis if night else 0,
@@ -84,17 +86,17 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
         "suspects": [],
     }
     if night and night.test_mse is not None:
-        told["test_mse"] = night.test_mse
+        result["test_mse"] = night.test_mse
     for name in ("progressive_mse_of", "test_mse_of"):
         if night and getattr(night, name) is not None:
-            told[name] = getattr(night, name)
-    return told
+            result[name] = getattr(night, name)
+    return result
 
 
-def tell_of_oddities(
-    ledger: Ledger, record: ModelRecord, trained: Trained, judged: Evaluation | None, report: Reporter
+def warn_of_unusual_runs(
+    ledger: Ledger, record: ModelRecord, trained: Trained, evaluation: Evaluation | None, report: Reporter
 ) -> None:
-    """Say what is allowed but seldom meant: little to standardize by, one class, nothing to judge on, a refit lost."""
+    """Report what is allowed but seldom meant: a scaling by few rows, one class, no held-out rows, a lost refit."""
     wanted = record.parameters["scaling_rows"]
     if not record.history[:-1] and wanted is not None and ledger.rows < wanted:
         report.warn(events.TRAIN_SCALING_FIXED_EARLY, rows=ledger.rows, wanted=wanted)
@@ -102,7 +104,7 @@ def tell_of_oddities(
         schema = ledger.schema
         asked = {"positive": schema.positive} if schema and schema.positive is not None else {}
         report.warn(events.TRAIN_ONE_CLASS, **asked)
-    if judged is not None and not judged.weight:
+    if evaluation is not None and not evaluation.weight:
         report.warn(events.EVALUATE_NO_ROWS)
     if [night.refitted for night in record.history[-2:]] == [True, False]:
         report.say(events.TRAIN_NOT_REFITTED)

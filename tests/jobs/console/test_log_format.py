@@ -18,7 +18,7 @@ from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.console import throughput
 from ridgestream.jobs.console.log_format import guess_log
 from ridgestream.jobs.console.progress import LineReporter, TerminalReporter
-from ridgestream.jobs.console.throughput import Pace
+from ridgestream.jobs.console.throughput import Throughput
 from ridgestream.pipeline.base import events
 
 OFTEN = "ridgestream.jobs.console.progress.PROGRESS_SECONDS = 0.0"
@@ -240,11 +240,11 @@ class Clock:
         monkeypatch.setattr(throughput, "monotonic", lambda: self.now)
 
 
-def test_the_pace_is_that_of_the_last_minute_and_not_of_what_a_run_goes_on_from(
+def test_the_throughput_is_that_of_the_last_minute_and_not_of_what_a_run_goes_on_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock(monkeypatch)
-    step = Pace(100_000, 7)
+    step = Throughput(100_000, 7)
     assert (step.percent, step.rows_per_second, step.remaining_seconds) == (0.0, None, None)
     clock.now = 0.1
     step.advance(50_000)
@@ -260,12 +260,12 @@ def test_the_pace_is_that_of_the_last_minute_and_not_of_what_a_run_goes_on_from(
 
 
 def test_where_the_rows_are_not_known_partitions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, step = Clock(monkeypatch), Pace(None, 4)
+    clock, step = Clock(monkeypatch), Throughput(None, 4)
     for _ in range(3):
         clock.now += 2.0
         step.advance(10)
     assert (step.percent, step.rows_per_second, step.remaining_seconds) == (75.0, 5, 2)
-    unknown = Pace(None, None)
+    unknown = Throughput(None, None)
     clock.now += 2.0
     unknown.advance(10)
     assert (unknown.rows, unknown.percent, unknown.remaining_seconds) == (10, None, None)

@@ -169,7 +169,7 @@ def test_a_page_has_words_for_who_cannot_see_it(pages: dict[str, Path], kind: st
 def test_names_of_users_come_out_as_text(pages: dict[str, Path]) -> None:
     page = read_page(pages["classes-0002"])
     assert "part-01-<script>alert(1)<&.parquet" in "".join(text for _, text in page.texts)
-    assert f"taken for {EVIL}" in page.text
+    assert f"predicted {EVIL}" in page.text
     assert "part-02-<b>.parquet" in page.text
     assert f"{EVIL}x0" in page.text
     assert "&lt;script&gt;" in pages["classes-0002"].read_text()

@@ -37,7 +37,7 @@ def test_a_store_of_release_0_1_0_is_gone_on_with(tmp_path: Path, kind: str) -> 
     report = run_report(read_job(work.job({**changes, "report": "out"}), {}), None)
     facts = json.loads(Path(report["json"]).read_text())
     assert (facts["night"], facts["recorded"], facts["figures"]["rows_seen"]) == (0, False, 80)
-    assert "an older release made it" in Path(report["html"]).read_text()
+    assert "an older release ran it" in Path(report["html"]).read_text()
     same = work.run_here(changes)  # unpacked files have new time stamps: each is read again and its hash compared
     assert (same["new_partitions"], same["snapshot"]) == (0, told["snapshot"])
     judged = work.evaluate_here(changes)

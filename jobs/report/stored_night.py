@@ -1,0 +1,64 @@
+"""A night of a model, with the store as that night left it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, read_ledger
+from ridgestream.stores.catalog.models import ModelRecord, Night, night_tag, require_model
+from ridgestream.stores.catalog.snapshots import snapshot_of_night
+from ridgestream.stores.repository.repository import Store
+
+if TYPE_CHECKING:
+    import zarr
+
+
+@dataclass(frozen=True)
+class StoredNight:
+    """The last night of a record, and the store as it left it."""
+
+    root: "zarr.Group"
+    """The store's root at the snapshot."""
+    snapshot: str
+    """The night's commit."""
+    ledger: Ledger
+    """The partitions that the store had."""
+    record: ModelRecord
+    """The model."""
+
+    @property
+    def night(self) -> Night:
+        """The night's entry in the history."""
+        return self.record.history[-1]
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What the run recorded; empty if an older release ran it, and for a rollback."""
+        return self.record.run if self.record.run.get("night") == self.night.number else {}
+
+    @property
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """The partitions of the night that the store still has."""
+        segments = set(self.night.segments or ())
+        return tuple(entry for entry in self.ledger.entries if entry.segment in segments)
+
+    @property
+    def task(self) -> str:
+        """One of regression, binary and classes."""
+        schema = self.ledger.schema
+        if schema is None or not schema.classifies:
+            return "regression"
+        return "classes" if self.record.encoding.get("classes") else "binary"
+
+
+def open_night(store: Store, model: str, number: int | None) -> StoredNight:
+    """Return a night of a model, the last one if the number is None; raises ModelError if it does not exist."""
+    snapshot = store.snapshot()
+    if number is None:
+        number = require_model(store.root(snapshot), model).history[-1].number
+    if number and night_tag(model, number) in store.tags():
+        snapshot = snapshot_of_night(store, model, number)
+    record = require_model(store.root(snapshot), model)
+    if record.history[-1].number != number:
+        snapshot = snapshot_of_night(store, model, number)  # its error lists the nights that exist
+    root = store.root(snapshot)
+    return StoredNight(root, snapshot, read_ledger(root), require_model(root, model))
