@@ -14,7 +14,7 @@ from ridgestream.jobs.runs.step_times import StepTimes
 from ridgestream.jobs.runs.surroundings import installed_versions, machine_type
 from ridgestream.pipeline.base.events import Event, Step
 from ridgestream.pipeline.base.reporter import Fact, Reporter
-from ridgestream.pipeline.ingest.ingest import IngestReport
+from ridgestream.pipeline.ingest.ingest_report import IngestReport
 from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.pipeline.training.learning_curve import Course
 from ridgestream.stores.catalog.models import ModelRecord
@@ -106,7 +106,9 @@ class Recorder:
             "rows": sum(entry.rows for entry in done.added),
             "dropped_rows": sum(entry.dropped for entry in done.added),
             "bytes": sum(entry.size_bytes for entry in done.added),
-            "quarantined": _first([{"partition": each.name, "reason": each.reason[:300]} for each in done.new_quarantine]),
+            "quarantined": _first(
+                [{"partition": each.name, "reason": each.reason[:300]} for each in done.new_quarantine]
+            ),
             "in_quarantine": _first([each.name for each in done.quarantined]),
             "renamed": _first([{"was": old, "is": new} for old, new in done.renamed]),
             "changed": _first(done.changed),
