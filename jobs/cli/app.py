@@ -74,8 +74,8 @@ def _run_app() -> int:
     as_json = guess_log(sys.argv[1:], os.environ) == "json"
     try:
         code = app(prog_name=NAME, standalone_mode=not as_json)
-    except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException as error:  # noqa: BLE001
         if as_json:
             return _log_failure(error)

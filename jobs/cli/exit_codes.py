@@ -1,4 +1,4 @@
-"""Exit codes, one for each kind of trouble, so that a scheduler can tell them apart."""
+"""Exit codes, one for each kind of failure, so that a scheduler can distinguish them."""
 
 from ridgestream.jobs.cluster.cluster_error import ClusterError
 from ridgestream.jobs.config.job_file import JobFileError

@@ -1,4 +1,4 @@
-"""How a command ends: by itself, by an error, by a signal, or where a server is silent; in a word and a code."""
+"""How a command ends: normally, by an error, by a signal, or by a silent server; with one message and an exit code."""
 
 import logging
 import os
@@ -14,92 +14,92 @@ import typer
 from ridgestream.jobs.console.log_format import Log, guess_log, write_end
 
 if TYPE_CHECKING:
-    from ridgestream.jobs.cli.server_watchdog import ServerWatch
-    from ridgestream.jobs.cli.signals import Stopping
+    from ridgestream.jobs.cli.server_watchdog import ServerWatchdog
+    from ridgestream.jobs.cli.signals import SignalHandler
     from ridgestream.stores.repository.store_location import StoreLocation
 
 
-UNREAD = 128 + signal.SIGPIPE
-"""The exit code where what read standard output has gone, as the shell tells it of any other program."""
+OUTPUT_CLOSED = 128 + signal.SIGPIPE
+"""The exit code when the reader of standard output has gone, as shells report it for any other program."""
 
 
 @dataclass
-class Leaving:
-    """How a command ends."""
+class ExitHandler:
+    """Ends the command, with a message in the format of the log."""
 
-    stopping: "Stopping"
-    """Whether it has been asked to."""
+    signals: "SignalHandler"
+    """What has been signalled."""
     log: Log
-    """How its last word is written."""
-    watched: "ServerWatch | None" = None
-    """What sees that the store's server answers."""
+    """The format of the last message."""
+    watchdog: "ServerWatchdog | None" = None
+    """Checks that the store's server answers."""
 
     def watch(self, location: "StoreLocation") -> None:
-        """See from now on that the server of a store answers, and leave where it does not."""
+        """Check from now on that the server of a store answers, and end the process if it does not."""
         from ridgestream.jobs.cli.exit_codes import STORE
-        from ridgestream.jobs.cli.server_watchdog import ServerWatch
+        from ridgestream.jobs.cli.server_watchdog import ServerWatchdog
 
-        self.watched = ServerWatch(
-            location, lambda: self.stopping.checked_at, lambda message: self.stopping.leave_now(message, STORE)
+        self.watchdog = ServerWatchdog(
+            location, lambda: self.signals.checked_at, lambda message: self.signals.exit_now(message, STORE)
         )
 
     def close(self) -> None:
-        """Look after nothing any more."""
-        if self.watched is not None:
-            self.watched.close()
+        """Stop the watchdog."""
+        if self.watchdog is not None:
+            self.watchdog.close()
 
-    def stopped(self, number: int) -> NoReturn:
-        """Leave because of a signal."""
+    def exit_for_signal(self, number: int) -> NoReturn:
+        """Exit because of a signal."""
         from ridgestream.jobs.cli.signals import name_of
 
         message = f"{name_of(number)}; the last commit stands, and the same command goes on from there"
-        self.leave(message, 128 + number)
+        self.exit(message, 128 + number)
 
-    def leave(self, message: str, code: int) -> NoReturn:
-        """Say why, and leave with the exit code."""
-        _forget_pending_tasks()
+    def exit(self, message: str, code: int) -> NoReturn:
+        """Write the reason, and exit with the code."""
+        _silence_pending_tasks()
         end_log(self.log, message, code)
         raise typer.Exit(code)
 
 
 @contextmanager
-def orderly_exit(patient_seconds: float = 0.0) -> Iterator[Leaving]:
+def orderly_exit(grace_seconds: float = 0.0) -> Iterator[ExitHandler]:
     """Turn errors and signals into one message on standard error and an exit code; what was committed before stands.
 
-    A run may go on for so long after a signal, to the end of a piece of work.
+    After a signal, a run may continue for `grace_seconds`, to the end of a piece of work.
     """
     from ridgestream.jobs.cli.exit_codes import CLUSTER, UNEXPECTED, exit_code_of
-    from ridgestream.jobs.cli.signals import Stopping
+    from ridgestream.jobs.cli.signals import SignalHandler
     from ridgestream.pipeline.base.reporter import Stopped
 
-    stopping = Stopping(patient_seconds, lambda message, code: end_log(leaving.log, message, code))
-    leaving = Leaving(stopping, guess_log(sys.argv[1:], os.environ))
+    signals = SignalHandler(grace_seconds, lambda message, code: end_log(handler.log, message, code))
+    handler = ExitHandler(signals, guess_log(sys.argv[1:], os.environ))
     try:
-        with stopping.watching():
-            yield leaving
+        with signals.installed():
+            yield handler
         sys.stdout.flush()
     except Stopped as stopped:
-        leaving.stopped(stopped.number)
+        handler.exit_for_signal(stopped.number)
     except typer.Exit:
         raise
     except Exception as error:
-        if isinstance(error, BrokenPipeError) and _nobody_reads():
-            raise typer.Exit(UNREAD) from error
+        if isinstance(error, BrokenPipeError) and _is_output_closed():
+            raise typer.Exit(OUTPUT_CLOSED) from error
         code = exit_code_of(error)
-        if code == CLUSTER and stopping.number:  # which local workers may have heard, too
-            leaving.stopped(stopping.number)
-        if code == UNEXPECTED and leaving.log != "json":
+        if code == CLUSTER and signals.number:  # local workers may have received the signal, too
+            handler.exit_for_signal(signals.number)
+        if code == UNEXPECTED and handler.log != "json":
             raise
         if code == UNEXPECTED:
             end_log("json", unexpected(error), code, error)
             raise typer.Exit(code) from error
-        leaving.leave(str(error), code)
+        handler.exit(str(error), code)
     finally:
-        leaving.close()
+        handler.close()
 
 
-def _nobody_reads() -> bool:
-    """Tell whether what reads standard output has gone, as `| head` does; then what is left to say goes nowhere."""
+def _is_output_closed() -> bool:
+    """Return whether the reader of standard output has gone, as with `| head`; further output is then discarded."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -116,10 +116,10 @@ def end_log(log: Log, message: str, code: int, error: BaseException | None = Non
 
 
 def unexpected(error: BaseException) -> str:
-    """Return what is said of an error that nobody has foreseen."""
+    """Return the message for an error that has no exit code of its own."""
     return f"unexpected: {type(error).__name__}: {error}"
 
 
-def _forget_pending_tasks() -> None:
-    """Keep asyncio from a page about each of Zarr's reads and writes that was left unfinished, or failed too."""
+def _silence_pending_tasks() -> None:
+    """Keep asyncio from printing a page about each of Zarr's reads and writes that is unfinished or failed too."""
     logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)

@@ -25,12 +25,12 @@ def run(
 
 def plan(options: ClusterOptions, new_model: NewModel = False, refit: Refit = None) -> None:
     """Show what a run would read, how much memory and time it needs, and what it would refuse; changes nothing."""
-    with orderly_exit() as leaving:
+    with orderly_exit() as handler:
         from ridgestream.jobs.cluster.dask_executor import open_executor
         from ridgestream.jobs.commands.plan import run_plan
         from ridgestream.jobs.config.requests import cluster_of
 
-        job = open_job(leaving, options.with_refit(refit))
+        job = open_job(handler, options.with_refit(refit))
         with open_executor(*cluster_of(job)) as executor:
             result = run_plan(job, executor, new_model=new_model)
         print_result(result, as_json=options.as_json)

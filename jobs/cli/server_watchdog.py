@@ -1,7 +1,7 @@
-"""A watch over the server of a store: a server that takes requests and never answers, Icechunk waits for without end.
+"""A watchdog over the server of a store, since Icechunk waits without end for one that accepts requests only.
 
-While nothing moves in this process, the server is asked for the bucket now and then, with a time limit. Where it stays
-silent, the process is left: native code that waits cannot be called back.
+While the command makes no progress, the server is asked for the bucket now and then, with a time limit. If it stays
+silent, the process is ended: native code that waits cannot be interrupted.
 """
 
 import threading
@@ -12,43 +12,44 @@ from ridgestream.stores.errors.exceptions import ServerSilent, StoreError
 from ridgestream.stores.repository.store_location import StoreLocation
 
 QUIET_SECONDS = 10.0
-"""How long nothing moves before the server is asked, and between two answers."""
+"""How long there is no progress before the server is asked, and the pause after an answer."""
 
 SILENT_SECONDS = 20.0
-"""How long the server is silent, asked again and again, before it is given up."""
+"""How long the server is silent, asked repeatedly, before the process is ended."""
 
-_AGAIN_SECONDS = 2.0
+_RETRY_SECONDS = 2.0
+"""The pause after a request without an answer."""
 
 
-class ServerWatch:
-    """Asks the server of a store for its bucket while nothing moves, and tells `leave` why, once it is silent."""
+class ServerWatchdog:
+    """Asks the server of a store for its bucket while there is no progress, and ends the process once it is silent."""
 
-    def __init__(self, location: StoreLocation, moved: Callable[[], float], leave: Callable[[str], None]) -> None:
-        """Begin, unless the store is no S3 server's; `moved` tells when something last moved here (monotonic).
+    def __init__(self, location: StoreLocation, progressed_at: Callable[[], float], end: Callable[[str], None]) -> None:
+        """Start, if the store is on an S3 server; for GCS and Azure, Icechunk has time limits of its own.
 
-        GCS and Azure are asked with time limits of Icechunk's own.
+        `progressed_at` returns when there was progress last (monotonic); `end` is called with the reason.
         """
-        self._location, self._moved, self._leave = location, moved, leave
+        self._location, self._progressed_at, self._end = location, progressed_at, end
         self._closed = threading.Event()
         if location.folder is None and location.prefix.parsed.is_s3:
             threading.Thread(target=self._watch, name="ridgestream-server", daemon=True).start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop."""
         self._closed.set()
 
     def _watch(self) -> None:
         silent_since: float | None = None
-        while not self._closed.wait(QUIET_SECONDS if silent_since is None else _AGAIN_SECONDS):
-            began, why = monotonic(), ""
-            if began - self._moved() >= QUIET_SECONDS:
-                why = self._ask()
-            silent_since = (silent_since or began) if why else None
+        while not self._closed.wait(QUIET_SECONDS if silent_since is None else _RETRY_SECONDS):
+            asked_at, failure = monotonic(), ""
+            if asked_at - self._progressed_at() >= QUIET_SECONDS:
+                failure = self._ask()
+            silent_since = (silent_since or asked_at) if failure else None
             if silent_since is not None and monotonic() - silent_since > SILENT_SECONDS and not self._closed.is_set():
-                self._leave(f"{why}; what was committed stands, and the same command goes on from there")
+                self._end(f"{failure}; what was committed stands, and the same command goes on from there")
 
     def _ask(self) -> str:
-        """Return why there is no answer; an answer may be any, also that there is no access."""
+        """Return why there is no answer; any response counts as an answer, even a refusal."""
         try:
             self._location.check_reachable()
         except ServerSilent as error:

@@ -1,9 +1,9 @@
-"""Signals that end a run: first between two pieces of work, then anywhere, and in the end without asking.
+"""Signals that end a run: first between two pieces of work, then anywhere, and finally by ending the process.
 
-SIGTERM and SIGINT ask a run to leave. It does so where its reporter is next told of rows, so that nothing is cut off
-that is being written, and what was learned is kept. Where that takes longer than SOFT_SECONDS, a long task or a wait
-for another writer, Stopped is raised wherever the main thread is; HARD_SECONDS after the signal, or at a second one,
-the process ends, and its children with it. A signal is noted in the moment in which it comes, also in native code.
+SIGTERM and SIGINT ask a run to stop. It stops at the next report of progress, so no write is cut off and what was
+learned is kept. If that takes longer than SOFT_SECONDS (a long task, or a wait for another writer), Stopped is raised
+wherever the main thread is. HARD_SECONDS after the signal, or at a second signal, the process ends, and its children
+with it. A thread receives signals at once, even while the main thread is in native code.
 """
 
 import os
@@ -22,150 +22,153 @@ from ridgestream.pipeline.base.events import Event, Step
 from ridgestream.pipeline.base.reporter import Fact, Reporter, Stopped
 
 SOFT_SECONDS = 3.0
-"""How long a run may go on to the end of a piece of work."""
+"""How long a run may continue to the end of a piece of work."""
 
 HARD_SECONDS = 8.0
-"""When a run is left that has not come to an end."""
+"""How long after the signal the process of a run that has not stopped is ended."""
 
 REPEAT_SECONDS = 0.5
-"""A signal that comes again so soon is the same one: `timeout` sends it to a process and to its group."""
+"""A signal that is repeated within this time is the same one: `timeout` signals a process and its group."""
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-_POKE = signal.SIGALRM
+_WAKE = signal.SIGALRM
 _CLOSED = 0
 
 
-class Stopping:
-    """Whether the run has been asked to end."""
+class SignalHandler:
+    """Records whether the run has been asked to stop, and stops it."""
 
-    def __init__(self, soft_seconds: float, say: Callable[[str, int], None]) -> None:
-        """Be patient for so long; `say` is told, with the exit code, why a process ends without an exception."""
-        self._soft_seconds, self._say = soft_seconds, say
+    def __init__(self, soft_seconds: float, write_reason: Callable[[str, int], None]) -> None:
+        """Leave a run `soft_seconds` to the end of a piece of work.
+
+        `write_reason` is called with a message and the exit code before the process is ended without an exception.
+        """
+        self._soft_seconds, self._write_reason = soft_seconds, write_reason
         self._number, self._raised = 0, False
         self.checked_at = monotonic()
-        """When something last moved."""
+        """When there was progress last (monotonic)."""
 
     @property
     def number(self) -> int:
-        """The signal that asked for it; 0 if none has."""
+        """The signal that asked the run to stop; 0 if none has."""
         return self._number
 
     def check(self) -> None:
-        """Raise Stopped if the run is to end."""
+        """Note that there is progress; raise Stopped if the run has been asked to stop."""
         self.checked_at = monotonic()
         if self._number:
             self._raised = True
             raise Stopped(self._number)
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Look out for signals; for the main thread. One that was ignored from the start stays so."""
-        ours, theirs = socket.socketpair()
-        theirs.setblocking(False)
-        heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, self._handle) for number in (*heard, _POKE)}
-        wakeup = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
-        thread = threading.Thread(target=self._watch, args=(ours,), name="ridgestream-signals", daemon=True)
+    def installed(self) -> Iterator[None]:
+        """Handle signals, called in the main thread. A signal that was ignored at the start stays ignored."""
+        receiver, sender = socket.socketpair()
+        sender.setblocking(False)
+        handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        previous = {number: signal.signal(number, self._handle) for number in (*handled, _WAKE)}
+        wakeup = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+        thread = threading.Thread(target=self._watch, args=(receiver,), name="ridgestream-signals", daemon=True)
         thread.start()
         try:
             yield
         finally:
             self._raised = True
             signal.set_wakeup_fd(wakeup)
-            theirs.close()
+            sender.close()
             thread.join()
-            ours.close()
-            for number, handler in before.items():  # only now, since the thread may have poked
+            receiver.close()
+            for number, handler in previous.items():  # only now, since the thread may have woken the main thread
                 signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        """Raise Stopped in the main thread when it was patient for long enough."""
+        """Raise Stopped in the main thread when the thread wakes it."""
         del frame
-        if number == _POKE and not self._raised:
+        if number == _WAKE and not self._raised:
             self.check()
 
-    def _watch(self, ours: socket.socket) -> None:
-        self._number, began = _next_signal(ours, None) or _CLOSED, monotonic()
-        if self._number and self._waits(ours, began, self._soft_seconds):
+    def _watch(self, receiver: socket.socket) -> None:
+        self._number, received_at = _next_signal(receiver, None) or _CLOSED, monotonic()
+        if self._number and self._still_runs(receiver, received_at, self._soft_seconds):
             self._interrupt()
-            if self._waits(ours, began, HARD_SECONDS):
+            if self._still_runs(receiver, received_at, HARD_SECONDS):
                 self._give_up()
 
-    def _waits(self, ours: socket.socket, began: float, seconds: float) -> bool:
-        """Wait so long after the first signal; tell whether the run is still there."""
-        while (left := began + seconds - monotonic()) > 0:
-            again = _next_signal(ours, left)
-            if again == _CLOSED:
+    def _still_runs(self, receiver: socket.socket, received_at: float, seconds: float) -> bool:
+        """Wait until `seconds` after the first signal, and return whether the run still goes on then."""
+        while (left := received_at + seconds - monotonic()) > 0:
+            repeated = _next_signal(receiver, left)
+            if repeated == _CLOSED:
                 return False
-            if again and monotonic() - began > REPEAT_SECONDS:
-                self._leave("left at once; the last commit stands, and the same command goes on from there", again)
+            if repeated and monotonic() - received_at > REPEAT_SECONDS:
+                self._exit("ended at once; the last commit stands, and the same command goes on from there", repeated)
         return True
 
     def _interrupt(self) -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, _POKE)
+        signal.pthread_kill(threading.main_thread().ident or 0, _WAKE)
 
     def _give_up(self) -> NoReturn:
-        message = f"left amid its work after {HARD_SECONDS:g} s; the last commit stands, and the same command goes on"
-        self._leave(message, self._number)
+        message = f"ended after {HARD_SECONDS:g} s, not stopped; the last commit stands, and the same command goes on"
+        self._exit(message, self._number)
 
-    def _leave(self, message: str, number: int) -> NoReturn:
+    def _exit(self, message: str, number: int) -> NoReturn:
         """End the process and its children now."""
-        self.leave_now(f"{name_of(number)}; {message}", 128 + number)
+        self.exit_now(f"{name_of(number)}; {message}", 128 + number)
 
-    def leave_now(self, message: str, code: int) -> NoReturn:
-        """Say why, and end the process and its children, whatever its threads are at."""
+    def exit_now(self, message: str, code: int) -> NoReturn:
+        """Write the reason, and end the process and its children, whatever its threads are doing."""
         with suppress(Exception):
-            self._say(message, code)
+            self._write_reason(message, code)
             sys.stderr.flush()
         with suppress(Exception):
             _kill_children()
         os._exit(code)
 
 
-class Stoppable:
-    """A reporter that raises Stopped between two pieces of work, if the run is to end."""
+class StoppableReporter:
+    """A reporter that raises Stopped between two pieces of work, if the run has been asked to stop."""
 
-    def __init__(self, report: Reporter, stopping: Stopping) -> None:
-        self._report, self._stopping = report, stopping
+    def __init__(self, report: Reporter, signals: SignalHandler) -> None:
+        self._report, self._signals = report, signals
 
     def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:
-        """Begin a step, unless the run is to end."""
-        self._stopping.check()
+        """Begin a step, unless the run has been asked to stop."""
+        self._signals.check()
         self._report.begin(step, total_rows, **facts)
 
     def advance(self, rows: int, **facts: Fact) -> None:
-        """Tell of rows; the run may end here."""
+        """Report rows; the run may stop here."""
         self._report.advance(rows, **facts)
-        self._stopping.check()
+        self._signals.check()
 
     def end(self, **facts: Fact) -> None:
         """End the step."""
         self._report.end(**facts)
 
     def say(self, event: Event, **facts: Fact) -> None:
-        """Tell something."""
+        """Report an event."""
         self._report.say(event, **facts)
 
     def warn(self, event: Event, **facts: Fact) -> None:
-        """Tell something that a person should look at."""
+        """Report an event that a person should look at."""
         self._report.warn(event, **facts)
 
 
 def name_of(number: int) -> str:
-    """Return what the signal does to a run, in a word."""
+    """Return what the signal does to a run, in one word."""
     return "interrupted" if number == signal.SIGINT else "terminated"
 
 
-def _next_signal(ours: socket.socket, seconds: float | None) -> int | None:
-    """Return the next signal that ends runs, None if none comes in time, _CLOSED where nobody listens any more."""
+def _next_signal(receiver: socket.socket, seconds: float | None) -> int | None:
+    """Return the next signal that ends runs; None if none arrives in time, _CLOSED if the handler is uninstalled."""
     give_up = None if seconds is None else monotonic() + seconds
-    while select.select([ours], [], [], None if give_up is None else max(0.0, give_up - monotonic()))[0]:
-        came = ours.recv(1)
-        if not came:
+    while select.select([receiver], [], [], None if give_up is None else max(0.0, give_up - monotonic()))[0]:
+        received = receiver.recv(1)
+        if not received:
             return _CLOSED
-        if came[0] in SIGNALS:
-            return came[0]
+        if received[0] in SIGNALS:
+            return received[0]
     return None
 
 

@@ -14,10 +14,10 @@ from ridgestream.jobs.console.escaping import harmless_cells
 
 def inspect(options: StoreOptions) -> None:
     """Show what a store holds: partitions, models, and what each run did."""
-    with orderly_exit() as leaving:
+    with orderly_exit() as handler:
         from ridgestream.jobs.commands.inspect import run_inspect, show_inspection
 
-        contents = run_inspect(find_store(leaving, options)[0])
+        contents = run_inspect(find_store(handler, options)[0])
         if options.as_json:
             typer.echo(json.dumps(contents))
         else:
@@ -26,10 +26,10 @@ def inspect(options: StoreOptions) -> None:
 
 def history(options: StoreOptions) -> None:
     """List the nights of a job's model, or of all models of a store, with the numbers and tags that name them."""
-    with orderly_exit() as leaving:
+    with orderly_exit() as handler:
         from ridgestream.jobs.commands.history import run_history, show_history
 
-        location, job = find_store(leaving, options)
+        location, job = find_store(handler, options)
         nights = run_history(location, job.model.name if job else None)
         if options.as_json:
             typer.echo(json.dumps(nights))
@@ -43,10 +43,10 @@ def report(
     folder: Report = None,
 ) -> None:
     """Write the report of a night again, from the store alone."""
-    with orderly_exit() as leaving:
+    with orderly_exit() as handler:
         from ridgestream.jobs.report.report_files import run_report
 
-        result = run_report(open_job(leaving, options.with_report(folder)), night)
+        result = run_report(open_job(handler, options.with_report(folder)), night)
         print_result(result, as_json=options.as_json)
 
 
@@ -58,10 +58,10 @@ def tag(
     ] = None,
 ) -> None:
     """Give a name to what the store holds now, or held after a night, for predict --snapshot."""
-    with orderly_exit() as leaving:
+    with orderly_exit() as handler:
         from ridgestream.jobs.commands.history import run_tag
 
-        print_result(run_tag(open_job(leaving, options), name, night), as_json=options.as_json)
+        print_result(run_tag(open_job(handler, options), name, night), as_json=options.as_json)
 
 
 def rollback(
@@ -73,10 +73,10 @@ def rollback(
     wait: Wait = 0.0,
 ) -> None:
     """Take the model back to a night; partitions that it has learned since are excluded from now on."""
-    with orderly_exit() as leaving:
+    with orderly_exit() as handler:
         from ridgestream.jobs.commands.history import run_rollback
 
-        result = run_rollback(open_job(leaving, options), night, wait, replay=replay)
+        result = run_rollback(open_job(handler, options), night, wait, replay=replay)
         print_result(result, as_json=options.as_json)
 
 
@@ -88,10 +88,10 @@ def quarantine(
     wait: Wait = 0.0,
 ) -> None:
     """Reject a partition: no model learns it until it is released."""
-    with orderly_exit() as leaving:
+    with orderly_exit() as handler:
         from ridgestream.jobs.commands.quarantine import run_quarantine
 
-        result = run_quarantine(open_job(leaving, options), partition, reason, wait, release=release)
+        result = run_quarantine(open_job(handler, options), partition, reason, wait, release=release)
         print_result(result, as_json=options.as_json)
 
 
@@ -107,9 +107,9 @@ def clean(
     wait: Wait = 0.0,
 ) -> None:
     """Delete what a store no longer needs; nights, their models and what is being read stay."""
-    with orderly_exit() as leaving:
+    with orderly_exit() as handler:
         from ridgestream.jobs.commands.clean import run_clean
 
-        location = find_store(leaving, options)[0]
+        location = find_store(handler, options)[0]
         result = run_clean(location, older_than, wait, keep_nights=keep_nights, dry_run=dry_run)
         print_result(result, as_json=options.as_json)

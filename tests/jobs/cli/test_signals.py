@@ -278,7 +278,7 @@ def test_native_code_that_does_not_come_back_is_left(work: Workplace, undisturbe
         wait_until(lambda: "hangs" in log.read_text(), process)
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == exit_codes.TERMINATED
-    assert log.read_text().splitlines()[-1].startswith("ridgestream: terminated; left amid its work after 1 s")
+    assert log.read_text().splitlines()[-1].startswith("ridgestream: terminated; ended after 1 s, not stopped")
     work.run_here(JOB)
     assert_same_model(work.model(), undisturbed.model())
 
@@ -304,4 +304,4 @@ ridgestream.jobs.cli.signals._next_signal = next_and_tell
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == exit_codes.INTERRUPTED
-    assert log.read_text().splitlines()[-1].startswith("ridgestream: interrupted; left at once")
+    assert log.read_text().splitlines()[-1].startswith("ridgestream: interrupted; ended at once")
