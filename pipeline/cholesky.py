@@ -1,4 +1,4 @@
-"""Cholesky factorizations with a named outcome: an inverse or a solution, a condition estimate, the jitter it took."""
+"""Cholesky factorizations: solutions, inverses, a condition estimate, and the jitter that was needed."""
 
 from dataclasses import dataclass
 
@@ -22,12 +22,12 @@ class Cholesky:
     factor: Floats
     """L with A + jitter·I = LLᵀ, shape (m, m), Fortran order; above the diagonal it holds no information."""
     jitter: float
-    """What was added to the diagonal, zero if nothing was needed."""
+    """The amount added to the diagonal, zero if none was needed."""
     condition: float
     """LAPACK's estimate of the condition number in the 1-norm, to three digits."""
 
     def solve(self, right: Floats) -> Floats:
-        """Return A⁻¹ right, shape of `right`; O(m²) a column."""
+        """Return A⁻¹ right, shape of `right`; O(m²) per column."""
         if not len(self.factor):
             return np.zeros_like(right)
         solution, info = lapack.dpotrs(self.factor, right, lower=1)
@@ -46,7 +46,7 @@ class Cholesky:
 def cholesky(matrix: Floats, name: str) -> Cholesky:
     """Factorize the symmetric positive definite `matrix` (m, m), read from its lower triangle; O(m³/3).
 
-    Raises NumericalBreakdown, with `name` and advice, if a jitter of 10⁻¹⁰ of the largest entry does not help.
+    Raises NumericalBreakdown, with `name` and a remedy, if a jitter of 10⁻¹⁰ of the largest entry does not suffice.
     """
     check_kernel_sums(np.tril(matrix), name)
     if not len(matrix):
@@ -80,7 +80,7 @@ def mirror(lower: Floats) -> Floats:
 
 
 def check_kernel_sums(values: Floats, name: str) -> None:
-    """Raise NumericalBreakdown, with `name` and advice, unless these kernel values, or sums of them, are finite."""
+    """Raise NumericalBreakdown, with `name` and a remedy, unless these kernel values, or sums of them, are finite."""
     if not np.isfinite(values).all():
         shape = " × ".join(map(str, values.shape))
         raise NumericalBreakdown(f"the {name} ({shape}) holds a value that is not finite: {TOO_LARGE}")
@@ -89,7 +89,7 @@ def check_kernel_sums(values: Floats, name: str) -> None:
 def check_info(routine: str, info: int) -> None:
     """Raise NumericalBreakdown unless LAPACK's `info` is zero."""
     if info:
-        raise NumericalBreakdown(f"LAPACK's {routine} gave up with info = {info}")
+        raise NumericalBreakdown(f"LAPACK's {routine} failed with info = {info}")
 
 
 def _one_norm(lower: Floats) -> float:
@@ -102,4 +102,4 @@ def _condition(factor: Floats, norm: float) -> float:
     check_info("dpocon", info)
     if not reciprocal > 0:
         return float("inf")
-    return float(f"{1.0 / reciprocal:.3g}")  # the last digits go by where LAPACK's workspace happens to lie
+    return float(f"{1.0 / reciprocal:.3g}")  # further digits depend on the address of LAPACK's workspace

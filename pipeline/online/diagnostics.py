@@ -1,4 +1,4 @@
-"""How well the arithmetic of a stream went: condition, drift and jitter, kept with the state between refreshes."""
+"""Numerical diagnostics of a stream: condition numbers, drift and jitter, stored with the state."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Numerics:
-    """Figures that tell whether a model's digits can be trusted; zeros before the first refresh."""
+    """Figures that show how many digits of a model can be trusted; zeros before the first refresh."""
 
     normal_condition: float = 0.0
     """Estimated condition number of P at the last refresh."""
     gram_condition: float = 0.0
     """Estimated condition number of K at the last refresh."""
     drift: float = 0.0
-    """How far carried coefficients were from fresh ones where last measured: see `measure_drift`."""
+    """How far carried coefficients were from recomputed ones when last measured: see `measure_drift`."""
     largest_drift: float = 0.0
     """The largest drift so far."""
     largest_jitter: float = 0.0
-    """The most that was ever added to the diagonal of P or K to factorize it; zero if nothing was needed."""
+    """The largest amount added so far to the diagonal of P or K to factorize it; zero if it was never needed."""
     jitter_count: int = 0
-    """At how many refreshes something was added."""
+    """Number of refreshes at which such an amount was added."""
     refused: int = 0
-    """How many rows were not taken, though novel and useful, since they would have left P singular within rounding."""
+    """Number of novel and useful rows refused because they would have left P singular within rounding."""
 
     def after_refusals(self, refused: int) -> Self:
-        """Return the figures with so many rows more that were refused for P's condition."""
+        """Return the figures with this number of further rows refused."""
         return replace(self, refused=self.refused + refused) if refused else self
 
     def after_refresh(self, condition: "Condition", drift: float | None) -> Self:
-        """Return the figures after one more refresh; `drift` is None where there was nothing to compare with."""
+        """Return the figures after one more refresh; `drift` is None if there was nothing to compare with."""
         return replace(
             self,
             normal_condition=min(condition.normal_condition, sys.float_info.max),
@@ -50,9 +50,9 @@ class Numerics:
 
 
 def measure_drift(gram: Floats, carried: Floats, fresh: Floats) -> float:
-    """Return max|K(β − β′)| / max|Kβ′| for carried β and fresh β′ (n_basis, n_targets); O(n_basis²).
+    """Return max|K(β − β′)| / max|Kβ′| for carried β and recomputed β′ (n_basis, n_targets); O(n_basis²).
 
-    That is how far predictions at the basis vectors had moved, relative to the largest of them. K (n_basis, n_basis) is
+    That is the error of the predictions at the basis vectors, relative to the largest of them. K (n_basis, n_basis) is
     read from its lower triangle.
     """
     K = symmetric(gram)

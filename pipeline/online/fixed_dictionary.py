@@ -1,4 +1,4 @@
-"""What a dictionary that no row can change any more needs beside its sums: β, at each refresh, and no inverse."""
+"""The coefficients of a dictionary that no row can change: solved for at each refresh, without an inverse."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -18,11 +18,11 @@ class Solution:
     coefficients: Floats
     """β = P⁻¹z, shape (n_basis, n_targets)."""
     condition: Condition
-    """How the refresh went."""
+    """Condition numbers and jitter of the refresh."""
 
     @classmethod
     def of(cls, information: Information, before: Self | None) -> Self:
-        """Solve P β = z; K, which cannot change, is looked at only if there is no solution `before`; O(n_basis³)."""
+        """Solve P β = z; K, which cannot change, is factorized only without a solution `before`; O(n_basis³)."""
         normal = cholesky(information.normal_matrix, "normal matrix P")
         beta = np.ascontiguousarray(normal.solve(information.normal_rhs))
         if before is not None:

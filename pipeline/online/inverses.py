@@ -1,4 +1,4 @@
-"""What decisions need: K⁻¹, P⁻¹ and β, made from the information form and carried on until the next refresh."""
+"""K⁻¹, P⁻¹ and β: computed from the information form at a refresh, updated row by row until the next."""
 
 from dataclasses import dataclass
 
@@ -11,20 +11,20 @@ from ridgestream.pipeline.online.information_form import Information, padded, pa
 
 @dataclass(frozen=True)
 class Condition:
-    """How the last refresh went."""
+    """Condition numbers and jitter of a refresh."""
 
     normal_condition: float
     """Estimated condition number of P."""
     gram_condition: float
     """Estimated condition number of K."""
     jitter: float
-    """The larger of what was added to the diagonals of P and K, zero if nothing was needed."""
+    """The larger of the amounts added to the diagonals of P and K; zero if both factorized without."""
 
 
 class Inverses:
     """K⁻¹ and P⁻¹ (lower triangles, Fortran order), their diagonals (P⁻¹'s is q) and K's, and β (n_targets, n_basis).
 
-    They have the information's room, and its empty basis vectors.
+    `reserve` resizes them like the information form's arrays, with the same empty basis vectors.
     """
 
     def __init__(self, information: Information) -> None:
@@ -41,11 +41,11 @@ class Inverses:
 
     @property
     def coefficients(self) -> Floats:
-        """β as predictions take it, shape (n_basis, n_targets)."""
+        """βᵀ as predictions need it, shape (n_basis, n_targets)."""
         return self.beta[:, : self.n_basis].T
 
     def reserve(self, capacity: int) -> None:
-        """Make room for just so many basis vectors; O(capacity²) if it is not there already."""
+        """Resize the arrays to this number of basis vectors; O(capacity²) unless they have it already."""
         if capacity != len(self.gram):
             n = self.n_basis
             self.normal = padded_symmetric(self.normal[:n, :n], capacity)

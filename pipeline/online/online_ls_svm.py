@@ -2,21 +2,21 @@
 
 Departures from the paper, each with its reason:
 
-- The state is the information form {D, K, P, z, yᵀy, n, γ}, not P⁻¹: it is exact, and P⁻¹, K⁻¹ and β are made from it
-  afresh at fixed row counts, so that they cannot drift over millions of rows.
+- The state is the information form {D, K, P, z, yᵀy, n, γ}, not P⁻¹: it is exact, and P⁻¹, K⁻¹ and β are recomputed
+  from it at fixed row counts, so that they cannot drift over millions of rows.
 - Regularization is per row, γ = λ·2^⌊log₂ n⌋ for selection and λn for the published coefficients; the paper's
   γ = t·10⁻⁵ needs the length of the stream beforehand.
 - Δ_b is the slides' δ²/Δ + γδ: the printed equation (14) is not the Schur complement. In (18) the sign is minus.
-- At the cap, growing and pruning is done only where it would not restore the state, and then in place.
+- When the dictionary is full, a vector is added and another deleted only where that would not restore the state, and
+  then in one step, a swap.
 - Rows are processed in blocks by matrix products; the decisions are those of the one-row algorithm. Where a bound shows
   that a row cannot change a full dictionary, K⁻¹k is not computed.
 - A vector that would leave P singular within rounding is not taken, however novel.
 - Rows may carry weights, and several targets may share the dictionary (their gains are added).
-- Selection is one rule of several (`selection`). Where no row can change the dictionary any more, rows are absorbed by
-  sums alone, and what is predicted before learning uses coefficients that all but the last few rows have made.
+- Supervised selection is one rule of several (`selection_rule`). Where no row can change the dictionary any more, rows
+  are only summed, and predictions made before learning use coefficients that are solved for at intervals (`schedule`).
 """
 
-import math
 from dataclasses import replace
 from typing import Self, cast
 
@@ -24,76 +24,116 @@ import numpy as np
 import numpy.typing as npt
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers, as_floats, check_rows, check_targets, check_weights
-from ridgestream.pipeline.base.blas_threads import one_blas_thread
-from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
-from ridgestream.pipeline.base.memory_plan import check_growth, fits_growth
-from ridgestream.pipeline.cholesky import cholesky
+from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.kernels import Kernel
-from ridgestream.pipeline.online.compiled.scan import GROW, REFUSED, SCANNED, SUSPECTED, UNSAFE
-from ridgestream.pipeline.online.diagnostics import Numerics, measure_drift
-from ridgestream.pipeline.online.fixed_dictionary import Solution
+from ridgestream.pipeline.online.carried_model import CarriedModel
+from ridgestream.pipeline.online.compiled.scan import SCANNED, SUSPECTED
+from ridgestream.pipeline.online.diagnostics import Numerics
 from ridgestream.pipeline.online.information_form import Information
-from ridgestream.pipeline.online.inverses import Condition, Inverses
-from ridgestream.pipeline.online.row_strip import RowBlock, Strip, Workspace
+from ridgestream.pipeline.online.inverses import Condition
 from ridgestream.pipeline.online.selection_rule import Selection
 from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.online.state import OnlineState
+from ridgestream.pipeline.online.stream_learner import StreamLearner
 from ridgestream.pipeline.selection.independence import check_given, check_independent, check_places
 
-REFRESH_ROWS = 32768
-"""Rows of a partition between two refreshes; a multiple of every block size.
-
-What is carried drifts by the condition of P rather than by the rows: no more over so many than over a fourth of them.
-"""
-
-SCREEN_BASIS, SCREEN_ROWS = 256, 200
-"""Bounds on swaps pay from so many basis vectors on, and after so many rows for each of them."""
-
-SOLVED_SHARE, SOLVED_ROWS = 16, 8192
-"""A dictionary that no row can change has its coefficients made anew after one row in so many of those seen, and after
-so many at the latest, for what is predicted before learning.
-"""
-
-GRID_ROWS = 256
-"""Rows whose kernel values are formed at once: blocks divide them."""
-
-MORE_BASIS = 16
-"""Room is made for so many more basis vectors at least: the cost of a row is that of the room."""
-
 PREDICTION_ROWS = 4096
-"""Rows whose kernel values are formed at once for predictions."""
+"""Rows whose kernel values are computed at once for predictions."""
 
 
 class OnlineLSSVM:
-    """A kernel expansion over a small dictionary, learned in one pass; O(max_basis²) a row and memory free of the rows.
+    """A kernel expansion f(x) = Σ β_i k(x_i, x) over a small dictionary, learned in one pass over the rows.
 
-    The block grid, and so the bits, depend on max_basis and on where `refresh` was called: blocks start at a refresh
-    and are cut at the powers of two of the weight seen. Calls of `partial_fit` that split a stream at multiples of
-    `GRID_ROWS` after a refresh leave no trace; other splits give the same decisions and values to rounding. `centre`
-    (n_features,) is where a stationary kernel measures its distances from, the first row unless given: somewhere amid
-    the rows, for speed. `selection` names the rule that chooses the dictionary; `fixed` takes it from `dictionary`
-    (n_basis, n_features), which sets max_basis (one that is smaller, other than the default, is refused);
-    `dictionary_rows` (n_basis,) are its row numbers in the stream, if it has any.
-    With max_basis None, a dictionary that would need more than `memory_limit_bytes` (None until set) is refused as it
-    grows: MemoryRefused is raised in the midst of a block, and the state taken before is the one to go on from.
-    Several threads may each have a learner; one learner is for one thread at a time.
+    A row costs O(max_basis²) time; memory is O(max_basis² + max_basis · n_features) and does not grow with the rows.
+    Features should be standardized, since all thresholds are in units of the kernel. For classification, learn
+    targets −1 and 1, one column per class, and take the sign or the largest.
+
+    Args:
+        kernel: The kernel, such as `RBF(gamma=1 / n_features)`, `Polynomial` or `Linear`.
+        regularization: λ per row, default 1e-5. After n rows (or a sum of weights n), the coefficients minimize
+            Σ w(y − f)² + λn βᵀKβ; KernelRidge's alpha is λn. Higher values give smoother functions.
+        max_basis: The largest number of basis vectors, default 500. Time grows with its square. With None the
+            dictionary grows as long as rows are novel and useful and, if `memory_limit_bytes` is set, fit into that.
+        novelty_threshold: TOL1, default 0.01, in units of k(x, x), which is 1 for RBF. A row enters the dictionary only
+            if its squared distance in feature space to the span of the dictionary exceeds this. 0 excludes duplicates
+            only; higher values give smaller, better conditioned dictionaries.
+        usefulness_threshold: TOL2, default 1e-4, in squared units of the targets times units of k(x, x). A novel row
+            enters only if its novelty times the reduction of the cost by it exceeds this.
+        selection: "supervised" (default): novel and useful rows enter, and replace the weakest vector when the
+            dictionary is full. "novelty": novel rows enter until it is full. "fixed": the dictionary is `dictionary`.
+        dictionary: Basis vectors (n_basis, n_features) for `selection="fixed"`, and only for it, linearly independent
+            in feature space. They set `max_basis`; a smaller one, other than the default, is refused.
+        dictionary_rows: The numbers of these vectors in the stream, whole numbers (n_basis,), if they come from it.
+        centre: Point (n_features,) relative to which a stationary kernel computes distances, default the first row.
+            It changes rounding and speed, not values: choose one in the middle of the rows.
+
+    Raises InputError for a value outside its bounds.
+
+    The bits of the result depend on max_basis and on where `refresh` is called, for there the grid of blocks starts.
+    Splitting a stream over several calls at multiples of 256 rows after a refresh does not change them; other splits
+    give the same decisions, and the same values to rounding. Different threads may use different learners.
+
+    Attributes:
+        parameters: The settings.
+        rows_seen: Rows learned so far, those of weight zero included.
+        weight_seen: The sum of their weights.
+        swaps: How often a basis vector was replaced.
+        numerics: Condition, drift and jitter so far.
+        memory_limit_bytes: With `max_basis=None`, MemoryRefused is raised before the learner needs more; default None.
+            The learner is then in the middle of a block: restore it from a state taken before.
+
+    Example:
+        >>> import numpy as np
+        >>> from ridgestream import RBF, OnlineLSSVM
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-3, 3, (2000, 1))
+        >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(2000)
+        >>> learner = OnlineLSSVM(RBF(gamma=0.5), max_basis=20).partial_fit(X[:1000], y[:1000])
+        >>> points = np.array([[-1.5], [1.5], [10.0]])
+        >>> learner.predict(points[:2]).round(1).tolist()
+        [[-1.0], [1.0]]
+
+        Error bars, wide where there were no rows:
+
+        >>> from ridgestream.pipeline.models.uncertainty import Uncertainty
+        >>> state = learner.state()
+        >>> uncertainty = Uncertainty.of(state)
+        >>> kernel = state.parameters.kernel
+        >>> values = kernel.block(points, state.basis_vectors, state.centre)
+        >>> deviation = np.sqrt(uncertainty.variance(values, kernel.diagonal(points)))
+        >>> bool((deviation[:2] < 0.05).all() and deviation[2] > 0.5)
+        True
+
+        A state goes on where it was taken, here after a refresh and so with the same bits:
+
+        >>> learner.refresh()
+        >>> resumed = OnlineLSSVM.from_state(learner.state())
+        >>> straight = learner.partial_fit(X[1000:], y[1000:]).predict(points)
+        >>> bool((resumed.partial_fit(X[1000:], y[1000:]).predict(points) == straight).all())
+        True
+
     """
 
     def __init__(
         self,
         kernel: Kernel,
         *,
-        regularization: float = 1e-5,
-        max_basis: int | None = 500,
-        novelty_threshold: float = 1e-2,
-        usefulness_threshold: float = 1e-4,
-        selection: str = "supervised",
+        regularization: float = OnlineSettings.regularization,
+        max_basis: int | None = OnlineSettings.max_basis,
+        novelty_threshold: float = OnlineSettings.novelty_threshold,
+        usefulness_threshold: float = OnlineSettings.usefulness_threshold,
+        selection: str = OnlineSettings.selection,
         dictionary: npt.ArrayLike | None = None,
         dictionary_rows: npt.ArrayLike | None = None,
         centre: npt.ArrayLike | None = None,
     ) -> None:
         self.parameters = OnlineSettings(
-            kernel, regularization, max_basis, novelty_threshold, usefulness_threshold, cast("Selection", selection)
+            kernel=kernel,
+            regularization=regularization,
+            max_basis=max_basis,
+            novelty_threshold=novelty_threshold,
+            usefulness_threshold=usefulness_threshold,
+            selection=cast("Selection", selection),
         )
         if self.parameters.rule.grows == (dictionary is not None):
             raise InputError("a dictionary is given if selection is 'fixed', and only then")
@@ -102,50 +142,64 @@ class OnlineLSSVM:
             self._given = check_given(dictionary, None if max_basis == OnlineSettings.max_basis else max_basis)
             self.parameters = replace(self.parameters, max_basis=len(self._given))
         self._given_rows = check_places(dictionary_rows, self._given)
-        self._information: Information | None = None
-        self._inverses: Inverses | Solution | None = None
-        self._published: Floats | None = None
         self._centre = None if centre is None else as_floats(centre, "centre")
-        self.rows_seen = 0
-        self.weight_seen = 0.0
-        self.swaps = 0
-        self._position = self._solved_at = 0
-        self._counts: Integers = np.zeros(3, dtype=np.int64)
-        self._room = Workspace()
-        self._behind = self._is_cut_off = False
-        self._solved_penalty = 0.0
-        self.numerics = Numerics()
+        self._stream: StreamLearner | None = None
+        self._published: Floats | None = None
         self.memory_limit_bytes: int | None = None
 
     @property
     def n_basis(self) -> int:
-        """The number of basis vectors now."""
-        return self._information.n_basis if self._information else 0
+        """The number of basis vectors."""
+        return self._stream.model.n_basis if self._stream else 0
+
+    @property
+    def rows_seen(self) -> int:
+        """Rows learned so far, those of weight zero included."""
+        return self._stream.model.rows_seen if self._stream else 0
+
+    @property
+    def weight_seen(self) -> float:
+        """The sum of their weights."""
+        return self._stream.model.weight_seen if self._stream else 0.0
+
+    @property
+    def swaps(self) -> int:
+        """How often a basis vector was replaced."""
+        return self._stream.model.swaps if self._stream else 0
+
+    @property
+    def numerics(self) -> Numerics:
+        """Condition, drift and jitter so far."""
+        return self._stream.model.numerics if self._stream else Numerics()
 
     @property
     def is_refreshed(self) -> bool:
-        """Whether there is a state and a scheduled refresh has just come: a state taken now goes on bit for bit."""
-        return self._information is not None and self._position % REFRESH_ROWS == 0
+        """Whether a scheduled refresh has just been made, so that a state taken now continues bit for bit."""
+        return self._stream is not None and self._stream.is_refreshed
 
     @property
     def condition(self) -> Condition | None:
-        """How the last refresh went; None before the first basis vector."""
-        return self._inverses.condition if self._inverses else None
+        """The condition numbers at the last refresh; None before the first basis vector."""
+        inverses = self._stream.model.inverses if self._stream else None
+        return inverses.condition if inverses else None
 
     @property
     def suspected_share(self) -> float:
-        """The share of rows met with a full dictionary, by this object, for which no bound ruled a swap out.
+        """The share of the rows learned by this object with a full dictionary for which no bound ruled a swap out.
 
-        For these K⁻¹k was needed. One where bounds do not pay, zero before the dictionary is full.
+        For these K⁻¹k was computed. One where bounds do not pay, zero before the dictionary is full.
         """
-        scanned, suspected = int(self._counts[SCANNED]), int(self._counts[SUSPECTED])
+        if self._stream is None:
+            return 0.0
+        scanned, suspected = (int(self._stream.model.counts[counter]) for counter in (SCANNED, SUSPECTED))
         return suspected / scanned if scanned else 0.0
 
     def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> Self:
-        """Learn rows X (rows, n_features) and targets y (rows,) or (rows, n_targets); O(max_basis²) a row.
+        """Learn rows X (rows, n_features) and targets y (rows,) or (rows, n_targets); O(max_basis²) per row.
 
-        A row of weight zero is absent. Raises InputError before anything has changed, NumericalBreakdown if P or K lose
-        their positive definiteness: this learner then learns no more, and a state taken before is to go on from.
+        `sample_weight` (rows,), default ones, multiplies a row's squared error; a row of weight zero is ignored. Raises
+        InputError before anything has changed, and NumericalBreakdown if P or K is no longer positive definite: this
+        learner then learns no more; restore it from a state taken before.
         """
         self.predict_then_learn(X, y, sample_weight)
         return self
@@ -155,340 +209,130 @@ class OnlineLSSVM:
     ) -> Floats:
         """Learn like `partial_fit`; return each row's prediction from the rows before it, shape (rows, n_targets).
 
-        A row of weight zero is predicted as at the start of its block of at most `GRID_ROWS`; where no row can change
-        the dictionary any more, a row by the coefficients of up to `SOLVED_ROWS` rows before, one in `SOLVED_SHARE`.
+        A row of weight zero is predicted as at the start of its block of at most 256 rows. When no row can change the
+        dictionary any more, predictions use coefficients that are up to a sixteenth of the rows, at most 8,192, old.
         """
-        self._check_whole()
-        rows = check_rows(X, self._information.basis_vectors.shape[1] if self._information else None)
-        n_targets = self._information.target_square.shape[0] if self._information else None
-        targets = check_targets(y, len(rows), n_targets)
+        if self._stream is not None:
+            self._stream.check_intact()
+        basis, squares = (
+            (self._information.basis_vectors, self._information.target_square) if self._stream else (None, None)
+        )
+        rows = check_rows(X, None if basis is None else basis.shape[1])
+        targets = check_targets(y, len(rows), None if squares is None else len(squares))
         weights = check_weights(sample_weight, len(rows))
-        if self._information is None:
-            self._information = Information(self._first_state(rows.shape[1], targets.shape[1]))
-        predictions, start = np.zeros_like(targets), 0
-        self._is_cut_off = True
-        with one_blas_thread():
-            while start < len(rows):
-                stop, reached = self._next_cut(start, weights)
-                part = slice(start, stop)
-                predictions[part] = self._learn_block(rows[part], targets[part], weights[part], reached)
-                start = stop
-        self._is_cut_off = False
-        return predictions
+        if self._stream is None:
+            state = self._first_state(rows.shape[1], targets.shape[1])
+            self._stream = StreamLearner(CarriedModel(state, self._centre))
+        self._published = None
+        self._stream.model.memory_limit_bytes = self.memory_limit_bytes
+        return self._stream.learn(rows, targets, weights)
 
     def refresh(self) -> None:
-        """Make P⁻¹, K⁻¹ and β anew from P, K and z, and begin the block grid here; O(n_basis³).
+        """Recompute P⁻¹, K⁻¹ and β from P, K and z, and start the block grid here; O(n_basis³).
 
-        Called at every partition's end. A state taken now and learned on gives the bits of going straight on.
+        Called at every partition's end. A state taken now gives the bits of an uninterrupted run.
         """
-        with one_blas_thread():
-            self._refresh()
-        self._position = 0
+        self._started().refresh()
 
-    def widen(self, places: Integers) -> None:
-        """Make room for further features at these places, as `numpy.insert` takes them, which no row so far had.
+    def widen(self, indices: Integers) -> None:
+        """Insert features at these indices, as `numpy.insert` takes them, zero in every row so far; O(n_basis³).
 
-        Called right after `refresh`, it leaves the learner as one that goes on from its widened state. O(n_basis³).
+        Called right after `refresh`, it leaves the learner as one that goes on from its widened state.
         """
-        if not len(places):
+        if not len(indices):
             return
-        if self._information is not None:
-            memory_limit_bytes = self.memory_limit_bytes
-            vars(self).update(vars(self.from_state(self.state().widened(places))))
-            self.memory_limit_bytes = memory_limit_bytes
+        if self._stream is not None:
+            self._continue_from(self.state().widened(indices))
             return
         if self._centre is not None:
-            self._centre = np.insert(self._centre, places, 0.0)
+            self._centre = np.insert(self._centre, indices, 0.0)
         if self._given is not None:
-            self._given = np.insert(self._given, places, 0.0, axis=1)
+            self._given = np.insert(self._given, indices, 0.0, axis=1)
 
     def set_regularization(self, regularization: float) -> None:
-        """Go on with another λ, exactly: P += (γ′ − γ)K. A refresh, where the block grid begins; O(n_basis³).
+        """Change λ for all rows, past ones too, exactly: P += (γ′ − γ)K, and refresh; O(n_basis³).
 
-        What was decided stays decided; all rows, past ones too, count with the new λ from now on. Raises InputError
-        unless λ is a positive number.
+        The dictionary chosen so far stays. Raises InputError unless λ is a positive number.
         """
         self.parameters = replace(self.parameters, regularization=regularization)
         self._published = None
-        if self._information is None:
-            return
-        if self.weight_seen > 0:
-            self._information.set_penalty(self._penalty(self.weight_seen))
-        self.refresh()
+        if self._stream is not None:
+            self._stream.model.set_regularization(self.parameters)
+            self._stream.refresh()
 
     def coefficients(self) -> Floats:
         """Return the published β = (P + (λn − γ)K)⁻¹z, shape (n_basis, n_targets); O(n_basis³) after new rows.
 
-        The array cannot be written to.
+        The array is read-only.
         """
         if self._published is None:
-            information = self._begun()
-            if not (self.n_basis and self.weight_seen > 0):
-                return np.zeros_like(information.normal_rhs)
-            excess = self.parameters.regularization * self.weight_seen - information.penalty
-            with one_blas_thread():
-                matrix = information.normal_matrix + excess * information.gram
-                self._published = cholesky(matrix, "normal matrix P").solve(information.normal_rhs)
+            self._published = self._started().model.published_coefficients()
             self._published.setflags(write=False)
         return self._published
 
     def predict(self, X: npt.ArrayLike) -> Floats:
-        """Return f(x) = Σ β_i k(x_i, x), shape (rows, n_targets), with the published coefficients; block by block."""
-        information = self._begun()
-        rows = check_rows(X, information.basis_vectors.shape[1])
+        """Return f(x) = Σ β_i k(x_i, x), shape (rows, n_targets), from published coefficients; O(n_basis) per row."""
+        basis_vectors, centre = self._information.basis_vectors, self._started().model.centre
+        rows = check_rows(X, basis_vectors.shape[1])
         beta = self.coefficients()
         predictions = np.zeros((len(rows), beta.shape[1]))
         for start in range(0, len(rows), PREDICTION_ROWS):
             part = slice(start, start + PREDICTION_ROWS)
-            values = self.parameters.kernel.block(rows[part], information.basis_vectors, self._centre)
-            predictions[part] = values @ beta
+            predictions[part] = self.parameters.kernel.block(rows[part], basis_vectors, centre) @ beta
         return predictions
 
     def cost(self) -> float:
         """Return ξ = Σ_c (y_cᵀy_c − z_cᵀβ_c), the regularized cost at the selection's γ, in squared target units."""
-        information = self._begun()
-        fitted = 0.0
-        if self._inverses is not None:
-            solved = self._solved() if self._behind else self._inverses
-            fitted = float(np.sum(information.normal_rhs * solved.coefficients))
-        return float(np.trace(information.target_square)) - fitted
+        return self._started().model.cost()
 
     def state(self) -> OnlineState:
-        """Return a copy of the whole state; taken where `is_refreshed`, it goes on bit for bit."""
-        self._check_whole()
-        information = self._begun()
-        gram, normal_matrix = information.symmetric_matrices()
-        return OnlineState(
-            parameters=self.parameters,
-            centre=np.zeros(information.basis_vectors.shape[1]) if self._centre is None else self._centre.copy(),
-            basis_vectors=information.basis_vectors.copy(),
-            basis_rows=information.basis_rows.copy(),
-            gram=gram,
-            normal_matrix=normal_matrix,
-            normal_rhs=information.normal_rhs.copy(),
-            target_square=information.target_square.copy(),
-            rows_seen=self.rows_seen,
-            weight_seen=self.weight_seen,
-            penalty=information.penalty,
-            swaps=self.swaps,
-            numerics=self.numerics,
-        )
+        """Return a copy of the whole state; taken where `is_refreshed`, it continues bit for bit."""
+        stream = self._started()
+        stream.check_intact()
+        return stream.model.state()
 
     @classmethod
     def from_state(cls, state: OnlineState) -> Self:
-        """Make a learner that goes on from `state`; raise InputError if the state is damaged."""
+        """Return a learner that continues from `state`; raise InputError if the state is damaged."""
         state.check()
-        p = state.parameters
+        settings = state.parameters
         learner = cls(
-            p.kernel,
-            regularization=p.regularization,
-            max_basis=p.max_basis,
-            novelty_threshold=p.novelty_threshold,
-            usefulness_threshold=p.usefulness_threshold,
-            selection=p.selection,
-            dictionary=None if p.rule.grows else state.basis_vectors,
+            settings.kernel,
+            regularization=settings.regularization,
+            max_basis=settings.max_basis,
+            novelty_threshold=settings.novelty_threshold,
+            usefulness_threshold=settings.usefulness_threshold,
+            selection=settings.selection,
+            dictionary=None if settings.rule.grows else state.basis_vectors,
         )
-        learner._information = Information(state)
-        learner._centre = state.centre.copy()
-        learner.rows_seen, learner.weight_seen, learner.swaps = state.rows_seen, state.weight_seen, state.swaps
-        learner.refresh()
-        learner.numerics = state.numerics
+        learner._continue_from(state)
         return learner
 
-    def _begun(self) -> Information:
-        if self._information is None:
+    @property
+    def _information(self) -> Information:
+        return self._started().model.information
+
+    def _started(self) -> StreamLearner:
+        if self._stream is None:
             raise InputError("the learner has seen no row yet: call partial_fit first")
-        return self._information
+        return self._stream
+
+    def _continue_from(self, state: OnlineState) -> None:
+        self._centre, self._published = state.centre.copy(), None
+        self._stream = StreamLearner(CarriedModel(state, self._centre))
+        self._stream.refresh()
+        self._stream.model.numerics = state.numerics
 
     def _first_state(self, n_features: int, n_targets: int) -> OnlineState:
-        if self._centre is not None and (self._centre.shape != (n_features,) or not np.isfinite(self._centre).all()):
-            raise InputError(
-                f"centre must be {n_features} finite numbers, as the rows have features; it is {self._centre}"
-            )
+        centre = self._centre
+        if centre is not None and (centre.shape != (n_features,) or not np.isfinite(centre).all()):
+            raise InputError(f"centre must be {n_features} finite numbers, as the rows have features; it is {centre}")
         if self._given is None:
             return OnlineState.empty(self.parameters, n_features, n_targets)
         if self._given.shape[1] != n_features:
             raise InputError(f"the rows have {n_features} features, the dictionary has {self._given.shape[1]}")
-        centre = self._given[0] if self._centre is None else self._centre
+        centre = self._given[0] if centre is None else centre
         check_independent(self.parameters.kernel, self._given, centre)
         self._centre = centre.copy()
         rows = np.full(len(self._given), -1) if self._given_rows is None else self._given_rows
         return OnlineState.with_dictionary(self.parameters, self._centre, self._given, rows, n_targets)
-
-    def _next_cut(self, start: int, weights: Floats) -> tuple[int, float]:
-        """Return where the block that begins at `start` ends, and the weight that is seen then.
-
-        It ends where the grid does, or at the row that reaches a power of two.
-        """
-        stop = min(start + GRID_ROWS - self._position % GRID_ROWS, len(weights))
-        sums = np.cumsum(np.concatenate([[self.weight_seen], weights[start:stop]]))
-        if self.n_basis and _octave(float(sums[-1])) == _octave(self.weight_seen):
-            return stop, float(sums[-1])
-        crossed = np.frexp(sums[1:])[1] - 1 != _octave(self.weight_seen)
-        cuts = (sums[1:] > self.weight_seen) & (crossed | (self.n_basis == 0))
-        rows = int(np.argmax(cuts)) + 1 if cuts.any() else stop - start
-        return start + rows, float(sums[rows])
-
-    def _learn_block(self, X: Floats, targets: Floats, weights: Floats, reached: float) -> Floats:
-        information = self._begun()
-        present = np.flatnonzero(weights)
-        numbers = self.rows_seen + present
-        if len(present) == len(X):
-            information.absorb_targets(targets, weights)
-            predictions = self._learn_rows(X, targets, weights, numbers)
-        else:
-            predictions = self._predict_before(X)
-            if len(present):
-                chosen = X[present], targets[present], weights[present]
-                information.absorb_targets(chosen[1], chosen[2])
-                predictions[present] = self._learn_rows(*chosen, numbers)
-        self._published = None
-        self.rows_seen += len(X)
-        self._position += len(X)
-        self._count(reached)
-        if self._position % REFRESH_ROWS == 0 or self._wants_solution():
-            self._refresh()
-        return predictions
-
-    def _wants_solution(self) -> bool:
-        """Tell whether so many rows were absorbed by sums alone that coefficients are due; on the block grid."""
-        rows = min(self.rows_seen // SOLVED_SHARE, SOLVED_ROWS)
-        return self._behind and self._position % GRID_ROWS == 0 and self.rows_seen - self._solved_at >= rows
-
-    def _check_whole(self) -> None:
-        if self._is_cut_off:
-            raise NumericalBreakdown(
-                "the learner was stopped amid its rows, by an error before this one, and holds a part of them; go on "
-                "from a state that was taken before (OnlineLSSVM.from_state)"
-            )
-
-    def _predict_before(self, X: Floats) -> Floats:
-        information = self._begun()
-        if self._inverses is None:
-            return np.zeros((len(X), information.target_square.shape[0]))
-        values = self.parameters.kernel.block(X, information.basis_vectors, self._centre)
-        return np.asarray(values @ self._inverses.coefficients)
-
-    def _count(self, reached: float) -> None:
-        """Go on to the weight `reached`; at a power of two γ changes exactly, and with it every inverse."""
-        before, self.weight_seen = _octave(self.weight_seen), reached
-        if self.weight_seen > 0 and _octave(self.weight_seen) != before:
-            self._begun().set_penalty(self._penalty(self.weight_seen))
-            self._refresh()
-
-    def _penalty(self, weight: float) -> float:
-        return math.ldexp(self.parameters.regularization, _octave(weight))
-
-    def _refresh(self, *, scheduled: bool = True) -> None:
-        """Make anew what is carried; one that is not `scheduled` comes amid a row, where β is ahead of P and z."""
-        before, penalty = self._inverses, self._begun().penalty
-        self._begun().reserve(self.n_basis)
-        comparable = scheduled and not self._behind and penalty == self._solved_penalty
-        self._inverses = self._solved() if self.n_basis and penalty > 0 else None
-        self._behind, self._solved_penalty, self._solved_at = False, penalty, self.rows_seen
-        if self._inverses is not None:
-            drift = self._drift(before, self._inverses) if before is not None and comparable else None
-            self.numerics = self.numerics.after_refresh(self._inverses.condition, drift)
-
-    def _drift(self, before: Inverses | Solution, now: Inverses | Solution) -> float | None:
-        """Return how far the coefficients carried since the last refresh were off; None if nothing was learned."""
-        if np.array_equal(before.coefficients, now.coefficients):
-            return None
-        return measure_drift(self._begun().gram, before.coefficients, now.coefficients)
-
-    def _solved(self) -> Inverses | Solution:
-        if not self._is_closed():
-            return Inverses(self._begun())
-        return Solution.of(self._begun(), self._inverses if isinstance(self._inverses, Solution) else None)
-
-    def _is_closed(self) -> bool:
-        return self.parameters.rule.is_closed(self.n_basis, self.parameters.max_basis)
-
-    def _learn_rows(self, X: Floats, targets: Floats, weights: Floats, numbers: Integers) -> Floats:
-        """Learn rows of positive weight; return the predictions made before each."""
-        predictions = np.zeros_like(targets)
-        start = 0
-        if self.n_basis == 0:
-            self._begin(X[0], targets[0], float(weights[0]), int(numbers[0]))
-            start = 1
-        refreshed = -1
-        while start < len(X):
-            if self._is_closed():
-                predictions[start:] = self._sum_rows(X[start:], targets[start:], weights[start:])
-                break
-            fresh = start == refreshed
-            if self._begun().capacity == self.n_basis:
-                self._begun().reserve(self._plan_capacity())
-            strip = self._strip(X[start:], numbers[start:], targets[start:], weights[start:])
-            what, learned, swaps = strip.run(is_fresh=fresh, counts=self._counts)
-            self.swaps += swaps
-            self.numerics = self.numerics.after_refusals(int(self._counts[REFUSED]))
-            self._counts[REFUSED] = 0
-            if what == UNSAFE and learned == 0 and fresh:
-                raise NumericalBreakdown(
-                    f"row {numbers[start]} of the stream has a pivot that is not safely positive right after a "
-                    "refresh; raise novelty_threshold or regularization"
-                )
-            innovations = strip.rows.innovations[:learned]
-            predictions[start : start + learned] = targets[start : start + learned] - innovations
-            start += learned
-            if what == GROW:
-                self._check_memory(int(numbers[start]))
-            if what in (GROW, UNSAFE):
-                self._refresh(scheduled=False)
-                refreshed = start
-        return predictions
-
-    def _check_memory(self, row: int) -> None:
-        """Raise MemoryRefused if there is no room for one more basis vector."""
-        if self.memory_limit_bytes is not None and self.parameters.max_basis is None:
-            n_features = self._begun().vectors.shape[1]
-            check_growth(self.n_basis, n_features, row, self.memory_limit_bytes)
-
-    def _plan_capacity(self) -> int:
-        """Return how many basis vectors there should be room for: some more, but not more than fit."""
-        n, p = self.n_basis, self.parameters
-        capacity = n + max(MORE_BASIS, n // 4)
-        if p.max_basis is not None:
-            return min(capacity, p.max_basis)
-        n_features = self._begun().vectors.shape[1]
-        while capacity > n and not fits_growth(capacity, n_features, self.memory_limit_bytes):
-            capacity = n + (capacity - n) // 2
-        return capacity
-
-    def _sum_rows(self, X: Floats, targets: Floats, weights: Floats) -> Floats:
-        """Absorb rows that nothing is decided on; return their predictions by the coefficients of the last refresh."""
-        values = self.parameters.kernel.block(X, self._begun().basis_vectors, self._centre)
-        self._begun().absorb(values, targets, weights)
-        self._behind = True
-        return np.asarray(values @ self._inverses.coefficients) if self._inverses else np.zeros_like(targets)
-
-    def _begin(self, x: Floats, y: Floats, weight: float, row: int) -> None:
-        """Make the first row the dictionary: D = [x], K = [k*], P = [wk*² + γk*], z = [wk*y]."""
-        information = self._begun()
-        if self._centre is None:
-            self._centre = x.copy()
-        k = float(self.parameters.kernel.diagonal(x[np.newaxis])[0])
-        if not k > 0:
-            return
-        information.begin(x, row, k, weight, y, self._penalty(self.weight_seen + weight))
-        self._refresh()
-
-    def _strip(self, X: Floats, numbers: Integers, targets: Floats, weights: Floats) -> Strip:
-        if not isinstance(self._inverses, Inverses):
-            raise NumericalBreakdown("the learner has a dictionary but no inverses")
-        p = self.parameters
-        block = RowBlock(X, targets, weights, numbers)
-        return Strip(p, self._centre, self._begun(), self._inverses, block, self._room, screened=self._may_screen())
-
-    def _is_full(self) -> bool:
-        return self.parameters.max_basis is not None and self.n_basis >= self.parameters.max_basis
-
-    def _may_screen(self) -> bool:
-        """Tell whether the dictionary is full, and large enough, and old enough, for bounds on swaps to pay."""
-        return self._is_full() and self.n_basis >= SCREEN_BASIS and self.weight_seen > SCREEN_ROWS * self.n_basis
-
-
-def _octave(weight: float) -> int:
-    """Return ⌊log₂ weight⌋, exactly; a value below every other for zero."""
-    return math.frexp(weight)[1] - 1 if weight > 0 else -(10**6)

@@ -1,8 +1,6 @@
 """A strip of rows against one dictionary: kernel values for all of them at once, then compiled code block by block."""
 
 import math
-from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -23,6 +21,7 @@ from ridgestream.pipeline.online.compiled.swap_bounds import make_neighbours
 from ridgestream.pipeline.online.compiled.update import run_rows
 from ridgestream.pipeline.online.information_form import Information
 from ridgestream.pipeline.online.inverses import Inverses
+from ridgestream.pipeline.online.row_block import RowBlock
 from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.selection.independence import SPAN_TOLERANCE
 
@@ -35,27 +34,6 @@ TRACKED_SHARE = 12
 _UNLIMITED = 2**62
 
 _EPS = float(np.finfo(np.float64).eps)
-
-
-@dataclass(frozen=True)
-class RowBlock:
-    """Consecutive rows of the stream, all of positive weight."""
-
-    X: Floats
-    """The rows, shape (rows, n_features)."""
-    targets: Floats
-    """Their targets, shape (rows, n_targets)."""
-    weights: Floats
-    """Their weights, shape (rows,)."""
-    row_numbers: Integers
-    """Their numbers in the stream, from zero, shape (rows,)."""
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-    def after(self, start: int) -> Self:
-        """Return the rows from `start` on."""
-        return type(self)(self.X[start:], self.targets[start:], self.weights[start:], self.row_numbers[start:])
 
 
 class Workspace:
@@ -182,9 +160,9 @@ def information_arrays(information: Information) -> InformationArrays:
     return InformationArrays(
         vectors=information.vectors,
         row_numbers=information.row_numbers,
-        gram=information.gram_room.T,
-        normal=information.normal_room.T,
-        rhs=information.rhs_room,
+        gram=information.gram_array.T,
+        normal=information.normal_array.T,
+        rhs=information.rhs_array,
     )
 
 

@@ -14,19 +14,19 @@ from ridgestream.pipeline.online.settings import OnlineSettings
 
 @dataclass(frozen=True)
 class OnlineState:
-    """{D, K, P, z, yᵀy, n, γ}: exact, and all that is needed to go on.
+    """{D, K, P, z, yᵀy, n, γ}: exact, and all that is needed to continue learning.
 
     Everything else (P⁻¹, K⁻¹, β, ξ) is computed from it by Cholesky factorizations.
     """
 
     parameters: OnlineSettings
-    """What the stream was begun with."""
+    """The settings of the learner."""
     centre: Floats
-    """Where a stationary kernel measures from, shape (n_features,)."""
+    """Point relative to which a stationary kernel computes distances, shape (n_features,)."""
     basis_vectors: Floats
     """The dictionary D, shape (n_basis, n_features)."""
     basis_rows: Integers
-    """The row number in the stream of each basis vector, from zero, −1 for a given one; shape (n_basis,)."""
+    """The row number in the stream of each basis vector, from zero, −1 for one given by the user; shape (n_basis,)."""
     gram: Floats
     """K, the kernel matrix of the dictionary, shape (n_basis, n_basis)."""
     normal_matrix: Floats
@@ -36,7 +36,7 @@ class OnlineState:
     target_square: Floats
     """yᵀy, shape (n_targets, n_targets)."""
     rows_seen: int
-    """Rows given so far, rows of weight zero included."""
+    """Rows learned so far, those of weight zero included."""
     weight_seen: float
     """n, the sum of their weights."""
     penalty: float
@@ -44,7 +44,7 @@ class OnlineState:
     swaps: int
     """How often a basis vector was replaced so far."""
     numerics: Numerics = field(default_factory=Numerics)
-    """How well the arithmetic went so far."""
+    """Condition, drift and jitter so far."""
 
     @property
     def n_basis(self) -> int:
@@ -56,15 +56,15 @@ class OnlineState:
         """The number of outputs that share the dictionary."""
         return len(self.target_square)
 
-    def widened(self, places: Integers) -> Self:
-        """Return the state with further features at these places, as `numpy.insert` takes them, zero in every row.
+    def widened(self, indices: Integers) -> Self:
+        """Return the state with features inserted at these indices, as `numpy.insert` takes them, zero in every row.
 
-        Kernel values, and so all sums, are those that they were.
+        Kernel values, and so all sums, stay the same.
         """
         return replace(
             self,
-            centre=np.insert(self.centre, places, 0.0),
-            basis_vectors=np.insert(self.basis_vectors, places, 0.0, axis=1),
+            centre=np.insert(self.centre, indices, 0.0),
+            basis_vectors=np.insert(self.basis_vectors, indices, 0.0, axis=1),
         )
 
     @classmethod
@@ -89,7 +89,7 @@ class OnlineState:
     def with_dictionary(
         cls, parameters: OnlineSettings, centre: Floats, dictionary: Floats, rows: Integers, n_targets: int
     ) -> Self:
-        """Return the state before the first row with a dictionary (n_basis, n_features) in place, stream rows `rows`.
+        """Return the state before the first row with a given dictionary (n_basis, n_features), stream rows `rows`.
 
         P is zero, with γ, until the first row of positive weight.
         """
@@ -105,7 +105,7 @@ class OnlineState:
         )
 
     def check(self) -> None:
-        """Raise InputError if the shapes do not belong together or a value is not finite."""
+        """Raise InputError if shapes do not match or a value is not finite."""
         m, d = self.basis_vectors.shape
         expected = {"centre": (d,), "basis_rows": (m,), "gram": (m, m), "normal_matrix": (m, m)}
         expected["normal_rhs"] = (m, self.n_targets)

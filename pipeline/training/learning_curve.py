@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from ridgestream.pipeline.online.online_ls_svm import GRID_ROWS
+from ridgestream.pipeline.online.schedule import GRID_ROWS
 
 POINTS = 128
 """Points that are kept at most, evenly among the rows, and the last one."""

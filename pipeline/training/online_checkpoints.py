@@ -19,7 +19,8 @@ from ridgestream.pipeline.base.serialization import from_plain, hash_of, to_plai
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, Stream
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.models.model_record import learner_of, with_state
-from ridgestream.pipeline.online.online_ls_svm import REFRESH_ROWS, OnlineLSSVM
+from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
+from ridgestream.pipeline.online.schedule import REFRESH_ROWS
 from ridgestream.pipeline.online.state import OnlineState
 from ridgestream.pipeline.prediction.progressive_validation import Progressive
 from ridgestream.pipeline.training.learning_curve import Course

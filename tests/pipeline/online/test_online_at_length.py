@@ -8,7 +8,7 @@ from support.references.extended_precision import GaussianKernel, cholesky, solv
 from support.references.online import RowByRow
 
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.online import online_ls_svm
+from ridgestream.pipeline.online import carried_model
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.online.state import OnlineState
 
@@ -99,10 +99,10 @@ def learn_forest(rows: Rows, max_basis: int) -> OnlineLSSVM:
 @pytest.mark.parametrize("max_basis", [100, 500])
 def test_the_screen_misses_no_swap_on_forest(max_basis: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, _ = standardized_forest()
-    monkeypatch.setattr(online_ls_svm, "SCREEN_BASIS", 10**9)
+    monkeypatch.setattr(carried_model, "SCREEN_BASIS", 10**9)
     plain = learn_forest(rows, max_basis)
-    monkeypatch.setattr(online_ls_svm, "SCREEN_BASIS", 1)
-    monkeypatch.setattr(online_ls_svm, "SCREEN_ROWS", 0)
+    monkeypatch.setattr(carried_model, "SCREEN_BASIS", 1)
+    monkeypatch.setattr(carried_model, "SCREEN_ROWS", 0)
     screened = learn_forest(rows, max_basis)
     print(f"{screened.swaps} swaps, {screened.suspected_share:.2%} of the rows left by the screen")  # noqa: T201
     assert (plain.swaps, plain.suspected_share) == (screened.swaps, 1.0)

@@ -16,10 +16,11 @@ from support.references.online import Decision, RowByRow
 
 from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram, make_kernel
-from ridgestream.pipeline.online import online_ls_svm
+from ridgestream.pipeline.online import carried_model
 from ridgestream.pipeline.online.compiled.candidate import CONDITION_LIMIT
-from ridgestream.pipeline.online.online_ls_svm import GRID_ROWS, REFRESH_ROWS, OnlineLSSVM
+from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.online.row_strip import plan_block_rows
+from ridgestream.pipeline.online.schedule import GRID_ROWS, REFRESH_ROWS
 from ridgestream.pipeline.online.state import OnlineState
 
 Array = npt.NDArray[np.float64]
@@ -94,8 +95,8 @@ STREAMS_A_KIND = 30
 
 
 def screen_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(online_ls_svm, "SCREEN_BASIS", 1)
-    monkeypatch.setattr(online_ls_svm, "SCREEN_ROWS", 0)
+    monkeypatch.setattr(carried_model, "SCREEN_BASIS", 1)
+    monkeypatch.setattr(carried_model, "SCREEN_ROWS", 0)
 
 
 @pytest.mark.parametrize("screened", [False, True])

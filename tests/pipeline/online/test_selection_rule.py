@@ -16,7 +16,8 @@ from ridgestream.pipeline.base.memory_plan import plan_learner_bytes
 from ridgestream.pipeline.cholesky import JITTERS
 from ridgestream.pipeline.kernels import RBF, Linear, Polynomial, gram
 from ridgestream.pipeline.online.diagnostics import Numerics, measure_drift
-from ridgestream.pipeline.online.online_ls_svm import GRID_ROWS, OnlineLSSVM
+from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
+from ridgestream.pipeline.online.schedule import GRID_ROWS
 from ridgestream.pipeline.online.selection_rule import SELECTIONS
 from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.selection.independence import find_independent
@@ -393,7 +394,7 @@ def test_a_learner_that_an_error_has_stopped_amid_its_rows_learns_no_more() -> N
     with pytest.raises(MemoryRefused, match="basis vectors"):
         learner.partial_fit(X, y)
     for use in (lambda: learner.partial_fit(X, y), learner.state):
-        with pytest.raises(NumericalBreakdown, match="stopped amid its rows"):
+        with pytest.raises(NumericalBreakdown, match="interrupted this learner in the middle of a block"):
             use()
 
 

@@ -12,7 +12,7 @@ from support.stores.stores import ingest_folder, ledger_of, new_store
 from support.stores.training import MODEL, context_of
 
 from ridgestream.pipeline.dataset import block_stream
-from ridgestream.pipeline.online import online_ls_svm
+from ridgestream.pipeline.online import stream_learner
 from ridgestream.pipeline.training import online_checkpoints
 from ridgestream.pipeline.training.online import OnlineTrainer
 from ridgestream.pipeline.training.request import OnlineRequest
@@ -57,7 +57,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 256 rows, a refresh after four of them, and a clock that always says yes."""
     monkeypatch.setattr(block_stream, "BLOCK_BYTES", 1)
     monkeypatch.setattr(segments, "CHUNK_BYTES", 1)
-    monkeypatch.setattr(online_ls_svm, "REFRESH_ROWS", 1024)
+    monkeypatch.setattr(stream_learner, "REFRESH_ROWS", 1024)
     monkeypatch.setattr(online_checkpoints, "KEEP_SECONDS", 0.0)
     monkeypatch.setattr(online_checkpoints, "COST", 0.0)
 

@@ -1,0 +1,110 @@
+"""Machine code is cached in the user's cache, by a digest of all compiled sources, and never in the package."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import ridgestream.pipeline
+from ridgestream.pipeline.online.compiled.cache_folder import UNUSED_DAYS, cache_folder, compiled_sources
+from ridgestream.pipeline.online.compiled.update import run_rows
+
+PROGRAM = """
+from pathlib import Path
+import sys
+from ridgestream.pipeline.online.compiled.jit import compiled
+from numba import config
+import functions
+
+assert functions.twice(3) == 6
+print(functions.twice.stats.cache_path)
+print(config.CACHE_DIR)
+"""
+FUNCTIONS = """
+from ridgestream.pipeline.online.compiled.jit import compiled
+
+@compiled
+def twice(x):
+    return 2 * x
+"""
+
+
+def run_program(folder: Path, **environment: str) -> list[str]:
+    """Compile a function in a new process; return where its code is cached, and numba's setting afterwards."""
+    (folder / "functions.py").write_text(FUNCTIONS)
+    command, variables = [sys.executable, "-c", PROGRAM], os.environ | environment
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\n")
+
+
+def test_the_learner_is_not_cached_in_the_package() -> None:
+    package = Path(ridgestream.pipeline.__path__[0])
+    folder = Path(run_rows.stats.cache_path)  # type: ignore[attr-defined]
+    assert not folder.is_relative_to(package)
+    assert folder.parent.name.startswith("ridgestream-")
+
+
+def test_code_is_cached_in_the_users_cache(tmp_path: Path) -> None:
+    cached, setting = run_program(tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"), NUMBA_CACHE_DIR="")[:2]
+    assert Path(cached).is_relative_to(tmp_path / "cache" / "ridgestream")
+    assert {file.suffix for file in Path(cached).iterdir()} == {".nbi", ".nbc"}
+    assert setting == "", "numba's own setting must be restored"
+    assert not list(tmp_path.glob("__pycache__/*.nb?"))
+
+
+def test_the_users_own_folder_for_numba_is_respected(tmp_path: Path) -> None:
+    cached, setting = run_program(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "own"))[:2]
+    assert Path(cached).parents[1] == tmp_path / "own"
+    assert setting == str(tmp_path / "own")
+
+
+def test_where_the_users_cache_cannot_be_written_numba_chooses_another_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    cached = run_program(tmp_path, XDG_CACHE_HOME=str(tmp_path / "file"), NUMBA_CACHE_DIR="")[0]
+    assert Path(cached) == tmp_path / "__pycache__"
+
+
+def test_a_changed_source_gives_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    sources = [tmp_path / source.name for source in compiled_sources()]
+    for source, copy in zip(compiled_sources(), sources, strict=True):
+        copy.write_bytes(source.read_bytes())
+    folder = cache_folder(sources)
+    assert folder == cache_folder(compiled_sources())
+    for copy in sources:
+        content = copy.read_bytes()
+        copy.write_bytes(content + b"\n")
+        assert cache_folder(sources) != folder, copy.name
+        copy.write_bytes(content)
+    assert cache_folder(sources) == folder
+
+
+def test_every_compiled_source_is_in_the_digest() -> None:
+    names = {source.name for source in compiled_sources()}
+    assert {"kernels.py", "update.py", "scan.py", "swap.py", "kernel_column.py"} <= names
+
+
+def test_folders_unused_for_long_are_deleted_when_a_new_one_is_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    old, recent, foreign = (tmp_path / "ridgestream" / name for name in ("ridgestream-a", "ridgestream-b", "other"))
+    days_ago = time.time() - (UNUSED_DAYS + 1) * 86_400
+    for folder in (old, recent, foreign):
+        folder.mkdir(parents=True)
+        if folder is not recent:
+            os.utime(folder, (days_ago, days_ago))
+    source = tmp_path / "source.py"
+    source.touch()
+    assert cache_folder([source])
+    assert [folder.exists() for folder in (old, recent, foreign)] == [False, True, True]
+
+
+def test_without_a_home_there_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert cache_folder(compiled_sources()) is None
