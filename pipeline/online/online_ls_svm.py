@@ -214,11 +214,9 @@ class OnlineLSSVM:
         """
         if self._stream is not None:
             self._stream.check_intact()
-        basis, squares = (
-            (self._information.basis_vectors, self._information.target_square) if self._stream else (None, None)
-        )
-        rows = check_rows(X, None if basis is None else basis.shape[1])
-        targets = check_targets(y, len(rows), None if squares is None else len(squares))
+        information = self._stream.model.information if self._stream else None
+        rows = check_rows(X, information.basis_vectors.shape[1] if information else None)
+        targets = check_targets(y, len(rows), len(information.target_square) if information else None)
         weights = check_weights(sample_weight, len(rows))
         if self._stream is None:
             state = self._first_state(rows.shape[1], targets.shape[1])

@@ -1,4 +1,4 @@
-"""What a row costs the online learner: against the dictionary's size, and against the rows gone by."""
+"""Measures the cost of a row for the online learner against the dictionary's size, and against the rows seen."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,14 +9,14 @@ from support.data.forest import Rows, standardized_forest, stream_like_forest
 
 @dataclass(frozen=True)
 class Plan:
-    """Where the curves have their points."""
+    """The points of the curves."""
 
     sizes: tuple[int, ...]
     """Values of max_basis for the first curve."""
     filling_rows: int
     """Rows learned before the clock of the first curve runs, so that the dictionary is full."""
     timed_rows: int
-    """Rows for which it runs."""
+    """Rows that are timed."""
     max_basis: int
     """The dictionary's size for the second curve."""
     marks: tuple[int, ...]
@@ -34,12 +34,12 @@ QUICK = Plan(sizes=(10, 20, 40), filling_rows=1000, timed_rows=1000, max_basis=2
 
 
 def measure_curves(plan: Plan) -> dict[str, Any]:
-    """Measure both curves; synthetic rows are made between the clocks."""
+    """Measure both curves; the time to draw synthetic rows is not counted."""
     return {"against_basis": against_basis(plan), "against_rows": against_rows(plan)}
 
 
 def against_basis(plan: Plan) -> list[dict[str, Any]]:
-    """Return, for each size, the CPU microseconds a row of the learner at the cap and of the lower bound."""
+    """Return CPU microseconds per row for each size: of the learner with a full dictionary, and of the lower bound."""
     rows, _ = standardized_forest(plan.filling_rows + plan.timed_rows)
     timed = Rows(rows.X[plan.filling_rows :], rows.y[plan.filling_rows :])
     points = []
@@ -62,7 +62,7 @@ def against_basis(plan: Plan) -> list[dict[str, Any]]:
 
 
 def against_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Return, for each mark, the mean CPU microseconds a row since the mark before it."""
+    """Return, for each mark, the mean CPU microseconds per row since the mark before it."""
     learner, points, seen, since, took = new_learner(plan.max_basis), [], 0, 0, Took(0.0, 0.0)
     marks = list(plan.marks)
     for partition in stream_like_forest():
@@ -77,7 +77,7 @@ def against_rows(plan: Plan) -> list[dict[str, Any]]:
                     "cpu_microseconds_per_row": took.cpu_microseconds_per(seen - since),
                     "swaps": learner.swaps,
                 }
-                say(f"a row against the rows gone by: {point}")
+                say(f"a row against the rows seen: {point}")
                 points.append(point)
                 since, took = seen, Took(0.0, 0.0)
         if not marks:

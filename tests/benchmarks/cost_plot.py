@@ -1,4 +1,4 @@
-"""The picture of the cost curves: microseconds a row against the dictionary's size and against the rows gone by."""
+"""Draws the cost curves: microseconds per row against the dictionary's size and against the rows seen."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,8 +36,8 @@ def plot_curves(curves: dict[str, Any], plan: Plan, path: Path) -> None:
             f"against the dictionary (rows {plan.filling_rows + 1:,} to {plan.filling_rows + plan.timed_rows:,})"
         )
         _against_rows(right, curves["against_rows"])
-        right.set_title(f"against the rows gone by (m = {plan.max_basis})")
-        figure.suptitle("What a row costs the online learner, on one thread", x=0.01, ha="left", fontweight="bold")
+        right.set_title(f"against the rows seen (m = {plan.max_basis})")
+        figure.suptitle("Cost of a row for the online learner, on one thread", x=0.01, ha="left", fontweight="bold")
         figure.savefig(path, dpi=150)
 
 
@@ -53,7 +53,7 @@ def _against_basis(axes: "Axes", points: list[dict[str, Any]]) -> None:
     axes.set_xticks(full, [f"{size:,}" for size in full])
     axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
-    axes.set(xlabel="basis vectors m", ylabel="CPU microseconds a row")
+    axes.set(xlabel="basis vectors m", ylabel="CPU microseconds per row")
     axes.legend(loc="upper left")
 
 
@@ -64,7 +64,7 @@ def _against_rows(axes: "Axes", points: list[dict[str, Any]]) -> None:
     axes.tick_params(axis="x", which="minor", labelbottom=False)
     axes.set_ylim(0, 1.25 * max(cost))
     axes.xaxis.set_major_formatter(lambda value, _: _short(value))
-    axes.set(xlabel="rows gone by (each point: the mean since the one before)", ylabel="CPU microseconds a row")
+    axes.set(xlabel="rows seen (each point: the mean since the one before)", ylabel="CPU microseconds per row")
 
 
 def _short(count: float) -> str:

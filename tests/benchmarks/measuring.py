@@ -1,4 +1,4 @@
-"""What the benchmarks of the online learner share: its settings, one timed pass, the lower bound, and test error."""
+"""Shared by the benchmarks of the online learner: its settings, a timed pass, the lower bound, and the test error."""
 
 import sys
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sums:
-    """What one pass over the rows adds up for a fixed dictionary."""
+    """The sums of one pass over the rows for a fixed dictionary."""
 
     products: Array
     """KᵀK in its lower triangle, shape (n_basis, n_basis)."""
@@ -32,12 +32,12 @@ class Sums:
 
 @dataclass(frozen=True)
 class Took:
-    """How long something took on one thread."""
+    """A time on one thread."""
 
     seconds: float
-    """By the clock on the wall."""
+    """Wall-clock time."""
     cpu_seconds: float
-    """Of the process: the same on a quiet machine, and hardly more on a busy one."""
+    """CPU time of the process: the same on a quiet machine, and hardly more on a busy one."""
 
     def __add__(self, other: "Took") -> "Took":
         return Took(self.seconds + other.seconds, self.cpu_seconds + other.cpu_seconds)
@@ -48,18 +48,18 @@ class Took:
 
 
 class Watch:
-    """Runs from when it is made."""
+    """A stopwatch that starts when it is created."""
 
     def __init__(self) -> None:
         self._seconds, self._cpu_seconds = perf_counter(), process_time()
 
     def read(self) -> Took:
-        """Return what has passed since."""
+        """Return the time since then."""
         return Took(perf_counter() - self._seconds, process_time() - self._cpu_seconds)
 
 
 def new_learner(max_basis: int) -> OnlineLSSVM:
-    """Return the learner of the main job; standardized rows lie about the origin."""
+    """Return the learner of the main job; standardized rows are centred at the origin."""
     return OnlineLSSVM(RBF(GAMMA), regularization=REGULARIZATION, max_basis=max_basis, centre=np.zeros(N_FEATURES))
 
 
@@ -74,14 +74,14 @@ def learn(learner: OnlineLSSVM, rows: Rows) -> Took:
 
 
 def warm_up(rows: Rows) -> None:
-    """Compile, or load, whatever a pass needs: growing, then swapping."""
+    """Compile, or load, the code that a pass needs: for growing, then for swapping."""
     learn(new_learner(20), rows.first(1000))
 
 
 def lower_bound(rows: Rows, dictionary: Array) -> tuple[Sums, Took]:
     """Sum KᵀK and Kᵀy over the rows for a fixed dictionary (n_basis, 54).
 
-    The same kernel in blocks of 4,096 rows, a symmetric rank-k update, float64, one BLAS thread; nothing is selected.
+    The same kernel in blocks of 4,096 rows, a symmetric rank-k update, float64, one BLAS thread; no selection.
     """
     kernel, centre, m = RBF(GAMMA), np.zeros(N_FEATURES), len(dictionary)
     watch = Watch()
@@ -101,5 +101,5 @@ def error_percent(scores: Array, y: Array) -> float:
 
 
 def say(line: str) -> None:
-    """Tell a waiting person how far it is; standard output is kept for the result."""
+    """Print progress to standard error; standard output is for the result."""
     print(line, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The online learner against what it could cost at least, against its row-by-row form, and against scikit-learn.
+"""Compares the online learner with a lower bound of its cost, with its row-by-row form, and with scikit-learn.
 
     python tests/benchmarks/online.py --rows 500000 --basis 100 300 500 --json --plot cost.png
 
@@ -8,13 +8,13 @@ On the bundled forest rows, standardized and in memory, in one process on one BL
   selected) in turn, three times; `ratio` is that of their median seconds, `cpu_ratio` that of their CPU seconds, which
   a busy machine disturbs less;
 - the row-by-row NumPy form on the first 20,000 rows, whether it chooses the same dictionary, and the speed-up per row,
-  in CPU seconds, on these rows and over all of the learner's; and the same for the paper's very form, which grows and
+  in CPU seconds, on these rows and over all of the learner's; and the same for the form of the paper, which grows and
   prunes for every useful row instead of comparing the scores first;
 - the learner, and Nystroem + Ridge, each in a process of its own: seconds, test error, peak of memory.
 
 --parts adds what each matrix product of the learner, and its swaps, cost alone, in microseconds a row, with `ratio` of
-their sum to the lower bound: what deciding row by row, and all else, comes on top of. `nothing_to_decide` is the ratio
-of the same engine where no row is useful enough to be decided on; `triangular`, in microseconds a row, the other exact
+their sum to the lower bound; decisions row by row, and all else, come on top. `nothing_to_decide` is the ratio
+of the same learner where no row is useful enough for a decision; `triangular`, in microseconds a row, the other exact
 form of the products W, C, the sweep and P⁻¹.
 
 --plot adds the cost of a row against the dictionary's size (100 … 2,000) and against the rows (10,000 … 5,000,000), as
@@ -81,26 +81,26 @@ def rounded(took: Took) -> dict[str, float]:
 
 
 def measure(rows: Rows, test: Rows, max_basis: int, *, quick: bool, parts: bool) -> dict[str, Any]:
-    """Return all that is told of one dictionary size."""
-    found = measure_against_bound(rows, test, max_basis, quick=quick, parts=parts)
+    """Return all figures for one dictionary size."""
+    figures = measure_against_bound(rows, test, max_basis, quick=quick, parts=parts)
     one_by_one = measure_row_by_row(rows.first(500 if quick else ROW_BY_ROW_ROWS), max_basis)
     for name in ("", "grow_and_prune_"):
         per_row = one_by_one[f"{name}cpu_microseconds_per_row"]
-        one_by_one[f"{name}speed_up_over_all_rows"] = round(per_row / found["cpu_microseconds_per_row"], 2)
+        one_by_one[f"{name}speed_up_over_all_rows"] = round(per_row / figures["cpu_microseconds_per_row"], 2)
     say(f"max_basis {max_basis}, row by row: {one_by_one}")
     alone = {name: measure_in_a_process(name, len(rows.X), max_basis) for name in ("online", "nystroem")}
     say(f"max_basis {max_basis}, each in its own process: {alone}")
-    return {**found, "row_by_row": one_by_one, "own_process": alone}
+    return {**figures, "row_by_row": one_by_one, "own_process": alone}
 
 
 def table(report: dict[str, Any]) -> str:
-    """Return the figures of the report for eyes."""
+    """Return the figures of the report as a table."""
     lines = [f"{'m':>5} {'ratio':>6} {'seconds':>8} {'bound':>7} {'error %':>8} {'speed-up':>9}   Nystroem + Ridge"]
-    for found in report["basis"]:
-        rival, speed_up = found["own_process"]["nystroem"], found["row_by_row"]["speed_up_over_all_rows"]
+    for figures in report["basis"]:
+        rival, speed_up = figures["own_process"]["nystroem"], figures["row_by_row"]["speed_up_over_all_rows"]
         lines.append(
-            f"{found['max_basis']:>5} {found['ratio']:>6.2f} {found['learner_seconds']:>8.2f} "
-            f"{found['lower_bound_seconds']:>7.2f} {found['test_error_percent']:>8.2f} {speed_up:>8.1f}×   "
+            f"{figures['max_basis']:>5} {figures['ratio']:>6.2f} {figures['learner_seconds']:>8.2f} "
+            f"{figures['lower_bound_seconds']:>7.2f} {figures['test_error_percent']:>8.2f} {speed_up:>8.1f}×   "
             f"{rival['seconds']:.1f} s, {rival['test_error_percent']:.2f} %, {rival['peak_bytes'] / 1e9:.2f} GB"
         )
     return "\n".join(lines)
@@ -126,8 +126,8 @@ def main() -> None:
     with one_blas_thread():
         threads = blas_threads()
     sizes = arguments.basis or [100, 300, 500]
-    found = [measure(rows, test, max_basis, quick=arguments.quick, parts=arguments.parts) for max_basis in sizes]
-    report: dict[str, Any] = {"rows": len(rows.X), "blas_threads": threads, "basis": found}
+    figures = [measure(rows, test, max_basis, quick=arguments.quick, parts=arguments.parts) for max_basis in sizes]
+    report: dict[str, Any] = {"rows": len(rows.X), "blas_threads": threads, "basis": figures}
     if arguments.plot:
         plan = QUICK if arguments.quick else FULL
         report["curves"] = measure_curves(plan)

@@ -1,14 +1,14 @@
-"""What each part of the exact blocked form costs alone: why the learner cannot come nearer to the lower bound.
+"""Measures what each part of the exact blocked form costs alone: why the learner cannot come closer to its lower bound.
 
-Each product is the product's own compiled call, on one block or strip of rows of the size that the learner takes, again
-and again: no decision, nothing but this in the caches. A swap is timed as what the learner takes more where, its
-coefficients gone, every row is worth more than some basis vector.
+Each matrix product is the learner's own compiled call, repeated on one block or strip of rows of the learner's size: no
+decisions, nothing else in the processor's caches. A swap is timed as the extra time of the learner if, with its
+coefficients set to zero, every row is worth more than some basis vector.
 
-Two figures tell how far exact decisions are from the lower bound at best. `nothing_to_decide` is the ratio of the same
-engine on the same rows where no row can be useful enough: all that is left is what decisions would be made from.
-`triangular` is what the other exact form would cost for these products: no P⁻¹ is carried, a Cholesky factor of P is
-made anew every so many rows, and the rows are solved against it, with the factor of I + C over all of them; the number
-of rows at which that is cheapest. It leaves out what deciding would need besides: columns of P⁻¹ at weak vectors.
+Two figures show how close exact decisions can come to the lower bound. `nothing_to_decide` is the ratio of the same
+learner on the same rows where no row can be useful enough: it computes only what decisions would use. `triangular` is
+the cost of these products in the other exact form: no P⁻¹ is carried, a Cholesky factor of P is recomputed at the
+cheapest row interval, and the rows are solved against it, with the factor of I + C over all of them. It leaves out what
+decisions would need in addition: columns of P⁻¹ at weak vectors.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ from ridgestream.pipeline.online.schedule import GRID_ROWS
 from ridgestream.pipeline.online.state import OnlineState
 
 SWAP_ROWS = 512
-"""Rows that are learned with, and without, a swap at almost each."""
+"""Rows that are learned once with a swap at almost every row, and once without."""
 
 IDLE_ROWS = 20_000
 """Rows that are learned with nothing to decide."""
@@ -75,7 +75,7 @@ def repeat_cross(times: int, lapack: Lapack, left: Floats, right: Floats, out: F
 
 @compiled
 def repeat_sweep(times: int, lapack: Lapack, factor: Floats, rows: Floats) -> None:
-    """L of I + C, and W̃ = L⁻¹ W; of the identity, which stays what it is."""
+    """L of I + C, and W̃ = L⁻¹ W; of the identity, which stays unchanged."""
     for _ in range(times):
         lapack_calls.factorize(lapack, len(factor), factor)
         lapack_calls.solve_lower(lapack, factor, rows)
@@ -84,7 +84,7 @@ def repeat_sweep(times: int, lapack: Lapack, factor: Floats, rows: Floats) -> No
 def measure_parts(learner: OnlineLSSVM, rows: Rows, *, quick: bool) -> dict[str, float]:
     """Return microseconds a row of each part, after a run over `rows`, their sum, the lower bound, and the ratio.
 
-    `swaps` is `a_swap`, microseconds, times the swaps a row of that run. See above for the two last.
+    `swaps` is `a_swap`, microseconds, times the swaps a row of that run. See above for the last two.
     """
     repeats = 3 if quick else 15
     state = learner.state()
@@ -97,9 +97,9 @@ def measure_parts(learner: OnlineLSSVM, rows: Rows, *, quick: bool) -> dict[str,
     bound = min(lower_bound(bound_rows, state.basis_vectors)[1].cpu_seconds for _ in range(repeats))
     parts["swaps"] = a_swap * learner.swaps / learner.rows_seen
     total, lower = sum(parts.values()), 1e6 * bound / len(bound_rows.X)
-    told = {**parts, "sum": total, "lower_bound": lower, "ratio": total / lower, "a_swap": a_swap}
-    told |= {"nothing_to_decide": idle / lower, "triangular": triangular}
-    return {name: round(value, 3) for name, value in told.items()}
+    figures = {**parts, "sum": total, "lower_bound": lower, "ratio": total / lower, "a_swap": a_swap}
+    figures |= {"nothing_to_decide": idle / lower, "triangular": triangular}
+    return {name: round(value, 3) for name, value in figures.items()}
 
 
 def time_products(state: OnlineState, rows: Rows, repeats: int) -> dict[str, float]:
@@ -131,7 +131,7 @@ def time_products(state: OnlineState, rows: Rows, repeats: int) -> dict[str, flo
 
 
 def time_a_swap(state: OnlineState, rows: Rows, repeats: int) -> float:
-    """Return microseconds of a swap: K⁻¹k, the checks, the exchange in both inverses, in P, K, z and the later rows."""
+    """Return microseconds of a swap: K⁻¹k, the checks, the update of both inverses, of P, K, z and the later rows."""
     nothing_passes = replace(state, parameters=replace(state.parameters, usefulness_threshold=1e300))
     worthless = replace(state, normal_rhs=np.zeros_like(state.normal_rhs))
     took, swaps = [], 0
@@ -143,7 +143,7 @@ def time_a_swap(state: OnlineState, rows: Rows, repeats: int) -> float:
 
 
 def time_nothing_to_decide(state: OnlineState, rows: Rows) -> float:
-    """Return microseconds a row of the learner where no row is useful enough to be decided on."""
+    """Return microseconds per row of the learner where no row is useful enough for a decision."""
     learner = OnlineLSSVM.from_state(replace(state, parameters=replace(state.parameters, usefulness_threshold=1e300)))
     return best(lambda: learner.partial_fit(rows.X, rows.y), 3) / len(rows.X)
 
@@ -158,7 +158,7 @@ def time_triangular_form(state: OnlineState, rows: Rows, repeats: int) -> float:
 
 
 def solve_triangular_form(P: Floats, K: Floats) -> None:
-    """Do that once for P (m, m) and the transposed kernel values K (m, rows)."""
+    """Solve it once for P (m, m) and the transposed kernel values K (m, rows)."""
     L, _ = lapack.dpotrf(P, lower=1, clean=0)
     V = blas.dtrsm(1.0, L, K, lower=1)
     C = blas.dsyrk(1.0, V, trans=1, lower=1)

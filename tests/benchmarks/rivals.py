@@ -1,4 +1,4 @@
-"""One learner in a process of its own, so that its peak of memory is its own: time, test error, VmHWM, as JSON.
+"""Measures one learner in its own process, and so its own peak memory: time, test error, VmHWM, as JSON.
 
     python tests/benchmarks/rivals.py nystroem --rows 500000 --basis 500
 
@@ -40,7 +40,7 @@ PREDICTION_ROWS = 8192
 
 
 def fit_online(rows: Rows, max_basis: int) -> tuple[Predict, Took]:
-    """Fit the product's learner; return how to predict, and what it took."""
+    """Fit the product's learner; return its prediction function and the time."""
     warm_up(rows)
     learner = new_learner(max_basis)
     took = learn(learner, rows)
@@ -48,7 +48,7 @@ def fit_online(rows: Rows, max_basis: int) -> tuple[Predict, Took]:
 
 
 def fit_nystroem(rows: Rows, max_basis: int) -> tuple[Predict, Took]:
-    """Fit scikit-learn's Nystroem and Ridge with alpha = λn; return how to predict, and what it took."""
+    """Fit scikit-learn's Nystroem and Ridge with alpha = λn; return its prediction function and the time."""
     from sklearn.kernel_approximation import Nystroem
     from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_pipeline
@@ -82,14 +82,14 @@ def measure(name: str, n_rows: int, max_basis: int) -> dict[str, Any]:
 
 
 def measure_in_a_process(name: str, n_rows: int, max_basis: int) -> dict[str, Any]:
-    """Return what `measure` finds in a new process on one thread."""
+    """Run `measure` in a new process on one thread and return its figures."""
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     command = [sys.executable, __file__, name, "--rows", str(n_rows), "--basis", str(max_basis)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **one}, check=False)
     if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+        raise RuntimeError(f"{' '.join(command)} failed with exit code {done.returncode}:\n{done.stderr}")
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The row-by-row NumPy form beside the product's learner on the same rows: seconds, and whether both decide alike."""
+"""Runs the row-by-row NumPy form beside the learner on the same rows: time, and whether they decide alike."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from ridgestream.pipeline.online.state import OnlineState
 TOO_CLOSE = 1e-10
 """Where the sides of a comparison differ by less than this, relative, either choice is right.
 
-It happens: two rows of a rare soil type, far from all others, may be worth exactly the same.
+Two rows of a rare soil type, far from all others, may be worth exactly the same.
 """
 
 GROW_AND_PRUNE_ROWS = 1000
@@ -22,9 +22,9 @@ STEP_ROWS = 256
 
 
 def measure_row_by_row(rows: Rows, max_basis: int) -> dict[str, Any]:
-    """Return what both forms took on these rows, the speed-up, and what the comparison found."""
+    """Return the time of both forms on these rows, the speed-up, and the result of the comparison."""
     ours = learn(new_learner(max_basis), rows)
-    theirs, state, found = compare_decisions(rows, max_basis)
+    theirs, state, comparison = compare_decisions(rows, max_basis)
     n = len(rows.X)
     printed = time_growing_and_pruning(state, rows)
     return {
@@ -35,15 +35,15 @@ def measure_row_by_row(rows: Rows, max_basis: int) -> dict[str, Any]:
         "learner_cpu_microseconds_per_row": ours.cpu_microseconds_per(n),
         "grow_and_prune_cpu_microseconds_per_row": printed,
         "speed_up": round(theirs.cpu_seconds / ours.cpu_seconds, 2),
-        **found,
+        **comparison,
     }
 
 
 def compare_decisions(rows: Rows, max_basis: int) -> tuple[Took, OnlineState, dict[str, Any]]:
-    """Run both forms side by side; return what the row-by-row form took, and the last state.
+    """Run both forms side by side; return the time of the row-by-row form, and the last state.
 
-    Where they part on a comparison too close to call, it goes on from the learner's state. `same_dictionary` tells
-    whether they never parted otherwise: row numbers and their places are compared.
+    Where they differ in a comparison too close to call, it continues from the learner's state. `same_dictionary` is
+    whether they never differed otherwise: row numbers and their indices are compared.
     """
     learner, form = new_learner(max_basis), NumPyRowByRow(GAMMA, REGULARIZATION, max_basis)
     took, same, ties = Took(0.0, 0.0), True, 0

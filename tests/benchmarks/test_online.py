@@ -1,4 +1,4 @@
-"""The benchmark of the online learner runs from end to end and tells what it promises; no time is asserted."""
+"""The benchmark of the online learner runs from end to end and reports what it documents; no time is asserted."""
 
 import json
 import math
@@ -31,7 +31,7 @@ def check_parts(parts: dict[str, float]) -> None:
 
 
 @pytest.mark.thorough
-def test_it_tells_what_it_promises_and_draws_the_curves(tmp_path: Path) -> None:
+def test_it_reports_what_it_documents_and_draws_the_curves(tmp_path: Path) -> None:
     picture = tmp_path / "cost.png"
     flags = ("--rows", "3000", "--basis", "40", "--quick", "--json", "--parts", "--plot", str(picture))
     done = subprocess.run([sys.executable, BENCHMARK, *flags], capture_output=True, text=True, check=False)
@@ -39,17 +39,17 @@ def test_it_tells_what_it_promises_and_draws_the_curves(tmp_path: Path) -> None:
     report: dict[str, Any] = json.loads(done.stdout)
     assert report["rows"] == 3000
     assert set(report["blas_threads"]) == {1}
-    (found,) = report["basis"]
-    assert (found["max_basis"], found["n_basis"]) == (40, 40)
+    (figures,) = report["basis"]
+    assert (figures["max_basis"], figures["n_basis"]) == (40, 40)
     assert_positive(
-        *(found[name] for name in ("ratio", "cpu_ratio", "learner_seconds", "lower_bound_seconds", "swaps"))
+        *(figures[name] for name in ("ratio", "cpu_ratio", "learner_seconds", "lower_bound_seconds", "swaps"))
     )
-    check_parts(found["parts"])
-    assert found["row_by_row"]["same_dictionary"]
+    check_parts(figures["parts"])
+    assert figures["row_by_row"]["same_dictionary"]
     speed_ups = ("speed_up", "speed_up_over_all_rows", "grow_and_prune_speed_up_over_all_rows")
-    assert_positive(*(found["row_by_row"][name] for name in speed_ups))
-    ours, rival = found["own_process"]["online"], found["own_process"]["nystroem"]
-    assert ours["test_error_percent"] == found["test_error_percent"]
+    assert_positive(*(figures["row_by_row"][name] for name in speed_ups))
+    ours, rival = figures["own_process"]["online"], figures["own_process"]["nystroem"]
+    assert ours["test_error_percent"] == figures["test_error_percent"]
     for measured in (ours, rival):
         assert_positive(measured["seconds"])
         assert 0 < measured["test_error_percent"] < 50
@@ -61,10 +61,10 @@ def test_it_tells_what_it_promises_and_draws_the_curves(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
     header, line = table(report).splitlines()
     assert header.split()[:3] == ["m", "ratio", "seconds"]
-    assert line.split()[:2] == ["40", f"{found['ratio']:.2f}"]
+    assert line.split()[:2] == ["40", f"{figures['ratio']:.2f}"]
 
 
-def test_growing_and_pruning_for_every_row_restores_what_the_scores_leave_alone() -> None:
+def test_growing_and_pruning_for_every_row_restores_states_that_scores_leave_unchanged() -> None:
     rows, test = (part.first(1500) for part in standardized_forest(1500))
     plain, printed = (NumPyRowByRow(GAMMA, REGULARIZATION, 40) for _ in range(2))
     printed.grow_and_prune = True

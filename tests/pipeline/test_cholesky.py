@@ -13,14 +13,14 @@ def spd(m: int, condition: float) -> np.ndarray[tuple[int, int], np.dtype[np.flo
 
 
 @pytest.mark.parametrize("m", [1, 2, 17, 60])
-def test_inverse_and_solution_are_numpys(m: int) -> None:
+def test_inverse_and_solution_are_those_of_numpy(m: int) -> None:
     A = spd(m, 1e4)
-    found = cholesky(A, "A")
-    assert found.jitter == 0
-    assert np.allclose(symmetric(found.inverse()), np.linalg.inv(A), rtol=1e-9)
+    factorization = cholesky(A, "A")
+    assert factorization.jitter == 0
+    assert np.allclose(symmetric(factorization.inverse()), np.linalg.inv(A), rtol=1e-9)
     b = np.arange(2.0 * m).reshape(m, 2)
-    assert np.allclose(found.solve(b), np.linalg.solve(A, b), rtol=1e-9)
-    assert found.condition == pytest.approx(np.linalg.cond(A, 1), rel=0.5)
+    assert np.allclose(factorization.solve(b), np.linalg.solve(A, b), rtol=1e-9)
+    assert factorization.condition == pytest.approx(np.linalg.cond(A, 1), rel=0.5)
 
 
 def test_only_the_lower_triangle_is_read() -> None:
@@ -29,14 +29,14 @@ def test_only_the_lower_triangle_is_read() -> None:
     assert np.array_equal(symmetric(cholesky(A, "A").inverse()), symmetric(cholesky(upper, "A").inverse()))
 
 
-def test_a_singular_matrix_takes_the_smallest_jitter_that_helps_and_says_so() -> None:
+def test_a_singular_matrix_takes_the_smallest_sufficient_jitter_and_reports_it() -> None:
     A = np.ones((5, 5))
-    found = cholesky(A, "A")
-    assert found.jitter in JITTERS[1:]
-    assert np.isfinite(found.inverse()).all()
+    factorization = cholesky(A, "A")
+    assert factorization.jitter in JITTERS[1:]
+    assert np.isfinite(factorization.inverse()).all()
 
 
-def test_an_indefinite_matrix_is_refused_with_advice() -> None:
+def test_an_indefinite_matrix_is_refused_with_a_remedy() -> None:
     with pytest.raises(
         NumericalBreakdown, match=r"the kernel matrix \(2 × 2\) is not positive definite.*raise novelty"
     ):
@@ -50,28 +50,28 @@ def test_a_matrix_with_nan_is_refused() -> None:
         cholesky(np.full((3, 3), np.nan), "matrix")
 
 
-def test_no_rows_at_all() -> None:
-    found = cholesky(np.empty((0, 0)), "nothing")
-    assert found.condition == 1
-    assert found.inverse().shape == (0, 0)
+def test_an_empty_matrix_is_factorized() -> None:
+    factorization = cholesky(np.empty((0, 0)), "nothing")
+    assert factorization.condition == 1
+    assert factorization.inverse().shape == (0, 0)
 
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 129, 400])
 def test_a_lower_triangle_is_mirrored_in_its_own_memory(size: int) -> None:
     matrix = np.random.default_rng(size).standard_normal((size, size))
     lower = np.asfortranarray(np.tril(matrix))
-    found = mirror(lower)
-    np.testing.assert_array_equal(found, np.tril(matrix) + np.tril(matrix, -1).T)
-    assert found.flags.c_contiguous
-    assert np.shares_memory(found, lower) or not size
+    full = mirror(lower)
+    np.testing.assert_array_equal(full, np.tril(matrix) + np.tril(matrix, -1).T)
+    assert full.flags.c_contiguous
+    assert np.shares_memory(full, lower) or not size
 
 
-def test_the_condition_is_the_same_wherever_memory_lies() -> None:
-    """LAPACK's estimate adds up in an order that goes by the place of its workspace."""
+def test_the_condition_does_not_depend_on_memory_addresses() -> None:
+    """LAPACK's estimate sums in an order that depends on the address of its workspace."""
     draws = np.random.default_rng(0).normal(size=(500, 500))
-    matrix, kept, found = draws @ draws.T + 1e-3 * np.eye(500), [], set()
+    matrix, blocks, conditions = draws @ draws.T + 1e-3 * np.eye(500), [], set()
     for number in range(60):
-        kept.append(bytes(37 * number % 5000))
-        found.add(cholesky(matrix, "P").condition)
-    assert len(found) == 1
-    assert found.pop() == pytest.approx(np.linalg.cond(matrix, 1), rel=2.0)
+        blocks.append(bytes(37 * number % 5000))
+        conditions.add(cholesky(matrix, "P").condition)
+    assert len(conditions) == 1
+    assert conditions.pop() == pytest.approx(np.linalg.cond(matrix, 1), rel=2.0)

@@ -40,7 +40,7 @@ def direct_predictions(state: OnlineState, kernel_rows: Array) -> Array:
     return np.asarray(kernel_rows @ solve(matrix, state.normal_rhs.astype(np.longdouble)), dtype=np.float64)
 
 
-def test_five_million_rows_leave_p_positive_definite_and_the_predictions_those_of_p_and_z() -> None:
+def test_five_million_rows_keep_p_positive_definite_and_predictions_exact() -> None:
     rng = np.random.default_rng(0)
     centres = 2 * rng.standard_normal((400, 4))
     X_test, y_test = synthetic(rng, centres, 2000)
@@ -65,7 +65,7 @@ def test_five_million_rows_leave_p_positive_definite_and_the_predictions_those_o
     assert error < 0.25
 
 
-def test_twenty_thousand_forest_rows_are_decided_as_one_row_at_a_time_in_extended_precision() -> None:
+def test_twenty_thousand_forest_rows_give_the_decisions_of_extended_precision() -> None:
     rows, test = (part.first(20_000) for part in standardized_forest(20_000))
     reference = RowByRow(GaussianKernel(1 / 54), 1e-5, 100, refresh_every=64)
     for x, y in zip(rows.X, rows.y, strict=True):

@@ -1,4 +1,4 @@
-"""The online LS-SVM: the decisions of the one-row algorithm, its algebra, its bits, and what it refuses."""
+"""The online LS-SVM: the decisions of the one-row algorithm, its algebra, its bits, and refused input."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def is_clear(decision: Decision) -> bool:
 
 
 def clear_rows(stream: Stream) -> int:
-    """How many rows come before the first for which either choice is right; from there two learners may differ."""
+    """Return the number of rows before the first one for which either choice is right, so that learners may differ."""
     reference = empty_reference(stream)
     for row in range(len(stream.X)):
         if not is_clear(reference.learn(stream.X[row], stream.y[row], stream.weights[row])):
@@ -72,7 +72,7 @@ def clear_rows(stream: Stream) -> int:
 
 
 def assert_decides_alike(stream: Stream, rows: int) -> RowByRow:
-    """Compare dictionary, predictions and ξ after so many rows, and that a learner of all rows tells no NaN."""
+    """Compare dictionary, predictions and ξ after this number of rows."""
     reference = reference_for(stream, rows)
     part = slice(0, rows)
     learner = learner_for(stream).partial_fit(stream.X[part], stream.y[part], stream.weights[part])
@@ -91,7 +91,7 @@ def assert_decides_alike(stream: Stream, rows: int) -> RowByRow:
 
 
 STREAMS_A_KIND = 30
-"""Thirty of each of eight kinds of rows: 240 streams."""
+"""Thirty at least of each of eight kinds of rows: 270 streams."""
 
 
 def screen_always(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,9 @@ def test_the_blocked_form_decides_as_the_one_row_form(
     outputs: set[int] = set()
     weighted: set[bool] = set()
 
-    @settings(max_examples=STREAMS_A_KIND, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    n_streams = STREAMS_A_KIND * (2 if inputs == "near_duplicates" else 1)  # these swap seldom
+
+    @settings(max_examples=n_streams, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(stream=streams(inputs=inputs))
     def check(stream: Stream) -> None:
         rows = clear_rows(stream)
@@ -122,12 +124,12 @@ def test_the_blocked_form_decides_as_the_one_row_form(
         assert np.isfinite(whole.predict(stream.X)).all()
 
     check()
-    made = Counter(decision.action for decision in compared)
-    print(f"{inputs}: {dict(made)} in {STREAMS_A_KIND} streams")  # noqa: T201
+    actions = Counter(decision.action for decision in compared)
+    print(f"{inputs}: {dict(actions)} in {n_streams} streams")  # noqa: T201
     assert outputs == {1, 2, 3}
     assert weighted == {False, True}
-    assert made["grow"] >= STREAMS_A_KIND / 2
-    assert made["swap"] >= STREAMS_A_KIND or inputs == "all_equal", "too few swaps to tell anything"
+    assert actions["grow"] >= STREAMS_A_KIND / 2
+    assert actions["swap"] >= STREAMS_A_KIND or inputs == "all_equal", "too few swaps for a comparison"
 
 
 def forest_like(n: int, d: int = 6, c: int = 1, seed: int = 0) -> tuple[Array, Array]:
@@ -170,7 +172,7 @@ def test_the_screen_misses_no_swap(
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), max_basis=st.sampled_from([10, 40]))
-def test_calls_that_respect_the_grid_leave_no_trace(data: st.DataObject, max_basis: int) -> None:
+def test_calls_split_on_the_block_grid_do_not_change_bits(data: st.DataObject, max_basis: int) -> None:
     X, y = forest_like(700)
     whole, parts = small(max_basis).partial_fit(X, y), small(max_basis)
     step = GRID_ROWS
@@ -185,7 +187,7 @@ def test_calls_that_respect_the_grid_leave_no_trace(data: st.DataObject, max_bas
 
 @settings(max_examples=25, deadline=None)
 @given(nights=st.lists(st.integers(1, 300), min_size=2, max_size=5))
-def test_a_state_taken_at_a_refresh_goes_on_as_if_nothing_had_happened(nights: list[int]) -> None:
+def test_a_state_taken_at_a_refresh_continues_bit_for_bit(nights: list[int]) -> None:
     X, y = forest_like(sum(nights))
     straight, resumed, start = small(), small(), 0
     for rows in nights:
@@ -211,7 +213,7 @@ def test_another_block_size_gives_the_same_dictionary_and_values_to_rounding(cut
 
 @pytest.mark.parametrize("weights", ["ones", "mixed"])
 @pytest.mark.parametrize("c", [1, 3])
-def test_with_a_fixed_dictionary_it_is_the_direct_solve(weights: str, c: int) -> None:
+def test_a_fixed_dictionary_gives_the_direct_solution(weights: str, c: int) -> None:
     rng = np.random.default_rng(4)
     X, y = forest_like(600, c=c)
     w = np.ones(600) if weights == "ones" else rng.choice([0.0, 0.5, 1.0, 2.0], size=600)
@@ -231,7 +233,7 @@ def test_with_a_fixed_dictionary_it_is_the_direct_solve(weights: str, c: int) ->
     assert np.allclose(closed.predict(X), RBF(0.2).block(X, basis) @ beta, atol=1e-9)
 
 
-def test_with_the_whole_dictionary_in_place_first_it_is_the_normal_equations_of_all_rows() -> None:
+def test_a_dictionary_given_before_the_rows_gives_the_normal_equations_of_all_rows() -> None:
     X, y = forest_like(300)
     basis = X[:12]
     K = gram(RBF(0.2), basis)
@@ -262,7 +264,7 @@ def with_novelty(state: OnlineState, threshold: float) -> OnlineState:
     return OnlineState(**{**{n: getattr(state, n) for n in state.__dataclass_fields__}, "parameters": parameters})
 
 
-def test_a_row_of_weight_two_sums_as_two_rows_and_of_weight_zero_as_none() -> None:
+def test_a_row_of_weight_two_counts_as_two_rows_and_of_weight_zero_as_none() -> None:
     X, y = forest_like(200)
     fixed = OnlineLSSVM.from_state(with_novelty(small(10).partial_fit(X[:100], y[:100]).state(), 1e9)).state()
     twice, doubled = OnlineLSSVM.from_state(fixed), OnlineLSSVM.from_state(fixed)
@@ -318,7 +320,7 @@ def test_near_duplicates_keep_p_positive_definite_over_many_rows() -> None:
         assert np.abs(learner.predict(X[:500]) - direct).max() <= 100 * condition * EPS * np.abs(y).max()
 
 
-def test_the_penalty_follows_the_powers_of_two_and_the_published_one_is_exact() -> None:
+def test_the_penalty_doubles_at_powers_of_two_and_the_published_one_is_exact() -> None:
     X, y = forest_like(100)
     learner = small(regularization=1e-3)
     for n in range(1, 101):
@@ -329,16 +331,16 @@ def test_the_penalty_follows_the_powers_of_two_and_the_published_one_is_exact() 
     assert np.allclose(matrix @ learner.coefficients(), state.normal_rhs, atol=1e-9)
 
 
-def test_each_prediction_made_before_learning_is_that_of_the_rows_before() -> None:
+def test_predictions_before_learning_use_the_rows_before_only() -> None:
     X, y = forest_like(300)
     learner, one_by_one = small(), small()
-    found = learner.predict_then_learn(X, y)
+    predictions = learner.predict_then_learn(X, y)
     for i in range(300):
         expected = one_by_one.predict_then_learn(X[i : i + 1], y[i : i + 1])
-        assert np.allclose(found[i], expected[0], atol=1e-8), i
+        assert np.allclose(predictions[i], expected[0], atol=1e-8), i
 
 
-def test_rows_that_the_kernel_calls_nothing_are_counted_and_harmless() -> None:
+def test_rows_with_zero_self_kernel_are_counted_and_harmless() -> None:
     X = np.zeros((10, 3))
     X[6:] = np.eye(4, 3)
     learner = OnlineLSSVM(Linear(), max_basis=5).partial_fit(X, np.ones(10))
@@ -416,7 +418,7 @@ def test_bad_settings_are_refused(settings: dict[str, Any], message: str) -> Non
 
 
 @pytest.mark.parametrize("kernel", ["rbf", None, RBF, make_kernel])
-def test_what_is_no_kernel_is_refused(kernel: Any) -> None:
+def test_an_object_that_is_not_a_kernel_is_refused(kernel: Any) -> None:
     with pytest.raises(InputError, match=r"kernel must be a kernel, such as RBF\(gamma=0.1\), it is"):
         OnlineLSSVM(kernel)
 
@@ -428,12 +430,12 @@ def test_a_centre_may_be_a_list() -> None:
 
 
 @pytest.mark.parametrize("centre", [np.zeros(3), np.array([0.0, np.nan])])
-def test_a_centre_that_is_none_is_refused(centre: Array) -> None:
+def test_an_invalid_centre_is_refused(centre: Array) -> None:
     with pytest.raises(InputError, match="centre must be 2 finite numbers, as the rows have features; it is"):
         OnlineLSSVM(RBF(1.0), centre=centre).partial_fit(np.ones((3, 2)), np.ones(3))
 
 
-def test_a_learner_that_saw_nothing_says_so() -> None:
+def test_a_learner_without_rows_reports_that() -> None:
     with pytest.raises(InputError, match="the learner has seen no row yet"):
         small().predict(np.zeros((1, 2)))
 
@@ -459,13 +461,13 @@ def test_a_state_shares_no_memory_with_its_learner() -> None:
     assert all(np.array_equal(getattr(state, name), value) for name, value in before.items())
 
 
-def test_every_block_size_divides_what_readers_and_refreshes_count_in() -> None:
+def test_every_block_size_divides_the_grid_and_the_refresh_interval() -> None:
     assert 256 % GRID_ROWS == REFRESH_ROWS % GRID_ROWS == 0
     for max_basis in (1, 20, 64, 65, 500, 1024, 1025, 5000):
         assert GRID_ROWS % plan_block_rows(max_basis) == 0
 
 
-def test_a_row_whose_kernel_value_squared_leaves_float64_is_learned_where_it_needs_no_square_of_it() -> None:
+def test_a_row_whose_squared_kernel_value_overflows_is_learned_where_the_square_is_not_needed() -> None:
     X = np.random.default_rng(0).normal(size=(300, 4))
     learner = OnlineLSSVM(Linear(), max_basis=20).partial_fit(X, X[:, 0])
     learner.partial_fit(1e85 * X[:3], 1e85 * X[:3, 0])
@@ -474,7 +476,7 @@ def test_a_row_whose_kernel_value_squared_leaves_float64_is_learned_where_it_nee
 
 @pytest.mark.parametrize("selection", ["supervised", "novelty", "fixed"])
 @pytest.mark.parametrize(("kernel", "scale"), [(Polynomial(1.0), 1e30), (Polynomial(1.0), 1e60), (Linear(), 1e99)])
-def test_kernel_values_that_leave_float64_are_named_with_a_remedy(kernel: Kernel, scale: float, selection: str) -> None:
+def test_kernel_values_that_overflow_are_reported_with_a_remedy(kernel: Kernel, scale: float, selection: str) -> None:
     X, y = forest_like(50)
     dictionary = X[:3] * scale if selection == "fixed" else None
     learner = OnlineLSSVM(kernel, selection=selection, dictionary=dictionary)
@@ -484,7 +486,7 @@ def test_kernel_values_that_leave_float64_are_named_with_a_remedy(kernel: Kernel
 
 
 @pytest.mark.parametrize("selection", ["supervised", "fixed"])
-def test_weights_that_vanish_are_named_with_a_remedy(selection: str) -> None:
+def test_weights_that_underflow_are_reported_with_a_remedy(selection: str) -> None:
     X, y = forest_like(50)
     learner = OnlineLSSVM(RBF(1.0), selection=selection, dictionary=X[:3] if selection == "fixed" else None)
     with pytest.raises(NumericalBreakdown, match=r"float64.* scale the weights, or the features, up"):

@@ -1,4 +1,4 @@
-"""The second opinion is itself checked: against all rows kept, against inverses of the true matrices, and by hand."""
+"""The reference is itself tested: against all rows stored, against inverses of the true matrices, and by hand."""
 
 import copy
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from support.references.extended_precision import (
 from support.references.online import Candidate, RowByRow, relative_gap
 
 EXACT = 1e-11
-"""Relative; the arithmetic has 19 digits, the rest is left to the condition of the instances."""
+"""Relative; the arithmetic has 19 digits, the condition of the instances takes the rest."""
 
 
 def close(actual: Array | Real, expected: Array | Real, tolerance: float = EXACT) -> bool:
@@ -87,7 +87,7 @@ class AllRows:
 
 
 def keep_all_rows(learner: RowByRow, stream: Stream) -> AllRows:
-    """What the decisions of `learner` on `stream` mean when every row is kept."""
+    """Apply the decisions of `learner` on `stream` with every row stored."""
     rows = AllRows(GaussianKernel(stream.gamma), stream.y.shape[1])
     for x, y, weight, decision in zip(stream.X, stream.y, stream.weights, learner.decisions, strict=True):
         if decision.action == "absent":
@@ -156,7 +156,7 @@ def test_growth_is_block_inversion(instance: Instance) -> None:
 
 
 def printed_pivot(instance: Instance) -> float:
-    """Equation (14) as printed, which knows no weight."""
+    """Equation (14) as printed, without weights."""
     candidate, m = instance.candidate, len(instance.gram) - 1
     k, k_self, delta, w_b = candidate.similarity, candidate.self_similarity, candidate.novelty, candidate.direction
     old = instance.learner.normal_matrix - np.outer(k, k)
@@ -167,8 +167,8 @@ def printed_pivot(instance: Instance) -> float:
 
 def test_equation_14_is_misprinted() -> None:
     """Its pivot is right only for a row far from all others, where k = 0, and can be negative."""
-    made = [make_instance(seed, n=12, d=2, c=1, weight=1.0) for seed in range(20)]
-    near = [instance for instance in made if 1e-3 < instance.candidate.novelty < 0.8]
+    instances = [make_instance(seed, n=12, d=2, c=1, weight=1.0) for seed in range(20)]
+    near = [instance for instance in instances if 1e-3 < instance.candidate.novelty < 0.8]
     assert len(near) > 10
     assert all(relative_gap(printed_pivot(instance), instance.candidate.pivot) > 0.05 for instance in near)
     assert any(printed_pivot(instance) < 0 for instance in near)
@@ -206,7 +206,7 @@ def test_scores_after_growing_are_those_of_the_grown_learner(instance: Instance)
 
 @given(instances())
 @settings(max_examples=100, deadline=None)
-def test_who_can_be_swapped_out_by_the_condition_without_growing(instance: Instance) -> None:
+def test_the_swap_condition_agrees_with_the_scores_after_growing(instance: Instance) -> None:
     """w^2 delta rho^2/Delta + 2 w rho (beta_i/q_i) w_b,i > eps_i (w delta + gamma Delta), summed over outputs."""
     learner, candidate, w, gamma = instance.learner, instance.candidate, instance.weight, instance.penalty
     Delta = w * candidate.novelty**2 / (candidate.pivot - gamma * candidate.novelty)
@@ -222,7 +222,7 @@ def test_who_can_be_swapped_out_by_the_condition_without_growing(instance: Insta
 
 @given(streams(max_rows=80))
 @settings(max_examples=100, deadline=None)
-def test_state_is_that_of_all_rows_kept(stream: Stream) -> None:
+def test_state_is_that_of_all_rows_stored(stream: Stream) -> None:
     learner = learn_all(learner_of(stream), stream)
     rows = keep_all_rows(learner, stream)
     assert np.array_equal(learner.basis_vectors, stream.X[learner.basis_rows])
@@ -244,10 +244,10 @@ def test_swap_in_place_is_grow_then_delete(stream: Stream) -> None:
         penalty, decision = learner.penalty, learner.learn(x, y, weight)
         if decision.action == "swap":
             assert wider.learn(x, y, weight).action == "grow"
-            kept = [m if i == decision.index else i for i in range(m)]
-            assert np.array_equal(learner.basis_vectors, wider.basis_vectors[kept])
-            assert close(learner.normal_matrix, wider.normal_matrix[np.ix_(kept, kept)])
-            assert close(learner.normal_rhs, wider.normal_rhs[kept])
+            order = [m if i == decision.index else i for i in range(m)]
+            assert np.array_equal(learner.basis_vectors, wider.basis_vectors[order])
+            assert close(learner.normal_matrix, wider.normal_matrix[np.ix_(order, order)])
+            assert close(learner.normal_rhs, wider.normal_rhs[order])
             if learner.penalty == penalty and decision.margin > 1e-6:
                 assert decision.index == np.argmin(wider.scores())
 
@@ -260,7 +260,7 @@ def test_duplicates_never_enter(stream: Stream) -> None:
 
 
 def fixed_dictionary(stream: Stream, k: int) -> RowByRow:
-    """A learner that takes the first k rows and only absorbs from then on."""
+    """A learner that takes the first k rows into the dictionary and only absorbs later ones."""
     learner = RowByRow(GaussianKernel(stream.gamma), stream.regularization, k, 0.0, 0.0)
     for x, y, weight in zip(stream.X[:k], stream.y[:k], stream.weights[:k], strict=True):
         learner.learn(x, y, weight)
@@ -276,7 +276,7 @@ def easy_stream(n: int, c: int = 2) -> Stream:
     )
 
 
-def test_fixed_dictionary_is_the_direct_solve() -> None:
+def test_fixed_dictionary_gives_the_direct_solution() -> None:
     stream, k = easy_stream(100), 8
     learner = fixed_dictionary(stream, k)
     for n in range(k, 100):
@@ -349,7 +349,7 @@ def linear(A: Array, B: Array) -> Array:
     return A @ B.T
 
 
-def test_a_first_row_of_no_length_only_counts() -> None:
+def test_a_first_row_with_zero_self_kernel_is_only_counted() -> None:
     learner = RowByRow(linear, 0.5, 3)
     learner.learn([0.0, 0.0], [3.0])
     assert (learner.rows_seen, len(learner.basis_rows), float(learner.cost())) == (1, 0, 9.0)
@@ -364,14 +364,14 @@ def test_a_first_row_of_no_length_only_counts() -> None:
 
 @given(streams(max_rows=100))
 @settings(max_examples=60, deadline=None)
-def test_rank_one_updates_decide_as_fresh_factors_do(stream: Stream) -> None:
+def test_rank_one_updates_decide_as_recomputed_factors_do(stream: Stream) -> None:
     fresh, updated = learn_all(learner_of(stream), stream), learn_all(learner_of(stream, refresh_every=1000), stream)
     clear = fresh.margins.min() > 1e-10
     assert not clear or fresh.basis_rows == updated.basis_rows
     assert not clear or close(updated.normal_matrix, fresh.normal_matrix)
 
 
-def test_margins_tell_how_close_a_refusal_was() -> None:
+def test_margins_show_how_close_a_refusal_was() -> None:
     """The second row has novelty 1 - exp(-2): just above it as threshold, just below it, and far above."""
     delta = 1 - np.exp(np.longdouble(-2))
     for factor, action, margin in ((1 + 1e-6, "absorb", 1e-6), (1 - 1e-6, "grow", 1e-6), (2.0, "absorb", 0.5)):
@@ -391,11 +391,11 @@ def test_cholesky_has_the_digits_of_extended_precision() -> None:
     assert close(S @ L, np.eye(9), 1e-13)
 
 
-def test_cholesky_names_the_pivot_that_fails() -> None:
+def test_cholesky_reports_the_pivot_that_fails() -> None:
     with pytest.raises(ArithmeticError, match="not positive definite: pivot 1 of 2 is 0"):
         cholesky(np.ones((2, 2), np.longdouble))
 
 
-def test_settings_without_sense_are_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="expected regularization > 0, max_basis >= 1"):
         RowByRow(GaussianKernel(1.0), 0.0, 5)

@@ -1,4 +1,4 @@
-"""Selection rules: novelty alone, a given dictionary, no cap; each against a dense reference, and in its bits."""
+"""Selection rules: novelty alone, a given dictionary, no limit; each against a dense reference, and its bits."""
 
 from itertools import pairwise
 from typing import Any
@@ -36,9 +36,9 @@ def rows(n: int, d: int = 4, c: int = 1, seed: int = 0) -> tuple[Array, Array]:
 DICTIONARY = rows(15, seed=9)[0]
 RULES: dict[str, dict[str, Any]] = {
     "supervised": {"max_basis": 20},
-    "supervised without a cap": {"max_basis": None, "novelty_threshold": 0.1},
+    "supervised without a limit": {"max_basis": None, "novelty_threshold": 0.1},
     "novelty": {"selection": "novelty", "max_basis": 20},
-    "novelty without a cap": {"selection": "novelty", "max_basis": None, "novelty_threshold": 0.3},
+    "novelty without a limit": {"selection": "novelty", "max_basis": None, "novelty_threshold": 0.3},
     "fixed": {"selection": "fixed", "dictionary": DICTIONARY},
 }
 
@@ -81,18 +81,18 @@ def test_novelty_is_krls_row_by_row(
     assert np.allclose(learner.predict(X), expected, rtol=0, atol=1e-8)
 
 
-def test_novelty_does_not_ask_what_a_vector_is_good_for() -> None:
+def test_novelty_does_not_test_usefulness() -> None:
     X, _ = rows(300)
-    unasked = OnlineLSSVM(KERNEL, selection="novelty", novelty_threshold=0.05, usefulness_threshold=1e9)
-    asked = OnlineLSSVM(KERNEL, novelty_threshold=0.05, usefulness_threshold=1e9)
-    assert unasked.partial_fit(X, np.zeros(300)).n_basis > 20
-    assert asked.partial_fit(X, np.zeros(300)).n_basis == 1
+    untested = OnlineLSSVM(KERNEL, selection="novelty", novelty_threshold=0.05, usefulness_threshold=1e9)
+    tested = OnlineLSSVM(KERNEL, novelty_threshold=0.05, usefulness_threshold=1e9)
+    assert untested.partial_fit(X, np.zeros(300)).n_basis > 20
+    assert tested.partial_fit(X, np.zeros(300)).n_basis == 1
 
 
 @pytest.mark.parametrize("c", [1, 3])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("n", [1, 2, 3000])
-def test_a_given_dictionary_has_the_coefficients_of_the_direct_solve(n: int, c: int, weighted: bool) -> None:
+def test_a_given_dictionary_has_the_coefficients_of_the_direct_solution(n: int, c: int, weighted: bool) -> None:
     X, y = rows(n, c=c)
     weights = np.random.default_rng(1).choice([0.0, 0.5, 1.0, 2.0], size=n) if weighted else np.ones(n)
     weights[-1] = 1.0
@@ -116,7 +116,7 @@ def test_the_cost_of_a_given_dictionary_is_the_regularized_residual() -> None:
     assert learner.cost() == pytest.approx(cost, rel=1e-9)
 
 
-def test_what_is_predicted_before_learning_is_of_the_rows_before() -> None:
+def test_predictions_before_learning_use_the_rows_before_only() -> None:
     X, y = rows(4096)
     learner = learner_of("fixed")
     before = learner.predict_then_learn(X, y)
@@ -129,7 +129,7 @@ def test_what_is_predicted_before_learning_is_of_the_rows_before() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_calls_that_respect_the_grid_leave_no_trace(rule: str) -> None:
+def test_calls_split_on_the_block_grid_do_not_change_bits(rule: str) -> None:
     X, y = rows(5 * GRID_ROWS + 77)
     whole, parts = learner_of(rule).partial_fit(X, y), learner_of(rule)
     step = GRID_ROWS
@@ -141,7 +141,7 @@ def test_calls_that_respect_the_grid_leave_no_trace(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_state_taken_at_a_refresh_goes_on_as_if_nothing_had_happened(rule: str) -> None:
+def test_a_state_taken_at_a_refresh_continues_bit_for_bit(rule: str) -> None:
     X, y = rows(900)
     straight, resumed = learner_of(rule), learner_of(rule)
     for start, stop in pairwise([0, 1, 300, 317, 900]):
@@ -164,21 +164,21 @@ def test_another_block_size_gives_the_same_dictionary_and_values_to_rounding(rul
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_parameters_survive_their_plain_form(rule: str) -> None:
+def test_settings_are_restored_from_a_dictionary(rule: str) -> None:
     parameters = learner_of(rule).parameters
     assert OnlineSettings.from_dict(parameters.as_dict()) == parameters
     assert parameters.rule is SELECTIONS[parameters.selection]
 
 
-def test_parameters_written_before_there_were_rules_are_supervised() -> None:
+def test_settings_without_a_selection_rule_are_supervised() -> None:
     plain = learner_of("supervised").parameters.as_dict()
     del plain["selection"]
     assert OnlineSettings.from_dict(plain) == learner_of("supervised").parameters
 
 
-def test_without_a_cap_a_dictionary_is_that_of_a_cap_that_is_never_reached() -> None:
+def test_without_a_limit_the_dictionary_is_that_of_a_limit_never_reached() -> None:
     X, y = rows(500)
-    free = learner_of("supervised without a cap").partial_fit(X, y)
+    free = learner_of("supervised without a limit").partial_fit(X, y)
     capped = OnlineLSSVM(KERNEL, regularization=LAMBDA, novelty_threshold=0.1, max_basis=500).partial_fit(X, y)
     assert 20 < free.n_basis < 500
     assert np.array_equal(free.state().basis_rows, capped.state().basis_rows)
@@ -194,7 +194,7 @@ def test_without_a_cap_a_dictionary_is_that_of_a_cap_that_is_never_reached() -> 
         (np.empty((0, 4)), "dictionary must have at least one row, it has none"),
     ],
 )
-def test_a_dictionary_that_cannot_be_used_is_refused_by_its_row(dictionary: Array, message: str) -> None:
+def test_an_unusable_dictionary_is_refused_with_the_row(dictionary: Array, message: str) -> None:
     X, y = rows(5)
     with pytest.raises(InputError, match=message):
         OnlineLSSVM(KERNEL, selection="fixed", dictionary=dictionary).partial_fit(X, y)
@@ -221,7 +221,7 @@ def test_a_dictionary_larger_than_max_basis_is_refused_unless_that_is_the_defaul
         (None, [0, 1], r"0 rows .* shape \(2,\) and type int64"),
     ],
 )
-def test_numbers_of_dictionary_rows_are_whole_and_one_for_each(
+def test_dictionary_rows_must_be_whole_numbers_one_for_each(
     dictionary: Array | None, places: list[float], came: str
 ) -> None:
     selection = "supervised" if dictionary is None else "fixed"
@@ -235,7 +235,7 @@ def test_a_dictionary_goes_with_the_fixed_rule_only(settings: dict[str, Any]) ->
         OnlineLSSVM(KERNEL, **settings)
 
 
-def test_a_rule_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+def test_an_unknown_rule_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match="selection must be one of supervised, novelty, fixed, it is 'greedy'"):
         OnlineLSSVM(KERNEL, selection="greedy")
 
@@ -248,11 +248,11 @@ def test_independent_rows_are_a_largest_set() -> None:
     assert len(find_independent(KERNEL, np.repeat(X, 3, axis=0), None)) == 30
     assert find_independent(Linear(), np.zeros((3, 4)), None).tolist() == []
     scaled = X * 10.0 ** rng.integers(-6, 6, size=(30, 1))
-    kept = find_independent(Linear(), scaled, None)
-    assert np.linalg.matrix_rank(X[kept]) == len(kept) == 4
+    chosen = find_independent(Linear(), scaled, None)
+    assert np.linalg.matrix_rank(X[chosen]) == len(chosen) == 4
 
 
-def test_a_dictionary_waits_for_a_row_that_weighs_something() -> None:
+def test_a_dictionary_waits_for_a_row_of_positive_weight() -> None:
     X, y = rows(10)
     learner = learner_of("fixed").partial_fit(X, y, np.zeros(10))
     assert np.array_equal(learner.predict(X), np.zeros((10, 1)))
@@ -262,7 +262,7 @@ def test_a_dictionary_waits_for_a_row_that_weighs_something() -> None:
 
 @pytest.mark.parametrize("changed", [1e-7, 1e-4, 3e-2])
 @pytest.mark.parametrize("cut", [0, 1, 700, 1500])
-def test_another_regularization_in_mid_stream_is_that_of_all_rows(cut: int, changed: float) -> None:
+def test_another_regularization_in_mid_stream_holds_for_all_rows(cut: int, changed: float) -> None:
     X, y = rows(1500, c=2)
     learner = learner_of("fixed")
     if cut:
@@ -293,7 +293,7 @@ def test_another_regularization_changes_p_by_its_share_of_k_alone(rule: str) -> 
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_change_of_regularization_leaves_no_trace_of_where_a_stream_was_interrupted(rule: str) -> None:
+def test_a_change_of_regularization_gives_the_same_bits_after_an_interruption(rule: str) -> None:
     X, y = rows(900)
     straight, resumed = learner_of(rule), learner_of(rule)
     for (start, stop), regularization in zip(pairwise([0, 1, 300, 317, 900]), [2e-4, 2e-4, 1e-6, 1e-3], strict=True):
@@ -307,7 +307,7 @@ def test_a_change_of_regularization_leaves_no_trace_of_where_a_stream_was_interr
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
-def test_a_regularization_that_cannot_be_is_refused_and_nothing_has_changed(bad: float) -> None:
+def test_an_invalid_regularization_is_refused_and_nothing_has_changed(bad: float) -> None:
     X, y = rows(100)
     learner, untouched = (learner_of("supervised").partial_fit(X, y) for _ in range(2))
     with pytest.raises(InputError, match=f"regularization must be a positive number, it is {bad}"):
@@ -315,8 +315,8 @@ def test_a_regularization_that_cannot_be_is_refused_and_nothing_has_changed(bad:
     assert_same_bits(learner, untouched)
 
 
-@pytest.mark.parametrize("rule", ["supervised without a cap", "novelty without a cap"])
-def test_a_dictionary_without_a_cap_is_refused_before_it_needs_too_much(rule: str) -> None:
+@pytest.mark.parametrize("rule", ["supervised without a limit", "novelty without a limit"])
+def test_a_dictionary_without_a_limit_is_refused_before_it_needs_too_much(rule: str) -> None:
     X, y = rows(2000)
     full = learner_of(rule).partial_fit(X, y)
     learner = learner_of(rule)
@@ -330,22 +330,22 @@ def test_a_dictionary_without_a_cap_is_refused_before_it_needs_too_much(rule: st
     assert learner.n_basis == full.n_basis - 1
 
 
-def test_numerics_tell_condition_drift_and_jitter() -> None:
+def test_numerics_report_condition_drift_and_jitter() -> None:
     X, y = rows(3000, d=2)
     learner = OnlineLSSVM(KERNEL, regularization=1e-7, max_basis=30, novelty_threshold=1e-5)
     assert learner.numerics == Numerics()
     learner.partial_fit(X, y).refresh()
-    state, told = learner.state(), learner.numerics
-    for estimate, matrix in ((told.normal_condition, state.normal_matrix), (told.gram_condition, state.gram)):
+    state, numerics = learner.state(), learner.numerics
+    for estimate, matrix in ((numerics.normal_condition, state.normal_matrix), (numerics.gram_condition, state.gram)):
         exact = np.linalg.cond(matrix, 1)
         assert 0.3 * exact < estimate < 1.1 * exact
-    assert 0 < told.drift <= told.largest_drift < 1e-3
-    assert (told.largest_jitter, told.jitter_count) == (0.0, 0)
+    assert 0 < numerics.drift <= numerics.largest_drift < 1e-3
+    assert (numerics.largest_jitter, numerics.jitter_count) == (0.0, 0)
     learner.refresh()
-    assert learner.numerics == told
+    assert learner.numerics == numerics
 
 
-def test_drift_is_how_far_predictions_at_the_dictionary_had_moved() -> None:
+def test_drift_is_the_error_of_predictions_at_the_dictionary() -> None:
     K = gram(KERNEL, DICTIONARY)
     fresh = np.linspace(-1, 1, 15)[:, np.newaxis]
     carried = fresh + np.linalg.solve(K, np.full((15, 1), 1e-3 * np.abs(K @ fresh).max()))
@@ -356,15 +356,15 @@ def test_jitter_is_counted_and_stays_within_its_bound() -> None:
     X, y = rows(3000, d=2)
     learner = OnlineLSSVM(KERNEL, selection="fixed", dictionary=rows(60, d=2, seed=5)[0][:25], regularization=1e-14)
     learner.partial_fit(X, y).refresh()
-    told = learner.numerics
-    assert told.jitter_count > 0
-    assert 0 < told.largest_jitter <= JITTERS[-1] * np.diagonal(learner.state().normal_matrix).max()
-    assert OnlineLSSVM.from_state(learner.state()).numerics == told
+    numerics = learner.numerics
+    assert numerics.jitter_count > 0
+    assert 0 < numerics.largest_jitter <= JITTERS[-1] * np.diagonal(learner.state().normal_matrix).max()
+    assert OnlineLSSVM.from_state(learner.state()).numerics == numerics
     assert np.isfinite(learner.predict(X)).all()
 
 
 @pytest.mark.parametrize("settings", [{"selection": "fixed", "dictionary": DICTIONARY}, {"selection": "novelty"}])
-def test_what_is_predicted_over_a_closed_dictionary_follows_a_target_that_jumps(settings: dict[str, Any]) -> None:
+def test_predictions_of_a_closed_dictionary_follow_a_target_that_jumps(settings: dict[str, Any]) -> None:
     X, y = rows(9000)
     y[5000:] += 3.0
     often, alone = (OnlineLSSVM(KERNEL, **{"max_basis": 15, **settings}) for _ in range(2))
@@ -381,13 +381,13 @@ def test_rows_refused_for_the_condition_of_p_are_counted() -> None:
     X = np.random.default_rng(0).uniform(-1, 1, (3000, 2))
     learner = OnlineLSSVM(RBF(0.5), regularization=1e-9, max_basis=None, novelty_threshold=1e-6, selection="novelty")
     learner.partial_fit(X, np.sin(3 * X[:, 0])).refresh()
-    left_out = np.linalg.cond(learner.state().normal_matrix) > 1e9 and learner.numerics.refused
-    assert left_out > 100
+    refused = np.linalg.cond(learner.state().normal_matrix) > 1e9 and learner.numerics.refused
+    assert refused > 100
     again = OnlineLSSVM.from_state(learner.state())
     assert again.numerics == learner.numerics
 
 
-def test_a_learner_that_an_error_has_stopped_amid_its_rows_learns_no_more() -> None:
+def test_a_learner_interrupted_by_an_error_learns_no_more() -> None:
     X, y = rows(600)
     learner = OnlineLSSVM(KERNEL, max_basis=None, novelty_threshold=1e-9, usefulness_threshold=0.0)
     learner.memory_limit_bytes = 100_000

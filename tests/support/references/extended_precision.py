@@ -1,6 +1,6 @@
 """Matrices in 80-bit extended precision, for which LAPACK has no routines: kernels, factors and the direct solve.
 
-Nothing here is fast or shared with the product. m basis vectors, d features, c outputs in the docstrings.
+Nothing here is fast or shared with the tested code. m basis vectors, d features, c outputs in the docstrings.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Kernel recursive least squares with approximate linear dependence, in extended precision: a second opinion.
+"""Kernel recursive least squares with approximate linear dependence, in extended precision: a reference for tests.
 
 Y. Engel, S. Mannor and R. Meir, The Kernel Recursive Least-Squares Algorithm (2004), sections 2 and 3. Each row's image
 is written as a combination of the dictionary's: a = K^-1 k, kept as a row of A, or the new vector itself if its
@@ -13,14 +13,14 @@ from support.references.extended_precision import Array, Kernel, bordered, solve
 
 
 class KRLS:
-    """The dictionary and the whole of A; at `max_basis` the dictionary stops growing."""
+    """The dictionary and all of A; at `max_basis` the dictionary stops growing."""
 
     def __init__(self, kernel: Kernel, threshold: float, max_basis: int | None = None) -> None:
         self.kernel, self.threshold, self.max_basis = kernel, threshold, max_basis
         self.basis_rows: list[int] = []
         self.combinations: list[Array] = []
         self.novelties: list[float] = []
-        """delta of each row that was looked at."""
+        """delta of each row that was tested."""
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, weights: npt.ArrayLike) -> "KRLS":
         """Choose the dictionary among X (n, d) row by row; y (n, c), weights (n,), none of them zero."""

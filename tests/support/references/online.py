@@ -1,11 +1,11 @@
-"""The online LS-SVM one row at a time, in extended precision: the second opinion that tests compare with.
+"""The online LS-SVM one row at a time, in extended precision: the reference that tests compare with.
 
 T. Jung and D. Polani, Sequential Learning with LS-SVM for Large-Scale Data Sets (2006), section 3, with a weight for
 each row and a regularization that grows with the rows. Two departures, both needed for the numbers to be right:
 
 - Equation (14) is misprinted; the new pivot is w delta^2/Delta + gamma delta. (18) lacks a minus, but no step here
   needs it.
-- The state is P itself, not its inverse. A triangular S with S^T S = P^-1 is found anew from P every `refresh_every`
+- The state is P itself, not its inverse. A triangular S with S^T S = P^-1 is recomputed from P every `refresh_every`
   rows and after every change of the dictionary or the penalty; in between, (9) is applied to S in Potter's form.
 
 Letters in the docstrings: m basis vectors, d features, c outputs; k = k(D, x), k* = k(x, x), gamma the penalty.
@@ -81,7 +81,7 @@ class Candidate:
 
 
 class RowByRow:
-    """The learner, its whole state {D, K, P, z, y^T y, n} in plain sight, and what it decided for each row."""
+    """The learner, its whole state {D, K, P, z, y^T y, n} in public attributes, and its decision for each row."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class RowByRow:
         return cost
 
     def scores(self) -> Array:
-        """What the cost would rise by without each vector, equation (19): sum_c beta_ic^2 / (P^-1)_ii, shape (m,)."""
+        """The rise of the cost if each vector were deleted, equation (19): sum_c beta_ic^2 / (P^-1)_ii, shape (m,)."""
         scores: Array = (self._coefficients() ** 2).sum(axis=1) / (self._S_P**2).sum(axis=0)
         return scores
 
@@ -212,12 +212,12 @@ class RowByRow:
         return Decision("grow", 0)
 
     def _refresh(self) -> None:
-        """S_K and S_P anew from K and P."""
+        """Recompute S_K and S_P from K and P."""
         self._S_K, self._S_P = inverse_factor(self.gram), inverse_factor(self.normal_matrix)
         self._rows_since_refresh = 0
 
     def absorb(self, x: Array, y: Array, weight: Any) -> Candidate:
-        """The normal step, (11): P += w k k^T, z += w k y. Returns what growing with the same row would do."""
+        """The normal step, (11): P += w k k^T, z += w k y. Returns the candidate for growing with the same row."""
         k, k_self = self.kernel(x[None], self.basis_vectors)[0], self.kernel(x[None], x[None])[0, 0]
         s_K, s_P = self._S_K @ k, self._S_P @ k
         a, g, Delta = self._S_K.T @ s_K, self._S_P.T @ s_P, 1 + weight * (s_P @ s_P)
@@ -269,7 +269,7 @@ class RowByRow:
         return Decision("grow", len(self.basis_rows) - 1, min(gaps), condition)
 
     def _compete(self, candidate: Candidate, margin: float, condition: float) -> Decision:
-        """At the cap the weakest of the m + 1 goes; the new one if it ties with the weakest old one."""
+        """Delete the weakest of the m + 1 vectors; the new one if it ties with the weakest old one."""
         scores = self.scores_if_grown(candidate)
         weakest = int(np.argmin(scores))
         against_weakest = relative_gap(candidate.gain, scores[weakest])
@@ -280,7 +280,7 @@ class RowByRow:
         return Decision("swap", weakest, min(margin, against_weakest, *runners_up), condition)
 
     def _enter(self, candidate: Candidate, index: int) -> None:
-        """Grow by the candidate, then let it take the place of the vector at `index`, if there is one."""
+        """Grow by the candidate, which replaces the vector at `index`, if there is one."""
         m, similarity = len(self.basis_rows), candidate.similarity
         order = [m if i == index else i for i in range(max(m, index + 1))]
         self.basis_vectors = np.vstack([self.basis_vectors, candidate.vector])[order]

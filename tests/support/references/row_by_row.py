@@ -1,10 +1,10 @@
-"""The online LS-SVM as Jung & Polani (2006) write it, one row at a time in NumPy: the form that blocks replace.
+"""The online LS-SVM as Jung & Polani (2006) write it, one row at a time in NumPy: the baseline of the blocked form.
 
-P⁻¹, K⁻¹ and β are carried from row to row in float64, O(m²) words of memory traffic a row, and never made anew. It is
-written to be timed, with the papers' misprints put right and the departures without which its decisions would not be
-the product's: γ = λ·2^⌊log₂ n⌋, and a vector at the cap is replaced in place. Unless told to grow and prune for every
-useful row, as the paper does, it looks at the scores first and leaves alone what that would restore. (The second
-opinion on numbers is `online_reference`, in extended precision.)
+P⁻¹, K⁻¹ and β are updated from row to row in float64, O(m²) words of memory traffic per row, and never recomputed. It
+serves to measure time, with the papers' misprints corrected and the departures that are needed for the same decisions:
+γ = λ·2^⌊log₂ n⌋, and a vector of a full dictionary is replaced at its index. Unless `grow_and_prune` is set, which is
+the paper's form, it compares the scores first and skips an update that would restore the state. (The reference for
+numbers is `online`, in extended precision.)
 """
 
 from typing import Self
@@ -21,7 +21,7 @@ class NumPyRowByRow:
     """One output, rows of weight one, Gaussian kernel; letters as in the paper."""
 
     grow_and_prune = False
-    """Whether every useful row at the cap is taken in and the weakest vector thrown out, though it be that row's."""
+    """Whether every useful row enters a full dictionary and the weakest vector is then deleted, even the row's own."""
 
     D: Array
     K_inverse: Array
@@ -40,7 +40,7 @@ class NumPyRowByRow:
 
     @classmethod
     def of(cls, state: OnlineState, gamma: float) -> Self:
-        """Make it go on from a learner's state of whole rows."""
+        """Return one that continues from a learner's state."""
         p = state.parameters
         assert p.max_basis is not None
         form = cls(gamma, p.regularization, p.max_basis, p.novelty_threshold, p.usefulness_threshold)
@@ -125,7 +125,7 @@ class NumPyRowByRow:
         self.basis_rows.append(self.rows_seen)
 
     def _replace(self, index: int) -> None:
-        """Put the last vector in the place of `index`, then delete the last: (17) and (18)."""
+        """Move the last vector to `index`, then delete the last: (17) and (18)."""
         order = np.arange(len(self.D))
         order[[index, -1]] = order[[-1, index]]
         self.K_inverse, _ = _shrunk(self.K_inverse[np.ix_(order, order)])
@@ -139,7 +139,7 @@ class NumPyRowByRow:
     def _follow_penalty(self) -> None:
         """γ doubles where n reaches a power of two: (P + γK)⁻¹ = P⁻¹ − P⁻¹(P⁻¹ + K⁻¹/γ)⁻¹P⁻¹.
 
-        Not by way of P: to invert an inverse that carries rounding loses the small eigenvalues.
+        Not via P: inverting an inverse with rounding errors loses the small eigenvalues.
         """
         if self.rows_seen & (self.rows_seen - 1) or self.rows_seen == 1:
             return
@@ -151,7 +151,7 @@ class NumPyRowByRow:
 
 
 def _inverse(A: Array) -> Array:
-    """A⁻¹ by way of a Cholesky factor, which keeps it symmetric."""
+    """A⁻¹ from a Cholesky factor, which keeps it symmetric."""
     half = np.linalg.inv(np.linalg.cholesky(A))
     return np.asarray(half.T @ half)
 
@@ -163,6 +163,6 @@ def _bordered(inverse: Array, vector: Array, scale: float) -> Array:
 
 
 def _shrunk(inverse: Array) -> tuple[Array, Array]:
-    """The inverse without the last row and column of its matrix, and u/u* of what went."""
+    """The inverse without the last row and column of its matrix, and u/u* of the deleted ones."""
     u, corner = inverse[:-1, -1], inverse[-1, -1]
     return inverse[:-1, :-1] - np.outer(u / corner, u), u / corner
