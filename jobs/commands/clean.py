@@ -1,4 +1,4 @@
-"""The clean job: take away what a store no longer needs, under the writer's lock."""
+"""The clean command: deletes what a store no longer needs, under the writer's lock."""
 
 from datetime import timedelta
 from time import perf_counter
@@ -19,22 +19,22 @@ def run_clean(
     keep_nights: int | None = None,
     dry_run: bool = False,
 ) -> dict[str, Any]:
-    """Clean the store and return what is to be told of it; sizes are those of a local store."""
-    began = perf_counter()
+    """Clean the store and return the result; sizes in bytes are known for a local store only."""
+    started_at = perf_counter()
     store = Store.open(location)
     with prefix_errors(location.text), store.lock(wait_seconds):
-        before = measure_bytes(store)
-        done = clean(store, timedelta(hours=older_than_hours), keep_nights=keep_nights, dry_run=dry_run)
-        after = measure_bytes(store)
+        bytes_before = measure_bytes(store)
+        deleted = clean(store, timedelta(hours=older_than_hours), keep_nights=keep_nights, dry_run=dry_run)
+        bytes_after = measure_bytes(store)
     return {
         "store": location.text,
-        "expired_snapshots": done.expired_snapshots,
-        "forgotten_nights": done.forgotten_nights,
-        "dropped_checkpoints": len(done.dropped_checkpoints),
-        "freed_bytes": done.freed_bytes,
-        "bytes_before": before,
-        "bytes_after": after,
-        "readers": done.readers,
+        "expired_snapshots": deleted.expired_snapshots,
+        "forgotten_nights": deleted.forgotten_nights,
+        "dropped_checkpoints": len(deleted.dropped_checkpoints),
+        "freed_bytes": deleted.freed_bytes,
+        "bytes_before": bytes_before,
+        "bytes_after": bytes_after,
+        "readers": deleted.readers,
         "dry_run": dry_run,
-        "seconds": round(perf_counter() - began, 3),
+        "seconds": round(perf_counter() - started_at, 3),
     }

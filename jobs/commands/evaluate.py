@@ -1,4 +1,4 @@
-"""The evaluate job: a model of the store against the job's held-out partitions."""
+"""The evaluate command: the error of a model in the store on the job's held-out partitions."""
 
 from typing import Any
 
@@ -13,20 +13,24 @@ from ridgestream.pipeline.prediction.evaluate import evaluate
 
 
 def run_evaluate(job: Job, executor: Executor, report: Reporter, *, snapshot: str | None = None) -> dict[str, Any]:
-    """Evaluate and return what is to be told of it; nothing in the store changes."""
+    """Evaluate the model and return the result; the store does not change."""
     served = open_served(job, snapshot)
     served.tell(report)
     model = model_of(served.record)
-    found = evaluate(model, served.schema, evaluation_partitions(job), executor, report, policies(job))
-    told: dict[str, Any] = {"model": served.record.name, "weight": found.weight, "test_error": found.test_error}
+    evaluation = evaluate(model, served.schema, evaluation_partitions(job), executor, report, policies(job))
+    result: dict[str, Any] = {
+        "model": served.record.name,
+        "weight": evaluation.weight,
+        "test_error": evaluation.test_error,
+    }
     if model.feature_map.target.classes:
-        told["confusion"] = confusion_facts(model.feature_map.target.classes, found.confusion)
-    elif found.classes:
-        told |= {"positive": found.positive, "true_positive": found.true_positive}
+        result["confusion"] = confusion_facts(model.feature_map.target.classes, evaluation.confusion)
+    elif evaluation.classes:
+        result |= {"positive": evaluation.positive, "true_positive": evaluation.true_positive}
     else:
-        told["test_mse"] = found.test_mse
-    if len(found.test_mse_of) > 1:
-        told["test_mse_of"] = dict(zip(served.schema.targets, found.test_mse_of, strict=True))
-    if found.left_out:
-        told["left_out"] = found.left_out
-    return told | {"peak_rss_bytes": peak_rss_bytes(), "snapshot": served.snapshot}
+        result["test_mse"] = evaluation.test_mse
+    if len(evaluation.test_mse_of) > 1:
+        result["test_mse_of"] = dict(zip(served.schema.targets, evaluation.test_mse_of, strict=True))
+    if evaluation.left_out:
+        result["left_out"] = evaluation.left_out
+    return result | {"peak_rss_bytes": peak_rss_bytes(), "snapshot": served.snapshot}

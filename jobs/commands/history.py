@@ -1,4 +1,4 @@
-"""The history, tag and rollback jobs: what each night left, a name for it, and back to it."""
+"""The history, tag and rollback commands: list the nights of a model, name one, and go back to one."""
 
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -25,33 +25,33 @@ from ridgestream.stores.repository.store_location import StoreLocation
 
 
 def run_history(location: StoreLocation, model: str | None) -> dict[str, Any]:
-    """Return the nights of a model, or of all models of the store, with what names each can be asked for by."""
+    """Return the nights of a model, or of all models in the store, with the snapshot and tags of each."""
     store = Store.open(location)
     root = store.root()
     with prefix_errors(location.text):
         names = [model] if model else list(list_models(root))
-        models = [_tell_nights(store, read_ledger(root), require_model(root, name)) for name in names]
+        models = [_night_facts(store, read_ledger(root), require_model(root, name)) for name in names]
     return {"store": location.text, "models": models}
 
 
-def _tell_nights(store: Store, ledger: Ledger, record: ModelRecord) -> dict[str, Any]:
+def _night_facts(store: Store, ledger: Ledger, record: ModelRecord) -> dict[str, Any]:
     tags = store.tags()
-    of_users: dict[str, list[str]] = {}
+    user_tags: dict[str, list[str]] = {}
     for tag in sorted(tags):
         if not tag.startswith("night."):
-            of_users.setdefault(store.snapshot_of_tag(tag), []).append(tag)
+            user_tags.setdefault(store.snapshot_of_tag(tag), []).append(tag)
     nights = []
     for night in record.history:
         tag = night_tag(record.name, night.number)
         snapshot = store.snapshot_of_tag(tag) if tag in tags else None
-        nights.append(asdict(night) | {"snapshot": snapshot, "tags": of_users.get(snapshot or "", [])})
+        nights.append(asdict(night) | {"snapshot": snapshot, "tags": user_tags.get(snapshot or "", [])})
     names = {entry.segment: entry.name for entry in ledger.entries}
     excluded = [names[segment] for segment in record.excluded if segment in names]
     return {"name": record.name, "served_night": night_served(record), "excluded": excluded, "nights": nights}
 
 
 def run_tag(job: Job, name: str, night: str | None) -> dict[str, Any]:
-    """Name a night of the job's model, or what the store holds now, and return what was named."""
+    """Tag a night of the job's model, or the last commit, and return the tag and its snapshot."""
     store = Store.open(store_location(job))
     with prefix_errors(store.location.text):
         require_model(store.root(), job.model.name)
@@ -61,9 +61,9 @@ def run_tag(job: Job, name: str, night: str | None) -> dict[str, Any]:
 
 
 def run_rollback(job: Job, night: int, wait_seconds: float, *, replay: bool) -> dict[str, Any]:
-    """Take the job's model back to a night, and return what is told of it; one commit.
+    """Take the job's model back to a night in one commit, and return the result.
 
-    The partitions that it has learned since are not learned again, unless they are to be replayed.
+    The partitions that it has learned since are excluded, so they are not learned again, unless `replay` is true.
     """
     store = Store.open(store_location(job))
     with prefix_errors(store.location.text), store.lock(wait_seconds):
@@ -121,12 +121,12 @@ _COLUMNS = (
 )
 
 
-def show_history(told: dict[str, Any]) -> None:
-    """Print the nights as a table a model."""
+def show_history(history: dict[str, Any]) -> None:
+    """Print the nights as one table for each model."""
     from ridgestream.jobs.console.tables import fitted_table, open_console
 
     console = open_console()
-    for model in told["models"]:
+    for model in history["models"]:
         served = f"night {model['served_night']} is served" if model["served_night"] else "the last night is served"
         table = fitted_table(
             f"model {model['name']}: {served}",

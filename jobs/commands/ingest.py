@@ -1,4 +1,4 @@
-"""The ingest job: take in the partitions that the store lacks."""
+"""The ingest command: ingests the partitions that the store lacks."""
 
 from typing import Any
 
@@ -16,17 +16,17 @@ from ridgestream.stores.errors.translation import prefix_errors
 
 
 def run_ingest(job: Job, executor: Executor, report: Reporter, wait_seconds: float) -> dict[str, Any]:
-    """Ingest and return what is to be told of it."""
+    """Ingest and return the result."""
     files = source_partitions(job)
     store = open_or_create_store(job, wait_seconds)
     with prefix_errors(store.location.text), store.lock(wait_seconds):
-        done = ingest(store, files, schema_request(job), executor, report, policies=policies(job))
-    tell_of_ingest(done, report)
+        ingested = ingest(store, files, schema_request(job), executor, report, policies=policies(job))
+    report_ingest(ingested, report)
     ledger = read_ledger(store.root())
     return {
-        "new_partitions": len(done.added),
-        "new_rows": sum(entry.rows for entry in done.added),
-        "dropped_rows": sum(entry.dropped for entry in done.added),
+        "new_partitions": len(ingested.added),
+        "new_rows": sum(entry.rows for entry in ingested.added),
+        "dropped_rows": sum(entry.dropped for entry in ingested.added),
         "partitions": len(ledger.entries),
         "rows": ledger.rows,
         "quarantined": len(ledger.quarantined),
@@ -35,33 +35,33 @@ def run_ingest(job: Job, executor: Executor, report: Reporter, wait_seconds: flo
     }
 
 
-def tell_of_ingest(done: IngestReport, report: Reporter) -> None:
-    """Say what a user should know beyond the counts."""
-    if done.ignored_columns:
-        report.say(events.INGEST_COLUMNS_IGNORED, columns=", ".join(done.ignored_columns))
-    if done.gone:
-        report.say(events.INGEST_PARTITIONS_GONE, partitions=len(done.gone), first=done.gone[0])
-    for name, older in done.duplicates:
+def report_ingest(ingested: IngestReport, report: Reporter) -> None:
+    """Report what a user should know besides the counts."""
+    if ingested.ignored_columns:
+        report.say(events.INGEST_COLUMNS_IGNORED, columns=", ".join(ingested.ignored_columns))
+    if ingested.gone:
+        report.say(events.INGEST_PARTITIONS_GONE, partitions=len(ingested.gone), first=ingested.gone[0])
+    for name, older in ingested.duplicates:
         report.warn(events.INGEST_PARTITION_REPEATED, partition=name, older=older)
-    _tell_of_missing_values(done, report)
-    for old, new in done.renamed:
+    _report_missing_values(ingested, report)
+    for old, new in ingested.renamed:
         report.say(events.INGEST_PARTITION_RENAMED, partition=new, was=old)
-    for name in done.changed:
+    for name in ingested.changed:
         report.warn(events.INGEST_PARTITION_CHANGED, partition=name)
-    for name in done.rebuilt:
+    for name in ingested.rebuilt:
         report.say(events.INGEST_PARTITION_REBUILT, partition=name)
-    for each in done.new_quarantine:
+    for each in ingested.new_quarantine:
         report.warn(events.INGEST_PARTITION_QUARANTINED, partition=each.name, reason=each.reason)
-    if done.quarantined:
+    if ingested.quarantined:
         report.warn(
             events.INGEST_PARTITIONS_IN_QUARANTINE,
-            partitions=len(done.quarantined),
-            first=done.quarantined[0].name,
+            partitions=len(ingested.quarantined),
+            first=ingested.quarantined[0].name,
         )
 
 
-def _tell_of_missing_values(done: IngestReport, report: Reporter) -> None:
-    dropped, columns = sum(entry.dropped for entry in done.added), show_counts(done.missing_values)
+def _report_missing_values(ingested: IngestReport, report: Reporter) -> None:
+    dropped, columns = sum(entry.dropped for entry in ingested.added), show_counts(ingested.missing_values)
     if dropped:
         report.say(events.INGEST_ROWS_LEFT_OUT, rows=dropped, lacking=columns)
     elif columns:

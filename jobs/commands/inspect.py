@@ -1,4 +1,4 @@
-"""The inspect job: what a store holds, its partitions, its models and what each run did."""
+"""The inspect command: a store's partitions, its models, and what each run did."""
 
 from dataclasses import asdict
 from typing import Any
@@ -16,7 +16,7 @@ from ridgestream.stores.repository.store_location import StoreLocation
 
 
 def run_inspect(location: StoreLocation) -> dict[str, Any]:
-    """Return everything that the last commit of the store tells of itself, as JSON takes it."""
+    """Return the partitions, quarantine and models of the store's last commit, as values that JSON can hold."""
     store = Store.open(location)
     snapshot = store.snapshot()
     root = store.root(snapshot)
@@ -24,7 +24,7 @@ def run_inspect(location: StoreLocation) -> dict[str, Any]:
         ledger = read_ledger(root)
         segments, records = Segments(root), [require_model(root, name) for name in list_models(root)]
         models = [
-            _tell_model(record) | {"drift": drift_facts(compare_partitions(segments, ledger, record, ledger.entries))}
+            _model_facts(record) | {"drift": drift_facts(compare_partitions(segments, ledger, record, ledger.entries))}
             for record in records
         ]
     return {
@@ -39,8 +39,8 @@ def run_inspect(location: StoreLocation) -> dict[str, Any]:
     }
 
 
-def _tell_model(record: ModelRecord) -> dict[str, Any]:
-    told = {
+def _model_facts(record: ModelRecord) -> dict[str, Any]:
+    facts = {
         "name": record.name,
         "parameters": record.parameters,
         "parameters_hash": record.parameters_hash,
@@ -54,23 +54,23 @@ def _tell_model(record: ModelRecord) -> dict[str, Any]:
         "history": [asdict(night) for night in record.history],
     }
     if record.encoding.get("classes"):
-        told["classes"] = record.encoding["classes"]
+        facts["classes"] = record.encoding["classes"]
     path = fitted_of(record).path if is_batch(record) else None
     if path is not None:
         names = ("n_basis", "regularization", "width", "value")
         points = {name: [finite(v) for v in getattr(path, name).tolist()] for name in names}
-        told["path"] = {"criterion": path.criterion, "chosen": path.chosen, **points}
+        facts["path"] = {"criterion": path.criterion, "chosen": path.chosen, **points}
     if CONFUSION in record.arrays:
-        told["confusion"] = confusion_facts(record.encoding["classes"], record.arrays[CONFUSION].tolist())
-    return told
+        facts["confusion"] = confusion_facts(record.encoding["classes"], record.arrays[CONFUSION].tolist())
+    return facts
 
 
-def show_inspection(told: dict[str, Any]) -> None:
-    """Print an inspection as tables, as wide as the terminal; elsewhere as wide as they are."""
+def show_inspection(contents: dict[str, Any]) -> None:
+    """Print the contents as tables: fitted to a terminal's width, elsewhere in full width."""
     from ridgestream.jobs.console.tables import fitted_table, open_console
 
     console = open_console()
-    console.print(f"store {told['store']}  snapshot {told['snapshot']}  rows {told['rows']:,}")
+    console.print(f"store {contents['store']}  snapshot {contents['snapshot']}  rows {contents['rows']:,}")
     names = ("segment", "partition", "rows", "dropped", "bytes", "content")
     cells = [
         (
@@ -81,24 +81,24 @@ def show_inspection(told: dict[str, Any]) -> None:
             f"{entry['size_bytes']:,}",
             entry["content_sha256"][:12],
         )
-        for entry in told["partitions"]
+        for entry in contents["partitions"]
     ]
     numbers = ("segment", "rows", "dropped", "bytes")
     table = fitted_table("partitions", names, cells, console.width, first=("partition", "rows"), right=numbers)
     console.print(table)
-    for each in told["quarantined"]:
+    for each in contents["quarantined"]:
         console.print(f"quarantine: {each['name']}, since {each['since']}: {each['reason']}")
-    for model in told["models"]:
+    for model in contents["models"]:
         console.print(drift_table(model, console.width))
         console.print(_history_table(model, console.width))
         console.print(_numerics_line(model))
         if "confusion" in model:
-            console.print(f"model {model['name']}: true classes (rows) and what they were taken for")
+            console.print(f"model {model['name']}: true classes (rows) and predicted classes (columns)")
             console.print(confusion_table(model["confusion"]))
 
 
 def _numerics_line(model: dict[str, Any]) -> str:
-    """Return λ, conditions, drift and jitter in one line; nothing for a model that was kept without them."""
+    """Return λ, condition numbers, drift and jitter in one line; for a batch model, what its method chose."""
     c = model["counters"]
     if not c.get("normal_condition"):
         return _choice_line(model)
@@ -112,18 +112,18 @@ def _numerics_line(model: dict[str, Any]) -> str:
 
 
 def _choice_line(model: dict[str, Any]) -> str:
-    """Return what a batch method chose, and from how many models; nothing for an online model."""
+    """Return what a batch method chose, and from how many models; an empty text for an online model."""
     learner, path = model["parameters"].get("learner", {}), model.get("path")
     if "bias" not in learner:
         return ""
     kernel = ", ".join(f"{name} {value}" for name, value in learner["kernel"].items() if name != "name")
     name = model["parameters"]["method"]
-    said = f"method {name}, λ {learner['regularization']:.4g}, {learner['kernel']['name']} {kernel}"
+    text = f"method {name}, λ {learner['regularization']:.4g}, {learner['kernel']['name']} {kernel}"
     if path is not None:
         value = path["value"][path["chosen"]]
         shown = "infinite" if value is None else f"{value:.4g}"
-        said += f"; {path['criterion']} {shown}, of {len(path['value'])} models looked at"
-    return said
+        text += f"; {path['criterion']} {shown}, best of {len(path['value'])} models"
+    return text
 
 
 def _history_table(model: dict[str, Any], width: int) -> Any:  # noqa: ANN401

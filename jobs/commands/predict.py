@@ -1,4 +1,4 @@
-"""The predict job: Parquet in, Parquet out, by a model of the store."""
+"""The predict command: Parquet in, Parquet out, by a model in the store."""
 
 from typing import Any
 
@@ -25,9 +25,9 @@ def run_predict(
     snapshot: str | None = None,
     again: bool = False,
 ) -> dict[str, Any]:
-    """Predict the rows of `source` into `output` (the job's own if None) and return what is to be told of it.
+    """Predict the rows of `source` into `output` (by default those of the job) and return the result.
 
-    What is finished already is skipped, unless it is to be predicted `again`.
+    Partitions whose predictions are finished are skipped, unless `again` is true.
     """
     section = job.predict or PredictSection()
     source = source or (job.place(section.path) if section.path else None)
@@ -39,8 +39,8 @@ def run_predict(
     if with_scores and not served.schema.classifies:
         raise JobFileError("--scores is for classes; the job regresses on a number")
     files = list_partitions(source)
-    for rows_come_from in (source, job.place(job.source.path)):
-        check_apart(rows_come_from, output)
+    for location in (source, job.place(job.source.path)):
+        check_apart(location, output)
     model = model_of(served.record, with_uncertainty=with_std)
     where = served.schema, files, output, section.keep, executor, report
     done = predict(model, *where, with_scores=with_scores, policies=policies(job), again=again)

@@ -1,4 +1,4 @@
-"""The quarantine job: a partition that a user rejects, or takes back."""
+"""The quarantine command: rejects a partition, or releases it."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,23 +14,24 @@ from ridgestream.stores.repository.repository import Store
 
 
 def run_quarantine(job: Job, name: str, reason: str, wait_seconds: float, *, release: bool) -> dict[str, Any]:
-    """Put a partition into quarantine, or take it out, and return what is told of it; one commit.
+    """Put a partition into quarantine, or take it out, in one commit, and return the result.
 
-    One that was taken in leaves the rows of the store, and comes back as the last of them; models that have learned it
-    keep what they have learned, and are named. Raises PartitionError if there is no such partition.
+    The rows of an ingested partition are no longer learned; when it is released, it comes last in the order of the
+    store. The result names the models that have learned it; they keep what they have learned. Raises PartitionError if
+    there is no such partition.
     """
     store = Store.open(store_location(job))
     with prefix_errors(store.location.text), store.lock(wait_seconds):
         root = store.root()
         ledger = read_ledger(root)
-        changed, entry = _released(ledger, name) if release else _rejected(job, ledger, name, reason)
+        new_ledger, entry = _released(ledger, name) if release else _rejected(job, ledger, name, reason)
         learned = [
             model
             for model in list_models(root)
             if entry is not None and entry.segment in require_model(root, model).learned
         ]
         with store.write(f"{'Release' if release else 'Quarantine'} {name}") as writing:
-            write_ledger(writing.root, changed)
+            write_ledger(writing.root, new_ledger)
     return {"partition": name, "quarantined": not release, "learned_by": learned, "snapshot": writing.snapshot}
 
 
@@ -40,9 +41,9 @@ def _rejected(job: Job, ledger: Ledger, name: str, reason: str) -> tuple[Ledger,
     if entry is not None:
         each = Quarantined(name, reason, entry.size_bytes, entry.modified_ns, since, by_hand=True, entry=entry)
         return ledger.without({name}).with_quarantined([each]), entry
-    before = next((each for each in ledger.quarantined if each.name == name), None)
-    if before is not None:
-        return ledger.with_quarantined([replace(before, reason=reason, by_hand=True)]), before.entry
+    previous = next((each for each in ledger.quarantined if each.name == name), None)
+    if previous is not None:
+        return ledger.with_quarantined([replace(previous, reason=reason, by_hand=True)]), previous.entry
     file = next((file for file in source_partitions(job) if file.name == name), None)
     if file is None:
         raise PartitionError(
@@ -55,8 +56,8 @@ def _rejected(job: Job, ledger: Ledger, name: str, reason: str) -> tuple[Ledger,
 def _released(ledger: Ledger, name: str) -> tuple[Ledger, LedgerEntry | None]:
     each = next((each for each in ledger.quarantined if each.name == name), None)
     if each is None:
-        known = ", ".join(each.name for each in ledger.quarantined) or "nothing"
-        raise PartitionError(f"the partition {name!r} is not in quarantine; there is {known}")
+        names = ", ".join(each.name for each in ledger.quarantined) or "none"
+        raise PartitionError(f"the partition {name!r} is not in quarantine; in quarantine: {names}")
     ledger = ledger.with_quarantined([], released=[name])
     if each.entry is None:
         return ledger, None

@@ -3,7 +3,7 @@
 from time import perf_counter
 from typing import Any
 
-from ridgestream.jobs.commands.ingest import tell_of_ingest
+from ridgestream.jobs.commands.ingest import report_ingest
 from ridgestream.jobs.commands.train import check_training, train_and_commit
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import open_or_create_store, policies, schema_request, source_partitions
@@ -23,7 +23,7 @@ def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float,
         with prefix_errors(store.location.text), store.lock(wait_seconds):
             feature_map = check_training(job, store, files, recorder, new_model=new_model)
             done = ingest(store, files, schema_request(job), executor, recorder, feature_map, policies(job))
-            tell_of_ingest(done, recorder)
+            report_ingest(done, recorder)
             recorder.note_ingest(done)
             dropped = {"dropped_rows": sum(entry.dropped for entry in done.added)}
             try:
