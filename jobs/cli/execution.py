@@ -76,4 +76,4 @@ def _conclude(step: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], str, 
     try:
         return step(), "", 0
     except Concluded as ended:
-        return ended.told, str(ended), UNREPORTED if isinstance(ended, Unreported) else HELD
+        return ended.result, str(ended), UNREPORTED if isinstance(ended, Unreported) else HELD

@@ -34,10 +34,10 @@ def check_versions(client: Client, workers: Sequence[str], report: Reporter) -> 
 
     Other differences are reported. Workers that do not answer are reported and returned: their tasks check themselves.
     """
-    found: dict[str, Any] = client.sync(_ask_versions, client, workers)
+    answers: dict[str, Any] = client.sync(_ask_versions, client, workers)
     unfit: dict[str, list[str]] = defaultdict(list)
     differing: dict[str, list[str]] = defaultdict(list)
-    for address, answer in found.items():
+    for address, answer in answers.items():
         there = _versions_of(answer)
         decisive, others = differences(decisive_versions(), there), differences(reported_versions(), there)
         if decisive:
@@ -48,7 +48,7 @@ def check_versions(client: Client, workers: Sequence[str], report: Reporter) -> 
         raise _unfit_workers(unfit)
     for text, addresses in differing.items():
         report.warn(events.CLUSTER_VERSIONS_DIFFER, workers=", ".join(addresses), differing=text)
-    silent = set(workers) - found.keys()
+    silent = set(workers) - answers.keys()
     if silent:
         report.warn(events.CLUSTER_WORKERS_SILENT, workers=", ".join(sorted(silent)))
     return silent

@@ -79,14 +79,14 @@ class Workers:
     def describe(self, threads: int) -> None:
         """Report how many workers there are, with their threads and memory limits; `threads` is what the job asks."""
         workers = {address: worker for address, worker in self.update().items() if address not in self._silent}
-        found = self._probe(workers, threads)
+        probes = self._probe(workers, threads)
         limits = [worker["memory_limit"] for worker in workers.values() if worker.get("memory_limit")]
         self._report.say(
             events.CLUSTER_WORKERS_CONNECTED,
             workers=len(workers),
             task_threads=sum(worker["nthreads"] for worker in workers.values()),
-            blas_threads=max((each.blas for each in found), default=threads),
-            numba_threads=max((each.numba for each in found), default=threads),
+            blas_threads=max((each.blas for each in probes), default=threads),
+            numba_threads=max((each.numba for each in probes), default=threads),
             memory_limit=show_bytes(min(limits)) if limits else "none",
         )
 
@@ -98,13 +98,13 @@ class Workers:
         probes = [submit(probe, threads, workers=[a], pure=False, allow_other_workers=False) for a in workers]
         with suppress(TimeoutError):
             wait(probes, timeout=min(self.patience_seconds, ANSWER_SECONDS))
-        found: list[WorkerThreads] = []
+        answers: list[WorkerThreads] = []
         for future in probes:
             if future.status == "finished":
                 with suppress(Exception):  # a worker that has gone meanwhile is reported elsewhere
-                    found.append(future.result(timeout=LOOK_SECONDS))
+                    answers.append(future.result(timeout=LOOK_SECONDS))
         self._client.cancel(probes)
-        return found
+        return answers
 
 
 def reaches_workers(client: Client) -> bool:

@@ -29,6 +29,6 @@ def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float,
             try:
                 told = train_and_commit(job, store, executor, recorder, new_model=new_model)
             except Concluded as ended:
-                ended.told |= dropped | {"seconds": round(perf_counter() - began, 3)}
+                ended.result |= dropped | {"seconds": round(perf_counter() - began, 3)}
                 raise
     return concluded(told | dropped | {"seconds": round(perf_counter() - began, 3)}, recorder)

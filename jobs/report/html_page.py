@@ -111,10 +111,10 @@ def _cards(facts: dict[str, Any]) -> Iterator[tuple[str, Pairs]]:
     """Yield the tables of the model card with their titles; for a failed run, the tables that it has."""
     card = facts["card"]
     yield from _model_cards(facts) if card else [("Run", _run(facts))]
-    surroundings = card or facts
-    if surroundings["versions"]:
-        yield "Versions", [*surroundings["versions"].items()]
-        yield "Machine", [(name.replace("_", " "), value) for name, value in surroundings["machine"].items()]
+    environment = card or facts
+    if environment["versions"]:
+        yield "Versions", [*environment["versions"].items()]
+        yield "Machine", [(name.replace("_", " "), value) for name, value in environment["machine"].items()]
 
 
 def _model_cards(facts: dict[str, Any]) -> Iterator[tuple[str, Pairs]]:

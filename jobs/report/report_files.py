@@ -19,11 +19,11 @@ from ridgestream.stores.repository.repository import Store
 
 
 class Concluded(Exception):
-    """The night is committed, with a problem that sets the exit code; `told` is what the run would have returned."""
+    """The night is committed, with a problem that sets the exit code; `result` is what the run would have returned."""
 
-    def __init__(self, message: str, told: dict[str, Any]) -> None:
+    def __init__(self, message: str, result: dict[str, Any]) -> None:
         super().__init__(message)
-        self.told = told
+        self.result = result
 
 
 class Unreported(Concluded):
@@ -111,13 +111,13 @@ def _reason(error: Exception) -> str:
     return str(error) if known else f"the report cannot be made: {type(error).__name__}: {error}"
 
 
-def concluded(told: dict[str, Any], report: Recorder) -> dict[str, Any]:
-    """Return the result `told` of a run; raises Unreported with it if the night's report could not be written."""
+def concluded(result: dict[str, Any], report: Recorder) -> dict[str, Any]:
+    """Return the result of a run; raises Unreported with it if the night's report could not be written."""
     if report.unreported:
         raise Unreported(
-            f"{report.unreported}; the model has learned and is kept: run the same command again for its report", told
+            f"{report.unreported}; the model has learned and is kept: run the same command again for its report", result
         )
-    return told
+    return result
 
 
 def _files(folder: FileLocation, model: str, night: int, failed: str = "") -> dict[str, FileLocation]:

@@ -102,8 +102,8 @@ def warn_of_unusual_runs(
         report.warn(events.TRAIN_SCALING_FIXED_EARLY, rows=ledger.rows, wanted=wanted)
     if trained.one_class:
         schema = ledger.schema
-        asked = {"positive": schema.positive} if schema and schema.positive is not None else {}
-        report.warn(events.TRAIN_ONE_CLASS, **asked)
+        positive = {"positive": schema.positive} if schema and schema.positive is not None else {}
+        report.warn(events.TRAIN_ONE_CLASS, **positive)
     if evaluation is not None and not evaluation.weight:
         report.warn(events.EVALUATE_NO_ROWS)
     if [night.refitted for night in record.history[-2:]] == [True, False]:

@@ -80,8 +80,8 @@ def test_the_cron_job_learns_what_is_in_the_bucket_and_later_nothing_twice(serve
         (tmp_path / name).write_text(text)
     arguments = [word.replace(mount["mountPath"], str(tmp_path)) for word in container("job")["args"]]
     done = [run_program([COMMAND, *arguments, "--json"], environment=environment) for _ in range(2)]
-    assert [each.told["new_rows"] for each in done] == [50_000, 0]
-    assert [each.told["rows_seen"] for each in done] == [50_000, 50_000]
+    assert [each.result["new_rows"] for each in done] == [50_000, 0]
+    assert [each.result["rows_seen"] for each in done] == [50_000, 50_000]
     assert all(json.loads(line)["event"] for each in done for line in each.err.splitlines())
 
 

@@ -107,12 +107,12 @@ def test_wrong_usage_is_exit_code_2_on_standard_error(work: Workplace, arguments
 
 def test_run_tells_one_json_object_and_one_line_a_step(work: Workplace) -> None:
     done = run_command("run", work.job(), "--json")
-    assert done.told.keys() >= RUN_KEYS
-    assert (done.told["rows_seen"], done.told["partitions_consumed"], done.told["n_basis"]) == (400, 2, 20)
-    assert 0 < done.told["test_error"] < 0.5
-    assert done.told["seconds"] > 0
-    assert done.told["peak_rss_bytes"] > 50e6
-    assert done.told["snapshot"] == work.snapshot()
+    assert done.result.keys() >= RUN_KEYS
+    assert (done.result["rows_seen"], done.result["partitions_consumed"], done.result["n_basis"]) == (400, 2, 20)
+    assert 0 < done.result["test_error"] < 0.5
+    assert done.result["seconds"] > 0
+    assert done.result["peak_rss_bytes"] > 50e6
+    assert done.result["snapshot"] == work.snapshot()
     assert re.findall(r"event='(\w+)'", done.err) == ["ingest", "train", "evaluate"]
     assert len(done.err.splitlines()) == 3
     assert_plain(done.out, done.err)
@@ -122,7 +122,7 @@ def test_run_of_a_regression_tells_its_mean_squared_error(tmp_path: Path) -> Non
     work = Workplace(tmp_path)
     for number, where in ((0, "rows"), (1, "held-out")):
         work.put(number, draw_regression(number), where)
-    told = run_command("run", work.job(REGRESSION), "--json").told
+    told = run_command("run", work.job(REGRESSION), "--json").result
     assert told.keys() >= {*RUN_KEYS, "test_mse"}
     assert told["test_error"] is None
     assert 0 < told["test_mse"] < 400.0**2
@@ -130,7 +130,7 @@ def test_run_of_a_regression_tells_its_mean_squared_error(tmp_path: Path) -> Non
 
 def test_the_steps_alone_tell_what_they_did(work: Workplace) -> None:
     job = work.job({"predict.path": "held-out", "predict.output": "predictions", "predict.keep": ["label", "x0"]})
-    told = run_command("ingest", job, "--json").told
+    told = run_command("ingest", job, "--json").result
     assert told | {"peak_rss_bytes": 0} == {
         "new_partitions": 2,
         "new_rows": 400,
@@ -141,19 +141,19 @@ def test_the_steps_alone_tell_what_they_did(work: Workplace) -> None:
         "peak_rss_bytes": 0,
         "snapshot": work.snapshot(),
     }
-    trained = run_command("train", job, "--json").told
+    trained = run_command("train", job, "--json").result
     assert (trained["rows_seen"], trained["new_partitions"], trained["snapshot"]) == (400, 2, work.snapshot())
-    judged = run_command("evaluate", job, "--json").told
+    judged = run_command("evaluate", job, "--json").result
     assert judged["test_error"] == trained["test_error"]
     assert judged["snapshot"] == trained["snapshot"]
-    predicted = run_command("predict", job, "--json").told
+    predicted = run_command("predict", job, "--json").result
     assert (predicted["rows"], predicted["partitions"]) == (200, 1)
     assert predicted["snapshot"] == work.snapshot() == trained["snapshot"]
-    inspected = run_command("inspect", job, "--json").told
+    inspected = run_command("inspect", job, "--json").result
     assert [entry["name"] for entry in inspected["partitions"]] == ["part-00.parquet", "part-01.parquet"]
     assert [model["partitions_consumed"] for model in inspected["models"]] == [2]
     assert inspected["models"][0]["history"][0]["test_error"] == trained["test_error"]
-    assert run_command("inspect", work.store, "--json").told == inspected
+    assert run_command("inspect", work.store, "--json").result == inspected
     _check_predictions(work, judged)
 
 
@@ -173,7 +173,7 @@ def test_predict_takes_input_and_output_from_the_command_line(work: Workplace) -
     job = work.job()
     work.run_here()
     done = run_command("predict", job, "held-out", "out/deep", "--json", cwd=work.folder)
-    assert done.told["rows"] == 200
+    assert done.result["rows"] == 200
     assert (work.folder / "out" / "deep" / "part-00.parquet").is_file()
     lone = run_command("predict", job)
     assert (lone.code, lone.out) == (exit_codes.USAGE, "")
@@ -187,7 +187,7 @@ def test_flags_and_environment_reach_the_job(work: Workplace) -> None:
     job = work.job()
     environment = clean_environment(RIDGESTREAM_MODEL__MAX_BASIS="5", RIDGESTREAM_MODEL__NAME="small")
     arguments = ["run", str(job), "--json", "--set", "model.max_basis=4", "--store", "elsewhere"]
-    told = run_command(*arguments, environment=environment, cwd=work.folder).told
+    told = run_command(*arguments, environment=environment, cwd=work.folder).result
     assert (told["model"], told["n_basis"]) == ("small", 4)
     assert (work.folder / "elsewhere").is_dir()
     assert not work.store.exists()
@@ -196,7 +196,7 @@ def test_flags_and_environment_reach_the_job(work: Workplace) -> None:
 def test_a_url_of_a_local_folder_is_no_path(work: Workplace) -> None:
     job, place = work.job(), work.folder / "else where"
     url = f"file:{quote(str(place))}"
-    told = run_command("run", job, "--json", "--store", url, "--report", f"{url}-reports", cwd=work.folder).told
+    told = run_command("run", job, "--json", "--store", url, "--report", f"{url}-reports", cwd=work.folder).result
     assert told["report"]["json"] == f"{place}-reports/model-0001.json"
     assert (place / "refs").is_dir()
     assert not (work.folder / "file:").exists()
@@ -274,7 +274,7 @@ def _read(descriptor: int) -> bytes:
 
 def test_on_a_terminal_there_are_bars(work: Workplace) -> None:
     done, sent = run_on_terminal("run", work.job(), "--json")
-    assert done.told["rows_seen"] == 400
+    assert done.result["rows_seen"] == 400
     assert_plain(done.out)
     assert "\x1b[" in sent
     assert "\x1b[?25h" in sent[sent.rindex("\x1b[?25l") :]  # the cursor is shown again
@@ -305,7 +305,7 @@ def test_a_forest_model_from_the_bundled_rows_is_better_than_a_guess(tmp_path: P
         "model.kernel.gamma": 1 / 54,
         "evaluate.path": str(FOREST / "test"),
     }
-    told = run_command("run", work.job(changes), "--json").told
+    told = run_command("run", work.job(changes), "--json").result
     assert (told["rows_seen"], told["n_basis"]) == (100_000, 50)
     assert 0.2 < told["test_error"] < 0.27  # always saying no makes 0.51
     assert 0.2 < told["progressive_error"] < 0.32
@@ -331,7 +331,7 @@ from ridgestream.jobs.cli.app import main
 main()
 """
     done = run_program([sys.executable, "-c", code, "run", work.job(), "--json"])
-    assert done.told["rows_seen"] == 400
+    assert done.result["rows_seen"] == 400
 
 
 def test_what_is_seldom_meant_is_said(tmp_path: Path) -> None:

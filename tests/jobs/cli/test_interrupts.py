@@ -257,7 +257,7 @@ def test_a_second_run_leaves_or_waits_while_readers_read(work: Workplace, undist
     assert (second.code, second.out) == (exit_codes.LOCKED, "")
     assert re.search(rf"is being written by process {first.process.pid} on .* --wait SECONDS", second.err)
     third = start_command("run", work.job(JOB), "--json", "--wait", str(PATIENCE), log=work.folder / "third")
-    told = run_command("inspect", work.store, "--json").told
+    told = run_command("inspect", work.store, "--json").result
     assert (len(told["partitions"]), told["models"]) == (PARTITIONS, [])
     first.process.send_signal(signal.SIGCONT)
     assert first.end() == 0

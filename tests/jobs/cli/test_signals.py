@@ -119,7 +119,7 @@ def test_a_training_keeps_its_last_refresh_and_goes_on_from_there(
     assert last == f"ridgestream: {word}; the last commit stands, and the same command goes on from there"
     done = run_command("run", work.job(JOB), "--json")
     assert rows_gone_on_from(done) == 3 * STEP
-    assert done.told["rows_seen"] == ROWS
+    assert done.result["rows_seen"] == ROWS
     assert_same_model(work.model(), undisturbed.model())
     assert sorted(open_store(work.store).repository.list_branches()) == ["main"]
 
@@ -133,7 +133,7 @@ def test_what_is_learned_is_kept_too_where_a_refit_or_an_evaluation_is_stopped(
     setup = f"""
 begin = ridgestream.jobs.console.progress.LineReporter.begin
 def begin_or_ask(self, step, total_rows, **facts):
-    if step == {step!r}:
+    if step.code == {step!r}:
         ask()
     return begin(self, step, total_rows, **facts)
 ridgestream.jobs.console.progress.LineReporter.begin = begin_or_ask
@@ -265,7 +265,7 @@ def test_a_prediction_leaves_whole_files_and_is_finished_by_the_same_command(wor
     assert done.code == exit_codes.TERMINATED
     names = sorted(path.name for path in (work.folder / "out").iterdir())
     assert names == [f"part-0{i}.parquet" for i in range(3)]
-    assert run_command(*arguments, "--json").told["rows"] == ROWS
+    assert run_command(*arguments, "--json").result["rows"] == ROWS
     assert pq.read_table(work.folder / "out").num_rows == ROWS
 
 

@@ -97,7 +97,7 @@ def test_a_command_killed_in_mid_training_leaves_nothing_and_the_same_command_en
     wait_until(lambda: "OLS from 3 vectors" in log.read_text(), process)
     process.kill()
     process.wait()
-    assert run_command("run", work.job(job_of("ols")), "--json").told["n_basis"] == 40
+    assert run_command("run", work.job(job_of("ols")), "--json").result["n_basis"] == 40
     assert_same_model(work.model(), straight["ols"].model())
 
 

@@ -85,7 +85,7 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def test_local_workers_make_the_same_model(work: Workplace, alone: Workplace) -> None:
     done = run_command("run", work.job(JOB), "--cluster", "local:2", "--json")
-    assert done.told["partitions_consumed"] == PARTITIONS
+    assert done.result["partitions_consumed"] == PARTITIONS
     assert_same_as(alone, work)
     assert len(done.err.splitlines()) == 4, done.err
     assert "\x1b" not in done.err
@@ -101,7 +101,7 @@ def test_workers_of_a_scheduler_make_the_same_model(
         else:
             cluster = stack.enter_context(real_cluster(work.folder, workers))
         done = run_command("run", work.job(JOB), "--cluster", cluster.address, "--json")
-    assert done.told["partitions_consumed"] == PARTITIONS
+    assert done.result["partitions_consumed"] == PARTITIONS
     assert_same_as(alone, work)
     assert len(done.err.splitlines()) == 4, done.err
 
@@ -116,7 +116,7 @@ def test_a_night_on_a_cluster_goes_on_from_a_night_without(
     work.run_here(JOB)
     for path in kept.iterdir():
         path.rename(work.folder / "rows" / path.name)
-    told = run_command("run", work.job({**JOB, "cluster": two_workers.address}), "--json").told
+    told = run_command("run", work.job({**JOB, "cluster": two_workers.address}), "--json").result
     assert told["new_partitions"] == PARTITIONS - 9
     assert_same_as(alone, work)
 
@@ -136,7 +136,7 @@ def test_local_workers_refit_to_the_same_bits(tmp_path: Path, work: Workplace) -
     here = make_workplace(tmp_path / "here")
     here.run_here({**JOB, "model.refit": True})
     done = run_command("run", work.job(JOB), "--refit", "--cluster", "local:2", "--json")
-    assert done.told["refitted"] is True
+    assert done.result["refitted"] is True
     assert len(done.err.splitlines()) == 5, done.err
     assert_same_as(here, work)
 

@@ -320,7 +320,7 @@ def test_a_partition_that_does_not_fit_a_worker_is_refused_with_rows_and_bytes(
     assert f"the worker {worker} may use 460 MB: give workers more, or write the partition in smaller row" in done.err
     assert work.snapshot() == before
     pq.write_table(big, path, row_group_size=2_000)
-    assert run_command("run", work.job(), "--cluster", cluster.address, "--json").told["new_partitions"] == 2
+    assert run_command("run", work.job(), "--cluster", cluster.address, "--json").result["new_partitions"] == 2
     assert model.learned == work.model().learned[:1]
 
 
@@ -384,7 +384,9 @@ def test_a_job_with_certificates_runs_on_a_cluster_that_asks_for_them(tmp_path: 
             assert done.code == exit_codes.CLUSTER
             assert f"no scheduler answers at {cluster.address}" in done.err
             assert "cluster_options.tls_ca" in done.err
-        told = run_command("run", work.job(ours.keys), "--cluster", "file:scheduler.json", "--json", cwd=tmp_path).told
+        told = run_command(
+            "run", work.job(ours.keys), "--cluster", "file:scheduler.json", "--json", cwd=tmp_path
+        ).result
     assert told["partitions_consumed"] == 2
     alone = Workplace(tmp_path / "alone")
     alone.put_all(range(2))

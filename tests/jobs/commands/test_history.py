@@ -203,7 +203,7 @@ def guarded(work: Workplace, changes: Settings) -> tuple[dict[str, Any], Notes, 
     try:
         return run_job(read_job(work.job(changes), {}), InProcess(), notes, 0.0, new_model=False), notes, False
     except Held as held:
-        return held.told, notes, True
+        return held.result, notes, True
 
 
 def test_a_model_that_was_held_back_answers_for_its_night_and_can_be_served_after_all(work: Workplace) -> None:
@@ -299,7 +299,7 @@ def test_a_guard_needs_rows_to_judge_on(work: Workplace) -> None:
 
 def test_the_commands_tell_the_same(work: Workplace) -> None:
     job = work.job(GUARD)
-    told = run_command("history", job, "--json").told
+    told = run_command("history", job, "--json").result
     assert [night["number"] for night in told["models"][0]["nights"]] == [1, 2, 3]
     shown = run_command("history", work.store)
     assert all(night["snapshot"] in shown.out for night in told["models"][0]["nights"])
@@ -311,11 +311,11 @@ def test_the_commands_tell_the_same(work: Workplace) -> None:
     assert (held.code, json.loads(held.out)["served_night"]) == (exit_codes.HELD, 3)
     assert "the model of night 3 goes on being served" in held.err
     back = run_command("rollback", job, "3", "--json")
-    assert back.told["excluded"] == ["part-06.parquet", "part-07.parquet"]
+    assert back.result["excluded"] == ["part-06.parquet", "part-07.parquet"]
     assert "part-06.parquet" in run_command("history", job).out
-    assert run_command("rollback", job, "3", "--replay", "--json").told["to_learn"] == 2
+    assert run_command("rollback", job, "3", "--replay", "--json").result["to_learn"] == 2
     rejected = run_command("quarantine", job, "part-06.parquet", "--reason", "labels flipped", "--json")
-    assert rejected.told["quarantined"] is True
+    assert rejected.result["quarantined"] is True
     assert "labels flipped" in run_command("inspect", job).out
     assert run_command("predict", job, work.folder / "held-out", work.folder / "p", "--snapshot", "monday").code == 0
     refused = run_command("rollback", job, "99")

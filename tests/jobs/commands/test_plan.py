@@ -172,7 +172,7 @@ def test_another_regularization_of_a_stream_costs_a_refit_alone(work: Workplace)
 def test_nothing_is_changed_and_nobody_waits(work: Workplace) -> None:
     before = sorted(work.folder.rglob("*"))
     job = work.job()
-    told = run_command("plan", job, "--json").told
+    told = run_command("plan", job, "--json").result
     assert told["rows"] == 600
     assert sorted(work.folder.rglob("*")) == sorted([*before, job])
     work.run_here()
@@ -315,8 +315,8 @@ def test_what_does_not_fit_a_worker_is_refused_with_the_numbers_of_the_run(
 
 def test_a_plan_counts_the_workers_that_there_are(work: Workplace, tmp_path: Path) -> None:
     with real_cluster(tmp_path, 2) as cluster:
-        assert run_command("plan", work.job(), "--cluster", cluster.address, "--json").told["workers"] == 2
-    assert run_command("plan", work.job(), "--cluster", "local:2", "--json").told["workers"] == 2
+        assert run_command("plan", work.job(), "--cluster", cluster.address, "--json").result["workers"] == 2
+    assert run_command("plan", work.job(), "--cluster", "local:2", "--json").result["workers"] == 2
 
 
 def test_regression_and_classes_have_plans(work: Workplace, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_json_tells_each_step_and_the_result_stays_apart(work: Workplace) -> Non
     assert {line["level"] for line in (ingest, train, evaluate)} == {"info"}
     assert (ingest["event"], ingest["rows"], ingest["partitions"]) == ("ingest", 600, 3)
     assert (train["event"], train["rows_seen"], train["n_basis"]) == ("train", 600, 20)
-    assert (evaluate["event"], evaluate["test_error"]) == ("evaluate", done.told["test_error"])
+    assert (evaluate["event"], evaluate["test_error"]) == ("evaluate", done.result["test_error"])
 
 
 @pytest.mark.parametrize("log", ["text", "json"])

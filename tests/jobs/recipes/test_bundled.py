@@ -114,10 +114,10 @@ def test_no_recipe_writes_outside_the_clone_or_reads_outside_its_folder() -> Non
 
 def test_the_command_takes_a_recipe_s_name(here: Path) -> None:
     part = FOREST / "train" / "part-00.parquet"
-    ingested = run_command("ingest", "forest", "--set", f"source.path={part}", "--json").told
+    ingested = run_command("ingest", "forest", "--set", f"source.path={part}", "--json").result
     assert ingested["new_rows"] == 50_000
     assert (here / "forest.icechunk").is_dir()
-    assert run_command("inspect", "forest", "--json").told["rows"] == 50_000
+    assert run_command("inspect", "forest", "--json").result["rows"] == 50_000
     assert "the store has no model 'forest'" in run_command("history", "forest").err
     unknown = run_command("run", "wood")
     assert (unknown.code, unknown.out) == (2, "")

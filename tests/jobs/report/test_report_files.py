@@ -223,7 +223,7 @@ def test_a_report_is_made_again_of_any_night_from_the_store_alone(work: Workplac
     reported(work)
     for path in (work.folder / "rows").iterdir():
         path.unlink()
-    done = run_command("report", work.job(), "--night", "1", "--report", work.folder / "again", "--json").told
+    done = run_command("report", work.job(), "--night", "1", "--report", work.folder / "again", "--json").result
     assert (done["model"], done["night"]) == ("model", 1)
     assert {kind: Path(done[kind]).read_bytes() for kind in kept} == kept
     assert reports(work, "again") == ["model-0001.html", "model-0001.json"]
@@ -268,7 +268,7 @@ def test_a_store_that_is_a_whole_bucket_has_no_place_beside_it_which_is_told(wor
 def test_the_flag_goes_before_the_job_file_and_is_relative_to_the_user(work: Workplace, tmp_path: Path) -> None:
     where = tmp_path / "elsewhere"
     where.mkdir()
-    told = run_command("run", work.job({"report": "none"}), "--report", "mine", "--json", cwd=where).told
+    told = run_command("run", work.job({"report": "none"}), "--report", "mine", "--json", cwd=where).result
     assert told["report"] == {kind: str(where / "mine" / f"model-0001.{kind}") for kind in ("json", "html")}
     assert reports(work, "elsewhere/mine") == ["model-0001.html", "model-0001.json"]
 
@@ -281,9 +281,9 @@ def test_a_night_that_the_guard_holds_back_is_reported_with_what_the_guard_did(w
         work.put(number, set_column(draw_rows(number), "label", np.where(spoilt == 2, 1, 2)))
     with pytest.raises(Held, match="night 1 goes on being served") as raised:
         work.run_here(job)
-    facts = read(raised.value.told)
+    facts = read(raised.value.result)
     assert (facts["night"], facts["held"], facts["served_night"]) == (2, True, 1)
-    assert facts["guard"]["now"] == raised.value.told["test_error"]
+    assert facts["guard"]["now"] == raised.value.result["test_error"]
     assert facts["guard"]["now"] > facts["guard"]["before"] + facts["guard"]["margin"]
     assert (facts["guard"]["margin"], facts["guard"]["served"]) == (0.02, 1)
     assert facts["words"]["state"] == "held"
@@ -390,7 +390,7 @@ def test_a_training_alone_is_reported_too_or_told_not_to_be(work: Workplace) -> 
     job = read_job(work.job({"report": "out"}), {})
     with pytest.raises(Unreported, match=r"out/model-0001.json cannot be written.*has learned and is kept") as raised:
         run_train(job, InProcess(), Silent(), 0.0, new_model=False)
-    assert raised.value.told["new_rows"] == 3 * ROWS
+    assert raised.value.result["new_rows"] == 3 * ROWS
     (work.folder / "out").unlink()
     told = run_train(job, InProcess(), Silent(), 0.0, new_model=False)
     assert (read(told)["night"], told["new_rows"]) == (1, 0)
@@ -409,7 +409,7 @@ def test_an_error_stays_what_it_was_where_its_report_cannot_be_written(work: Wor
     notes = Notes()
     with pytest.raises(PartitionError, match=r"part-00\.parquet"):
         run_job(read_job(work.job({"report": "out"}), {}), InProcess(), notes, 0.0, new_model=False)
-    (code, facts) = notes.said[-1]
+    (code, facts) = notes.events[-1]
     assert code == "report.failure_not_written"
     assert "model-0001.failed.json cannot be written" in str(facts["reason"])
 

@@ -30,7 +30,7 @@ def measure(folder: Path, rows: int) -> dict[str, dict[str, Any]]:
     work = Workplace(folder)
     write_many_rows(folder / "rows", rows)
     steps = {"ingest": ["ingest"], "train": ["train"], "refit": ["train", "--refit"]}
-    told = {name: run_program([COMMAND, *step, str(work.job(JOB)), "--json"]).told for name, step in steps.items()}
+    told = {name: run_program([COMMAND, *step, str(work.job(JOB)), "--json"]).result for name, step in steps.items()}
     assert told["ingest"]["new_rows"] == told["train"]["rows_seen"] == rows
     assert told["refit"]["refitted"] is True
     for step, figures in told.items():
@@ -42,7 +42,7 @@ def test_the_peak_that_is_told_is_the_process_s_own(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(1))
     done = run_program([sys.executable, "-c", TELL_PEAK, "run", work.job(), "--json"])
-    assert done.told["peak_rss_bytes"] == pytest.approx(int(done.err.splitlines()[-1]), rel=0.01)
+    assert done.result["peak_rss_bytes"] == pytest.approx(int(done.err.splitlines()[-1]), rel=0.01)
 
 
 @pytest.mark.parametrize(

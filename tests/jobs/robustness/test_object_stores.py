@@ -110,15 +110,15 @@ def test_a_job_in_an_object_store_ends_in_the_bits_of_a_local_one(
 
 
 def run_and_compare(server: ObjectStore, local: Workplace, folder: Path, job: Path, cluster: str) -> None:
-    told = run_command("run", job, "--cluster", cluster, "--json").told
+    told = run_command("run", job, "--cluster", cluster, "--json").result
     assert told["partitions_consumed"] == PARTITIONS
     assert_same_model(model_of(server, folder), local.model())
     assert told["test_error"] == local.model().history[-1].test_error
-    predicted = run_command("predict", job, "--cluster", cluster, "--json").told
+    predicted = run_command("predict", job, "--cluster", cluster, "--json").result
     assert (predicted["written"], predicted["skipped"], predicted["rows"]) == (3, 0, 600)
     assert predictions_in(server, folder).equals(pq.read_table(local.folder / "predictions"))
-    assert run_command("predict", job, "--cluster", cluster, "--json").told["skipped"] == 3
-    again = run_command("run", job, "--cluster", cluster, "--json").told
+    assert run_command("predict", job, "--cluster", cluster, "--json").result["skipped"] == 3
+    again = run_command("run", job, "--cluster", cluster, "--json").result
     assert (again["new_partitions"], again["rows_seen"]) == (0, told["rows_seen"])
 
 
@@ -131,7 +131,7 @@ def test_a_second_night_and_a_changed_object(server: ObjectStore, local: Workpla
     server.put(f"{tmp_path.name}/rows/part-04.parquet", local_file.read_bytes())
     pq.write_table(pq.read_table(local.folder / "rows" / "part-00.parquet"), local_file, compression="zstd")
     server.put(f"{tmp_path.name}/rows/part-00.parquet", local_file.read_bytes())  # the same rows, other bytes
-    told = run_command("run", job, "--json").told
+    told = run_command("run", job, "--json").result
     assert (told["new_partitions"], told["rows_seen"]) == (1, 200 * (PARTITIONS + 1))
     pq.write_table(table.slice(1), local_file)
     server.put(f"{tmp_path.name}/rows/part-00.parquet", local_file.read_bytes())
@@ -158,7 +158,7 @@ def test_input_and_output_of_the_command_are_urls(server: ObjectStore, local: Wo
     job = local.job({"storage.endpoint_url": server.endpoint}, name="job-with-urls.toml")
     source = server.put_folder(local.folder / "held-out", f"{tmp_path.name}/a b/100%")
     output = server.location(f"{tmp_path.name}/predictions")
-    assert run_command("predict", job, source, output, "--json").told["written"] == 3
+    assert run_command("predict", job, source, output, "--json").result["written"] == 3
     assert predictions_in(server, tmp_path).equals(pq.read_table(local.folder / "predictions"))
     run_command("predict", job, source, tmp_path / "here", "--json")
     run_command("predict", job, (tmp_path / "here").as_uri(), tmp_path / "there")  # has no features
@@ -185,7 +185,7 @@ def test_a_prediction_that_is_killed_goes_on_and_leaves_no_half(
         assert len(server.keys(f"{tmp_path.name}/predictions")) == finished
         assert server.pending_uploads() == []
         proxy.arm(None, 0, forward=True)
-        told = run_command("predict", job, local.folder / "held-out", output, "--json", environment=environment).told
+        told = run_command("predict", job, local.folder / "held-out", output, "--json", environment=environment).result
     assert (told["written"], told["skipped"], told["rows"]) == (3 - finished, finished, 600)
     assert predictions_in(server, tmp_path).equals(pq.read_table(local.folder / "predictions"))
 
@@ -208,7 +208,7 @@ def test_reports_are_beside_the_store_as_pages_for_a_browser_and_made_up_for_whe
     server: ObjectStore, local: Workplace, tmp_path: Path
 ) -> None:
     job = in_object_store(server, local, tmp_path, {"report": None}).folder / "job.toml"
-    told = run_command("run", job, "--json").told
+    told = run_command("run", job, "--json").result
     pages = {kind: server.location(f"{tmp_path.name}/store-reports/model-0001.{kind}") for kind in ("json", "html")}
     assert told["report"] == pages
     kept = {kind: server.get(f"{tmp_path.name}/store-reports/model-0001.{kind}") for kind in pages}
@@ -216,7 +216,7 @@ def test_reports_are_beside_the_store_as_pages_for_a_browser_and_made_up_for_whe
     assert server.media_type(f"{tmp_path.name}/store-reports/model-0001.html") == "text/html; charset=utf-8"
     assert server.media_type(f"{tmp_path.name}/store-reports/model-0001.json") == "application/json"
     server.delete(f"{tmp_path.name}/store-reports/model-0001.html")
-    assert run_command("run", job, "--json").told["report"] == pages
+    assert run_command("run", job, "--json").result["report"] == pages
     assert server.get(f"{tmp_path.name}/store-reports/model-0001.html") == kept["html"]
 
 
@@ -241,7 +241,7 @@ import ridgestream.jobs.cli.app, ridgestream.jobs.cli.server_watchdog, ridgestre
 ridgestream.jobs.cli.server_watchdog.QUIET_SECONDS = ridgestream.jobs.cli.server_watchdog.SILENT_SECONDS = 0.5
 real = ridgestream.jobs.console.progress.LineReporter.begin
 def begin(self, step, total_rows, **facts):
-    if step == "train":
+    if step.code == "train":
         os.kill({server.process.pid}, signal.SIGSTOP)
     real(self, step, total_rows, **facts)
 ridgestream.jobs.console.progress.LineReporter.begin = begin

@@ -79,13 +79,13 @@ def test_a_broken_feed_is_named_by_the_run_and_by_inspect(tmp_path: Path) -> Non
     work = work_with(tmp_path)
     job = work.job(job_of())
     first = run_command("run", job, "--json")
-    assert first.told["suspects"] == []
+    assert first.result["suspects"] == []
     assert "unlike" not in first.err
     for number, change in enumerate((other_units, stuck, flipped), 4):
         work.put(number, change(forest(number)))
     work.put(7, forest(7))
     second = run_command("run", job, "--json")
-    assert second.told["suspects"] == [f"part-0{number}.parquet" for number in (4, 5, 6)]
+    assert second.result["suspects"] == [f"part-0{number}.parquet" for number in (4, 5, 6)]
     lines = [line for line in second.err.splitlines() if "unlike" in line]
     assert [line.count("partition='part-0") for line in lines] == [1, 1, 1]
     for line, part in zip(lines, ("moved='Elevation (PSI ", "moved='Slope (PSI ", "usual_up_to=0."), strict=True):
@@ -95,7 +95,7 @@ def test_a_broken_feed_is_named_by_the_run_and_by_inspect(tmp_path: Path) -> Non
     assert columns_moved(drift["part-04.parquet"]) == ["Elevation"]
     assert columns_moved(drift["part-05.parquet"]) == ["Slope"]
     assert columns_moved(drift["part-06.parquet"]) == []
-    assert [name for name, part in drift.items() if part["suspect"]] == second.told["suspects"]
+    assert [name for name, part in drift.items() if part["suspect"]] == second.result["suspects"]
     shown = run_command("inspect", job).out
     (row,) = (line for line in shown.splitlines() if "part-05.parquet" in line and "Slope" in line)
     assert " ! " in row

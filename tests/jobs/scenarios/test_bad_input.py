@@ -65,7 +65,7 @@ def assert_refused(done: Outcome, code: int, *expected: str) -> None:
 
 def assert_goes_on(work: Workplace, undisturbed: Workplace) -> None:
     work.put(2)
-    told = run_command("run", work.job(), "--json").told
+    told = run_command("run", work.job(), "--json").result
     assert (told["new_partitions"], told["partitions_consumed"]) == (1, 3)
     assert_same_model(work.model(), undisturbed.model())
 
@@ -282,8 +282,8 @@ def test_a_store_that_cannot_be_written_can_be_read_and_goes_on_when_it_can(
         assert "Permission denied" in touched.err
         done = without_override("run", work.job())
         assert_refused(done, exit_codes.STORE, str(work.store), "cannot be written: Permission denied")
-        assert without_override("inspect", work.store, "--json").told["snapshot"] == snapshot
-        assert without_override("evaluate", work.job(), "--json").told["snapshot"] == snapshot
+        assert without_override("inspect", work.store, "--json").result["snapshot"] == snapshot
+        assert without_override("evaluate", work.job(), "--json").result["snapshot"] == snapshot
     finally:
         for folder in folders:
             folder.chmod(0o755)
@@ -358,7 +358,7 @@ def test_more_memory_than_may_be_used_is_refused_with_the_bytes_before_anything_
 
 def test_a_partition_without_rows_is_no_error(work: Workplace) -> None:
     work.put(2, draw_rows(2).slice(0, 0))
-    told = run_command("run", work.job(), "--json").told
+    told = run_command("run", work.job(), "--json").result
     assert (told["new_partitions"], told["new_rows"], told["partitions_consumed"]) == (1, 0, 3)
 
 
@@ -366,7 +366,7 @@ def test_columns_in_another_order_and_more_of_them_are_no_error(work: Workplace,
     table = set_column(draw_rows(2), "extra", pa.array(np.arange(200)))
     work.put(2, table.select(["extra", "label", "x3", "x1", "x0", "x2"]))
     done = run_command("run", work.job(), "--json")
-    assert done.told["partitions_consumed"] == 3
+    assert done.result["partitions_consumed"] == 3
     assert "not in the schema are not read" in done.err
     assert "extra" in done.err
     assert_same_model(work.model(), undisturbed.model())

@@ -219,14 +219,14 @@ def test_nights_leave_no_trace(tmp_path: Path, straight: Workplace, ends: tuple[
 def test_a_cluster_leaves_no_trace_and_the_doors_tell_the_confusion(tmp_path: Path, straight: Workplace) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(3))
-    told = run_command("run", work.job(EACH), "--cluster", "local:2", "--json").told
+    told = run_command("run", work.job(EACH), "--cluster", "local:2", "--json").result
     assert_same_model(work.model(), straight.model())
     confusion = straight.evaluate_here(EACH)["confusion"]
     assert np.sum(confusion["weights"]) == ROWS
     assert 1 - np.trace(confusion["weights"]) / ROWS == pytest.approx(told["test_error"], rel=1e-12)
-    evaluated = run_command("evaluate", work.job(EACH), "--cluster", "local:2", "--json").told
+    evaluated = run_command("evaluate", work.job(EACH), "--cluster", "local:2", "--json").result
     assert (evaluated["confusion"], evaluated["test_error"]) == (confusion, told["test_error"])
-    (model,) = run_command("inspect", work.job(EACH), "--json").told["models"]
+    (model,) = run_command("inspect", work.job(EACH), "--json").result["models"]
     assert (model["classes"], model["confusion"]) == ([1, 2, 3], confusion)
     second = confusion["weights"][1]
     row = ["2", *(f"{weight:.0f}" for weight in second), f"{second[1] / sum(second):.1%}"]
@@ -252,9 +252,9 @@ def test_held_out_partitions_without_rows_give_an_empty_confusion(tmp_path: Path
     work = Workplace(tmp_path)
     work.put_all(range(1), held_out=0)
     work.put(0, draw_rows(0, rows=0), where="held-out")
-    told = run_command("run", work.job(EACH), "--json").told
+    told = run_command("run", work.job(EACH), "--json").result
     assert told["test_error"] is None
-    evaluated = run_command("evaluate", work.job(EACH), "--json").told
+    evaluated = run_command("evaluate", work.job(EACH), "--json").result
     assert evaluated["confusion"] == {"classes": [1, 2, 3], "weights": [[0.0] * 3] * 3}
     for command in ("evaluate", "inspect"):
         lines = [line.split() for line in run_command(command, work.job(EACH)).out.splitlines()]
@@ -483,7 +483,7 @@ def test_a_binary_job_learns_each_class_by_two_flags(tmp_path: Path, straight: W
     work = Workplace(tmp_path)
     work.put_all(range(3))
     flags = ("--set", "source.positive=", "--set", "source.classes=all", "--store", work.folder / "each")
-    told = run_command("run", work.job(), *flags, "--json").told
+    told = run_command("run", work.job(), *flags, "--json").result
     assert told["partitions_consumed"] == 3
     assert_same_model(read_model_at(work.folder / "each"), straight.model())
 

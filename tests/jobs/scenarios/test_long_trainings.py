@@ -136,8 +136,8 @@ def test_killed_after_the_commit_what_is_left_of_checkpoints_does_no_harm(
     assert len(branches(work)) == 2
     assert_same(work, undisturbed)
     done = run_command("run", work.job(JOB), "--json")
-    assert (done.told["new_rows"], rows_it_went_on_from(done)) == (0, 0)
-    told_of = run_command("clean", work.store, "--older-than", "0", "--json").told
+    assert (done.result["new_rows"], rows_it_went_on_from(done)) == (0, 0)
+    told_of = run_command("clean", work.store, "--older-than", "0", "--json").result
     assert told_of["dropped_checkpoints"] == 1
     assert branches(work) == ["main"]
     assert_same(work, undisturbed)
@@ -240,13 +240,13 @@ def test_cleaning_by_the_command(work: Workplace) -> None:
         path: path.read_bytes() for path in work.store.rglob("*") if path.is_file() and path.name != "writer.json"
     }
     before = files()
-    told_of = run_command("clean", work.job(JOB), "--json").told
+    told_of = run_command("clean", work.job(JOB), "--json").result
     assert (told_of["expired_snapshots"], told_of["readers"]) == (0, 0)
     assert told_of["store"] == str(work.store)
     assert files() == before
-    would = run_command("clean", work.store, "--older-than", "0", "--dry-run", "--json").told
+    would = run_command("clean", work.store, "--older-than", "0", "--dry-run", "--json").result
     assert files() == before
-    done = run_command("clean", work.store, "--older-than", "0", "--json").told
+    done = run_command("clean", work.store, "--older-than", "0", "--json").result
     assert done["expired_snapshots"] == would["expired_snapshots"] > 0
     assert done["bytes_after"] == size_of(work)
     assert done["bytes_before"] - done["bytes_after"] == pytest.approx(done["freed_bytes"], abs=2000)

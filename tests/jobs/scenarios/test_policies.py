@@ -138,7 +138,7 @@ def test_a_renamed_partition_is_not_learned_again(tmp_path: Path, work: Workplac
     assert (
         "ingest.partition_renamed",
         {"partition": "day-01.parquet", "was": "part-01.parquet"},
-    ) in notes.said
+    ) in notes.events
     assert names_of(work)[1] == "day-01.parquet"
     snapshot = work.snapshot()
     run(work)
@@ -180,7 +180,7 @@ def test_bad_partitions_are_put_aside_with_the_reason_and_tried_again_when_writt
     assert "column 'x1' has the value inf in row 0" in str(said["part-02.parquet"])
     assert names_of(work) == ["part-01.parquet", "part-03.parquet"]
     again = run(work)
-    assert again.said[0] == (
+    assert again.events[0] == (
         "ingest.partitions_in_quarantine",
         {"partitions": 2, "first": "part-00.parquet"},
     )
@@ -252,7 +252,7 @@ def test_a_partition_may_be_rejected_before_it_is_taken_in(work: Workplace) -> N
     told = reject(work, "part-04.parquet")
     assert (told["quarantined"], told["learned_by"]) == (True, [])
     work.put(4, draw_rows(44))
-    assert run(work).said[0][1] == {"partitions": 1, "first": "part-04.parquet"}
+    assert run(work).events[0][1] == {"partitions": 1, "first": "part-04.parquet"}
     assert len(names_of(work)) == 4
     reject(work, "part-04.parquet", release=True)
     run(work)

@@ -128,7 +128,7 @@ def test_a_refit_asked_for_later_is_a_night_of_its_own_and_is_done_once(tmp_path
     work = nights(tmp_path / "work", (PARTITIONS, False))
     before = work.model()
     told, notes = tell_while(work, REFIT)
-    assert notes.begun == ["ingest", "refit", "evaluate"]
+    assert notes.steps == ["ingest", "refit", "evaluate"]
     assert (told["new_partitions"], told["new_rows"], told["refitted"]) == (0, 0, True)
     assert told["test_error"] == straight.model().history[-1].test_error
     assert told["progressive_error"] == before.history[-1].progressive_error
@@ -140,7 +140,7 @@ def test_a_refit_asked_for_later_is_a_night_of_its_own_and_is_done_once(tmp_path
     for changes in (REFIT, {}):
         again, notes = tell_while(work, changes)
         assert (again["snapshot"], again["refitted"], again["train_seconds"]) == (told["snapshot"], True, 0.0)
-        assert notes.begun == ["ingest"]
+        assert notes.steps == ["ingest"]
     message = next(iter(open_store(work.store).repository.ancestry(branch="main"))).message
     assert message == "Refit model"
 
@@ -274,11 +274,11 @@ def test_the_flag_goes_before_the_job_file_and_the_command_shows_what_was_refitt
     ]
     assert "            refitted  yes\n" in done.out
     work.put(2)
-    told = run_command("run", work.job(REFIT), "--set", "model.refit=true", "--no-refit", "--json").told
+    told = run_command("run", work.job(REFIT), "--set", "model.refit=true", "--no-refit", "--json").result
     assert told["refitted"] is False
-    told = run_command("train", work.job(), "--set", "model.refit=true", "--json").told
+    told = run_command("train", work.job(), "--set", "model.refit=true", "--json").result
     assert told["refitted"] is True
-    inspected = run_command("inspect", work.store, "--json").told["models"][0]
+    inspected = run_command("inspect", work.store, "--json").result["models"][0]
     assert inspected["refitted"] is True
     assert [night["refitted"] for night in inspected["history"]] == [True, False, True]
     shown = run_command("inspect", work.store).out

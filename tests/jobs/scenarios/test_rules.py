@@ -212,7 +212,7 @@ def test_a_dictionary_without_a_cap_is_refused_in_time_and_the_last_night_stands
         done.err,
     )
     assert_same_model(work.model(), before)
-    told = run_command("run", work.job({**rule, "memory_limit": "2GB"}), "--json").told
+    told = run_command("run", work.job({**rule, "memory_limit": "2GB"}), "--json").result
     assert told["n_basis"] > 380
     assert told["peak_rss_bytes"] < 2 * 10**9
 

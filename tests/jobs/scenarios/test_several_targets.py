@@ -127,11 +127,11 @@ def test_nights_leave_no_trace(tmp_path: Path, straight: Workplace, ends: tuple[
 def test_a_cluster_leaves_no_trace(tmp_path: Path, straight: Workplace) -> None:
     work = Workplace(tmp_path)
     put(work, range(3))
-    told = run_command("run", work.job(JOB), "--cluster", "local:2", "--json").told
+    told = run_command("run", work.job(JOB), "--cluster", "local:2", "--json").result
     assert_same_model(work.model(), straight.model())
     night = straight.model().history[-1]
     assert (told["test_mse_of"], told["progressive_mse_of"]) == (night.test_mse_of, night.progressive_mse_of)
-    (told_of_model,) = run_command("inspect", work.job(JOB), "--json").told["models"]
+    (told_of_model,) = run_command("inspect", work.job(JOB), "--json").result["models"]
     assert told_of_model["history"][-1]["test_mse_of"] == night.test_mse_of
     text = run_command("evaluate", work.job(JOB)).out
     assert f"test_mse_of.rent  {told['test_mse_of']['rent']}" in text

@@ -238,7 +238,7 @@ def test_a_user_meets_the_error_then_chooses(tmp_path: Path) -> None:
     run(work, {**ignoring, "source.unseen_categories": "extend"}, notes)
     blue = float(sum(v == "blue" for v in draw(2)["colour"].to_pylist()))
     told = {"column": "colour", "categories": 1, "weight": blue, "first": "blue"}
-    assert ("features.new_categories_added", told) in notes.said
+    assert ("features.new_categories_added", told) in notes.events
     record = work.model()
     assert record.encoding["categories"] == [["green", "red", "blue"]]
     put_all(work, [3])  # grey
@@ -262,7 +262,7 @@ def test_ingest_and_training_alone_know_the_policy(tmp_path: Path) -> None:
     assert run_command("ingest", job).code == 0  # another model of the store may know it
     refused = run_command("train", job)
     assert (refused.code, "the category 'blue'" in refused.err) == (3, True)
-    trained = run_command("train", job, "--set", "source.unseen_categories=extend", "--json").told
+    trained = run_command("train", job, "--set", "source.unseen_categories=extend", "--json").result
     assert trained["new_partitions"] == 1
 
 
@@ -282,7 +282,7 @@ def test_a_model_is_asked_about_a_category_that_it_does_not_know(tmp_path: Path,
     job = work.job({**changes, "source.unseen_categories": unseen})
     told = run_command("predict", job, work.folder / "held-out", work.folder / "out", "--json")
     blue = [v == "blue" for v in held["colour"].to_pylist()]
-    assert told.told["unseen_categories"] == {"colour": sum(blue)}
+    assert told.result["unseen_categories"] == {"colour": sum(blue)}
     assert f"colour ({sum(blue)})" in told.err
     found = pq.read_table(work.folder / "out")["prediction"].to_numpy()
     model = model_of(work.model())
@@ -292,7 +292,7 @@ def test_a_model_is_asked_about_a_category_that_it_does_not_know(tmp_path: Path,
     notes = Notes()
     judged = run_evaluate(read_job(job, {}), InProcess(), notes)
     assert judged["test_mse"] == pytest.approx(float(np.mean((expected - np.array(held["y"])) ** 2)), rel=1e-9)
-    assert notes.said[-1][1] == {"rows": f"colour ({sum(blue)})"}
+    assert notes.events[-1][1] == {"rows": f"colour ({sum(blue)})"}
 
 
 def test_a_given_dictionary_must_have_known_categories(tmp_path: Path) -> None:
@@ -372,16 +372,16 @@ def test_what_is_left_out_is_told_everywhere(tmp_path: Path) -> None:
     changes = {**JOB, "source.ignore": ["kind"], "source.missing": "drop"}
     done = run_command("run", work.job(changes), "--json")
     lacking = int(table.drop_columns("y").to_pandas().isna().any(axis=1).sum())
-    assert (done.told["dropped_rows"], done.told["new_rows"]) == (lacking, ROWS - lacking)
+    assert (done.result["dropped_rows"], done.result["new_rows"]) == (lacking, ROWS - lacking)
     assert f"dropped={lacking}" in done.err
     assert "rows that lack a value were left out" in done.err
     assert "message (1)" in done.err
-    inspected = run_command("inspect", work.store, "--json").told
+    inspected = run_command("inspect", work.store, "--json").result
     assert [(e["rows"], e["dropped"]) for e in inspected["partitions"]] == [(ROWS - lacking, lacking)]
     assert f" {lacking} " in run_command("inspect", work.store).out
     work.put(0, table, where="new")
     asked = run_command("predict", work.job(changes), work.folder / "new", work.folder / "out", "--std", "--json")
-    assert asked.told["left_out"] == lacking
+    assert asked.result["left_out"] == lacking
     found = pq.read_table(work.folder / "out")
     assert found.num_rows == ROWS
     assert [found[name].null_count for name in found.column_names] == [lacking] * 3

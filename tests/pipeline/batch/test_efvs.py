@@ -139,7 +139,7 @@ def test_the_model_has_the_coefficients_of_the_chosen_and_tells_the_error() -> N
     assert found.path.value.tolist() == chosen.errors.tolist()
     assert found.notes["reconstruction_error"] == chosen.errors[-1]
     assert len(found.sums.folds) == 3
-    assert [(told["vectors"], told["passes_left"]) for _, told in heard.said] == [(4, 3), (8, 2), (12, 1), (15, 0)]
+    assert [(told["vectors"], told["passes_left"]) for _, told in heard.events] == [(4, 3), (8, 2), (12, 1), (15, 0)]
 
 
 @pytest.mark.parametrize(("sample", "passes"), [("all", 4), (30, 0)])

@@ -126,7 +126,7 @@ def test_a_look_ahead_of_r_takes_one_pass_in_r() -> None:
     straight = fit_ols(rows, KERNEL, replace(asked, look_ahead=1), Silent())
     assert straight.notes["passes"] == 21
     assert found.places.tolist() == straight.places.tolist()
-    assert [(told["vectors"], told["passes_left"]) for _, told in heard.said] == [(8, 2), (16, 1), (20, 0)]
+    assert [(told["vectors"], told["passes_left"]) for _, told in heard.events] == [(8, 2), (16, 1), (20, 0)]
     assert len(found.sums.folds) == 3
     assert found.sums.total().rows == 200
 

@@ -355,9 +355,9 @@ def test_lambda_stays_finite_where_nothing_is_explained() -> None:
 def test_it_tells_how_far_it_is() -> None:
     told = Notes()
     fitted = fit_orols(draw_rows(), KERNEL, SETTINGS, told)
-    assert told.said[-1][1]["machines_at_work"] == 0
-    assert told.said[-1][1]["n_basis"] == len(fitted.places)
-    assert [fact["passes"] for _, fact in told.said] == list(range(2, int(fitted.notes["passes"])))
+    assert told.events[-1][1]["machines_at_work"] == 0
+    assert told.events[-1][1]["n_basis"] == len(fitted.places)
+    assert [fact["passes"] for _, fact in told.events] == list(range(2, int(fitted.notes["passes"])))
 
 
 def test_too_few_rows_are_refused() -> None:

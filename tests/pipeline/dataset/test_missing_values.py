@@ -229,7 +229,7 @@ def test_a_column_without_a_value_stays_at_zero_and_is_told(tmp_path: Path) -> N
     store, notes = taken_in(tmp_path, "impute"), Notes()
     ledger = ledger_of(store)
     encodings = plan_encodings(store.root(), ledger, None, ledger.entries, 1, "ignore", notes)
-    assert notes.said[0][1] == {"columns": "x, c"}
+    assert notes.events[0][1] == {"columns": "x, c"}
     feature_map = encodings.last
     assert (feature_map.numeric[0].centre, feature_map.numeric[0].scale, feature_map.categorical[0].categories) == (
         0.0,
@@ -269,13 +269,13 @@ def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: 
     if missing == "drop":
         np.testing.assert_array_equal(np.isnan(predicted), lacking)
         assert (asked.rows, asked.left_out, asked.imputed) == (300, lacking.sum(), {})
-        assert notes.said == [("predict.rows_left_out", {"rows": lacking.sum()})]
+        assert notes.events == [("predict.rows_left_out", {"rows": lacking.sum()})]
         np.testing.assert_allclose(predicted[~lacking], expected[~lacking], rtol=1e-9)
     else:
         np.testing.assert_allclose(predicted, expected, rtol=1e-9)
         counts = {name: table[name].null_count for name in KINDS}
         assert (asked.left_out, asked.imputed) == (0, counts)
-        assert notes.said[0][1] == {"lacking": ", ".join(f"{name} ({n})" for name, n in counts.items())}
+        assert notes.events[0][1] == {"lacking": ", ".join(f"{name} ({n})" for name, n in counts.items())}
 
 
 @pytest.mark.parametrize("missing", ["drop", "impute"])

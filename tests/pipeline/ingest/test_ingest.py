@@ -101,7 +101,7 @@ def test_ingesting_twice_adds_nothing_and_commits_nothing(source: Path, store: S
 def test_the_reporter_is_told_of_rows_and_partitions(source: Path, store: Store) -> None:
     notes = Notes()
     ingest(store, list_partitions(source), REQUEST, InProcess(), notes)
-    assert (notes.begun, notes.rows, notes.ended) == (["ingest"], 800, [{"partitions": 3, "rows": 800}])
+    assert (notes.steps, notes.rows, notes.ended) == (["ingest"], 800, [{"partitions": 3, "rows": 800}])
 
 
 def rewrite(path: Path, change: Callable[[pa.Table], pa.Table] = lambda table: table, **options: Any) -> None:

@@ -162,5 +162,5 @@ def test_the_reporter_is_told(tmp_path: Path) -> None:
     model, schema = trained(tmp_path)
     notes = Notes()
     result = evaluate(model, schema, list_partitions(write_mixed(tmp_path / "test", [3, 4])), InProcess(), notes)
-    assert (notes.begun, notes.rows) == (["evaluate"], 7)
+    assert (notes.steps, notes.rows) == (["evaluate"], 7)
     assert notes.ended == [{"test_error": None, "test_mse": result.test_mse}]

@@ -130,15 +130,15 @@ def test_columns_may_be_permuted_and_more_and_that_is_said(regression: tuple[Mod
     predict(*regression, list_partitions(tmp_path / "other"), tmp_path / "out2", ("kept",), InProcess(), notes)
     plain, other = (pq.read_table(tmp_path / name / "part-0.parquet")["prediction"] for name in ("out", "out2"))
     assert plain.equals(other)
-    assert notes.said == [("predict.columns_ignored", {"columns": "extra"})]
-    assert (notes.begun, notes.rows, notes.ended) == (["predict"], 30, [{"rows": 30, "partitions": 1}])
+    assert notes.events == [("predict.columns_ignored", {"columns": "extra"})]
+    assert (notes.steps, notes.rows, notes.ended) == (["predict"], 30, [{"rows": 30, "partitions": 1}])
 
 
 def test_nothing_is_said_where_nothing_is_left_out(regression: tuple[Model, Schema], tmp_path: Path) -> None:
     notes = Notes()
     files = list_partitions(write_mixed(tmp_path / "in", [3]))
     predict(*regression, files, tmp_path / "out", (), InProcess(), notes)
-    assert notes.said == []
+    assert notes.events == []
 
 
 def test_where_tasks_run_leaves_no_trace(regression: tuple[Model, Schema], tmp_path: Path) -> None:

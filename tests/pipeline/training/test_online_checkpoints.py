@@ -103,7 +103,7 @@ def test_from_every_checkpoint_a_training_ends_in_the_same_bits(
     for kept in memory.kept:
         report = Notes()
         assert bits(run(store, Memory(kept), asked, report=report)) == bits(straight)
-        assert report.said[0] == ("train.started_from_checkpoint", {"rows": kept[1]["progress"]["rows"]})
+        assert report.events[0] == ("train.started_from_checkpoint", {"rows": kept[1]["progress"]["rows"]})
         assert report.rows == sum(SIZES)
 
 
@@ -172,7 +172,7 @@ def test_a_model_goes_on_night_by_night(tmp_path: Path) -> None:
         report = Notes()
         run(store, Memory(kept), record=other, report=report)
         run(store, Memory(kept), report=report)
-        assert report.said == []
+        assert report.events == []
 
 
 def test_another_regularization_is_applied_once(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_partitions_that_came_later_do_not_matter_and_those_before_do(tmp_path: 
         report = Notes()
         for kept in memory.kept[3:]:
             done = run(store, Memory(kept), ledger=replace(whole, entries=entries), report=report)
-        assert report.said == []
+        assert report.events == []
         assert done.entries == entries
 
 
@@ -208,7 +208,7 @@ def test_a_dictionary_that_is_drawn_from_other_rows_is_another_beginning(tmp_pat
     run(store, memory, asked, ledger=replace(whole, entries=whole.entries[:3]))
     report = Notes()
     done = run(store, Memory(memory.kept[1]), asked, report=report)
-    assert report.said == []
+    assert report.events == []
     assert bits(done) == bits(run(store, None, asked))
 
 
@@ -218,7 +218,7 @@ def test_a_map_that_is_frozen_by_other_rows_is_another_beginning(tmp_path: Path)
     run(store, memory, asked, ledger=replace(whole, entries=whole.entries[:3]))
     report = Notes()
     done = run(store, Memory(memory.kept[1]), asked, report=report)
-    assert report.said == []
+    assert report.events == []
     assert bits(done) == bits(run(store, None, asked))
 
 
@@ -230,7 +230,7 @@ def test_another_request_is_another_beginning(tmp_path: Path, changes: dict[str,
     run(store, memory)
     asked = replace(MODEL, **changes)
     done = run(store, Memory(memory.kept[0]), asked, report=report)
-    assert report.said == []
+    assert report.events == []
     assert bits(done) == bits(run(store, None, asked))
 
 
@@ -258,7 +258,7 @@ def test_a_damaged_one_costs_time_alone(tmp_path: Path, which: int) -> None:
     straight = run(store, memory)
     done = run(store, Memory(spoil(memory.kept[2])[which]), report=report)
     assert bits(done) == bits(straight)
-    assert report.said == []
+    assert report.events == []
 
 
 class Full(Memory):
@@ -272,7 +272,7 @@ def test_one_that_cannot_be_kept_is_told_of_and_the_training_goes_on(tmp_path: P
     store, report = make_store(tmp_path), Notes()
     assert bits(run(store, Full(), report=report)) == bits(run(store))
     reason = "the store /data cannot be written: no space left on device"
-    assert report.said[0] == ("train.checkpoint_not_saved", {"reason": reason})
+    assert report.events[0] == ("train.checkpoint_not_saved", {"reason": reason})
 
 
 def test_a_short_training_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,4 +316,4 @@ def test_what_went_through_the_store_is_what_was_kept(tmp_path: Path) -> None:
     run(store, First(store, "m"))
     report = Notes()
     assert bits(run(store, Checkpoints(store, "m"), report=report)) == bits(straight)
-    assert report.said == [("train.started_from_checkpoint", {"rows": 1024})]
+    assert report.events == [("train.started_from_checkpoint", {"rows": 1024})]

@@ -116,7 +116,7 @@ def test_progress_is_told_by_rows(tmp_path: Path) -> None:
     store, record = trained(tmp_path)
     notes = Notes()
     refit(context_of(store, report=notes), record, record.learned)
-    assert (notes.begun, notes.rows) == (["refit"], sum(SIZES))
+    assert (notes.steps, notes.rows) == (["refit"], sum(SIZES))
     assert notes.ended == [{"rows": sum(SIZES)}]
 
 

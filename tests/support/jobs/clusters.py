@@ -1,4 +1,4 @@
-"""Real Dask clusters for the tests: each scheduler and worker a process of its own, at an address on loopback."""
+"""Real Dask clusters for tests: each scheduler and worker is a process of its own, at an address on loopback."""
 
 import json
 import os
@@ -25,17 +25,17 @@ TESTS = Path(__file__).parents[2]
 
 @dataclass
 class Cluster:
-    """A scheduler and workers, each a process of its own, by Dask's commands."""
+    """A scheduler and workers, each a process of its own, started by Dask's commands."""
 
     folder: Path
     port: int = 0
-    """The scheduler's; 0 is any."""
+    """The scheduler's port; 0 for any."""
     scheduler_options: Sequence[str] = ()
     scheduler_environment: Mapping[str, str] = field(default_factory=dict)
     security: Any = None
-    """How to talk to it."""
+    """The certificates of a client."""
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    """Those that were started last come last."""
+    """In the order in which they were started."""
 
     @property
     def note(self) -> Path:
@@ -51,7 +51,7 @@ class Cluster:
         return (self.folder / "cluster.log").read_text()
 
     def start_scheduler(self, host: str = "127.0.0.1", within: Sequence[str] = ()) -> None:
-        """Start the scheduler, or start it again where it was."""
+        """Start the scheduler, or start it again at the same port."""
         self.note.unlink(missing_ok=True)
         options = ("--host", host, "--port", str(self.port), "--scheduler-file", str(self.note))
         self.scheduler = self._start(
@@ -68,15 +68,15 @@ class Cluster:
         nanny: bool = False,
         within: Sequence[str] = (),
     ) -> subprocess.Popen[bytes]:
-        """Start one more worker; it is there a moment later."""
-        alone = () if nanny else ("--no-nanny",)
+        """Start one more worker; it takes a moment until it is connected."""
+        defaults = () if nanny else ("--no-nanny",)
         threads = () if "--nthreads" in options else ("--nthreads", "1")
-        asked = (*alone, *threads, "--local-directory", str(self.folder), *options)
-        self.workers.append(self._start("worker", self.address, *asked, environment=environment, within=within))
+        arguments = (*defaults, *threads, "--local-directory", str(self.folder), *options)
+        self.workers.append(self._start("worker", self.address, *arguments, environment=environment, within=within))
         return self.workers[-1]
 
     def wait_for(self, count: int) -> list[str]:
-        """Wait until there are so many workers and return their addresses."""
+        """Wait until this number of workers is connected and return their addresses."""
         with open_client(self.address, PATIENCE, self.security) as client:
             wait_until(lambda: len(client.nthreads()) == count)
             return list(client.nthreads())
@@ -94,8 +94,8 @@ class Cluster:
         if environment and "PYTHONPATH" in environment:
             path = {"PYTHONPATH": f"{environment['PYTHONPATH']}:{TESTS}"}
         with (self.folder / "cluster.log").open("ab") as log:
-            surroundings = clean_environment(**{**(environment or {}), **path})
-            return subprocess.Popen(command, stdout=log, stderr=log, env=surroundings)
+            variables = clean_environment(**{**(environment or {}), **path})
+            return subprocess.Popen(command, stdout=log, stderr=log, env=variables)
 
 
 @contextmanager
@@ -112,24 +112,24 @@ def real_cluster(folder: Path, workers: int, *options: str, port: int = 0, **mor
 
 
 def multiply(task: int, shared: npt.NDArray[np.float64]) -> float:
-    """A task for workers, who can import `support` but not a test's own module: slow enough to be killed."""
+    """A task that is slow enough to be killed; workers can import `support`, but not a test's own module."""
     sleep(0.1)
     return task * float(shared.sum())
 
 
 def get_pid(task: int) -> int:  # noqa: ARG001
-    """A task that tells which process runs it."""
+    """A task that returns the process that runs it."""
     return os.getpid()
 
 
 def count_threads(task: int) -> tuple[int, int]:  # noqa: ARG001
-    """A task that tells how many threads BLAS and numba would use, each of them."""
+    """A task that returns how many threads BLAS and numba would use."""
     return max(blas_threads()), numba_threads()
 
 
 def fail_at_first(task: tuple[Path, int, str]) -> int:
-    """A task that fails so many times, in a way, and then returns how often it was tried."""
-    notes, times, way = task
+    """A task that fails some times with an error, and then returns how often it was tried."""
+    notes, times, error = task
     tries = len(list(notes.iterdir()))
     (notes / str(tries)).touch()
     if tries < times:
@@ -138,7 +138,7 @@ def fail_at_first(task: tuple[Path, int, str]) -> int:
             "damaged": InputError("column 'x' has the value nan"),
             "gone": FileNotFoundError(2, "No such file or directory"),
             "full": OSError(28, "No space left on device"),
-        }[way]
+        }[error]
     return tries + 1
 
 
@@ -151,10 +151,10 @@ def dawdle(file: PartitionFile, folder: Path) -> int:
 
 
 def devour(file: PartitionFile, limit_bytes: int) -> int:
-    """A task that takes more memory than there may be."""
-    taken: list[npt.NDArray[np.float64]] = []
-    while len(taken) * 2**24 < 3 * limit_bytes:
-        taken.append(np.ones(2**21))
+    """A task that allocates more memory than the limit."""
+    arrays: list[npt.NDArray[np.float64]] = []
+    while len(arrays) * 2**24 < 3 * limit_bytes:
+        arrays.append(np.ones(2**21))
         sleep(0.02)
     sleep(60)
-    return len(taken) + file.size_bytes
+    return len(arrays) + file.size_bytes

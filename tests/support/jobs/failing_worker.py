@@ -1,4 +1,4 @@
-"""Loaded into a worker: some of its readings of partitions and segments fail at first, as those of a network do."""
+"""Loaded into a worker: some reads of partitions and segments fail at first, as they do over a network."""
 
 from collections import Counter
 from typing import Any
@@ -23,7 +23,7 @@ def _failing(name: str, real: Any, error: Exception) -> Any:
 
 
 def dask_setup(worker: object) -> None:
-    """Begin, as Dask's option --preload asks for."""
+    """Replace the functions; called by Dask for its option --preload."""
     del worker
     pq.ParquetFile.iter_batches = _failing("partition", pq.ParquetFile.iter_batches, OSError(5, "Input/output error"))
     Segment.read = _failing("segment", Segment.read, ConnectionResetError("reset by peer"))  # type: ignore[method-assign]

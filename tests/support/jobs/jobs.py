@@ -1,4 +1,4 @@
-"""Jobs for the tests of the doors: rows, job files, the real command, and models compared bit for bit."""
+"""Support for tests of jobs: rows, job files, the real command, and models compared bit for bit."""
 
 import atexit
 import json
@@ -37,7 +37,7 @@ ROWS = 200
 """Rows of a partition that `draw_rows` makes."""
 
 PATIENCE = 60.0
-"""Seconds after which something that should have happened is taken never to happen."""
+"""Seconds after which a test gives up waiting."""
 
 Settings = Mapping[str, Any]
 
@@ -108,7 +108,7 @@ class Workplace:
         return path
 
     def run_here(self, changes: Settings | None = None, *, new_model: bool = False) -> dict[str, Any]:
-        """Run the job in this process, without the command, and return what it tells."""
+        """Run the job in this process, without the command, and return its result."""
         return run_job(read_job(self.job(changes), {}), InProcess(), Silent(), 0.0, new_model=new_model)
 
     def predict_here(
@@ -120,7 +120,7 @@ class Workplace:
         return pq.read_table(output)
 
     def evaluate_here(self, changes: Settings | None = None) -> dict[str, Any]:
-        """Judge the model in this process and return what is told."""
+        """Evaluate the model in this process and return the result."""
         return run_evaluate(read_job(self.job(changes), {}), InProcess(), Silent())
 
     def snapshot(self) -> str:
@@ -134,7 +134,7 @@ REGRESSION: Settings = {"source.target": "price", "source.positive": None}
 
 
 def forest_job(rows: int, partitions: int, max_basis: int) -> dict[str, Any]:
-    """What `Workplace.job` must be told for rows of the bundled forest tables that `put_forest` wrote."""
+    """The settings of `Workplace.job` for rows of the bundled forest tables that `put_forest` wrote."""
     return {
         "source.target": "Cover_Type",
         "model.max_basis": max_basis,
@@ -153,30 +153,30 @@ def put_forest(work: Workplace, rows: int, partitions: int) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the command said and how it ended."""
+    """The output and the exit code of a command."""
 
     code: int
     out: str
     err: str
 
     @property
-    def told(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         """The one JSON object on standard output."""
         assert self.code == 0, self
-        told = json.loads(self.out)
-        assert isinstance(told, dict)
-        assert self.out == json.dumps(told) + "\n"
-        return told
+        result = json.loads(self.out)
+        assert isinstance(result, dict)
+        assert self.out == json.dumps(result) + "\n"
+        return result
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """The environment without what would set a job's keys or force colours."""
-    kept = {
+    """The environment without variables that set a job's keys or force colours."""
+    variables = {
         key: value
         for key, value in os.environ.items()
         if not key.startswith("RIDGESTREAM_") and key not in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "NO_COLOR")
     }
-    return kept | more
+    return variables | more
 
 
 def run_command(*arguments: str | Path, environment: dict[str, str] | None = None, cwd: Path | None = None) -> Outcome:
@@ -232,13 +232,13 @@ def after(calls, real, what):
         return real(*arguments, **named)
     return counted
 """
-"""Python for a process of its own: do `what` before `real` is called once more after so many calls."""
+"""Python for a process of its own: call `what` before the call of `real` with the number `calls`."""
 
 
 def run_until(setup: str, work: Workplace, changes: Settings | None = None, *arguments: str) -> Outcome:
     """Run the job in a process that kills itself, as Python statements `setup` arrange by `die`.
 
-    What commands import has been imported before: replace a function where it is called from.
+    The modules of commands are imported already: replace a function in the module that calls it.
     """
     code = f"""
 import os, pathlib, signal, threading
@@ -256,7 +256,7 @@ def die(*arguments):
 
 
 def run_limited(limits: str, *arguments: str | Path, program: str = COMMAND) -> Outcome:
-    """Run the command after Python statements `limits`, which may use `libc`, `os` and `resource`, in its process."""
+    """Run the command after the Python statements `limits` in its process; they may use `libc`, `os` and `resource`."""
     code = "import ctypes, os, resource, sys; libc = ctypes.CDLL(None); " + limits
     return run_program([sys.executable, "-c", f"{code}; os.execvp(sys.argv[1], sys.argv[1:])", program, *arguments])
 
@@ -266,7 +266,7 @@ def start_command(
 ) -> subprocess.Popen[bytes]:
     """Start the command with its standard error in the file `log` and its standard output beside it, in `log`.out.
 
-    `within` is what it is run by, if by another program.
+    `within` is a program, with arguments, that runs the command.
     """
     with log.open("wb") as err, log.with_name(log.name + ".out").open("wb") as out:
         return subprocess.Popen(
@@ -283,7 +283,7 @@ def wait_until(condition: Callable[[], Any], process: "subprocess.Popen[bytes] |
     give_up = monotonic() + PATIENCE
     while not condition():
         assert process is None or process.poll() is None, f"ended with {process and process.returncode} too early"
-        assert monotonic() < give_up, "waited in vain"
+        assert monotonic() < give_up, "it has not happened within PATIENCE"
         sleep(0.0005)
 
 
@@ -296,7 +296,7 @@ def read_model_at(path: Path, name: str = "model") -> ModelRecord:
 
 
 def bits_of(record: ModelRecord) -> dict[str, Any]:
-    """Everything that makes a model what it is, arrays as their bytes: two models are the same if these are equal."""
+    """All values of a model, arrays as their bytes: two models are the same if these are equal."""
     arrays = {key: (a.dtype.str, a.shape, np.ascontiguousarray(a).tobytes()) for key, a in record.arrays.items()}
     return {
         "parameters": record.parameters,
@@ -315,5 +315,5 @@ def assert_same_model(one: ModelRecord, other: ModelRecord) -> None:
 
 
 def count_blas_threads(task: int) -> list[int]:  # noqa: ARG001
-    """A task for workers, who can import `support` but not a test's own module."""
+    """A task for workers, which can import `support` but not a test's own module."""
     return blas_threads()

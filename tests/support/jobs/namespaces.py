@@ -8,17 +8,17 @@ from shutil import which
 
 
 def lacking() -> str:
-    """Why no namespaces can be made; nothing if they can."""
+    """Why namespaces cannot be created; empty if they can."""
     if which("ip") is None:
         return "there is no command ip (Debian's iproute2)"
     probe = f"rs{os.getpid()}probe"
-    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, check=False)
-    if made.returncode:
-        return f"network namespaces cannot be made here: {made.stderr.decode().strip()}"
+    namespace = subprocess.run(["ip", "netns", "add", probe], capture_output=True, check=False)
+    if namespace.returncode:
+        return f"network namespaces cannot be created here: {namespace.stderr.decode().strip()}"
     bridge = subprocess.run(["ip", "link", "add", probe, "type", "bridge"], capture_output=True, check=False)
     _ip("netns", "del", probe)
     if bridge.returncode:
-        return f"no bridge can be made here: {bridge.stderr.decode().strip()}"
+        return f"no bridge can be created here: {bridge.stderr.decode().strip()}"
     _ip("link", "del", probe)
     return ""
 
@@ -31,11 +31,11 @@ class Network:
         self.addresses = {name: f"{subnet}.{10 + number}" for number, name in enumerate(names)}
 
     def run_in(self, name: str) -> tuple[str, ...]:
-        """What runs a command at an address."""
+        """The program that runs a command in the namespace of a name."""
         return ("ip", "netns", "exec", self._space(name))
 
     def cut_off(self, name: str) -> None:
-        """Take the cable out: whoever is there hears nothing more, and is not told so."""
+        """Disconnect a namespace without notice."""
         _ip("link", "set", self._cable(name), "down")
 
     def build(self, stack: ExitStack) -> None:
@@ -62,11 +62,11 @@ class Network:
 
 @contextmanager
 def network(*names: str, subnet: str = "10.231.77") -> Iterator[Network]:
-    """Make namespaces, and take them away at the end."""
-    made = Network(names, subnet)
+    """Create namespaces, and delete them at the end."""
+    hosts = Network(names, subnet)
     with ExitStack() as stack:
-        made.build(stack)
-        yield made
+        hosts.build(stack)
+        yield hosts
 
 
 def _ip(*arguments: str) -> None:

@@ -1,4 +1,4 @@
-"""A reporter that remembers what it was told, and an executor that is killed."""
+"""A reporter that records its calls, and an executor that is killed."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ from ridgestream.pipeline.base.reporter import Fact
 
 @dataclass
 class Notes:
-    """A reporter that keeps what it was told: steps, rows, and the codes of events with their facts."""
+    """A reporter that records steps, rows, and the codes of events with their facts."""
 
-    begun: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
     rows: int = 0
-    said: list[tuple[str, dict[str, Fact]]] = field(default_factory=list)
+    events: list[tuple[str, dict[str, Fact]]] = field(default_factory=list)
     ended: list[dict[str, Fact]] = field(default_factory=list)
 
     def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002
-        self.begun.append(step.code)
+        self.steps.append(step.code)
 
     def advance(self, rows: int, **facts: Fact) -> None:  # noqa: ARG002
         self.rows += rows
@@ -28,18 +28,18 @@ class Notes:
         self.ended.append(facts)
 
     def say(self, event: Event, **facts: Fact) -> None:
-        self.said.append((event.code, facts))
+        self.events.append((event.code, facts))
 
     warn = say
 
     @property
     def codes(self) -> list[str]:
         """The codes of all events."""
-        return [code for code, _ in self.said]
+        return [code for code, _ in self.events]
 
     def all(self, code: str) -> list[dict[str, Fact]]:
         """The facts of each event of this code."""
-        return [facts for said, facts in self.said if said == code]
+        return [facts for other, facts in self.events if other == code]
 
     def facts(self, code: str) -> dict[str, Fact]:
         """The facts of the one event of this code."""
@@ -48,7 +48,7 @@ class Notes:
 
 
 class Killed(InProcess):
-    """An executor that is killed after some tasks, and counts those done."""
+    """An executor that is killed after some tasks, and counts those that are done."""
 
     def __init__(self, after: int) -> None:
         self.after, self.done = after, 0
@@ -62,4 +62,4 @@ class Killed(InProcess):
 
 
 NEVER = -1
-"""After how many tasks an executor is killed that only counts them."""
+"""The `after` of an executor that is never killed and only counts tasks."""
