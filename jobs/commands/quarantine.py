@@ -39,8 +39,8 @@ def _rejected(job: Job, ledger: Ledger, name: str, reason: str) -> tuple[Ledger,
     since = datetime.now(UTC).isoformat(timespec="seconds")
     entry = ledger.by_name().get(name)
     if entry is not None:
-        each = Quarantined(name, reason, entry.size_bytes, entry.modified_ns, since, by_hand=True, entry=entry)
-        return ledger.without({name}).with_quarantined([each]), entry
+        rejected = Quarantined(name, reason, entry.size_bytes, entry.modified_ns, since, by_hand=True, entry=entry)
+        return ledger.without({name}).with_quarantined([rejected]), entry
     previous = next((each for each in ledger.quarantined if each.name == name), None)
     if previous is not None:
         return ledger.with_quarantined([replace(previous, reason=reason, by_hand=True)]), previous.entry
@@ -49,16 +49,16 @@ def _rejected(job: Job, ledger: Ledger, name: str, reason: str) -> tuple[Ledger,
         raise PartitionError(
             f"there is no partition {name!r} in the store or the source; `ridgestream inspect` lists their names"
         )
-    each = Quarantined(name, reason, file.size_bytes, file.modified_ns, since, by_hand=True)
-    return ledger.with_quarantined([each]), None
+    rejected = Quarantined(name, reason, file.size_bytes, file.modified_ns, since, by_hand=True)
+    return ledger.with_quarantined([rejected]), None
 
 
 def _released(ledger: Ledger, name: str) -> tuple[Ledger, LedgerEntry | None]:
-    each = next((each for each in ledger.quarantined if each.name == name), None)
-    if each is None:
+    rejected = next((each for each in ledger.quarantined if each.name == name), None)
+    if rejected is None:
         names = ", ".join(each.name for each in ledger.quarantined) or "none"
         raise PartitionError(f"the partition {name!r} is not in quarantine; in quarantine: {names}")
     ledger = ledger.with_quarantined([], released=[name])
-    if each.entry is None:
+    if rejected.entry is None:
         return ledger, None
-    return replace(ledger, entries=(*ledger.entries, each.entry)), each.entry
+    return replace(ledger, entries=(*ledger.entries, rejected.entry)), rejected.entry

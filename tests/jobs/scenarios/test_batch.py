@@ -98,7 +98,7 @@ def test_a_method_runs_predicts_with_error_bars_and_is_told_of(
     path = inspected["models"][0].get("path")
     if path is not None:
         assert path["n_basis"][path["chosen"]] == told["n_basis"]
-        assert f"of {len(path['value'])} models looked at" in shown
+        assert f"best of {len(path['value'])} models" in shown
     assert inspected["models"][0]["parameters"]["method"] == method
     assert work.run_here(asked(method))["new_partitions"] == 0
 

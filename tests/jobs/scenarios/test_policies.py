@@ -282,5 +282,5 @@ def test_what_is_not_there_cannot_be_rejected_or_taken_back(work: Workplace) -> 
     run(work)
     with pytest.raises(PartitionError, match=r"there is no partition 'part-99\.parquet' in the store or the source"):
         reject(work, "part-99.parquet")
-    with pytest.raises(PartitionError, match=r"'part-01\.parquet' is not in quarantine; there is nothing"):
+    with pytest.raises(PartitionError, match=r"'part-01\.parquet' is not in quarantine; in quarantine: none"):
         reject(work, "part-01.parquet", release=True)
