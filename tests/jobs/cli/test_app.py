@@ -317,6 +317,7 @@ def test_draws_are_hard_enough() -> None:
     assert 0.3 < (label == 2).mean() < 0.7
 
 
+@pytest.mark.thorough
 def test_a_place_where_nothing_can_be_kept_for_the_next_process_is_no_error(work: Workplace) -> None:
     """Neither the package's folder nor a home can be written, as in a container: the learner is compiled each time."""
     code = """

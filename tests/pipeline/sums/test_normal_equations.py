@@ -78,7 +78,7 @@ def test_sums_are_those_of_their_definitions(kernel: Kernel, weighted: bool) -> 
 
 
 def test_more_rows_than_kernel_values_are_formed_at_once() -> None:
-    basis = basis_of(600)
+    basis = basis_of(100)
     rows = basis.kernel_rows + 300
     block = draw_block(rows)
     assert_close(sum_up(basis, [block], 2), plain(basis, block))

@@ -48,7 +48,7 @@ class Memory:
     def save(self, key: str, record: dict[str, Any], arrays: Any) -> None:
         self.kept.append((key, record, {name: array.copy() for name, array in arrays.items()}))
 
-    def hold(self, key: str, make: Any) -> None:
+    def set_pending(self, key: str, make: Any) -> None:
         self.held = (key, make) if make else None
 
 

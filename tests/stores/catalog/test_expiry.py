@@ -321,7 +321,8 @@ def test_killed_between_any_two_steps_of_a_cleaning_the_next_one_ends_it(tmp_pat
     assert calls > 5
 
 
-def test_an_engine_that_is_killed_at_any_time_leaves_a_store_that_opens(tmp_path: Path) -> None:
+@pytest.mark.parametrize("trials", [3, pytest.param(8, marks=pytest.mark.thorough)])
+def test_an_engine_that_is_killed_at_any_time_leaves_a_store_that_opens(tmp_path: Path, trials: int) -> None:
     """Not between steps: the kill comes some time after the cleaning began, drawn from a seed."""
     code = "import os, signal, sys, threading\nfrom time import sleep\n" + KILLED.replace(
         "clean(store, timedelta(0))",
@@ -329,7 +330,7 @@ def test_an_engine_that_is_killed_at_any_time_leaves_a_store_that_opens(tmp_path
         "clean(store, timedelta(0))",
     )
     killed = 0
-    for trial, seconds in enumerate(np.random.default_rng(0).uniform(0, 0.012, 8)):
+    for trial, seconds in enumerate(np.random.default_rng(0).uniform(0, 0.012, trials)):
         store = new_store(tmp_path / f"store-{trial}")
         names = [commit(store, seed, tag=night_tag("m", seed) if seed == 12 else None) for seed in range(25)]
         done = run_program([sys.executable, "-c", code, store.location.text, "1000", str(seconds)])
