@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 def open_job(handler: ExitHandler, options: JobOptions) -> "Job":
     """Read the job that the options name, with their changes; from now on its store's server is watched."""
-    from ridgestream.jobs.config.job_file import parse_flags, read_job
+    from ridgestream.jobs.config.job_file import read_job
     from ridgestream.jobs.config.requests import store_location
+    from ridgestream.jobs.config.values import parse_flags
 
     flags = parse_flags(options.settings or [])
     if options.store is not None:

@@ -1,7 +1,7 @@
 """Exit codes, one for each kind of failure, so that a scheduler can distinguish them."""
 
 from ridgestream.jobs.cluster.cluster_error import ClusterError
-from ridgestream.jobs.config.job_file import JobFileError
+from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import InputError, MemoryRefused, NumericalBreakdown
 from ridgestream.stores.errors.exceptions import ModelError, NewerFormat, PartitionError, StoreError, StoreLocked

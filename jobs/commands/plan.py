@@ -23,8 +23,7 @@ from ridgestream.pipeline.base.executor import Executor, Need
 from ridgestream.pipeline.base.memory_plan import BatchPlan, RefitPlan, TrainingPlan
 from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.base.reporter import Silent
-from ridgestream.pipeline.batch.pass_plan import PassPlan, plan_passes
-from ridgestream.pipeline.batch.registry import METHODS
+from ridgestream.pipeline.batch.method import PassPlan
 from ridgestream.pipeline.dataset.block_stream import need_of_block
 from ridgestream.pipeline.dataset.stored_rows import TASK_ROWS
 from ridgestream.pipeline.dataset.task_label import needs_of
@@ -41,7 +40,7 @@ from ridgestream.pipeline.planning.runtime_estimate import (
     time_sums,
 )
 from ridgestream.pipeline.training.refit import plan_refit
-from ridgestream.pipeline.training.request import BatchRequest, Request
+from ridgestream.pipeline.training.request import Request
 from ridgestream.pipeline.training.trainer import Trainer, trainer_of
 from ridgestream.pipeline.training.training_result import Standing, find_unlearned, standing_of
 from ridgestream.stores.catalog.ledger import Ledger
@@ -294,12 +293,11 @@ class _Planning:
         """Return the seconds of learning: only passes are shared by workers, not a stream nor what is chosen."""
         shared = min(self.workers, max(1, self._tasks())) if self.trainer.shares_passes else 1
         passes = self.passes()
-        if isinstance(self.request, BatchRequest) and not self.chooses:
-            chosen = sum(each.row_seconds for each in plan_passes(self.request, self.passed_rows))
+        if self.trainer.shares_passes and not self.chooses:
+            chosen = sum(each.row_seconds for each in self.trainer.passes(None, self.passed_rows, self.passed_rows))
             share = sum(each.row_seconds for each in passes) / max(chosen, 1e-12)
             return estimate.row_seconds * share * self.passed_rows / shared
         return estimate.row_seconds * self.passed_rows / shared + estimate.fixed_seconds
 
     def _is_dense(self) -> bool:
-        request = self.request
-        return isinstance(request, BatchRequest) and bool(METHODS[request.method].sizes(request, 1).dense_rows)
+        return self.trainer.is_dense

@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from ridgestream.jobs.config.job_file import Job, JobFileError, PredictSection
+from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import open_served, policies
+from ridgestream.jobs.config.sections import PredictSection
+from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter

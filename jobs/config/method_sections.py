@@ -1,159 +1,75 @@
-"""The sections of a job file that belong to one batch method each, and which keys of [model] a method takes."""
+"""Sections and keys of job files, made from the settings classes of the methods: names, types, bounds, defaults.
 
-from typing import Annotated, Literal, Self
+A setting whose default is a number and that may be None, for no limit, is written "unlimited" in a job file.
+"""
 
-from pydantic import Field, model_validator
+from types import NoneType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from ridgestream.jobs.config.section import Count, NotNegative, Positive, Section
+from pydantic import Field, create_model
+from pydantic.fields import FieldInfo
 
-CountOrAll = Count | Literal["all"]
-Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+from ridgestream.jobs.config.section import Section
+from ridgestream.pipeline.base.bounds import alternatives_of
+from ridgestream.pipeline.base.settings import Setting, settings_of
+from ridgestream.pipeline.batch.registry import METHODS, section_of
+from ridgestream.pipeline.batch.shared_settings import own_settings, shared_settings
+from ridgestream.pipeline.online.settings import OnlineSettings
 
+UNLIMITED = "unlimited"
+"""What a job file says for None, where absence means a number."""
 
-class OLSSection(Section):
-    """Forward selection by orthogonal least squares."""
-
-    candidates: CountOrAll = 59
-    """Rows that each round chooses from, drawn at random, or "all"."""
-    look_ahead: Count | None = None
-    """Rounds whose candidates share a pass; it changes no choice, and follows from the sizes if not given."""
-    gcv: bool = False
-    """Whether generalized cross-validation decides the size, up to max_basis."""
-    patience: Count = 10
-    """With gcv: vectors that are chosen in the hope that it falls again."""
-
-
-class FVSSection(Section):
-    """Selection by the reconstruction error of all rows from all rows, which asks no target."""
-
-    spanned_threshold: Annotated[float, Field(gt=0, lt=1)] = 1e-8
-    """ε: a candidate of whose squared length in feature space no more than this share is left is none."""
-    reconstruction_threshold: Share = 0.0
-    """τ: where the mean reconstruction error is as small, selection ends."""
-    look_ahead: Count | None = None
-    """Rounds whose candidates share a pass; it changes no choice, and follows from the sizes if not given."""
+Definition = tuple[Any, FieldInfo]
+"""Type and field, as `create_model` takes them."""
 
 
-class EFVSSection(FVSSection):
-    """Selection by the reconstruction error among candidates that are drawn."""
-
-    candidates: CountOrAll = 59
-    """ρ: rows that each round chooses from, drawn at random, or "all"."""
-    sample: CountOrAll = "all"
-    """ν: rows that each round judges its candidates by, drawn at random, or "all"."""
-
-
-class OROLSSection(Section):
-    """Selection by the largest residual."""
-
-    tolerance: Positive = 1e-2
-    """λ stands still if a step changes it by no more than this share."""
-    patience: Count = 3
-    """Steps in a row in which λ must have stood still."""
-    condition_limit: Annotated[float, Field(gt=1, allow_inf_nan=False)] = 1e5
-    """The largest condition number of the orthogonal columns."""
+def _define(setting: Setting) -> Definition:
+    """Return a setting as a field of a section."""
+    kinds = [_finite(kind) for kind in alternatives_of(setting.type) if kind is not NoneType]
+    if NoneType in alternatives_of(setting.type):
+        kinds.append(NoneType if setting.default is None else Literal[UNLIMITED])
+    return Union[tuple(kinds)], Field(default=setting.default, description=setting.sentence)  # noqa: UP007 (made at run time)
 
 
-class StartSection(Section):
-    """A method that begins with a dictionary."""
-
-    start: Literal["random", "k-means", "given"] = "random"
-    """Rows drawn at random, centres of k-means, or the rows of `model.dictionary`."""
-    start_basis: Count = 500
-    """How many vectors it begins with; of a given dictionary, all rows are taken."""
-
-
-class SubsetOfRegressorsSection(StartSection):
-    """The exact coefficients of a dictionary."""
+def _finite(kind: Any) -> Any:  # noqa: ANN401
+    """Return the type without infinity and NaN, which are within some bounds but never a setting."""
+    if get_origin(kind) is tuple:
+        several: Any = tuple.__class_getitem__((_finite(get_args(kind)[0]), ...))
+        return Annotated[several, Field(min_length=1)]
+    if hasattr(kind, "__metadata__") and get_args(kind)[0] is float:
+        return Annotated[kind, Field(allow_inf_nan=False)]
+    return kind
 
 
-class ISLSSVMSection(StartSection):
-    """Pruning by the smallest coefficients."""
-
-    start: Literal["random", "k-means", "given", "efvs"] = "random"  # type: ignore[assignment]
-    """As for subset-of-regressors, or what EFVS selects by the settings under `model.efvs`."""
-    step: Share = 0.05
-    """The share of vectors dropped a step, one at least; 0 for one by one."""
-    smallest: Count = 1
-    """Where the path ends."""
-    score: Literal["coefficient", "cost"] = "coefficient"
-    """What vectors are kept for: |β|, as in the paper, or what the regularized cost would rise by without them."""
-
-
-class SLSSVMSection(Section):
-    """Pruning of the LS-SVM over all rows."""
-
-    step: Share = 0.05
-    """The share of vectors dropped a step, one at least; 0 for one by one."""
-    smallest: Annotated[int, Field(ge=2)] = 2
-    """Where the path ends."""
-    selection_folds: Annotated[int, Field(ge=0)] = 4
-    """Folds by which λ and gamma are selected at each step; 0 leaves out one by one."""
-
-    @model_validator(mode="after")
-    def _check_folds(self) -> Self:
-        if self.selection_folds == 1:
-            raise ValueError("selection_folds is 0, to leave out one by one, or 2 or more")
-        return self
-
-
-class ShardMergeSelectSection(Section):
-    """Dictionaries learned side by side, and one selection from their union."""
-
-    shards: Count = 8
-    """How many runs of rows learn a dictionary of their own."""
-    shard_basis: Count = 250
-    """The largest dictionary of a shard."""
-    shard_regularization: Positive = 1e-5
-    """λ per row of the shards' learners."""
-    novelty_threshold: NotNegative = 1e-2
-    """TOL1 of the shards' learners."""
-    usefulness_threshold: NotNegative = 1e-4
-    """TOL2 of the shards' learners."""
+def _make_section(name: str, kind: type) -> type[Section]:
+    fields: dict[str, Any] = {setting.name: _define(setting) for setting in own_settings(kind)}
+    return create_model(f"{name}_section", __base__=Section, __doc__=kind.__doc__, **fields)
 
 
 METHOD_SECTIONS: dict[str, type[Section]] = {
-    "ols": OLSSection,
-    "efvs": EFVSSection,
-    "fvs": FVSSection,
-    "orols": OROLSSection,
-    "isls_svm": ISLSSVMSection,
-    "subset_of_regressors": SubsetOfRegressorsSection,
-    "sls_svm": SLSSVMSection,
-    "shard_merge_select": ShardMergeSelectSection,
+    section_of(name): _make_section(section_of(name), method.settings)
+    for name, method in METHODS.items()
+    if own_settings(method.settings)
 }
-"""Every section by its key under [model]."""
-
-_ONLINE = {
-    "regularization",
-    "max_basis",
-    "selection",
-    "dictionary",
-    "random_basis",
-    "random_seed",
-    "novelty_threshold",
-    "usefulness_threshold",
-    "refit",
-}
-_BATCH = {"regularization", "max_basis", "random_seed", "folds", "reselect", "drift_margin"}
-_DENSE = {"regularization"}
-_TAKEN = {
-    "online": _ONLINE,
-    "shard-merge-select": _BATCH | {"shard_merge_select"},
-    "ols": _BATCH | {"ols"},
-    "efvs": _BATCH | {"efvs"},
-    "fvs": _BATCH | {"fvs"},
-    "orols": _BATCH - {"regularization"} | {"orols"},
-    "isls-svm": _BATCH | {"isls_svm", "efvs", "dictionary"},
-    "subset-of-regressors": _BATCH - {"max_basis"} | {"subset_of_regressors", "dictionary"},
-    "ls-svm": _DENSE,
-    "sls-svm": _DENSE | {"max_basis", "folds", "random_seed", "sls_svm"},
-    "kernel-ridge": _DENSE,
-}
+"""The section of each method with settings of its own, by its key below `[model]`."""
 
 
-def check_method(method: str, given: set[str]) -> None:
-    """Raise ValueError naming the keys of [model] that are given and that the method does not take."""
-    untaken = sorted(given - _TAKEN[method])
-    if untaken:
-        raise ValueError(f"method {method} takes no {', '.join(untaken)}")
+def online_settings() -> tuple[Setting, ...]:
+    """Return the settings of the online learner that are keys of `[model]`."""
+    return tuple(setting for setting in settings_of(OnlineSettings) if setting.name != "kernel")
+
+
+def model_keys() -> dict[str, Any]:
+    """Return the fields of `[model]` that methods take: shared settings, and a section for each method."""
+    keys: dict[str, Any] = {setting.name: _define(setting) for setting in (*online_settings(), *shared_settings())}
+    for name, section in METHOD_SECTIONS.items():
+        keys[name] = (section | None, Field(default=None, description=f"Settings of method {name.replace('_', '-')}."))
+    return keys
+
+
+def keys_of(method: str) -> frozenset[str]:
+    """Return the keys of `[model]` that a batch method takes, by its settings class."""
+    settings = METHODS[method].settings
+    own = {setting.name for setting in own_settings(settings)}
+    shared = {setting.name for setting in settings_of(settings)} - own
+    return frozenset(shared | settings.also_takes | ({section_of(method)} & METHOD_SECTIONS.keys()))

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ridgestream.jobs.config.cluster_options import FILE, ClusterOptions
-from ridgestream.jobs.config.job_file import Job, JobFileError
-from ridgestream.jobs.config.method_sections import METHOD_SECTIONS
+from ridgestream.jobs.config.job_file import Job
+from ridgestream.jobs.config.method_sections import online_settings
+from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.recipes.bundled import recipe_names
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.models.model_record import ONLINE
 from ridgestream.pipeline.training.request import BatchRequest, OnlineRequest, Request
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import ModelRecord, require_model
@@ -110,70 +110,49 @@ def policies(job: Job) -> Policies:
 
 def model_request(job: Job) -> Request:
     """Return what the job asks the model to be; raise PartitionError if its dictionary is no Parquet file."""
-    return _online_request(job) if job.model.method == ONLINE else _batch_request(job)
+    return _online_request(job) if job.model.is_online else _batch_request(job)
 
 
 def _online_request(job: Job) -> OnlineRequest:
-    m = job.model
+    model = job.model
+    values = model.values({setting.name for setting in online_settings()})
     return OnlineRequest(
-        name=m.name,
-        kernel=m.kernel.name,
-        kernel_parameters=_kernels(job)[0],
-        regularization=m.regularizations[0],
-        max_basis=_max_basis(job),
-        novelty_threshold=m.novelty_threshold,
-        usefulness_threshold=m.usefulness_threshold,
+        name=model.name,
+        kernel=model.kernel.name,
+        kernel_parameters=model.kernel.parameters()[0],
         scaling_rows=_scaling_rows(job),
-        selection=m.selection,
-        dictionary=job.place(m.dictionary) if m.dictionary else None,
-        random_seed=m.random_seed if m.random_basis else None,
+        dictionary=job.place(model.dictionary) if model.dictionary else None,
+        random_seed=model.values({"random_seed"})["random_seed"] if model.random_basis else None,
         unseen_categories=job.source.unseen_categories,
+        **(values | {"max_basis": _fixed_basis(job) or values["max_basis"]}),
     )
 
 
 def _batch_request(job: Job) -> BatchRequest:
-    m = job.model
-    own = m.method.replace("-", "_")
-    needed = {own} | ({"efvs"} if m.isls_svm and m.isls_svm.start == "efvs" else set())
-    options = {name: m.section(name) for name in METHOD_SECTIONS if name in needed}
+    model = job.model
+    settings = model.method_settings(model.method)
+    uses_efvs = getattr(settings, "start", None) == "efvs"
     return BatchRequest(
-        name=m.name,
-        method=m.method,
-        kernel=m.kernel.name,
-        kernels=_kernels(job),
-        regularizations=m.regularizations,
-        max_basis=None if m.max_basis == "unlimited" else m.max_basis,
-        folds=m.folds,
-        random_seed=m.random_seed,
+        name=model.name,
+        method=model.method,
+        kernel=model.kernel.name,
+        kernels=model.kernel.parameters(),
+        settings=settings,
+        others={"efvs": model.method_settings("efvs")} if uses_efvs else {},
         scaling_rows=_scaling_rows(job),
-        reselect=m.reselect,
-        drift_margin=m.drift_margin,
-        dictionary=job.place(m.dictionary) if m.dictionary else None,
-        options=options,
+        dictionary=job.place(model.dictionary) if model.dictionary else None,
         unseen_categories=job.source.unseen_categories,
         given_basis=_count_given(job),
     )
-
-
-def _kernels(job: Job) -> tuple[dict[str, float], ...]:
-    """Return the parameters of every kernel that is to be tried."""
-    given = {k: v for k, v in job.model.kernel.model_dump(exclude={"name"}).items() if v is not None}
-    gammas = given.get("gamma")
-    return tuple(given | {"gamma": gamma} for gamma in gammas) if isinstance(gammas, tuple) else (given,)
 
 
 def _scaling_rows(job: Job) -> int | None:
     return None if job.model.scaling_rows == "all" else job.model.scaling_rows
 
 
-def _max_basis(job: Job) -> int | None:
-    """Return the largest dictionary, None for no cap; a fixed one has the rows that it is given."""
-    m = job.model
-    if m.dictionary is not None:
-        return _count_given(job)
-    if m.random_basis is not None:
-        return m.random_basis
-    return None if m.max_basis == "unlimited" else m.max_basis
+def _fixed_basis(job: Job) -> int:
+    """Return the size of a fixed dictionary, given or drawn; 0 where rows select it."""
+    return _count_given(job) if job.model.dictionary is not None else job.model.random_basis or 0
 
 
 def _count_given(job: Job) -> int:

@@ -27,7 +27,7 @@ def refuse_boolean(value: object, info: ValidationInfo) -> object:
 class Section(BaseModel):
     """A table of a job file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ridgestream.jobs.config.job_file import Job, JobFileError
+from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import report_folder, store_location
+from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.report.facts import failure_facts, night_facts
 from ridgestream.jobs.runs.recorder import Recorder
 from ridgestream.pipeline.base import events

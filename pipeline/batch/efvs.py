@@ -16,68 +16,71 @@ r rounds are known before any of them chooses, and with ν = ∞ one pass serves
 passes. With ν finite no pass is needed to choose.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Lt
 
 from ridgestream.pipeline.base import events
+from ridgestream.pipeline.base.bounds import check_bounds
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.batch.efvs_rounds import Extending, Passing, Sampling, Selection
-from ridgestream.pipeline.kernels import Kernel, check_positive
-from ridgestream.pipeline.selection.candidate_rounds import RULE_OF_59, NumberOrAll, check_candidates, cut_idle
+from ridgestream.pipeline.base.settings import Count, CountOrAll, Internal, Share, settings_of
+from ridgestream.pipeline.batch.efvs_rounds import ALL_ROUNDS, Extending, Passing, Sampling, Selection
+from ridgestream.pipeline.batch.method import (
+    FitTask,
+    Method,
+    PassPlan,
+    PlanTask,
+    Sizes,
+    greedy_sizes,
+    round_passes,
+    sum_pass,
+)
+from ridgestream.pipeline.batch.shared_settings import (
+    SharedFolds,
+    SharedRegularization,
+    SharedReselection,
+    SharedSize,
+)
+from ridgestream.pipeline.kernels import Kernel
+from ridgestream.pipeline.selection.candidate_rounds import RULE_OF_59, cut_idle
 from ridgestream.pipeline.selection.fit_result import Fitted, Path
 from ridgestream.pipeline.selection.fixed_basis_fit import fit_coefficients
 from ridgestream.pipeline.sums.normal_equations import Basis
 from ridgestream.pipeline.sums.row_set import RowSet
 
 _LEAST_THRESHOLD = 1e-10
+"""Below this share, rounding decides what is spanned."""
 
 
 @dataclass(frozen=True)
-class EFVSSettings:
-    """What EFVS is told."""
+class FVSSettings(SharedReselection, SharedFolds, SharedSize, SharedRegularization):
+    """Selection by the reconstruction error of all rows from all rows, which uses no target."""
 
-    regularization: float
-    """λ per row, for the coefficients; the choice does not depend on it."""
-    max_basis: int
-    """N, the largest dictionary."""
-    candidates: NumberOrAll = RULE_OF_59
-    """ρ, the rows that each round chooses from, drawn at random, or "all"."""
-    sample: NumberOrAll = "all"
-    """ν, the rows that J is over in each round, drawn at random, or "all", which takes passes."""
-    spanned_threshold: float = 1e-8
-    """ε: a candidate of whose squared length in feature space no more than this share is left is spanned."""
-    reconstruction_threshold: float = 0.0
-    """τ: the mean relative reconstruction error at which the dictionary is large enough; zero, as long as some row is
-    not spanned."""
-    look_ahead: int | None = None
-    """Rounds whose candidates share a pass; None leaves it to `plan_look_ahead`. It changes no choice."""
-    folds: int = 1
-    """Folds for which the sums of the chosen dictionary are kept."""
-    seed: int = 0
-    """What rows are drawn with, and dealt to folds."""
-    memory_limit: int | None = None
-    """Bytes that the sums of a pass may take in a process, None where nothing limits them."""
+    spanned_threshold: Annotated[float, Ge(_LEAST_THRESHOLD), Lt(1)] = 1e-8
+    """ε: a candidate is spanned if no more than this share of its squared length in feature space is left."""
+    reconstruction_threshold: Share = 0.0
+    """τ: selection ends at this mean relative reconstruction error; at zero, when every row is spanned."""
+    look_ahead: Count | None = None
+    """Rounds whose candidates share a pass, by default as few passes as pay; it changes no choice."""
 
     def __post_init__(self) -> None:
-        check_positive("regularization", self.regularization)
-        check_candidates("candidates", self.candidates)
-        check_candidates("sample", self.sample)
-        for name, lowest in {"max_basis": 1, "folds": 1, "seed": 0}.items():
-            if getattr(self, name) < lowest:
-                raise InputError(f"{name} must be at least {lowest}, it is {getattr(self, name)}")
-        if not _LEAST_THRESHOLD <= self.spanned_threshold < 1:
-            raise InputError(
-                f"spanned_threshold must be at least {_LEAST_THRESHOLD:g}, below which rounding decides, and less than "
-                f"1, it is {self.spanned_threshold}"
-            )
-        if not 0 <= self.reconstruction_threshold < 1:
-            raise InputError(
-                f"reconstruction_threshold must be from 0 to less than 1, it is {self.reconstruction_threshold}"
-            )
-        if self.look_ahead is not None and self.look_ahead < 1:
-            raise InputError(f"look_ahead must be at least 1, it is {self.look_ahead}; leave it out for the default")
+        check_bounds(self)
+
+
+@dataclass(frozen=True)
+class EFVSSettings(FVSSettings):
+    """Selection by the reconstruction error among random candidates."""
+
+    candidates: CountOrAll = RULE_OF_59
+    """ρ: rows that each round selects from, drawn at random, or "all"."""
+    sample: CountOrAll = "all"
+    """ν: rows by which each round compares its candidates, drawn at random, or "all", which takes passes."""
+    memory_limit: Annotated[int | None, Internal()] = None
+    """Bytes that the sums of a pass may take in a process; None for no limit."""
 
 
 def fit_efvs(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: Reporter) -> Fitted:
@@ -101,7 +104,7 @@ def fit_efvs(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: Repor
         found.places,
         settings.regularization,
         folds=settings.folds,
-        seed=settings.seed,
+        seed=settings.random_seed,
         path=path,
         notes={"passes": found.passes + 1, "reconstruction_error": float(found.errors[-1])},
     )
@@ -122,7 +125,7 @@ def select_basis(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: R
     found, tried = Selection.empty(rows.n_features), 0
     while True:
         n_basis = len(found.places)
-        ahead = min(extending.rounds_ahead(n_basis), settings.max_basis - n_basis)
+        ahead = min(extending.rounds_ahead(n_basis), settings.limit - n_basis)
         found, over = _cut(extending.extend(found, tried, ahead), n_basis, tried + ahead, extending, settings)
         tried += ahead
         if len(found.places):
@@ -145,8 +148,44 @@ def _cut(
     if settings.reconstruction_threshold > 0 and len(reached):
         return found.first(int(reached[0]) + 1), True
     if extending.exhaustive:  # a round that finds none among all rows is followed by none that does
-        return found, len(found.places) < tried or len(found.places) == settings.max_basis
+        return found, len(found.places) < tried or len(found.places) == settings.limit
     last = int(found.rounds[n_basis - 1]) if n_basis else -1
     kept, spent = cut_idle(found.rounds[n_basis:], last, tried)
     found = found.first(n_basis + kept)
-    return found, spent or len(found.places) == settings.max_basis
+    return found, spent or len(found.places) == settings.limit
+
+
+def as_efvs(settings: FVSSettings) -> EFVSSettings:
+    """Return the settings of FVS as those of EFVS with all rows as candidates and in J."""
+    if isinstance(settings, EFVSSettings):
+        return settings
+    values = {setting.name: getattr(settings, setting.name) for setting in settings_of(FVSSettings)}
+    return EFVSSettings(**values, candidates="all", sample="all")
+
+
+def selection_passes(settings: EFVSSettings, max_basis: int, n_rows: int) -> Iterator[PassPlan]:
+    """Yield the passes of `select_basis`; none if J is over random rows."""
+    if settings.sample == "all" or settings.sample >= n_rows:
+        ahead = settings.look_ahead or ALL_ROUNDS
+        yield from round_passes(max_basis, n_rows, settings.candidates, settings.look_ahead, ahead)
+
+
+def _fit(task: FitTask[FVSSettings]) -> Fitted:
+    settings = as_efvs(task.settings.bounded(task.rows.n_rows))
+    settings = replace(settings, memory_limit=task.memory_limit_bytes)
+    return fit_efvs(task.rows, task.kernels[0], settings, task.report)
+
+
+def _sizes(task: PlanTask[FVSSettings]) -> Sizes:
+    settings, most = as_efvs(task.settings), task.settings.most_basis(task.n_rows)
+    return greedy_sizes(most, task.n_rows, settings.candidates, settings.look_ahead)
+
+
+def _passes(task: PlanTask[FVSSettings]) -> Iterator[PassPlan]:
+    most = task.settings.most_basis(task.n_rows)
+    yield from selection_passes(as_efvs(task.settings), most, task.n_rows)
+    yield sum_pass(most)
+
+
+EFVS = Method(settings=EFVSSettings, fit=_fit, sizes=_sizes, passes=_passes)
+FVS = Method(settings=FVSSettings, fit=_fit, sizes=_sizes, passes=_passes)

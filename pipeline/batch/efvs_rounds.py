@@ -95,10 +95,10 @@ class Passing:
 
     def __init__(self, rows: RowSet, kernel: Kernel, settings: "EFVSSettings") -> None:
         self._rows, self._kernel, self._settings = rows, kernel, settings
-        largest = largest_pass(settings.max_basis, rows.n_rows, settings.candidates, settings.look_ahead)
-        beside = settings.max_basis if settings.candidates == "all" else 0
+        largest = largest_pass(settings.limit, rows.n_rows, settings.candidates, settings.look_ahead)
+        beside = settings.limit if settings.candidates == "all" else 0
         check_pass_memory(largest + beside, settings.candidates, settings.memory_limit)
-        self._source = candidate_source(rows, settings.seed, settings.candidates)
+        self._source = candidate_source(rows, settings.random_seed, settings.candidates)
         self.exhaustive = self._source.exhaustive
 
     def rounds_ahead(self, n_basis: int) -> int:
@@ -106,18 +106,18 @@ class Passing:
         settings = self._settings
         if settings.candidates == "all":
             return settings.look_ahead or ALL_ROUNDS
-        return settings.look_ahead or plan_look_ahead(settings.max_basis, n_basis, settings.candidates)
+        return settings.look_ahead or plan_look_ahead(settings.limit, n_basis, settings.candidates)
 
     def passes_left(self, n_basis: int) -> int:
         """Return how many passes are to come if every round chooses."""
         settings = self._settings
         if settings.candidates == "all":
-            return -((n_basis - settings.max_basis) // self.rounds_ahead(n_basis))
-        return count_passes(settings.max_basis, n_basis, settings.candidates, settings.look_ahead)
+            return -((n_basis - settings.limit) // self.rounds_ahead(n_basis))
+        return count_passes(settings.limit, n_basis, settings.candidates, settings.look_ahead)
 
     def extend(self, found: Selection, tried: int, ahead: int) -> Selection:
         """Return what is chosen after `ahead` rounds; one pass, if there is any candidate."""
-        most = self._settings.max_basis - len(found.places)
+        most = self._settings.limit - len(found.places)
         candidates = self._source.of_rounds(tried, ahead, most, found.places)
         n = len(candidates.places)
         if not n:
@@ -145,10 +145,10 @@ class Sampling:
     def __init__(self, rows: RowSet, kernel: Kernel, settings: "EFVSSettings", sample: int) -> None:
         self._kernel, self._settings = kernel, settings
         n_candidates = rows.n_rows if settings.candidates == "all" else min(settings.candidates, rows.n_rows)
-        held = (n_candidates + sample) * (rows.n_features + 3 * settings.max_basis) + 3 * settings.max_basis**2
+        held = (n_candidates + sample) * (rows.n_features + 3 * settings.limit) + 3 * settings.limit**2
         check_memory(8 * (held + 2 * n_candidates * sample), settings.candidates, settings.memory_limit)
-        self._source = candidate_source(rows, settings.seed, settings.candidates)
-        self._samples = DrawnCandidates(rows, settings.seed, sample, stream=1)
+        self._source = candidate_source(rows, settings.random_seed, settings.candidates)
+        self._samples = DrawnCandidates(rows, settings.random_seed, sample, stream=1)
         self._factor: Floats = np.zeros((0, 0))
 
     def rounds_ahead(self, n_basis: int) -> int:  # noqa: ARG002
@@ -168,7 +168,7 @@ class Sampling:
 
     def _extend_by_one(self, found: Selection, number: int) -> Selection:
         """Return it with the choice of one round, if that makes one."""
-        most = self._settings.max_basis + number
+        most = self._settings.limit + number
         candidates = self._source.of_rounds(number, 1, most, found.places)
         sample = _reconstructible(self._kernel, self._samples.of_rounds(number, 1, most, np.empty(0, dtype=np.int64)))
         if not len(candidates.places) or not len(sample.places):
@@ -201,7 +201,7 @@ class Sampling:
         """Add the vector with these values to the factor."""
         n_basis = len(half)
         if n_basis == len(self._factor):
-            grown = np.zeros((min(2 * n_basis + 64, self._settings.max_basis),) * 2)
+            grown = np.zeros((min(2 * n_basis + 64, self._settings.limit),) * 2)
             grown[:n_basis, :n_basis] = self._factor
             self._factor = grown
         self._factor[n_basis, :n_basis], self._factor[n_basis, n_basis] = half, np.sqrt(left)

@@ -25,12 +25,18 @@ Departures from the paper, each with its reason:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.bounds import check_bounds
 from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.base.settings import Count, Share
+from ridgestream.pipeline.batch.method import FitTask, Method
+from ridgestream.pipeline.batch.shared_settings import SharedSize
+from ridgestream.pipeline.batch.start import StartSettings, initial_dictionary, start_passes, start_sizes
 from ridgestream.pipeline.kernels import Kernel
-from ridgestream.pipeline.selection.backward_elimination import Score, check_path, check_score, plan_sizes
+from ridgestream.pipeline.selection.backward_elimination import Score, check_path, plan_sizes
 from ridgestream.pipeline.selection.cross_validation import Grid, fit_best, gather_candidates
 from ridgestream.pipeline.selection.fit_result import Fitted
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
@@ -38,34 +44,29 @@ from ridgestream.pipeline.sums.row_set import RowSet
 
 
 @dataclass(frozen=True)
-class ISLSSVMSettings:
-    """What is compared and how."""
+class ISLSSVMSettings(SharedSize, StartSettings):
+    """Pruning by the smallest coefficients."""
 
-    regularizations: tuple[float, ...]
-    """λ per row, each above zero; the paper's γ is 1/(2λ)."""
-    folds: int = 5
-    """How many the rows are dealt to; 1 for no cross-validation, with one kernel and one λ."""
-    fold_seed: int = 0
-    """What they are dealt with."""
-    step: float = 0.05
-    """The share of vectors dropped a step, one at least; 0 for one by one."""
-    smallest: int = 1
-    """Where the path ends."""
+    also_takes: ClassVar[frozenset[str]] = frozenset({"dictionary", "efvs"})
+
+    start: Literal["random", "k-means", "given", "efvs"] = "random"
+    """As for subset-of-regressors, or what EFVS selects with the settings of `[model.efvs]`."""
+    step: Share = 0.05
+    """The share of vectors dropped a step, one at least; 0 drops one by one."""
+    smallest: Count = 1
+    """The number of vectors at which the path ends."""
     score: Score = "coefficient"
-    """What vectors are kept for: `coefficient`, the paper's |β|, or `cost`, what the regularized cost would rise by."""
-    max_basis: int | None = None
-    """The most vectors that the model may have, None for as many as there are at the beginning."""
+    """What vectors are kept for: |β|, as in the paper, or the rise of the regularized cost without them."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        check_bounds(self)
         self.grid.check(1)
-        check_score(self.score)
         check_path(self.step, self.smallest, self.max_basis)
 
     @property
     def grid(self) -> Grid:
-        """What is compared for each kernel."""
-        return Grid(self.regularizations, self.folds, self.fold_seed)
+        """The regularizations and folds that are compared for each kernel."""
+        return Grid(self.regularizations, self.folds, self.random_seed)
 
 
 def fit_isls_svm(
@@ -93,3 +94,10 @@ def fit_isls_svm(
             score=settings.score,
         )
         return fit_best(compared, settings.max_basis, report)
+
+
+def _fit(task: FitTask[ISLSSVMSettings]) -> Fitted:
+    return fit_isls_svm(task.rows, task.kernels, initial_dictionary(task), task.settings, task.report)
+
+
+METHOD = Method(settings=ISLSSVMSettings, fit=_fit, sizes=start_sizes, passes=start_passes, compares_kernels=True)

@@ -14,22 +14,40 @@ candidates are drawn from all rows; those chosen already or spanned, whose Δ ro
 replaced. Coefficients come from the sums of a last pass. The paper's γ is λn here, its σ is gamma.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.bounds import check_bounds
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.kernels import Kernel, check_positive, gram
+from ridgestream.pipeline.base.settings import Count, CountOrAll, Internal
+from ridgestream.pipeline.batch.method import (
+    FitTask,
+    Method,
+    PassPlan,
+    PlanTask,
+    Sizes,
+    greedy_sizes,
+    round_passes,
+    sum_pass,
+)
+from ridgestream.pipeline.batch.shared_settings import (
+    SharedFolds,
+    SharedRegularization,
+    SharedReselection,
+    SharedSize,
+)
+from ridgestream.pipeline.kernels import Kernel, gram
 from ridgestream.pipeline.selection.candidate_rounds import (
     RULE_OF_59,
     Candidates,
-    NumberOrAll,
     candidate_source,
-    check_candidates,
     check_pass_memory,
     count_passes,
     cut_idle,
@@ -46,45 +64,29 @@ from ridgestream.pipeline.sums.row_set import RowSet
 
 
 @dataclass(frozen=True)
-class OLSSettings:
-    """What OLS is told."""
+class OLSSettings(SharedReselection, SharedFolds, SharedSize, SharedRegularization):
+    """Forward selection by orthogonal least squares."""
 
-    regularization: float
-    """λ per row: the paper's γ is λ times the sum of weights."""
-    max_basis: int
-    """The largest dictionary."""
-    candidates: NumberOrAll = RULE_OF_59
-    """Rows that each round chooses from, drawn at random, or "all": one pass, whose sums take memory O(rows²)."""
-    look_ahead: int | None = None
-    """Rounds whose candidates share a pass; None leaves it to `plan_look_ahead`. It changes no choice."""
+    candidates: CountOrAll = RULE_OF_59
+    """Rows that each round selects from, drawn at random, or "all": one pass, whose sums take memory O(rows²)."""
+    look_ahead: Count | None = None
+    """Rounds whose candidates share a pass, by default as few passes as pay; it changes no choice."""
     gcv: bool = False
-    """Whether generalized cross-validation decides the size: once it has not fallen for `patience` vectors, the
-    smallest model with the least is taken."""
-    patience: int = 10
-    """Vectors that are chosen in the hope that GCV falls again."""
-    folds: int = 1
-    """Folds for which the sums of the chosen dictionary are kept."""
-    seed: int = 0
-    """What candidates are drawn with, and rows dealt to folds."""
-    memory_limit: int | None = None
-    """Bytes that the sums of a pass may take in a process, None where nothing limits them."""
+    """Whether generalized cross-validation decides the size, up to `max_basis`."""
+    patience: Count = 10
+    """With gcv: vectors that are selected after the least GCV before selection ends."""
+    memory_limit: Annotated[int | None, Internal()] = None
+    """Bytes that the sums of a pass may take in a process; None for no limit."""
 
     def __post_init__(self) -> None:
-        check_positive("regularization", self.regularization)
-        check_candidates("candidates", self.candidates)
-        least = {"max_basis": 1, "patience": 1, "folds": 1, "seed": 0}
-        for name, lowest in least.items():
-            if getattr(self, name) < lowest:
-                raise InputError(f"{name} must be at least {lowest}, it is {getattr(self, name)}")
-        if self.look_ahead is not None and self.look_ahead < 1:
-            raise InputError(f"look_ahead must be at least 1, it is {self.look_ahead}; leave it out for the default")
+        check_bounds(self)
 
     def rounds_of_pass(self, n_basis: int) -> int:
         """Return how many rounds the next pass serves, of a dictionary of so many vectors."""
-        left = self.max_basis - n_basis
+        left = self.limit - n_basis
         if self.candidates == "all":
             return left
-        return min(left, self.look_ahead or plan_look_ahead(self.max_basis, n_basis, self.candidates))
+        return min(left, self.look_ahead or plan_look_ahead(self.limit, n_basis, self.candidates))
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def fit_ols(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporte
     About n/r + 1 passes, n = max_basis, of O(59·(n_basis + 59r)) a row and round. Raises InputError without a row of
     positive weight, MemoryRefused where the sums of a pass cannot fit, NumericalBreakdown if P loses its definiteness.
     """
-    largest = largest_pass(settings.max_basis, rows.n_rows, settings.candidates, settings.look_ahead)
+    largest = largest_pass(settings.limit, rows.n_rows, settings.candidates, settings.look_ahead)
     check_pass_memory(largest, settings.candidates, settings.memory_limit)
     grown, tried, passes = _grow(rows, kernel, settings, report)
     if not len(grown.places):
@@ -130,7 +132,7 @@ def fit_ols(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporte
         grown.places[:size],
         settings.regularization,
         folds=settings.folds,
-        seed=settings.seed,
+        seed=settings.random_seed,
         path=path,
         notes={"passes": passes + 1, "rounds": tried},
     )
@@ -141,17 +143,17 @@ def _grow(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporter)
     nothing = np.empty(0, dtype=np.int64)
     sums = BlockStatistics.empty(0, rows.n_targets)
     grown = _Grown(nothing, np.empty((0, rows.n_features)), sums, np.empty(0), np.empty(0), nothing)
-    source, tried, passes = candidate_source(rows, settings.seed, settings.candidates), 0, 0
+    source, tried, passes = candidate_source(rows, settings.random_seed, settings.candidates), 0, 0
     while True:
         n_basis = len(grown.places)
         ahead = settings.rounds_of_pass(n_basis)
-        candidates = source.of_rounds(tried, ahead, settings.max_basis - n_basis, grown.places)
+        candidates = source.of_rounds(tried, ahead, settings.limit - n_basis, grown.places)
         if len(candidates.places):
             grown, passes = _extend(rows, kernel, settings, grown, candidates, tried), passes + 1
         tried += ahead
         grown, spent = _drop_idle(grown, n_basis, tried, exhaustive=source.exhaustive)
         _tell(report, grown, settings)
-        if spent or len(grown.places) == settings.max_basis or _stopped(grown, settings) is not None:
+        if spent or len(grown.places) == settings.limit or _stopped(grown, settings) is not None:
             return grown, tried, passes
 
 
@@ -169,7 +171,7 @@ def _extend(
         normal = sums.products + settings.regularization * sums.weight * gram(
             kernel, vectors, np.zeros(rows.n_features)
         )
-        chosen = choose_by_gain(normal, sums.rhs, settings.max_basis, begun=n_basis, allowed=allowed, overwrite=True)
+        chosen = choose_by_gain(normal, sums.rhs, settings.limit, begun=n_basis, allowed=allowed, overwrite=True)
         sums = sums.choose(chosen.columns)
         gcv, freedoms = _measure(grown, chosen, sums)
     rounds = np.concatenate([grown.rounds, tried + chosen.rounds[n_basis:]])
@@ -219,5 +221,24 @@ def _tell(report: Reporter, grown: _Grown, settings: OLSSettings) -> None:
     n_basis = len(grown.places)
     if not n_basis or settings.candidates == "all":
         return
-    left = count_passes(settings.max_basis, n_basis, settings.candidates, settings.look_ahead)
+    left = count_passes(settings.limit, n_basis, settings.candidates, settings.look_ahead)
     report.say(events.SELECTION_OLS_VECTORS, vectors=n_basis, gcv=float(grown.gcv[n_basis - 1]), passes_left=left)
+
+
+def _fit(task: FitTask[OLSSettings]) -> Fitted:
+    settings = replace(task.settings.bounded(task.rows.n_rows), memory_limit=task.memory_limit_bytes)
+    return fit_ols(task.rows, task.kernels[0], settings, task.report)
+
+
+def _sizes(task: PlanTask[OLSSettings]) -> Sizes:
+    settings = task.settings
+    return greedy_sizes(settings.most_basis(task.n_rows), task.n_rows, settings.candidates, settings.look_ahead)
+
+
+def _passes(task: PlanTask[OLSSettings]) -> Iterator[PassPlan]:
+    settings, most = task.settings, task.settings.most_basis(task.n_rows)
+    yield from round_passes(most, task.n_rows, settings.candidates, settings.look_ahead, task.n_rows)
+    yield sum_pass(most)
+
+
+METHOD = Method(settings=OLSSettings, fit=_fit, sizes=_sizes, passes=_passes, certain=lambda settings: not settings.gcv)

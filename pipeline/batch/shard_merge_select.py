@@ -9,20 +9,30 @@ Ours, not of a paper. What to know of the fold errors: the candidates come from 
 out had a say in which vectors there are to choose from, but none in which are chosen, nor in the coefficients.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Self
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.bounds import check_bounds
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.kernels import Kernel, check_positive
+from ridgestream.pipeline.base.settings import Count, NotNegative, Positive
+from ridgestream.pipeline.batch.method import FitTask, Method, PassPlan, PlanTask, Sizes, sum_pass
+from ridgestream.pipeline.batch.shared_settings import (
+    SharedFolds,
+    SharedRegularizations,
+    SharedReselection,
+    SharedSize,
+)
+from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
+from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.selection.fit_result import Fitted, Path
 from ridgestream.pipeline.selection.forward_selection import choose_by_gain
 from ridgestream.pipeline.selection.nested_models import NestedModels
@@ -31,45 +41,72 @@ from ridgestream.pipeline.sums.row_set import RowSet, cut_evenly
 
 
 @dataclass(frozen=True)
-class ShardMergeSelectSettings:
-    """What is chosen before the first row."""
+class ShardMergeSelectSettings(SharedReselection, SharedFolds, SharedSize, SharedRegularizations):
+    """Dictionaries learned in parallel on shards of the rows, and one selection from their union."""
 
-    regularizations: tuple[float, ...] = (1e-5,)
-    """The λ per row that are tried; the one with the smallest fold error is taken."""
-    max_basis: int = 500
-    """The largest model; all candidates where that is more than there are."""
-    shards: int = 8
-    """How many runs of rows learn a dictionary of their own."""
-    shard_basis: int = 250
+    shards: Count = 8
+    """The number of shards: runs of rows that learn a dictionary each."""
+    shard_basis: Count = 250
     """The largest dictionary of a shard."""
-    shard_regularization: float = 1e-5
+    shard_regularization: Positive = OnlineSettings.regularization
     """λ per row of the shards' learners."""
-    novelty_threshold: float = 1e-2
+    novelty_threshold: NotNegative = OnlineSettings.novelty_threshold
     """TOL1 of the shards' learners."""
-    usefulness_threshold: float = 1e-4
+    usefulness_threshold: NotNegative = OnlineSettings.usefulness_threshold
     """TOL2 of the shards' learners."""
-    folds: int = 5
-    """How many folds judge the models; with 1, the first λ and the largest size are taken."""
-    seed: int = 0
-    """What rows are dealt to folds with."""
 
     def __post_init__(self) -> None:
-        for name in ("max_basis", "shards", "shard_basis", "folds"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, it is {getattr(self, name)}")
-        if not self.regularizations:
-            raise InputError("regularizations must name one λ at least")
-        for regularization in (*self.regularizations, self.shard_regularization):
-            check_positive("regularization", regularization)
+        check_bounds(self)
+
+
+@dataclass(frozen=True)
+class ShardSettings:
+    """The settings as passes get them; names and hash are those of 0.1.0, whose killed passes go on."""
+
+    hashed_as: ClassVar[str] = "ShardMergeSelectSettings"
+
+    regularizations: tuple[float, ...]
+    """Every λ per row to compare."""
+    max_basis: int
+    """The largest model."""
+    shards: int
+    """The number of shards."""
+    shard_basis: int
+    """The largest dictionary of a shard."""
+    shard_regularization: float
+    """λ per row of the shards' learners."""
+    novelty_threshold: float
+    """TOL1 of the shards' learners."""
+    usefulness_threshold: float
+    """TOL2 of the shards' learners."""
+    folds: int
+    """The number of folds."""
+    seed: int
+    """The seed with which rows are assigned to folds."""
+
+    @classmethod
+    def of(cls, settings: ShardMergeSelectSettings) -> Self:
+        """Return the settings under their old names."""
+        return cls(
+            regularizations=settings.regularizations,
+            max_basis=settings.limit,
+            shards=settings.shards,
+            shard_basis=settings.shard_basis,
+            shard_regularization=settings.shard_regularization,
+            novelty_threshold=settings.novelty_threshold,
+            usefulness_threshold=settings.usefulness_threshold,
+            folds=settings.folds,
+            seed=settings.random_seed,
+        )
 
 
 @dataclass(frozen=True)
 class ShardLearning:
-    """What the learner of every shard is; the argument of the first pass."""
+    """The learner of every shard; the argument of the first pass."""
 
     kernel: Kernel
-    """k."""
-    settings: ShardMergeSelectSettings
+    """The kernel."""
+    settings: ShardSettings
     """Its sizes and thresholds."""
     n_features: int
     """Features of a row."""
@@ -102,7 +139,7 @@ def fit_shard_merge_select(
     if not len(places):
         raise InputError("no shard found a row to take: all rows weigh nothing, or the kernel calls them nothing")
     basis = Basis(kernel, candidates, np.zeros(rows.n_features))
-    summing = Summing(basis, rows.n_targets, settings.folds, settings.seed)
+    summing = Summing(basis, rows.n_targets, settings.folds, settings.random_seed)
     sums = rows.statistics((summing,), events.STEP_SUM_CANDIDATES.numbered(candidates=len(candidates))).parts[0]
     with one_blas_thread():
         return select_on_sums(basis, places, sums, settings, report)
@@ -110,7 +147,7 @@ def fit_shard_merge_select(
 
 def learn_shards(rows: RowSet, kernel: Kernel, settings: ShardMergeSelectSettings) -> tuple[Floats, Integers]:
     """Return the union of the shards' dictionaries, shape (n, n_features), and their places among the rows, (n,)."""
-    learning = ShardLearning(kernel, settings, rows.n_features)
+    learning = ShardLearning(kernel, ShardSettings.of(settings), rows.n_features)
     found = rows.reduce(
         learn_shard, learning, events.STEP_LEARN_SHARDS.numbered(shards=settings.shards), parts=settings.shards
     )
@@ -144,17 +181,17 @@ def select_on_sums(
 ) -> Fitted:
     """Return the best of the nested models that forward selection on the candidates' sums gives; no row is read."""
     penalty, total = basis.penalty(), sums.total()
-    settings = replace(settings, max_basis=min(settings.max_basis, len(places)))
-    errors = np.full((len(settings.regularizations), settings.max_basis), np.nan)
+    settings = settings.bounded(len(places))
+    errors = np.full((len(settings.regularizations), settings.limit), np.nan)
     if settings.folds > 1:
         report.begin(events.STEP_CROSS_VALIDATE, None)
         for i, regularization in enumerate(settings.regularizations):
-            errors[i] = fold_errors(sums, total, penalty, regularization, settings.max_basis)
+            errors[i] = fold_errors(sums, total, penalty, regularization, settings.limit)
             report.advance(0, regularization=regularization, fold_error=float(errors[i].min()))
         report.end(fold_error=float(errors.min()))
-        best, size = divmod(int(np.argmin(errors)), settings.max_basis)
+        best, size = divmod(int(np.argmin(errors)), settings.limit)
     else:
-        best, size = 0, settings.max_basis - 1
+        best, size = 0, settings.limit - 1
     regularization = settings.regularizations[best]
     columns, models = select(total, penalty, regularization, size + 1)
     return Fitted(
@@ -197,9 +234,31 @@ def _path(errors: Floats, settings: ShardMergeSelectSettings, best: int, size: i
     n_models = errors.size
     return Path(
         "fold_error",
-        np.tile(np.arange(1, settings.max_basis + 1), len(settings.regularizations)),
-        np.repeat(np.array(settings.regularizations), settings.max_basis),
+        np.tile(np.arange(1, settings.limit + 1), len(settings.regularizations)),
+        np.repeat(np.array(settings.regularizations), settings.limit),
         errors.ravel(),
         np.zeros(n_models, dtype=np.int64),
-        best * settings.max_basis + size,
+        best * settings.limit + size,
     )
+
+
+ONLINE_PRODUCTS = 4.5
+"""The cost of a row of the online learner, in rows of sums over a dictionary of the same size."""
+
+
+def _fit(task: FitTask[ShardMergeSelectSettings]) -> Fitted:
+    settings = task.settings.bounded(task.rows.n_rows)
+    return fit_shard_merge_select(task.rows, task.kernels[0], settings, task.report)
+
+
+def _sizes(task: PlanTask[ShardMergeSelectSettings]) -> Sizes:
+    return Sizes(min(task.n_rows, task.settings.shards * task.settings.shard_basis))
+
+
+def _passes(task: PlanTask[ShardMergeSelectSettings]) -> Iterator[PassPlan]:
+    n_basis = task.settings.shard_basis
+    yield PassPlan(round(ONLINE_PRODUCTS * n_basis), round(ONLINE_PRODUCTS * n_basis**2))
+    yield sum_pass(_sizes(task).n_functions)
+
+
+METHOD = Method(settings=ShardMergeSelectSettings, fit=_fit, sizes=_sizes, passes=_passes)

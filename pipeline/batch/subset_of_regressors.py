@@ -8,10 +8,14 @@ alpha for a dictionary of all rows. Of several λ or kernels, the one of smalles
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.bounds import check_bounds
 from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.batch.method import FitTask, Method
+from ridgestream.pipeline.batch.start import StartSettings, initial_dictionary, start_passes, start_sizes
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.selection.cross_validation import Grid, fit_best, gather_candidates
 from ridgestream.pipeline.selection.fit_result import Fitted
@@ -20,24 +24,20 @@ from ridgestream.pipeline.sums.row_set import RowSet
 
 
 @dataclass(frozen=True)
-class SubsetOfRegressorsSettings:
-    """What is compared and how."""
+class SubsetOfRegressorsSettings(StartSettings):
+    """The exact coefficients of a dictionary."""
 
-    regularizations: tuple[float, ...]
-    """λ per row, each above zero."""
-    folds: int = 5
-    """How many the rows are dealt to; 1 for no cross-validation, with one kernel and one λ."""
-    fold_seed: int = 0
-    """What they are dealt with."""
+    start: Literal["random", "k-means", "given"] = "random"
+    """The initial dictionary: rows drawn at random, centres of k-means, or the rows of `model.dictionary`."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        check_bounds(self)
         self.grid.check(1)
 
     @property
     def grid(self) -> Grid:
-        """What is compared for each kernel."""
-        return Grid(self.regularizations, self.folds, self.fold_seed)
+        """The regularizations and folds that are compared for each kernel."""
+        return Grid(self.regularizations, self.folds, self.random_seed)
 
 
 def fit_subset_of_regressors(
@@ -64,3 +64,12 @@ def fit_subset_of_regressors(
             step=events.STEP_SUBSET_OF_REGRESSORS_PASS,
         )
         return fit_best(compared, None, report)
+
+
+def _fit(task: FitTask[SubsetOfRegressorsSettings]) -> Fitted:
+    return fit_subset_of_regressors(task.rows, task.kernels, initial_dictionary(task), task.settings, task.report)
+
+
+METHOD = Method(
+    settings=SubsetOfRegressorsSettings, fit=_fit, sizes=start_sizes, passes=start_passes, compares_kernels=True
+)

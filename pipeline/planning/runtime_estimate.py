@@ -19,10 +19,9 @@ import numpy as np
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.memory_plan import BatchPlan
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Fact, Silent
-from ridgestream.pipeline.batch.pass_plan import plan_passes
-from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.dataset.feature_map_growth import plan_encodings
 from ridgestream.pipeline.dataset.stored_rows import StoredRows
 from ridgestream.pipeline.features.feature_map import FeatureMap
@@ -31,8 +30,8 @@ from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.sums.normal_equations import Basis, Summing
 from ridgestream.pipeline.training.context import TrainingContext
-from ridgestream.pipeline.training.request import BatchRequest, Request
-from ridgestream.pipeline.training.trainer import train, trainer_of
+from ridgestream.pipeline.training.request import Request
+from ridgestream.pipeline.training.trainer import Trainer, train, trainer_of
 from ridgestream.stores.catalog.ledger import Ledger, read_ledger
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, list_partitions, read_batches
@@ -125,13 +124,15 @@ def take_sample(
 
 def plan_sample_rows(request: Request, n_rows: int) -> int:
     """Return how many rows to learn: what is learned in BUDGET_SECONDS, but enough for the vectors of a pass."""
-    if not isinstance(request, BatchRequest):
+    trainer = trainer_of(request)
+    plan = trainer.plan_memory(None, n_rows, n_features=1, n_outputs=1)
+    if not isinstance(plan, BatchPlan):
         return min(n_rows, _MOST_ROWS)
-    if METHODS[request.method].sizes(request, n_rows).dense_rows:
+    if trainer.is_dense:
         return min(n_rows, _DENSE_ROWS)
-    passes = plan_passes(request, n_rows)
+    passes = trainer.passes(None, n_rows, n_rows)
     fitting = int(0.5 * BUDGET_SECONDS / max(sum(each.row_seconds for each in passes), 1e-12))
-    least = max(_LEAST_ROWS, 2 * METHODS[request.method].sizes(request, n_rows).n_functions)
+    least = max(_LEAST_ROWS, 2 * plan.n_functions)
     return min(n_rows, _MOST_ROWS, max(least, fitting))
 
 
@@ -145,9 +146,10 @@ def calibrate(sample: Sample, request: Request, n_rows: int, memory_limit_bytes:
     with suppress(Enough):
         train(trainer_of(request), context)
     timing.stop()
-    if not isinstance(request, BatchRequest):
+    trainer = trainer_of(request)
+    if not trainer.shares_passes:
         return timing.of_stream(request.max_basis)
-    return timing.of_passes(request, sample.ledger.rows, n_rows)
+    return timing.of_passes(trainer, sample.ledger.rows, n_rows)
 
 
 def time_sums(sample: Sample, feature_map: FeatureMap, n_functions: int) -> float:
@@ -218,13 +220,13 @@ class Timing(Silent):
         learned = sum(p[0] for p in self._pieces)
         return Estimate(grown * seconds / rows, 0.0, learned, self.stopped - self.began)
 
-    def of_passes(self, request: BatchRequest, sampled: int, n_rows: int) -> Estimate:
+    def of_passes(self, trainer: Trainer, sampled: int, n_rows: int) -> Estimate:
         """Return what a row costs in all passes, and what is done between them."""
         whole, spent = self.stopped - self.began, sum(self._passes)
-        if METHODS[request.method].sizes(request, n_rows).dense_rows:
+        if trainer.is_dense:
             return Estimate(0.0, whole * (n_rows / sampled) ** 3, sampled, whole)
-        done = plan_passes(request, sampled)[: len(self._passes)]
-        asked = plan_passes(request, n_rows)
+        done = trainer.passes(None, sampled, sampled)[: len(self._passes)]
+        asked = trainer.passes(None, n_rows, n_rows)
         pace = spent / sampled / max(sum(each.row_seconds for each in done), 1e-12)
         between = (whole - spent) * sum(e.values for e in asked) / max(sum(e.values for e in done), 1)
         return Estimate(pace * sum(each.row_seconds for each in asked), between, sampled, whole)

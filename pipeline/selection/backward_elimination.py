@@ -16,7 +16,7 @@ is factorized afresh, in an order that is right again.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -151,12 +151,6 @@ class _ShrinkingFactor:
         self._order, self._lower = self._order[staying], lower
         self._used, self._spare = self._spare, self._used
         return True
-
-
-def check_score(score: str) -> None:
-    """Raise InputError for a score that is not known."""
-    if score not in get_args(Score):
-        raise InputError(f"score must be one of {', '.join(get_args(Score))}, it is {score!r}")
 
 
 def check_path(share: float, smallest: int, max_basis: int | None) -> None:

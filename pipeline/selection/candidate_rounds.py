@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
-from ridgestream.pipeline.base.errors import InputError, MemoryRefused
+from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.memory_plan import show_bytes
 from ridgestream.pipeline.sums.row_set import RowSet
 
@@ -154,12 +154,6 @@ def take_present(rows: RowSet, places: Integers) -> Candidates:
     weights = np.ones(len(places)) if block.weights is None else block.weights
     present = weights > 0
     return Candidates(places[present], block.features[present], weights[present], None)
-
-
-def check_candidates(name: str, number: object) -> None:
-    """Raise InputError unless it is a number of candidates, or "all"."""
-    if number != "all" and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
-        raise InputError(f'{name} must be a whole number of at least 1 or "all", it is {number!r}')
 
 
 def check_pass_memory(n_functions: int, candidates: NumberOrAll, limit_bytes: int | None) -> None:

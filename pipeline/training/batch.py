@@ -14,8 +14,8 @@ import numpy as np
 
 from ridgestream.pipeline.base.executor import Need
 from ridgestream.pipeline.base.memory_plan import BatchPlan
-from ridgestream.pipeline.batch.pass_plan import PassPlan, is_sure, plan_passes, sum_pass
-from ridgestream.pipeline.batch.registry import METHODS, Method
+from ridgestream.pipeline.batch.method import Method, PassPlan, sum_pass
+from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
 from ridgestream.pipeline.dataset.feature_map_growth import Encodings, plan_encodings
 from ridgestream.pipeline.dataset.range_checks import check_errors, check_ranges
@@ -46,9 +46,14 @@ class BatchTrainer:
     """Whether workers share the work of a pass."""
 
     @property
-    def method(self) -> Method:
+    def method(self) -> Method[Any]:
         """The batch method."""
         return METHODS[self.request.method]
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it holds a kernel matrix of all rows, at O(rows³)."""
+        return bool(self.method.sizes(self.request.plan_task(1)).dense_rows)
 
     def check(self, ledger: Ledger, record: ModelRecord) -> None:  # noqa: ARG002
         """Raise ModelError, naming each parameter that differs, if the job asks for another model than the record's.
@@ -72,8 +77,7 @@ class BatchTrainer:
 
     def is_changed(self, record: ModelRecord | None) -> bool:
         """Return whether the job asks for other regularizations than the model was selected from."""
-        regularization = self.request.parameters()["regularization"]
-        return record is not None and bool(record.parameters["regularization"] != regularization)
+        return record is not None and bool(record.parameters["regularization"] != self.request.regularization)
 
     def reads_all_rows(self, record: ModelRecord | None) -> bool:
         """Return whether training is certain to select from all rows, not only to add the sums of new ones."""
@@ -88,7 +92,7 @@ class BatchTrainer:
         n_outputs: int,  # noqa: ARG002
     ) -> BatchPlan:
         """Return the memory that the method needs for this many rows; it depends on the job and the store alone."""
-        sized = self.method.sizes(self.request, n_rows)
+        sized = self.method.sizes(self.request.plan_task(n_rows))
         folds = len(self.request.kernels) * (1 if sized.dense_rows else self.request.folds)
         return BatchPlan(self.request.method, sized.n_functions, folds, n_features, BLOCK_BYTES, sized.dense_rows)
 
@@ -96,12 +100,12 @@ class BatchTrainer:
         """Return the passes of a training with this many rows in all and new ones among them."""
         errors = (sum_pass(1),) if record is not None and new_rows else ()
         if self.reads_all_rows(record):
-            return errors + plan_passes(self.request, n_rows) if n_rows else ()
+            return errors + tuple(self.method.passes(self.request.plan_task(n_rows))) if n_rows else ()
         return (*errors, sum_pass(self._most_basis(record))) if new_rows else ()
 
     def passes_are_certain(self, record: ModelRecord | None) -> bool:
         """Return whether `passes` is exact unless candidates run out; otherwise the rows decide."""
-        return not self.reads_all_rows(record) or is_sure(self.request)
+        return not self.reads_all_rows(record) or self.method.certain(self.request.settings)
 
     def train(self, context: TrainingContext) -> Trained:
         """Fit the method to all partitions, or add those that the record lacks.

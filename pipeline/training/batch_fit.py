@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,8 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import NumericalBreakdown
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.batch.registry import METHODS, Asked, Method
+from ridgestream.pipeline.batch.method import FitTask, Method
+from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.dataset.dictionary_file import read_dictionary
 from ridgestream.pipeline.dataset.stored_rows import StoredRows
 from ridgestream.pipeline.features.feature_map import FeatureMap
@@ -40,7 +42,7 @@ class BatchFit:
     """From raw columns to standardized features."""
 
     @property
-    def method(self) -> Method:
+    def method(self) -> Method[Any]:
         """The batch method."""
         return METHODS[self.request.method]
 
@@ -55,7 +57,7 @@ class BatchFit:
         """
         if record is None or self.method.always_anew or self.request.reselect == "always":
             return self._select(segments)
-        if record.parameters["regularization"] != self.request.parameters()["regularization"]:
+        if record.parameters["regularization"] != self.request.regularization:
             self.context.report.say(events.TRAIN_RESELECTED_FOR_REGULARIZATION)
             return self._select(segments)
         before = fitted_of(record)
@@ -66,21 +68,18 @@ class BatchFit:
 
     def _select(self, segments: list[int]) -> Fitted:
         rows, request = self.rows(segments), self.request
-        asked = Asked(
+        task = FitTask(
             rows=rows,
             kernels=tuple(make_kernel(request.kernel, k, self.feature_map.n_fitted) for k in request.kernels),
-            regularizations=request.regularizations,
-            max_basis=request.max_basis,
-            folds=request.folds,
-            seed=request.random_seed,
-            options=request.options,
+            settings=request.settings,
+            others=request.others,
             given=self._read_given(),
             memory_limit_bytes=self.context.memory_limit_bytes,
             report=self.context.report,
         )
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # `check_fitted` refuses what is not finite
-                fitted = self.method.fit(asked)
+                fitted = self.method.fit(task)
         except OverflowError as error:
             raise NumericalBreakdown(f"kernel values are too large to compute with: {_ADVICE}") from error
         places = fitted.places

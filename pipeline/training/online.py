@@ -7,7 +7,7 @@ import numpy as np
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.memory_plan import TrainingPlan
-from ridgestream.pipeline.batch.pass_plan import PassPlan, sum_pass
+from ridgestream.pipeline.batch.method import PassPlan, sum_pass
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, Stream
 from ridgestream.pipeline.dataset.feature_map_growth import Encodings, plan_encodings
 from ridgestream.pipeline.dataset.range_checks import check_ranges
@@ -41,6 +41,8 @@ class OnlineTrainer:
     """What the job asks the model to be."""
     shares_passes: bool = False
     """Whether workers share the work of a pass: the learner takes row after row."""
+    is_dense: bool = False
+    """Whether it holds a kernel matrix of all rows."""
 
     def check(self, ledger: Ledger, record: ModelRecord) -> None:
         """Raise ModelError, naming each parameter that differs, if the job asks for another model than the record's.

@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ridgestream.pipeline.base.policies import ERROR
+from ridgestream.pipeline.batch.method import PlanTask
+from ridgestream.pipeline.batch.registry import METHODS, section_of
+from ridgestream.pipeline.batch.shared_settings import MethodSettings, own_settings, shared_settings
 from ridgestream.stores.files.paths import FileLocation
 
 
@@ -98,43 +101,83 @@ class BatchRequest:
     """rbf, polynomial or linear."""
     kernels: tuple[dict[str, float], ...]
     """gamma, degree and coef0, as far as given, of every kernel to compare."""
-    regularizations: tuple[float, ...]
-    """Every λ per row to compare."""
-    max_basis: int | None
-    """The largest dictionary; None for no limit."""
-    folds: int
-    """The number of folds by whose errors models are compared."""
-    random_seed: int
-    """The seed with which rows are drawn and assigned to folds."""
+    settings: MethodSettings
+    """The method's settings, of its settings class."""
+    others: dict[str, MethodSettings] = field(default_factory=dict)
+    """The settings of other methods that this one builds upon, by the names of their sections."""
     scaling_rows: int | None
     """The first partitions with this many rows fix the standardization; None for all partitions."""
-    reselect: str = "never"
-    """Whether a night with new partitions selects a new dictionary: never, always, or on drift."""
-    drift_margin: float = 0.1
-    """By which share the error on new rows must exceed that on the rows selected from, to count as drift."""
     dictionary: FileLocation | None = None
     """The rows of a given initial dictionary; None where none is given."""
-    options: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The settings of single methods, by the names of their sections."""
     unseen_categories: str = ERROR
     """The policy for categories that the model has not seen; may change between trainings."""
     given_basis: int = 0
     """The rows of a given initial dictionary, by the footers of its files; 0 where none is given."""
 
+    @property
+    def max_basis(self) -> int | None:
+        """The largest dictionary; None for no limit."""
+        limit: int | None = self._shared("max_basis")
+        return limit
+
+    @property
+    def folds(self) -> int:
+        """The number of folds; 1 for a method without."""
+        return int(getattr(self.settings, "folds", 1))
+
+    @property
+    def reselect(self) -> str:
+        """Whether a night with new partitions selects a new dictionary: never, always, or on drift."""
+        return str(self._shared("reselect"))
+
+    @property
+    def drift_margin(self) -> float:
+        """By which share the error on new rows must exceed that on the rows selected from, to count as drift."""
+        return float(self._shared("drift_margin"))
+
+    @property
+    def regularization(self) -> Any:  # noqa: ANN401
+        """λ per row as the record keeps it: one number, or a list of several."""
+        value = self._shared("regularization")
+        return _one_or_all(list(value)) if isinstance(value, tuple) else value
+
+    def plan_task(self, n_rows: int) -> PlanTask[Any]:
+        """Return what memory and passes of a fit to this many rows depend on."""
+        return PlanTask(
+            settings=self.settings,
+            others=self.others,
+            n_rows=n_rows,
+            n_kernels=len(self.kernels),
+            given_basis=self.given_basis,
+        )
+
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters that the record keeps: a change of one makes it another model."""
+        """Return the parameters that the record keeps: a change of one makes it another model.
+
+        Keys of `[model]` that the method does not take are there with their defaults.
+        """
         names = sorted({name for kernel in self.kernels for name in kernel})
+        own = {section_of(self.method): self.settings, **self.others}
+        sections = {name: _own_values(own[name]) for name in map(section_of, METHODS) if name in own}
         return {
             "method": self.method,
             "kernel": {"name": self.kernel, **{n: _one_or_all([k[n] for k in self.kernels]) for n in names}},
-            "regularization": _one_or_all(list(self.regularizations)),
+            "regularization": self.regularization,
             "max_basis": self.max_basis,
-            "folds": self.folds,
-            "random_seed": self.random_seed,
+            "folds": self._shared("folds"),
+            "random_seed": self._shared("random_seed"),
             "scaling_rows": self.scaling_rows,
             "dictionary": "given" if self.dictionary else None,
-            **self.options,
+            **{name: values for name, values in sections.items() if values},
         }
+
+    def _shared(self, name: str) -> Any:  # noqa: ANN401
+        defaults = {setting.name: setting.default for setting in shared_settings()}
+        return getattr(self.settings, name, defaults[name])
+
+
+def _own_values(settings: MethodSettings) -> dict[str, Any]:
+    return {setting.name: getattr(settings, setting.name) for setting in own_settings(type(settings))}
 
 
 def _one_or_all(values: list[Any]) -> Any:  # noqa: ANN401

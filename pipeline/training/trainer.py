@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ridgestream.pipeline.base.memory_plan import BatchPlan, TrainingPlan
-from ridgestream.pipeline.batch.pass_plan import PassPlan
+from ridgestream.pipeline.batch.method import PassPlan
 from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.models.model_record import ONLINE
 from ridgestream.pipeline.training.batch import BatchTrainer
@@ -26,6 +26,10 @@ class Trainer(Protocol):
     @property
     def shares_passes(self) -> bool:
         """Whether workers share the work of a pass."""
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it holds a kernel matrix of all rows, at O(rows³)."""
 
     def check(self, ledger: Ledger, record: ModelRecord) -> None:
         """Raise ModelError, naming each parameter that differs, if the job asks for another model than the record's."""

@@ -26,8 +26,9 @@ from benchmarks import batch_path, batch_selection, forest_jobs
 from benchmarks.measuring import say
 from support.data.forest import N_FEATURES, standardized_forest
 
-from ridgestream.jobs.config.job_file import parse_flags, read_job
+from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.requests import model_request
+from ridgestream.jobs.config.values import parse_flags
 from ridgestream.pipeline.base.memory_plan import BatchPlan
 from ridgestream.pipeline.training.trainer import trainer_of
 

@@ -70,7 +70,7 @@ def measure(
     errors, seconds = list[Array](), list[float]()
     for seed in range(seeds):
         watch = Watch()
-        settings = EFVSSettings(1e-5, max_basis, candidates, sample, seed=seed)
+        settings = EFVSSettings(1e-5, max_basis, candidates=candidates, sample=sample, random_seed=seed)
         chosen = select_basis(rows, kernel, settings, Silent())
         seconds.append(watch.read().cpu_seconds)
         errors.append(reconstruction_errors(kernel, X, chosen.vectors))

@@ -36,7 +36,7 @@ PAPER_AT_MOST = {
 def measure(train: Rows, test: Rows, sizes: list[int], regularization: float, seed: int) -> dict[str, Any]:
     """Return the test error in per cent of each size, and the seconds of choosing the largest."""
     rows, watch = ArrayRows(train.X, train.y[:, np.newaxis]), Watch()
-    settings = OLSSettings(regularization, max(sizes), seed=seed)
+    settings = OLSSettings(regularization, max(sizes), random_seed=seed)
     fitted = fit_ols(rows, RBF(GAMMA), settings, Silent())
     took = watch.read()
     errors = {size: error_percent(scores, test.y) for size, scores in nested_scores(fitted, test.X, sizes).items()}

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # `support`, as pytest finds
 from support.data.forest import standardized_forest
 
 from ridgestream.pipeline.base.reporter import Silent
-from ridgestream.pipeline.batch.orols.orols import OrolsFitted, OrolsSettings, fit_orols
+from ridgestream.pipeline.batch.orols.orols import OrolsFitted, OROLSSettings, fit_orols
 from ridgestream.pipeline.features.one_vs_rest import scores_of, winners_of
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.sums.folds import deal_folds
@@ -88,14 +88,14 @@ def error_percent(fitted: OrolsFitted, task: Task) -> float:
     return round(100 * wrong / len(task.X_test), 3)
 
 
-def fit(task: Task, gamma: float, settings: OrolsSettings) -> OrolsFitted:
+def fit(task: Task, gamma: float, settings: OROLSSettings) -> OrolsFitted:
     """Fit the training rows."""
     return fit_orols(ArrayRows(task.X, task.Y), RBF(gamma), settings, Silent())
 
 
 def choose_gamma(task: Task, grid: tuple[float, ...], max_basis: int) -> tuple[float, dict[str, float]]:
     """Return the gamma of the smallest five-fold error, and all their errors."""
-    settings = OrolsSettings(max_basis=max_basis)
+    settings = OROLSSettings(max_basis=max_basis)
     errors = {}
     for gamma in grid:
         folds = [task.fold(fold) for fold in range(FOLDS)]
@@ -103,7 +103,7 @@ def choose_gamma(task: Task, grid: tuple[float, ...], max_basis: int) -> tuple[f
     return min(errors, key=errors.__getitem__), {str(gamma): round(error, 3) for gamma, error in errors.items()}
 
 
-def measure(task: Task, gamma: float, settings: OrolsSettings) -> dict[str, Any]:
+def measure(task: Task, gamma: float, settings: OROLSSettings) -> dict[str, Any]:
     """Return what one fit gives."""
     began = perf_counter()
     fitted = fit(task, gamma, settings)
@@ -138,14 +138,14 @@ def main() -> None:
     for name in arguments.sets:
         if name == "forest":
             task = read_forest_rows(arguments.rows)
-            sizes = {n: OrolsSettings(max_basis=n, patience=n) for n in arguments.basis}
+            sizes = {n: OROLSSettings(max_basis=n, patience=n) for n in arguments.basis}
             found[name] = {n: measure(task, GAMMAS[name], settings) for n, settings in sizes.items()}
             continue
         task, gamma = read_digits(arguments.folder, name), GAMMAS[name]
         errors: dict[str, float] = {}
         if arguments.choose:
             gamma, errors = choose_gamma(task, GRID[name], arguments.choose_basis)
-        run = measure(task, gamma, OrolsSettings(max_basis=len(task.X)))
+        run = measure(task, gamma, OROLSSettings(max_basis=len(task.X)))
         found[name] = {"paper": PAPER[name], "fold_error_percent": errors} | run
     print(json.dumps(found, ensure_ascii=False))
 

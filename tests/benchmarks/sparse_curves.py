@@ -69,7 +69,7 @@ def kernels_for(rows: ArrayRows) -> list[RBF]:
 def isls_curve(table: Table, seed: int) -> dict[str, Any]:
     """Return sizes and errors of the path whose width and regularization are best for the whole dictionary."""
     start = StartingDictionary.of_rows(table.rows, np.arange(table.rows.n_rows))
-    settings = ISLSSVMSettings(REGULARIZATIONS, folds=FOLDS, fold_seed=seed)
+    settings = ISLSSVMSettings(REGULARIZATIONS, folds=FOLDS, random_seed=seed)
     path = _path(fit_isls_svm(table.rows, kernels_for(table.rows), start, settings, Silent()).path)
     best = _best_of_whole(path)
     mine = (path.width == path.width[best]) & (path.regularization == path.regularization[best])
@@ -85,7 +85,7 @@ def isls_curve(table: Table, seed: int) -> dict[str, Any]:
 
 def sls_curve(table: Table, seed: int) -> dict[str, Any]:
     """Return sizes and errors of Suykens' pruning."""
-    settings = SLSSVMSettings(REGULARIZATIONS, folds=FOLDS, fold_seed=seed)
+    settings = SLSSVMSettings(REGULARIZATIONS, folds=FOLDS, random_seed=seed)
     path = _path(fit_sls_svm(table.rows, kernels_for(table.rows), settings, Silent()).path)
     return _curve(path.n_basis, path.value, table.scale)
 

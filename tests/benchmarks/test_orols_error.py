@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from benchmarks.orols_error import GAMMAS, error_percent, fit, read_digits
 
-from ridgestream.pipeline.batch.orols.orols import OrolsSettings
+from ridgestream.pipeline.batch.orols.orols import OROLSSettings
 
 FOLDER = os.environ.get("RIDGESTREAM_DATA")
 
@@ -24,5 +24,5 @@ FOLDER = os.environ.get("RIDGESTREAM_DATA")
 def test_the_error_is_no_larger_than_the_papers(name: str, paper: float) -> None:
     assert FOLDER is not None
     task = read_digits(Path(FOLDER), name)
-    fitted = fit(task, GAMMAS[name], OrolsSettings(max_basis=len(task.X)))
+    fitted = fit(task, GAMMAS[name], OROLSSettings(max_basis=len(task.X)))
     assert error_percent(fitted, task) <= paper

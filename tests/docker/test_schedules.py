@@ -17,7 +17,8 @@ from support.jobs.jobs import COMMAND, Workplace, clean_environment, run_program
 from support.stores.object_store import ObjectStore, object_store
 
 from ridgestream.jobs.cli import exit_codes
-from ridgestream.jobs.config.job_file import parse_bytes, read_job
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.jobs.config.values import parse_bytes
 
 DOCKER = Path(__file__).parents[2] / "docker"
 FOREST = Path(__file__).parents[2] / "jobs" / "recipes" / "forest"

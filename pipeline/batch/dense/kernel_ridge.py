@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.batch.dense.leave_one_out import DenseSettings, fit_dense
+from ridgestream.pipeline.batch.dense.leave_one_out import DenseSettings, dense_method, fit_dense
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.selection.fit_result import Fitted
 from ridgestream.pipeline.sums.row_set import RowSet
@@ -26,3 +26,6 @@ def fit_kernel_ridge(rows: RowSet, kernels: Sequence[Kernel], settings: DenseSet
     NumericalBreakdown where kernel values are not finite.
     """
     return fit_dense(rows, kernels, settings, report, bias=False, step=events.STEP_KERNEL_RIDGE_PASS)
+
+
+METHOD = dense_method(fit_kernel_ridge)

@@ -1,15 +1,20 @@
 """Dense fits: a kernel expansion over all rows, with the kernel and λ of least error when rows are left out in turn."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.bounds import check_bounds
 from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.base.settings import Internal
 from ridgestream.pipeline.batch.dense.kernel_matrix import DenseSystem, PresentRows, read_present
+from ridgestream.pipeline.batch.method import FitTask, Method, PassPlan, PlanTask, Sizes, sum_pass
+from ridgestream.pipeline.batch.shared_settings import SharedRegularizations
 from ridgestream.pipeline.kernels import Kernel, gram
 from ridgestream.pipeline.selection.cross_validation import check_choices
 from ridgestream.pipeline.selection.fit_result import Fitted, Path
@@ -18,16 +23,14 @@ from ridgestream.pipeline.sums.row_set import RowSet
 
 
 @dataclass(frozen=True)
-class DenseSettings:
-    """What is compared, and the room for it."""
+class DenseSettings(SharedRegularizations):
+    """A kernel expansion over all rows."""
 
-    regularizations: tuple[float, ...]
-    """λ per row, each above zero."""
-    memory_limit_bytes: int = 2**30
-    """What the matrices of all rows may take together."""
+    memory_limit_bytes: Annotated[int, Internal()] = 2**30
+    """Bytes that the matrices of all rows may take together."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        check_bounds(self)
         check_choices(1, self.regularizations)
 
 
@@ -81,3 +84,30 @@ def _make_path(errors: Floats, regularizations: Sequence[float], n_basis: int) -
     widths, lambdas = np.divmod(np.arange(errors.size), len(regularizations))
     sizes, chosen = np.full(errors.size, n_basis), int(errors.argmin())
     return Path("leave_one_out", sizes, np.asarray(regularizations)[lambdas], errors.ravel(), widths, chosen)
+
+
+def dense_sizes(task: PlanTask[Any]) -> Sizes:
+    """Return the sizes of a method with a kernel matrix of all rows."""
+    return Sizes(task.n_rows, task.n_rows)
+
+
+def dense_passes(task: PlanTask[Any]) -> Iterator[PassPlan]:
+    """Yield the pass that sums the products of a dictionary of all rows."""
+    yield sum_pass(task.n_rows)
+
+
+def dense_method(fit: Callable[[RowSet, Sequence[Kernel], DenseSettings, Reporter], Fitted]) -> Method[DenseSettings]:
+    """Return the method that leaves out each row once to choose among kernels and regularizations."""
+
+    def fit_task(task: FitTask[DenseSettings]) -> Fitted:
+        settings = replace(task.settings, memory_limit_bytes=task.memory_limit_bytes)
+        return fit(task.rows, task.kernels, settings, task.report)
+
+    return Method(
+        settings=DenseSettings,
+        fit=fit_task,
+        sizes=dense_sizes,
+        passes=dense_passes,
+        compares_kernels=True,
+        always_anew=True,
+    )

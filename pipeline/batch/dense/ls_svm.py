@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.batch.dense.leave_one_out import DenseSettings, fit_dense
+from ridgestream.pipeline.batch.dense.leave_one_out import DenseSettings, dense_method, fit_dense
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.selection.fit_result import Fitted
 from ridgestream.pipeline.sums.row_set import RowSet
@@ -27,3 +27,6 @@ def fit_ls_svm(rows: RowSet, kernels: Sequence[Kernel], settings: DenseSettings,
     NumericalBreakdown where kernel values are not finite.
     """
     return fit_dense(rows, kernels, settings, report, bias=True, step=events.STEP_LS_SVM_PASS)
+
+
+METHOD = dense_method(fit_ls_svm)

@@ -13,17 +13,23 @@ pruning and selection done anew without their rows; the error that selection see
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 import numpy as np
+from annotated_types import Ge
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.bounds import check_bounds
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.base.settings import Internal, Share
 from ridgestream.pipeline.batch.dense.kernel_matrix import DenseSystem, PresentRows, read_present
-from ridgestream.pipeline.batch.dense.leave_one_out import finish, left_out_error
+from ridgestream.pipeline.batch.dense.leave_one_out import dense_passes, dense_sizes, finish, left_out_error
+from ridgestream.pipeline.batch.method import FitTask, Method
+from ridgestream.pipeline.batch.shared_settings import SharedFolds, SharedRegularizations, SharedSize
 from ridgestream.pipeline.kernels import Kernel, gram
 from ridgestream.pipeline.selection.backward_elimination import check_path, plan_sizes, rank, squared_norms
 from ridgestream.pipeline.selection.cross_validation import check_choices
@@ -33,38 +39,22 @@ from ridgestream.pipeline.sums.row_set import RowSet
 
 
 @dataclass(frozen=True)
-class SLSSVMSettings:
-    """What is compared and how, and the room for it."""
+class SLSSVMSettings(SharedFolds, SharedSize, SharedRegularizations):
+    """Pruning of the LS-SVM over all rows."""
 
-    regularizations: tuple[float, ...]
-    """λ per row, each above zero."""
-    selection_folds: int = 4
-    """Folds of the rows that are left, by which λ and the kernel are selected at a step; 0 to leave out one by one."""
-    folds: int = 5
-    """Outer folds, by which the size is chosen; 1 to take the largest size allowed."""
-    fold_seed: int = 0
-    """What rows are dealt with."""
-    step: float = 0.05
-    """The share of vectors dropped a step, one at least; 0 for one by one."""
-    smallest: int = 2
-    """Where the path ends, 2 at least: of two, the α are opposite, and one alone is no more than a bias."""
-    max_basis: int | None = None
-    """The most vectors that the model may have, None for all rows."""
-    memory_limit_bytes: int = 2**30
-    """What the matrices of all rows may take together."""
+    step: Share = 0.05
+    """The share of vectors dropped a step, one at least; 0 drops one by one."""
+    smallest: Annotated[int, Ge(2)] = 2
+    """The number of vectors at which the path ends: of two, the α are opposite, and one alone is only a bias."""
+    selection_folds: Literal[0] | Annotated[int, Ge(2)] = 4
+    """Folds of the remaining rows by which λ and kernel are selected at a step; 0 leaves out one row at a time."""
+    memory_limit_bytes: Annotated[int, Internal()] = 2**30
+    """Bytes that the matrices of all rows may take together."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        check_bounds(self)
         check_choices(1, self.regularizations)
         check_path(self.step, self.smallest, self.max_basis)
-        if self.smallest < 2:
-            raise InputError(f"smallest must be at least 2, it is {self.smallest}")
-        if self.selection_folds == 1 or self.selection_folds < 0:
-            raise InputError(
-                f"selection_folds must be 0, to leave out one by one, or 2 or more: {self.selection_folds}"
-            )
-        if self.folds < 1:
-            raise InputError(f"folds must be at least 1, which is no cross-validation, it is {self.folds}")
 
 
 @dataclass(frozen=True)
@@ -165,7 +155,7 @@ def _selection_errors(data: _Data, width: int, kept: Integers, settings: SLSSVMS
         system, part = data.system(width, kept), data.part(kept)
         return [left_out_error(system, part, regularization) for regularization in settings.regularizations]
     errors = np.zeros(len(settings.regularizations))
-    dealt = deal_folds(0, len(kept), settings.selection_folds, settings.fold_seed)
+    dealt = deal_folds(0, len(kept), settings.selection_folds, settings.random_seed)
     for fold in range(settings.selection_folds):
         training, held = kept[dealt != fold], kept[dealt == fold]
         if not len(held):
@@ -181,7 +171,7 @@ def _compare(
     data: _Data, walked: Sequence[_Step], sizes: Sequence[int], settings: SLSSVMSettings, report: Reporter
 ) -> Path:
     """Return the error on outer folds of every size that all folds' other rows can have."""
-    dealt = deal_folds(0, len(data.rows.places), settings.folds, settings.fold_seed)
+    dealt = deal_folds(0, len(data.rows.places), settings.folds, settings.random_seed)
     trainings = [np.flatnonzero(dealt != fold) for fold in range(settings.folds)]
     fewest = min(len(training) for training in trainings)
     shared = [size for size in sizes if size <= fewest]
@@ -207,3 +197,19 @@ def _make_path(sizes: Integers, choices: Sequence[_Choice], values: Floats, max_
     chosen = int(np.argmin(np.where(allowed, values, np.inf)))
     lambdas, widths = np.array([c.regularization for c in choices]), np.array([c.width for c in choices])
     return Path("fold_error", sizes, lambdas, values, widths, chosen)
+
+
+def _fit(task: FitTask[SLSSVMSettings]) -> Fitted:
+    settings = replace(task.settings, memory_limit_bytes=task.memory_limit_bytes)
+    return fit_sls_svm(task.rows, task.kernels, settings, task.report)
+
+
+METHOD = Method(
+    settings=SLSSVMSettings,
+    fit=_fit,
+    sizes=dense_sizes,
+    passes=dense_passes,
+    compares_kernels=True,
+    shrinks=False,
+    always_anew=True,
+)

@@ -33,20 +33,25 @@ of G in each machine's order, λ per row as it was.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Gt
 from scipy.linalg import solve_triangular
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.bounds import check_bounds
 from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.base.settings import Count, Internal, NotNegative
 from ridgestream.pipeline.batch.orols.binary_machine import REFUSALS, Machine, Ranking, StopRule
 from ridgestream.pipeline.batch.orols.orthogonal_columns import OrthogonalColumns, solve_orthogonal
 from ridgestream.pipeline.batch.orols.residual_pass import Chain, Library, Screened, Screening, screen_rows
+from ridgestream.pipeline.batch.shared_settings import SharedFolds, SharedReselection, SharedSize
 from ridgestream.pipeline.cholesky import cholesky
-from ridgestream.pipeline.kernels import Kernel, check_positive
+from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.selection.fit_result import Fitted, Path
 from ridgestream.pipeline.sums.normal_equations import Basis, BlockStatistics, Summing
 from ridgestream.pipeline.sums.row_set import RowSet
@@ -54,38 +59,24 @@ from ridgestream.pipeline.sums.top_rows import RowTable
 
 
 @dataclass(frozen=True)
-class OrolsSettings:
-    """How vectors are chosen and when there are enough."""
+class OROLSSettings(SharedReselection, SharedFolds, SharedSize):
+    """Forward selection of the rows of largest residual."""
 
-    max_basis: int = 500
-    """Vectors of the dictionary at most, those of all machines together."""
-    tolerance: float = 3e-3
-    """λ stands still if a step changes it by no more than this share."""
-    patience: int = 5
-    """Steps in a row in which λ must have stood still."""
-    initial_regularization: float = 0.0
+    tolerance: NotNegative = 1e-2
+    """λ is stationary if a step changes it by no more than this share."""
+    patience: Count = 3
+    """Steps in a row in which λ must have been stationary."""
+    condition_limit: Annotated[float, Gt(1)] = 1e5
+    """The largest condition number of Q, the longest of its orthogonal columns over the shortest."""
+    initial_regularization: Annotated[NotNegative, Internal()] = 0.0
     """λ per row before the first vector."""
-    condition_limit: float = 1e5
-    """The largest condition number of Q, the longest of its columns over the shortest."""
-    foreseen: int = 10
+    foreseen: Annotated[int, Ge(0), Internal()] = 10
     """Steps that are expected before a pass, to be confirmed by it; the choices do not depend on it."""
-    pool: int = 256
-    """Rows of large residual whose columns are made known, shared by the machines; the choices do not depend on it."""
-    folds: int = 1
-    """Folds of the sums that are handed over with the model."""
-    seed: int = 0
-    """What rows are dealt to folds with."""
+    pool: Annotated[int, Ge(1), Internal()] = 256
+    """Rows of large residual whose columns are computed in a pass, for all machines; no choice depends on it."""
 
     def __post_init__(self) -> None:
-        for name, least in {"max_basis": 1, "patience": 1, "foreseen": 0, "pool": 1, "folds": 1, "seed": 0}.items():
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be at least {least}, it is {getattr(self, name)}")
-        for name in ("tolerance", "initial_regularization"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise InputError(f"{name} must be zero or a positive number, it is {getattr(self, name)}")
-        check_positive("condition_limit", self.condition_limit)
-        if self.condition_limit <= 1:
-            raise InputError(f"condition_limit must be above 1, it is {self.condition_limit}")
+        check_bounds(self)
 
 
 @dataclass(frozen=True)
@@ -122,7 +113,7 @@ class OrolsFitted(Fitted):
     """Which vectors are of which machine."""
 
 
-def fit_orols(rows: RowSet, kernel: Kernel, settings: OrolsSettings, report: Reporter) -> OrolsFitted:
+def fit_orols(rows: RowSet, kernel: Kernel, settings: OROLSSettings, report: Reporter) -> OrolsFitted:
     """Choose a dictionary with coefficients for each target; O(n_basis + pool) kernel values a row and pass.
 
     A pass serves several steps of every machine; a last one makes the sums. The path has the model of each step, by the
@@ -138,7 +129,7 @@ def fit_orols(rows: RowSet, kernel: Kernel, settings: OrolsSettings, report: Rep
 class _Selection:
     """The machines of all targets at work; one pass serves them all."""
 
-    def __init__(self, rows: RowSet, kernel: Kernel, settings: OrolsSettings, report: Reporter) -> None:
+    def __init__(self, rows: RowSet, kernel: Kernel, settings: OROLSSettings, report: Reporter) -> None:
         self._rows, self._kernel, self._settings, self._report = rows, kernel, settings, report
         self._centre = np.zeros(rows.n_features)
         self._library = Library.empty(rows.n_features, rows.n_targets)
@@ -152,7 +143,7 @@ class _Selection:
                 f"the weights of the {rows.n_rows} rows sum to {weight:g}; OROLS needs more than 2, since it estimates "
                 "λ by degrees of freedom: give more rows, or weights that count rows"
             )
-        rule = StopRule(settings.max_basis, settings.tolerance, settings.patience, settings.condition_limit)
+        rule = StopRule(settings.limit, settings.tolerance, settings.patience, settings.condition_limit)
         self._machines = [
             Machine(target, OrthogonalColumns(weight, total, square), settings.initial_regularization * weight, rule)
             for target, (total, square) in enumerate(zip(self._library.rhs[-1], screened.target_square, strict=True))
@@ -165,7 +156,7 @@ class _Selection:
             return False
         common = min(machine.settled for machine in working)
         sure = _join([machine.places()[:common] for machine in self._machines])
-        return len(sure) < self._settings.max_basis
+        return len(sure) < self._settings.limit
 
     def look_through(self) -> None:
         """Make a pass: make columns known that are wanted, confirm what is expected, take the steps that are sure."""
@@ -188,7 +179,7 @@ class _Selection:
 
     def fitted(self) -> OrolsFitted:
         """Return the model of the steps taken, with sums over all rows."""
-        taken = _take_turns([machine.places() for machine in self._machines], self._settings.max_basis)
+        taken = _take_turns([machine.places() for machine in self._machines], self._settings.limit)
         places = _join(taken)
         if not len(places):
             raise NumericalBreakdown(
@@ -198,7 +189,7 @@ class _Selection:
         found = self._known.at(np.sort(places))
         basis = Basis(self._kernel, found.features[np.searchsorted(found.places, places)], self._centre, constant=True)
         settings = self._settings
-        summing = Summing(basis, self._rows.n_targets, settings.folds, settings.seed)
+        summing = Summing(basis, self._rows.n_targets, settings.folds, settings.random_seed)
         sums = self._rows.statistics((summing,), events.STEP_SUM_DICTIONARY).parts[0]
         total = sums.total()
         penalties = [m.penalty(len(own)) for m, own in zip(self._machines, taken, strict=True)]

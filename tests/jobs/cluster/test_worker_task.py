@@ -26,8 +26,9 @@ from ridgestream.jobs.cluster.dask_executor import open_executor
 from ridgestream.jobs.cluster.worker_task import Failed, perform, requirements_of
 from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.cluster_options import ClusterOptions
-from ridgestream.jobs.config.job_file import JobFileError, read_job
+from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.requests import cluster_of
+from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.executor import Executor, Need
 from ridgestream.pipeline.base.reporter import Silent

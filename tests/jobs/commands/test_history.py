@@ -26,7 +26,8 @@ from ridgestream.jobs.commands.history import run_history, run_rollback, run_tag
 from ridgestream.jobs.commands.predict import run_predict
 from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.commands.train import Held
-from ridgestream.jobs.config.job_file import JobFileError, read_job
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.stores.errors.exceptions import ModelError, StoreError

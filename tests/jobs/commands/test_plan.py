@@ -1,7 +1,7 @@
 """The plan of a job against what a run of it does, and that it changes nothing."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,10 @@ from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.pipeline.base.memory_plan import BatchPlan
 from ridgestream.pipeline.base.reporter import Fact
-from ridgestream.pipeline.batch.pass_plan import is_sure, plan_passes
+from ridgestream.pipeline.batch.ols import OLSSettings
 from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.planning import runtime_estimate
+from ridgestream.pipeline.training.request import BatchRequest
 from ridgestream.pipeline.training.trainer import trainer_of
 from ridgestream.stores.errors.exceptions import ModelError, PartitionError
 
@@ -328,12 +329,9 @@ def test_regression_and_classes_have_plans(work: Workplace, tmp_path: Path) -> N
 
 
 def test_a_method_without_rows_makes_no_pass() -> None:
-    class Asked:
-        method = "ols"
-        kernels: tuple[dict[str, float], ...] = ({},)
-        max_basis = 5
-        options: Mapping[str, Mapping[str, Any]] = {"ols": {"gcv": False}}
-        given_basis = 0
-
-    assert plan_passes(Asked(), 0) == ()
-    assert is_sure(Asked())
+    request = BatchRequest(
+        name="model", method="ols", kernel="rbf", kernels=({},), settings=OLSSettings(max_basis=5), scaling_rows=None
+    )
+    trainer = trainer_of(request)
+    assert trainer.passes(None, 0, 0) == ()
+    assert trainer.passes_are_certain(None)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from support.jobs.jobs import Workplace, clean_environment
 
-from ridgestream.jobs.config.job_file import Job, JobFileError, parse_bytes, parse_flags, read_job
+from ridgestream.jobs.config.job_file import Job, read_job
 from ridgestream.jobs.config.requests import is_job_file, memory_limit_bytes, store_location
+from ridgestream.jobs.config.values import JobFileError, parse_bytes, parse_flags
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.jobs.jobs import FOREST, run_command
 
-from ridgestream.jobs.config.job_file import Job, JobFileError, read_job
+from ridgestream.jobs.config.job_file import Job, read_job
 from ridgestream.jobs.config.requests import (
     evaluation_partitions,
     is_job_file,
@@ -15,6 +15,7 @@ from ridgestream.jobs.config.requests import (
     source_partitions,
     store_location,
 )
+from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.recipes.bundled import recipe_names
 
 RECIPES = FOREST.parent

@@ -30,7 +30,8 @@ from support.stores.stores import Elsewhere
 
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.commands.predict import run_predict
-from ridgestream.jobs.config.job_file import JobFileError, read_job
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.ingest.ingest import ingest

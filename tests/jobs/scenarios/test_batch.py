@@ -13,7 +13,8 @@ from support.stores.stores import Elsewhere
 
 from ridgestream.jobs.commands.inspect import run_inspect, show_inspection
 from ridgestream.jobs.commands.run import run_job
-from ridgestream.jobs.config.job_file import JobFileError, parse_flags, read_job
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.jobs.config.values import JobFileError, parse_flags
 from ridgestream.pipeline.base import pass_checkpoint
 from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.base.executor import InProcess
@@ -328,10 +329,13 @@ def test_what_cannot_fit_is_refused_before_anything_is_taken_in(work: Workplace)
         ({"model.folds": 3}, "method online takes no folds"),
         (
             {"model.method": "isls-svm", "model.regularization": GRID, "model.folds": 1},
-            "several regularizations or gammas are compared by folds: folds must be 2 or more",
+            "folds = 1 cannot choose from 1 kernels and 3 regularizations: give folds = 2 or more",
         ),
         ({"model.method": "isls-svm", "model.isls_svm.start": "given"}, 'start = "given" and model.dictionary'),
-        ({"model.method": "isls-svm", "model.isls_svm.smallest": 50}, "smallest must be at most max_basis, 20"),
+        (
+            {"model.method": "isls-svm", "model.isls_svm.smallest": 50},
+            "max_basis = 20 is below smallest = 50",
+        ),
         ({"model.method": "magic"}, "Input should be 'online', 'shard-merge-select'"),
     ],
 )

@@ -22,7 +22,8 @@ from support.jobs.jobs import (
 from ridgestream.jobs.commands.ingest import run_ingest
 from ridgestream.jobs.commands.predict import run_predict
 from ridgestream.jobs.commands.train import run_train
-from ridgestream.jobs.config.job_file import JobFileError, read_job
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Silent

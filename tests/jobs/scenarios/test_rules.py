@@ -23,7 +23,8 @@ from support.jobs.jobs import (
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.commands.inspect import run_inspect
 from ridgestream.jobs.commands.run import run_job
-from ridgestream.jobs.config.job_file import JobFileError, read_job
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base.errors import InputError, MemoryRefused
 from ridgestream.pipeline.base.events import TRAIN_JITTER_ADDED, Event
 from ridgestream.pipeline.base.executor import InProcess

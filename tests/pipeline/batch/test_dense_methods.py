@@ -127,7 +127,7 @@ def test_a_weight_of_two_is_the_row_twice() -> None:
 def test_suykens_pruning_is_the_reference(selection_folds: int, n_targets: int) -> None:
     data = draw(45, 5, n_targets)
     kept, kernels = present(data), [RBF(g) for g in GAMMAS]
-    settings = SLSSVMSettings(GRID, selection_folds, folds=3, fold_seed=7, step=0.3, max_basis=10)
+    settings = SLSSVMSettings(GRID, selection_folds=selection_folds, folds=3, random_seed=7, step=0.3, max_basis=10)
     fitted = fit_sls_svm(rows_of(data), kernels, settings, Silent())
     path = fitted.path
     assert path is not None
@@ -205,13 +205,13 @@ def test_what_cannot_be_fitted_is_refused() -> None:
         fit_ls_svm(ArrayRows(data.X, data.y, np.r_[1.0, np.zeros(19)]), [RBF(1.0)], DenseSettings(GRID), Silent())
     with pytest.raises(InputError, match="at least one kernel and one regularization"):
         fit_kernel_ridge(rows_of(data), [], DenseSettings(GRID), Silent())
-    with pytest.raises(InputError, match="must be a positive number, it is 0"):
+    with pytest.raises(InputError, match=r"must be a positive number or .*, it is \(0\.0,\)"):
         DenseSettings((0.0,))
     with pytest.raises(InputError, match="selection_folds must be 0"):
         SLSSVMSettings(GRID, selection_folds=1)
-    with pytest.raises(InputError, match="smallest must be at least 2"):
+    with pytest.raises(InputError, match="smallest must be a whole number of at least 2"):
         SLSSVMSettings(GRID, smallest=1)
-    with pytest.raises(InputError, match="folds must be at least 1"):
+    with pytest.raises(InputError, match="folds must be a whole number of at least 1"):
         SLSSVMSettings(GRID, folds=0)
     with pytest.raises(InputError, match="the path ends at 18 vectors, and without a fold there are 10 rows"):
         fit_sls_svm(rows_of(data), [RBF(1.0)], SLSSVMSettings(GRID, folds=2, smallest=18), Silent())

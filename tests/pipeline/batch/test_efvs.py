@@ -22,7 +22,7 @@ from ridgestream.pipeline.sums.row_set import ArrayRows
 
 Array = npt.NDArray[np.float64]
 KERNEL = RBF(0.5)
-ASKED = EFVSSettings(1e-3, 15, candidates=9, spanned_threshold=1e-6, seed=4)
+ASKED = EFVSSettings(1e-3, 15, candidates=9, spanned_threshold=1e-6, random_seed=4)
 
 
 def draw(n: int, seed: int = 0, weighted: bool = False) -> ArrayRows:
@@ -40,7 +40,7 @@ def assert_is_dense(found: Selection, rows: ArrayRows, asked: EFVSSettings, kern
     """Choices and errors are the reference's, as far as its choices are clear."""
     numbers = [None if asked_for == "all" else asked_for for asked_for in (asked.candidates, asked.sample)]
     reference = dense(rows, asked, kernel)
-    slow, errors = reference.choose(asked.max_basis, numbers[0], numbers[1], asked.seed, 2 * asked.max_basis + 20)
+    slow, errors = reference.choose(asked.limit, numbers[0], numbers[1], asked.random_seed, 2 * asked.limit + 20)
     unsure = [i for i, margin in enumerate(slow.margins) if margin < 1e-7]
     clear = unsure[0] if unsure else len(slow.places)
     assert found.places[:clear].tolist() == slow.places[:clear]
@@ -82,7 +82,7 @@ def test_any_rows_and_duplicates(
     rows = draw(n_rows, seed)
     if repeated:
         rows = rows_again(rows, np.arange(n_rows) // 2)
-    asked = replace(ASKED, max_basis=8, candidates=candidates, sample=sample, look_ahead=look_ahead, seed=seed)
+    asked = replace(ASKED, max_basis=8, candidates=candidates, sample=sample, look_ahead=look_ahead, random_seed=seed)
     found = select_basis(rows, KERNEL, asked, Silent())
     assert_is_dense(found, rows, asked)
     assert len(np.unique(found.vectors, axis=0)) == len(found.places)
@@ -189,13 +189,13 @@ def test_kernel_values_that_leave_float64_are_named_with_a_remedy(sample: Number
     ("changed", "message"),
     [
         ({"regularization": -1.0}, "regularization must be a positive number"),
-        ({"max_basis": 0}, "max_basis must be at least 1, it is 0"),
+        ({"max_basis": 0}, "max_basis must be a whole number of at least 1, .* it is 0"),
         ({"candidates": 0}, "candidates must be a whole number of at least 1"),
         ({"sample": "some"}, "sample must be a whole number .* it is 'some'"),
-        ({"spanned_threshold": 0.0}, "spanned_threshold must be at least 1e-10, below which rounding decides"),
+        ({"spanned_threshold": 0.0}, "spanned_threshold must be from 1e-10 to less than 1, it is 0.0"),
         ({"reconstruction_threshold": 1.0}, "reconstruction_threshold must be from 0 to less than 1"),
-        ({"look_ahead": 0}, "look_ahead must be at least 1"),
-        ({"folds": 0}, "folds must be at least 1"),
+        ({"look_ahead": 0}, "look_ahead must be a whole number of at least 1"),
+        ({"folds": 0}, "folds must be a whole number of at least 1"),
     ],
 )
 def test_settings_that_make_no_sense_are_named(changed: dict[str, Any], message: str) -> None:

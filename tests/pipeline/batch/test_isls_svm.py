@@ -114,7 +114,7 @@ def assert_is_refitted(fitted: Fitted, data: Data, start: StartingDictionary, *,
 @pytest.mark.parametrize("step", [0.0, 0.05, 0.4])
 def test_the_path_and_the_model_are_the_paper_s(n_targets: int, step: float) -> None:
     data = draw(150, seed=1, n_targets=n_targets)
-    start, settings = start_of(data, 20), ISLSSVMSettings(GRID, folds=3, fold_seed=5, step=step)
+    start, settings = start_of(data, 20), ISLSSVMSettings(GRID, folds=3, random_seed=5, step=step)
     fitted = fit_isls_svm(rows_of(data), [RBF(GAMMA)], start, settings, Silent())
     assert fitted.path is not None
     assert fitted.path.n_basis[fitted.path.regularization == GRID[0]].tolist() == plan_sizes(20, step)
@@ -126,7 +126,7 @@ def test_the_path_and_the_model_are_the_paper_s(n_targets: int, step: float) -> 
 def test_any_rows_give_the_reference_s_choices(seed: int, n_basis: int, folds: int) -> None:
     data = draw(60, seed)
     start = start_of(data, n_basis)
-    settings = ISLSSVMSettings(GRID, folds=folds, fold_seed=seed, step=0.0)
+    settings = ISLSSVMSettings(GRID, folds=folds, random_seed=seed, step=0.0)
     fitted = fit_isls_svm(rows_of(data), [RBF(GAMMA)], start, settings, Silent())
     assert_is_the_reference(fitted, data, start, [GAMMA], folds, seed, bias=True)
     assert_is_refitted(fitted, data, start, bias=True)
@@ -137,7 +137,7 @@ def test_any_rows_give_the_reference_s_choices(seed: int, n_basis: int, folds: i
 def test_by_cost_the_vector_goes_that_is_missed_least_when_the_rest_is_refitted(n_targets: int, step: float) -> None:
     data = draw(120, seed=14, n_targets=n_targets)
     start = start_of(data, 14)
-    settings = ISLSSVMSettings((1e-3, 1e-2), folds=3, fold_seed=1, step=step, score="cost")
+    settings = ISLSSVMSettings((1e-3, 1e-2), folds=3, random_seed=1, step=step, score="cost")
     fitted = fit_isls_svm(rows_of(data), [RBF(GAMMA)], start, settings, Silent())
     path = fitted.path
     assert path is not None
@@ -327,7 +327,7 @@ def test_subset_of_regressors_is_the_reference_over_widths_and_regularizations(n
     data = draw(150, seed=11, n_targets=n_targets)
     start, gammas = start_of(data, 12), [0.1, 1.0]
     rows = CountingRows(data.X, data.y, data.w, passes=[])
-    settings = SubsetOfRegressorsSettings(GRID, folds=4, fold_seed=2)
+    settings = SubsetOfRegressorsSettings(GRID, folds=4, random_seed=2)
     fitted = fit_subset_of_regressors(rows, [RBF(g) for g in gammas], start, settings, Silent())
     assert len(rows.passes) == 1
     assert not fitted.basis.constant
@@ -346,15 +346,15 @@ def test_settings_that_leave_nothing_to_choose_by_are_refused() -> None:
         fit_isls_svm(rows_of(data), [RBF(1.0), RBF(2.0)], start, ISLSSVMSettings((1e-3,), folds=1), Silent())
     with pytest.raises(InputError, match="at least one kernel"):
         fit_subset_of_regressors(rows_of(data), [], start, SubsetOfRegressorsSettings(GRID), Silent())
-    with pytest.raises(InputError, match="must be a positive number, it is -1"):
+    with pytest.raises(InputError, match=r"must be a positive number or .*, it is \(-1\.0,\)"):
         SubsetOfRegressorsSettings((-1.0,))
-    with pytest.raises(InputError, match="folds must be at least 1"):
+    with pytest.raises(InputError, match="folds must be a whole number of at least 1"):
         ISLSSVMSettings(GRID, folds=0)
-    with pytest.raises(InputError, match="step must be the share"):
+    with pytest.raises(InputError, match=r"step must be from 0 to less than 1, it is 1\.0"):
         ISLSSVMSettings(GRID, step=1.0)
     with pytest.raises(InputError, match="score must be one of coefficient, cost, it is 'size'"):
         ISLSSVMSettings(GRID, score="size")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="smallest must be at least 1"):
+    with pytest.raises(InputError, match="smallest must be a whole number of at least 1"):
         ISLSSVMSettings(GRID, smallest=0)
     with pytest.raises(InputError, match="max_basis = 3 is below smallest = 5"):
         ISLSSVMSettings(GRID, smallest=5, max_basis=3)

@@ -40,7 +40,7 @@ def assert_is_dense(found: Fitted, rows: ArrayRows, asked: OLSSettings, kernel: 
     """Choices, coefficients and GCV of every size are the reference's."""
     reference = dense(rows, asked.regularization, kernel)
     candidates = None if asked.candidates == "all" else asked.candidates
-    slow = reference.choose(asked.max_basis, candidates, asked.seed, 2 * asked.max_basis + 20)
+    slow = reference.choose(asked.limit, candidates, asked.random_seed, 2 * asked.limit + 20)
     unsure = [i for i, margin in enumerate(slow.margins) if margin < 1e-7]
     clear = unsure[0] if unsure else len(slow.places)
     assert found.places[:clear].tolist() == slow.places[:clear]
@@ -60,7 +60,7 @@ def test_it_chooses_what_a_fit_for_every_candidate_would(
     look_ahead: int | None, n_targets: int, weighted: bool
 ) -> None:
     rows = draw(150, n_targets=n_targets, weighted=weighted)
-    asked = OLSSettings(1e-4, 18, candidates=10, look_ahead=look_ahead, seed=3)
+    asked = OLSSettings(1e-4, 18, candidates=10, look_ahead=look_ahead, random_seed=3)
     assert_is_dense(fit_ols(rows, KERNEL, asked, Silent()), rows, asked)
 
 
@@ -98,7 +98,7 @@ def test_any_rows_and_duplicates(seed: int, n_rows: int, candidates: int, look_a
     if repeated:
         again = np.arange(n_rows) // 2
         rows = ArrayRows(rows.features[again], rows.targets)
-    asked = OLSSettings(1e-2, 8, candidates=candidates, look_ahead=look_ahead, seed=seed)
+    asked = OLSSettings(1e-2, 8, candidates=candidates, look_ahead=look_ahead, random_seed=seed)
     found = fit_ols(rows, KERNEL, asked, Silent())
     assert_is_dense(found, rows, asked)
     assert len(np.unique(found.basis.vectors, axis=0)) == len(found.places)
@@ -189,13 +189,13 @@ def test_what_cannot_be_done_is_refused() -> None:
     ("changed", "message"),
     [
         ({"regularization": 0.0}, "regularization must be a positive number"),
-        ({"max_basis": 0}, "max_basis must be at least 1, it is 0"),
+        ({"max_basis": 0}, "max_basis must be a whole number of at least 1, or None for no bound; it is 0"),
         ({"candidates": 0}, 'candidates must be a whole number of at least 1 or "all", it is 0'),
         ({"candidates": "most"}, "candidates must be a whole number .* it is 'most'"),
-        ({"look_ahead": 0}, "look_ahead must be at least 1, it is 0; leave it out"),
-        ({"patience": 0}, "patience must be at least 1"),
-        ({"folds": 0}, "folds must be at least 1"),
-        ({"seed": -1}, "seed must be at least 0"),
+        ({"look_ahead": 0}, "look_ahead must be a whole number of at least 1, or None for no bound; it is 0"),
+        ({"patience": 0}, "patience must be a whole number of at least 1"),
+        ({"folds": 0}, "folds must be a whole number of at least 1"),
+        ({"random_seed": -1}, "random_seed must be a whole number of at least 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_named(changed: dict[str, int], message: str) -> None:

@@ -17,7 +17,7 @@ from support.references.orols import DenseMachine
 from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.base.reporter import Silent
-from ridgestream.pipeline.batch.orols.orols import OrolsFitted, OrolsSettings, fit_orols
+from ridgestream.pipeline.batch.orols.orols import OrolsFitted, OROLSSettings, fit_orols
 from ridgestream.pipeline.batch.orols.orthogonal_columns import LARGEST_SHARE, estimate_lambda
 from ridgestream.pipeline.batch.orols.residual_pass import row_keys
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram
@@ -26,7 +26,7 @@ from ridgestream.pipeline.sums.row_set import Argument, ArrayRows, RowSet, Summe
 
 Array = npt.NDArray[np.float64]
 KERNEL = RBF(0.4)
-SETTINGS = OrolsSettings(tolerance=1e-2, patience=3, condition_limit=1e3)
+SETTINGS = OROLSSettings(tolerance=1e-2, patience=3, condition_limit=1e3)
 
 
 def draw_rows(n: int = 200, n_targets: int = 1, seed: int = 0, weighted: bool = False) -> ArrayRows:
@@ -43,7 +43,7 @@ def classes(n: int = 240, seed: int = 0) -> ArrayRows:
     return ArrayRows(X, np.where(label[:, np.newaxis] == np.arange(3), 1.0, -1.0))
 
 
-def dense(rows: ArrayRows, kernel: Kernel, wanted: OrolsSettings, target: int = 0) -> DenseMachine:
+def dense(rows: ArrayRows, kernel: Kernel, wanted: OROLSSettings, target: int = 0) -> DenseMachine:
     weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
     return DenseMachine(
         gram(kernel, rows.features),
@@ -51,13 +51,13 @@ def dense(rows: ArrayRows, kernel: Kernel, wanted: OrolsSettings, target: int = 
         weights,
         wanted.tolerance,
         wanted.patience,
-        wanted.max_basis,
+        wanted.limit,
         wanted.condition_limit,
         wanted.initial_regularization * weights.sum(),
     ).run()
 
 
-def fit(rows: RowSet, kernel: Kernel = KERNEL, wanted: OrolsSettings = SETTINGS) -> OrolsFitted:
+def fit(rows: RowSet, kernel: Kernel = KERNEL, wanted: OROLSSettings = SETTINGS) -> OrolsFitted:
     return fit_orols(rows, kernel, wanted, Silent())
 
 
@@ -325,7 +325,7 @@ def test_a_refit_needs_the_sums_alone_and_new_rows_are_just_added() -> None:
 
 def test_sums_are_handed_over_by_folds() -> None:
     rows = draw_rows()
-    fitted = fit(rows, wanted=replace(SETTINGS, folds=4, seed=2))
+    fitted = fit(rows, wanted=replace(SETTINGS, folds=4, random_seed=2))
     expected = sum_rows(Summing(fitted.basis, 1, 4, 2), [RowBlock(rows.features, rows.targets, None)])
     assert len(fitted.sums.folds) == 4
     for found, fold in zip(fitted.sums.folds, expected.folds, strict=True):
@@ -375,19 +375,19 @@ def test_rows_that_the_kernel_cannot_tell_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("max_basis", 0, "max_basis must be at least 1"),
-        ("patience", 0, "patience must be at least 1"),
-        ("foreseen", -1, "foreseen must be at least 0"),
-        ("pool", 0, "pool must be at least 1"),
-        ("folds", 0, "folds must be at least 1"),
-        ("seed", -1, "seed must be at least 0"),
-        ("tolerance", -0.1, "tolerance must be zero or a positive number"),
-        ("tolerance", float("nan"), "tolerance must be zero or a positive number"),
+        ("max_basis", 0, "max_basis must be a whole number of at least 1"),
+        ("patience", 0, "patience must be a whole number of at least 1"),
+        ("foreseen", -1, "foreseen must be a whole number of at least 0"),
+        ("pool", 0, "pool must be a whole number of at least 1"),
+        ("folds", 0, "folds must be a whole number of at least 1"),
+        ("random_seed", -1, "random_seed must be a whole number of at least 0"),
+        ("tolerance", -0.1, "tolerance must be zero or positive"),
+        ("tolerance", float("nan"), "tolerance must be zero or positive"),
         ("initial_regularization", float("inf"), "initial_regularization must be zero"),
         ("condition_limit", 1.0, "condition_limit must be above 1"),
-        ("condition_limit", float("nan"), "condition_limit must be a positive number"),
+        ("condition_limit", float("nan"), "condition_limit must be above 1, it is nan"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(name: str, value: float, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        OrolsSettings(**{name: value})  # type: ignore[arg-type]
+        OROLSSettings(**{name: value})  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from ridgestream.pipeline.sums.row_set import ArrayRows, cut_evenly
 
 Array = npt.NDArray[np.float64]
 KERNEL = RBF(0.5)
-SETTINGS = ShardMergeSelectSettings((1e-4, 1e-3), max_basis=12, shards=4, shard_basis=10, folds=3, seed=5)
+SETTINGS = ShardMergeSelectSettings((1e-4, 1e-3), max_basis=12, shards=4, shard_basis=10, folds=3, random_seed=5)
 
 
 def draw_rows(n_rows: int = 600, n_targets: int = 1, *, weighted: bool = False, seed: int = 0) -> CountedRows:
@@ -64,7 +64,7 @@ def test_it_is_what_the_slow_way_gives(n_targets: int, weighted: bool) -> None:
     fitted = fit_shard_merge_select(rows, KERNEL, SETTINGS, Silent())
     places = union_of_shards(rows)
     candidates, dealt, everything = rows.features[places], deal_folds(0, rows.n_rows, 3, 5), np.ones(600, dtype=bool)
-    errors = np.zeros((2, SETTINGS.max_basis))
+    errors = np.zeros((2, SETTINGS.limit))
     for i, regularization in enumerate(SETTINGS.regularizations):
         for fold in range(3):
             normal, rhs = sums_over(rows, dealt != fold, candidates, regularization)
@@ -93,13 +93,13 @@ def test_it_is_what_the_slow_way_gives(n_targets: int, weighted: bool) -> None:
 
 def test_there_are_two_passes_whatever_is_compared() -> None:
     rows = draw_rows()
-    fit_shard_merge_select(rows, KERNEL, replace(SETTINGS, regularizations=(1e-5, 1e-4, 1e-3), folds=5), Silent())
+    fit_shard_merge_select(rows, KERNEL, replace(SETTINGS, regularization=(1e-5, 1e-4, 1e-3), folds=5), Silent())
     assert rows.labels == ["learn 4 shards", "sum 40 candidates"]
 
 
 def test_a_dictionary_of_all_candidates_is_subset_of_regressors_over_their_union() -> None:
     rows = draw_rows()
-    settings = replace(SETTINGS, regularizations=(1e-3,), max_basis=40, folds=1)
+    settings = replace(SETTINGS, regularization=(1e-3,), max_basis=40, folds=1)
     fitted = fit_shard_merge_select(rows, KERNEL, settings, Silent())
     candidates, places = learn_shards(rows, KERNEL, settings)
     assert sorted(fitted.places) == sorted(places)
@@ -133,8 +133,8 @@ def test_nothing_to_learn_from_is_an_error() -> None:
     ("changes", "said"),
     [
         ({"shards": 0}, "shards must be a whole number of at least 1, it is 0"),
-        ({"regularizations": ()}, "regularizations must name one λ at least"),
-        ({"regularizations": (1e-5, 0.0)}, "regularization must be a positive number, it is 0"),
+        ({"regularization": ()}, "regularization must be a positive number or several of them"),
+        ({"regularization": (1e-5, 0.0)}, r"regularization must be a positive number or .*, it is \(1e-05, 0.0\)"),
         ({"shard_regularization": -1.0}, "regularization must be a positive number, it is -1"),
     ],
 )

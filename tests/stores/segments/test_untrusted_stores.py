@@ -24,6 +24,7 @@ from zarr.storage import MemoryStore
 
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.cli.exit_codes import UNEXPECTED, exit_code_of
+from ridgestream.pipeline.batch.ols import OLSSettings
 from ridgestream.pipeline.models.model_record import fitted_of, is_batch, learner_of, model_of
 from ridgestream.pipeline.training.request import BatchRequest
 from ridgestream.pipeline.training.trainer import trainer_of
@@ -108,10 +109,7 @@ OLS = BatchRequest(
     method="ols",
     kernel="rbf",
     kernels=({},),
-    regularizations=(1e-5,),
-    max_basis=10,
-    folds=5,
-    random_seed=0,
+    settings=OLSSettings(max_basis=10),
     scaling_rows=200,
 )
 

@@ -1,0 +1,34 @@
+"""The section `[model.kernel]` of a job file."""
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from ridgestream.jobs.config.section import Count, Grid, NotNegative, Positive, Section
+
+
+class KernelSection(Section):
+    """The kernel."""
+
+    name: Literal["rbf", "polynomial", "linear"] = "rbf"
+    """The kernel's name."""
+    gamma: Positive | Grid | None = None
+    """Width of rbf, scale of polynomial; 1/n_features if absent. Batch methods may compare several."""
+    degree: Count | None = None
+    """The degree of polynomial."""
+    coef0: NotNegative | None = None
+    """The constant term of polynomial."""
+
+    @model_validator(mode="after")
+    def _check_taken(self) -> Self:
+        taken = {"rbf": {"gamma"}, "polynomial": {"gamma", "degree", "coef0"}, "linear": set()}[self.name]
+        given = {name for name in ("gamma", "degree", "coef0") if getattr(self, name) is not None}
+        if given - taken:
+            raise ValueError(f"the {self.name} kernel takes no {', '.join(sorted(given - taken))}")
+        return self
+
+    def parameters(self) -> tuple[dict[str, float], ...]:
+        """Return the parameters, as far as given, of every kernel to compare."""
+        given = {name: value for name, value in self.model_dump(exclude={"name"}).items() if value is not None}
+        gammas = given.get("gamma")
+        return tuple(given | {"gamma": gamma} for gamma in gammas) if isinstance(gammas, tuple) else (given,)

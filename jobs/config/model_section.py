@@ -1,0 +1,133 @@
+"""The section `[model]` of a job file: what every model has, and the settings of its method."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+
+from pydantic import Field, create_model, model_validator
+
+from ridgestream.jobs.config.kernel_section import KernelSection
+from ridgestream.jobs.config.method_sections import METHOD_SECTIONS, UNLIMITED, keys_of, model_keys, online_settings
+from ridgestream.jobs.config.section import Count, NotNegative, Section, Text
+from ridgestream.pipeline.base.settings import settings_of
+from ridgestream.pipeline.batch.method import Method
+from ridgestream.pipeline.batch.registry import METHODS, section_of
+from ridgestream.pipeline.batch.shared_settings import MethodSettings, SharedRegularizations, own_settings
+from ridgestream.pipeline.models.model_record import ONLINE
+
+_ALWAYS = {"name", "method", "kernel", "scaling_rows", "guard"}
+"""Keys that every method takes."""
+
+_DICTIONARY = {"dictionary", "random_basis", "random_seed"}
+"""Keys of the online learner with a fixed dictionary."""
+
+_UNTAKEN = {
+    "supervised": _DICTIONARY,
+    "novelty": _DICTIONARY | {"usefulness_threshold"},
+    "fixed": {"max_basis", "novelty_threshold", "usefulness_threshold"},
+}
+"""Keys that the online learner does not take with each selection rule."""
+
+
+class ModelKeys(Section):
+    """The model to train."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")] = "model"
+    """Its name in the store."""
+    method: str = ONLINE
+    """The single-pass online LS-SVM, or a batch method."""
+    kernel: KernelSection = KernelSection()
+    """The kernel."""
+    dictionary: Text | None = None
+    """The rows of a given dictionary: a Parquet file, or a folder of them, with the feature columns of the source."""
+    random_basis: Count | None = None
+    """With selection = "fixed": the number of rows that are drawn at the first training to be the dictionary."""
+    scaling_rows: Count | Literal["all"] = 10_000
+    """The first partitions with this many rows fix the standardization; "all": every one at the first training."""
+    refit: bool = False
+    """Whether one more pass fits the online learner's coefficients to all learned rows; may change between nights."""
+    guard: NotNegative | None = None
+    """By which share the error on held-out rows may rise before the model of an earlier night is served instead."""
+
+    @property
+    def is_online(self) -> bool:
+        """Whether the method is the online learner."""
+        return self.method == ONLINE
+
+    def values(self, names: "set[str] | frozenset[str]") -> dict[str, Any]:
+        """Return the values of these keys, None for "unlimited"."""
+        given = {name: getattr(self, name) for name in names}
+        return {name: None if value == UNLIMITED else value for name, value in given.items()}
+
+    def method_settings(self, method: str) -> MethodSettings:
+        """Return the settings of a batch method; raise InputError for values that do not fit together."""
+        kind = METHODS[method].settings
+        own = {setting.name for setting in own_settings(kind)}
+        shared = self.values({setting.name for setting in settings_of(kind)} - own)
+        section = getattr(self, section_of(method), None)
+        if section is None and own:
+            section = METHOD_SECTIONS[section_of(method)]()
+        return cast("MethodSettings", kind(**shared, **(section.model_dump() if section else {})))
+
+    @model_validator(mode="after")
+    def _check_method(self) -> Self:
+        self._check_taken(_ONLINE_KEYS if self.is_online else keys_of(self.method))
+        if self.is_online:
+            self._check_single("regularization", getattr(self, "regularization"))  # noqa: B009 (made at run time)
+            self._check_single("kernel.gamma", self.kernel.gamma)
+            self._check_selection()
+        else:
+            self._check_batch(METHODS[self.method])
+        return self
+
+    def _check_taken(self, taken: frozenset[str]) -> None:
+        untaken = sorted(self.model_fields_set - _ALWAYS - taken)
+        if untaken:
+            raise ValueError(f"method {self.method} takes no {', '.join(untaken)}")
+
+    def _check_single(self, key: str, value: object) -> None:
+        if isinstance(value, tuple):
+            raise ValueError(f"method {self.method} takes a single {key}, not a list")  # noqa: TRY004 (Pydantic reports ValueError)
+
+    def _check_batch(self, method: Method[Any]) -> None:
+        if not method.compares_kernels:
+            self._check_single("kernel.gamma", self.kernel.gamma)
+        if not issubclass(method.settings, SharedRegularizations):
+            self._check_single("regularization", getattr(self, "regularization"))  # noqa: B009 (made at run time)
+        settings = self.method_settings(self.method)
+        starts_given = getattr(settings, "start", None) == "given"
+        if starts_given != (self.dictionary is not None):
+            raise ValueError('start = "given" and model.dictionary, a Parquet file of its rows, go together')
+        if isinstance(self.kernel.gamma, tuple) and getattr(settings, "folds", 2) < 2:
+            raise ValueError("several gammas are compared by folds: folds must be 2 or more")
+
+    def _check_selection(self) -> None:
+        selection = cast("str", getattr(self, "selection"))  # noqa: B009 (made at run time)
+        untaken = sorted(_UNTAKEN[selection] & self.model_fields_set)
+        if untaken:
+            raise ValueError(f"selection {selection} takes no {', '.join(untaken)}")
+        if selection == "fixed" and (self.dictionary is None) == (self.random_basis is None):
+            raise ValueError(
+                "selection fixed takes one of dictionary, a Parquet file, and random_basis, a number of rows"
+            )
+        if self.dictionary is not None and "random_seed" in self.model_fields_set:
+            raise ValueError("random_seed goes with random_basis, not with a dictionary")
+
+
+_ONLINE_KEYS = frozenset({setting.name for setting in online_settings()} | _DICTIONARY | {"refit"})
+
+
+if TYPE_CHECKING:
+
+    class ModelSection(ModelKeys):
+        """The section with the settings of every method."""
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            """Return the value of a method's setting."""
+
+else:
+    ModelSection = create_model(
+        "ModelSection",
+        __base__=ModelKeys,
+        method=(Literal[(ONLINE, *METHODS)], Field(ONLINE, description=ModelKeys.model_fields["method"].description)),
+        **model_keys(),
+    )
+    """The section with the settings of every method."""

@@ -1,0 +1,64 @@
+"""The reference of job files: every key with its type, bounds, default and sentence, from the sections themselves."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ridgestream.jobs.config.job_file import Job
+
+_BOUNDS = {"minimum": "≥ {}", "exclusiveMinimum": "> {}", "maximum": "≤ {}", "exclusiveMaximum": "< {}"}
+"""How bounds of a JSON schema are written."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One key of a job file."""
+
+    key: str
+    """The key with its sections, such as `model.ols.patience`."""
+    type: str
+    """What its value may be, with bounds."""
+    default: Any
+    """Its value if it is absent; None for no value."""
+    is_required: bool
+    """Whether a job without it is refused."""
+    sentence: str
+    """What it means."""
+
+
+def list_keys() -> tuple[Entry, ...]:
+    """Return every key of a job file in the order of the sections."""
+    schema = Job.model_json_schema()
+    return tuple(_entries(schema, schema.get("$defs", {}), ""))
+
+
+def _entries(section: dict[str, Any], definitions: dict[str, Any], prefix: str) -> Iterator[Entry]:
+    required = section.get("required", [])
+    for name, field in section["properties"].items():
+        inner = _section_of(field, definitions)
+        if inner is not None:
+            yield from _entries(inner, definitions, f"{prefix}{name}.")
+        else:
+            sentence = " ".join(field.get("description", "").split())
+            yield Entry(f"{prefix}{name}", _type_of(field), field.get("default"), name in required, sentence)
+
+
+def _section_of(field: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the schema of the section that a key holds; None for a plain value."""
+    for part in (field, *field.get("anyOf", []), *field.get("allOf", [])):
+        if "$ref" in part:
+            section: dict[str, Any] = definitions[part["$ref"].rsplit("/", 1)[-1]]
+            return section
+    return None
+
+
+def _type_of(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_type_of(part) for part in schema["anyOf"] if part.get("type") != "null")
+    if "const" in schema or "enum" in schema:
+        words = schema.get("enum", [schema.get("const")])
+        return " or ".join(f'"{word}"' if isinstance(word, str) else str(word) for word in words)
+    if schema.get("type") == "array":
+        return f"list of {_type_of(schema.get('items', {}))}"
+    bounds = [text.format(f"{schema[key]:g}") for key, text in _BOUNDS.items() if key in schema]
+    return " ".join([schema.get("type", "any value"), *bounds])

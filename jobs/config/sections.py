@@ -1,0 +1,123 @@
+"""The sections of a job file beside `[model]`: where rows and object stores are."""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from ridgestream.jobs.config.section import Names, Section, Text
+from ridgestream.stores.errors.exceptions import StoreError
+from ridgestream.stores.files.object_storage import StorageSettings
+from ridgestream.stores.schema.class_labels import Label
+
+
+class SourceSection(Section):
+    """Where rows come from, and which column is what."""
+
+    path: Text
+    """Folder of Parquet partitions, or one file; a path, or a URL of an object store."""
+    target: Text | Names
+    """The column to predict, or several to regress on."""
+    positive: Label | None = None
+    """The class that counts as +1 against all others as −1; without it or classes, the target is a number."""
+    classes: Literal["all"] | Annotated[tuple[Label, ...], Field(min_length=1)] | None = None
+    """The classes, each learned against the rest: "all" of the first training, or those listed."""
+    features: tuple[str, ...] = ()
+    """The feature columns; every other column if not given."""
+    ignore: tuple[str, ...] = ()
+    """Columns that are no features."""
+    categorical: tuple[str, ...] = ()
+    """Features whose numbers are names; text is always taken so."""
+    weight: str | None = None
+    """The column of row weights."""
+    on_changed: Literal["error", "ignore", "rebuild"] = "error"
+    """What becomes of a partition that holds other values than it was taken in with."""
+    on_bad: Literal["error", "quarantine"] = "error"
+    """What becomes of a new partition that cannot be used."""
+    missing: Literal["error", "drop", "impute"] = "error"
+    """What becomes of missing values, null and NaN; may change from one run to the next."""
+    unseen_categories: Literal["error", "ignore", "extend"] = "error"
+    """What becomes of categories that the model has not seen; may change from one run to the next."""
+
+    @field_validator("classes")
+    @classmethod
+    def _check_classes(cls, value: str | tuple[Label, ...] | None) -> str | tuple[Label, ...] | None:
+        if isinstance(value, tuple):
+            if len({"number" if type(label) in (int, float) else type(label) for label in value}) > 1:
+                raise ValueError("classes are all text, all numbers or all booleans")
+            if len(set(value)) < len(value):
+                raise ValueError("a class is listed twice")
+        return value
+
+    @model_validator(mode="after")
+    def _check_target(self) -> Self:
+        if self.positive is not None and self.classes is not None:
+            raise ValueError("positive learns one class against the rest, classes learns each: give one of the two")
+        if len(self.targets) > 1 and (self.positive is not None or self.classes is not None):
+            raise ValueError("with positive or classes there is one target; several targets are numbers to regress on")
+        return self
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The columns to predict."""
+        return (self.target,) if isinstance(self.target, str) else self.target
+
+
+class EvaluateSection(Section):
+    """Held-out rows."""
+
+    path: Text
+    """Folder of Parquet partitions with the target, or one file; a path, or a URL of an object store."""
+
+
+class PredictSection(Section):
+    """Rows to predict."""
+
+    path: Text | None = None
+    """Folder of Parquet partitions, or one file; INPUT of the command goes before it."""
+    output: Text | None = None
+    """Folder for the predictions, one file a partition; OUTPUT of the command goes before it."""
+    keep: tuple[str, ...] = ()
+    """Columns of the input that the output repeats."""
+
+
+class StorageSection(Section):
+    """Object stores: where they are and how they are asked, for the store, partitions and predictions alike.
+
+    Credentials are no part of it: each process takes them from its environment.
+    """
+
+    endpoint_url: Text | None = None
+    """The URL of an S3-protocol server; AWS_ENDPOINT_URL if not given, or else Amazon's."""
+    region: Text | None = None
+    """The region of S3; AWS_REGION if not given, or that of the profile."""
+    anonymous: bool = False
+    """Whether to ask without credentials, as public buckets let."""
+    account: Text | None = None
+    """The account of Azure; AZURE_STORAGE_ACCOUNT_NAME if not given."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_secrets(cls, keys: object) -> object:
+        """Refuse credentials by name, before a message repeats a value."""
+        if isinstance(keys, dict):
+            named = [key for key in keys if re.search("key|secret|token|password|credential", str(key).lower())]
+            if named:
+                raise ValueError(
+                    f"{', '.join(named)} would be a secret in a job file; each process takes its credentials from its "
+                    "environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, AZURE_*"
+                )
+        return keys
+
+    @model_validator(mode="after")
+    def _check_endpoint(self) -> Self:
+        try:
+            StorageSettings(self.endpoint_url).endpoint  # noqa: B018
+        except StoreError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def settings(self) -> StorageSettings:
+        """What the stores take of it."""
+        return StorageSettings(self.endpoint_url, self.region, self.anonymous, self.account)

@@ -1,0 +1,54 @@
+"""OROLS as a batch method: its memory and passes, and the refit of its machines."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import cast
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.batch.method import FitTask, Method, PassPlan, PlanTask, Sizes, sum_pass
+from ridgestream.pipeline.batch.orols.orols import Machines, OROLSSettings, fit_orols
+from ridgestream.pipeline.selection.fit_result import Fitted
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics
+
+LEAST_REGULARIZATION = 1e-12
+"""The least λ per row of the error bars: that of OROLS may be zero, which leaves them without a prior."""
+
+_VECTORS_A_PASS = 5
+"""Vectors that a pass selects, by experience."""
+
+
+def _fit(task: FitTask[OROLSSettings]) -> Fitted:
+    fitted = fit_orols(task.rows, task.kernels[0], task.settings.bounded(task.rows.n_rows), task.report)
+    machines = fitted.machines
+    own: dict[str, Floats | Integers] = {
+        "turns": machines.turns,
+        "machine_regularization": machines.regularization,
+    }
+    return replace(fitted, regularization=max(fitted.regularization, LEAST_REGULARIZATION), own=own)
+
+
+def _solve(fitted: Fitted, sums: BlockStatistics) -> Floats:
+    """Return the orthogonal solution of each machine at its own λ."""
+    turns, regularization = fitted.own["turns"], fitted.own["machine_regularization"]
+    return Machines(cast("Integers", turns), cast("Floats", regularization)).coefficients(sums)
+
+
+def _sizes(task: PlanTask[OROLSSettings]) -> Sizes:
+    return Sizes(task.settings.most_basis(task.n_rows) + task.settings.pool + 1)
+
+
+def _passes(task: PlanTask[OROLSSettings]) -> Iterator[PassPlan]:
+    most, pool = task.settings.most_basis(task.n_rows), task.settings.pool
+    for n_basis in range(0, most, _VECTORS_A_PASS):
+        yield PassPlan(n_basis + pool, pool * (n_basis + pool))
+    yield sum_pass(most + 1)
+
+
+METHOD = Method(
+    settings=OROLSSettings,
+    fit=_fit,
+    sizes=_sizes,
+    passes=_passes,
+    solve=_solve,
+    certain=lambda settings: False,  # noqa: ARG005
+)

@@ -1,0 +1,78 @@
+"""The reference of job files: every key has a sentence, and shows what the sections and learners enforce."""
+
+from dataclasses import MISSING
+from typing import Any
+
+import pytest
+from support.jobs.jobs import Workplace
+
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.jobs.config.model_section import ModelSection
+from ridgestream.jobs.config.reference import Entry, list_keys
+from ridgestream.jobs.config.requests import model_request
+from ridgestream.jobs.config.values import JobFileError
+from ridgestream.pipeline.base.settings import settings_of
+from ridgestream.pipeline.batch.registry import METHODS, section_of
+from ridgestream.pipeline.batch.shared_settings import own_settings
+from ridgestream.pipeline.online.settings import OnlineSettings
+from ridgestream.pipeline.training.request import BatchRequest
+
+KEYS = {entry.key: entry for entry in list_keys()}
+
+
+@pytest.mark.parametrize("entry", KEYS.values(), ids=KEYS)
+def test_every_key_has_a_sentence_and_a_type(entry: Entry) -> None:
+    assert len(entry.sentence) > 10
+    assert entry.sentence.endswith(".")
+    assert entry.type
+
+
+@pytest.mark.parametrize("kind", [OnlineSettings, *(method.settings for method in METHODS.values())])
+def test_every_setting_has_a_sentence_and_a_default(kind: type) -> None:
+    for setting in settings_of(kind):
+        assert setting.sentence, setting.name
+        assert setting.default is not MISSING or setting.name == "kernel"
+
+
+def test_types_bounds_and_defaults_are_shown() -> None:
+    assert KEYS["model.orols.tolerance"].default == 1e-2
+    assert KEYS["model.orols.patience"] == Entry(
+        "model.orols.patience",
+        "integer ≥ 1",
+        3,
+        is_required=False,
+        sentence="Steps in a row in which λ must have been stationary.",
+    )
+    assert KEYS["model.max_basis"].type == 'integer ≥ 1 or "unlimited"'
+    assert KEYS["model.regularization"].type == "number > 0 or list of number > 0"
+    assert KEYS["model.ols.candidates"].type == 'integer ≥ 1 or "all"'
+    assert KEYS["source.path"].is_required
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_job_without_keys_asks_for_the_method_s_defaults(method: str, tmp_path: Any) -> None:
+    work = Workplace(tmp_path)
+    work.put(0)
+    changes = {"model.method": method, "model.max_basis": None, "model.regularization": None}
+    request = model_request(read_job(work.job(changes), {}))
+    assert isinstance(request, BatchRequest)
+    assert request.settings == METHODS[method].settings()
+    own = {setting.name: setting.default for setting in own_settings(METHODS[method].settings)}
+    assert request.parameters().get(section_of(method), {}) == own
+
+
+def test_the_online_learner_s_defaults_are_the_job_s() -> None:
+    model = ModelSection()
+    for setting in settings_of(OnlineSettings):
+        if setting.name != "kernel":
+            assert getattr(model, setting.name) == setting.default
+
+
+@pytest.mark.parametrize("method", ["fvs", "orols"])
+def test_a_bound_of_a_learner_is_refused_with_its_key(method: str, tmp_path: Any) -> None:
+    key, value = {"fvs": ("spanned_threshold", 1e-12), "orols": ("condition_limit", 1.0)}[method]
+    job = Workplace(tmp_path).job(
+        {"model.method": method, "model.regularization": None, f"model.{method}.{key}": value}
+    )
+    with pytest.raises(JobFileError, match=rf"model\.{method}\.{key}: Input should be greater than"):
+        read_job(job, {})
