@@ -1,4 +1,4 @@
-"""The house itself: what the wheel holds, who may import distributed, and the top level."""
+"""The layout of the project: packages in the wheel, imports of distributed, and the top level."""
 
 import re
 import tomllib
@@ -32,19 +32,19 @@ def test_every_package_is_installed_typed_and_is_not_the_checkout(package: str) 
     assert not folder.is_relative_to(TOP / "jobs")
 
 
-def test_the_top_level_is_the_owners() -> None:
+def test_the_top_level_holds_nothing_else() -> None:
     allowed = {"pyproject.toml", "README.md", "pipeline", "stores", "jobs", "tests", "docker"}
     allowed |= {"LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", ".gitignore", ".dockerignore"}
     allowed |= {".pre-commit-config.yaml", ".ci", ".git", "docs"}
-    tracked = {path.name for path in TOP.iterdir() if not is_left_over(path.name)}
+    tracked = {path.name for path in TOP.iterdir() if not is_generated(path.name)}
     assert tracked <= allowed
 
 
-def is_left_over(name: str) -> bool:
-    """What .gitignore lists: caches, environments, a first run's store."""
+def is_generated(name: str) -> bool:
+    """Return whether .gitignore lists it: caches, environments, the output of a first run."""
     caches = {".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".import_linter_cache", "__pycache__"}
-    made = name.endswith((".icechunk", ".egg-info")) or name.startswith((".venv", "forest-predictions"))
-    return name in caches | {"build", "dist"} or made
+    is_output = name.endswith((".icechunk", ".egg-info")) or name.startswith((".venv", "forest-predictions"))
+    return name in caches | {"build", "dist"} or is_output
 
 
 def test_distributed_is_imported_in_the_files_of_the_cluster_only() -> None:

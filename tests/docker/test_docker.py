@@ -61,7 +61,7 @@ def stages() -> list[list[tuple[str, str]]]:
 
 def in_image(word: str) -> list[str]:
     """Return the last stage's instructions of a kind."""
-    return [rest for found, rest in stages()[-1] if found == word]
+    return [rest for instruction, rest in stages()[-1] if instruction == word]
 
 
 def image_environment() -> dict[str, str]:
@@ -74,7 +74,7 @@ def copied() -> list[str]:
 
 
 def is_in_context(path: str) -> bool:
-    """Tell whether .dockerignore lets a file through: the last pattern that matches it, or a folder above it, says."""
+    """Return whether .dockerignore lets a file through, by the last pattern that matches it or a folder above it."""
     inside = True
     for line in (ROOT / ".dockerignore").read_text().splitlines():
         pattern = line.strip()
@@ -107,8 +107,8 @@ def command(service: dict[str, Any]) -> list[str]:
 def addresses(service: dict[str, Any]) -> set[tuple[str, str]]:
     """Return host and port of the other services that the command and its environment name."""
     texts = [*command(service), *service.get("environment", {}).values()]
-    found = re.findall(r"\b(?:tcp|http)://([\w.-]+):(\d+)", " ".join(texts))
-    return {(host, port) for host, port in found if host != "127.0.0.1"}
+    matches = re.findall(r"\b(?:tcp|http)://([\w.-]+):(\d+)", " ".join(texts))
+    return {(host, port) for host, port in matches if host != "127.0.0.1"}
 
 
 def n_bytes(text: str) -> float:
@@ -132,7 +132,7 @@ def free_port() -> int:
 
 @dataclass
 class Machine:
-    """This machine in the place of Docker: folders and ports of its own for those of the containers."""
+    """This machine in place of Docker: its folders and ports stand for those of the containers."""
 
     work: Path
     """The folder for everything that is written."""
@@ -253,9 +253,14 @@ def test_the_job_runs_on_the_cluster_from_the_object_store_to_a_committed_model(
     store = SERVICES["job"]["command"][SERVICES["job"]["command"].index("--store") + 1]
     inspect = [*console_script("ridgestream"), "inspect", store, "--json"]
     environment = os.environ | job.environment
-    told = json.loads(subprocess.run(inspect, check=True, capture_output=True, text=True, env=environment).stdout)
-    (model,) = told["models"]
-    assert (told["rows"], model["name"], model["n_basis"], model["partitions_consumed"]) == (100_000, "forest", 50, 2)
+    contents = json.loads(subprocess.run(inspect, check=True, capture_output=True, text=True, env=environment).stdout)
+    (model,) = contents["models"]
+    assert (contents["rows"], model["name"], model["n_basis"], model["partitions_consumed"]) == (
+        100_000,
+        "forest",
+        50,
+        2,
+    )
     assert model["history"][0]["test_error"] < 0.30
     log = scheduler.log.read_text()
     assert len(re.findall("Register worker", log)) == len(workers) == 2
@@ -408,10 +413,10 @@ def test_the_image_has_an_ordinary_user_who_owns_where_it_writes() -> None:
     (user,) = in_image("USER")
     uid, gid = (int(part) for part in user.split(":"))
     assert min(uid, gid) >= 1000
-    (made,) = [rest for rest in in_image("RUN") if "useradd" in rest]
-    assert f"groupadd --gid {gid} " in made
-    assert f"useradd --uid {uid} --gid {gid} " in made
-    assert f"--owner={uid} --group={gid} --mode=0700 /var/cache/ridgestream /data" in made
+    (useradd,) = [rest for rest in in_image("RUN") if "useradd" in rest]
+    assert f"groupadd --gid {gid} " in useradd
+    assert f"useradd --uid {uid} --gid {gid} " in useradd
+    assert f"--owner={uid} --group={gid} --mode=0700 /var/cache/ridgestream /data" in useradd
     words = [word for word, _ in stages()[-1]]
     assert words.index("USER") > max(i for i, word in enumerate(words) if word == "RUN")
     environment = image_environment()

@@ -33,7 +33,7 @@ NEED_A_PERSON = {
 """Exit codes after which the same command would say the same."""
 
 LEAVING_SECONDS = 10
-"""What a job takes at most to leave when it is told to."""
+"""The longest time that a job takes to stop after a signal."""
 
 
 def read_kubernetes(name: str) -> dict[str, dict[str, Any]]:
@@ -142,8 +142,8 @@ def test_the_cluster_is_started_as_that_of_compose(name: str) -> None:
     there = [*COMPOSE[name]["entrypoint"], *COMPOSE[name]["command"]]
 
     def plain(words: list[str]) -> list[str]:
-        told = " ".join(words).replace("ridgestream-scheduler", "scheduler").replace("=", " ").replace("127.0.0.1", "")
-        return sorted(re.sub(r"--memory-limit \S+", "--memory-limit", told).split())
+        text = " ".join(words).replace("ridgestream-scheduler", "scheduler").replace("=", " ").replace("127.0.0.1", "")
+        return sorted(re.sub(r"--memory-limit \S+", "--memory-limit", text).split())
 
     assert plain(here) == plain(there)
 

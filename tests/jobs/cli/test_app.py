@@ -1,4 +1,4 @@
-"""The command as its users meet it: what it prints where, what it imports, how it ends."""
+"""The command as its users see it: what it prints where, what it imports, how it ends."""
 
 import os
 import pty
@@ -59,8 +59,8 @@ def test_help_names_every_command_and_every_exit_code() -> None:
     text = run_command("--help").out
     for command in COMMANDS:
         assert re.search(rf"│ {command} +\w", text)
-    told = {int(code) for code in re.findall(r"(\d+)\s+[a-z]", text.split("Exit codes:")[1])}
-    assert told == {0} | {value for name, value in vars(exit_codes).items() if name.isupper() and type(value) is int}
+    result = {int(code) for code in re.findall(r"(\d+)\s+[a-z]", text.split("Exit codes:")[1])}
+    assert result == {0} | {value for name, value in vars(exit_codes).items() if name.isupper() and type(value) is int}
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -105,7 +105,7 @@ def test_wrong_usage_is_exit_code_2_on_standard_error(work: Workplace, arguments
     assert not work.store.exists()
 
 
-def test_run_tells_one_json_object_and_one_line_a_step(work: Workplace) -> None:
+def test_run_prints_one_json_object_and_one_line_per_step(work: Workplace) -> None:
     done = run_command("run", work.job(), "--json")
     assert done.result.keys() >= RUN_KEYS
     assert (done.result["rows_seen"], done.result["partitions_consumed"], done.result["n_basis"]) == (400, 2, 20)
@@ -118,20 +118,20 @@ def test_run_tells_one_json_object_and_one_line_a_step(work: Workplace) -> None:
     assert_plain(done.out, done.err)
 
 
-def test_run_of_a_regression_tells_its_mean_squared_error(tmp_path: Path) -> None:
+def test_run_of_a_regression_prints_its_mean_squared_error(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     for number, where in ((0, "rows"), (1, "held-out")):
         work.put(number, draw_regression(number), where)
-    told = run_command("run", work.job(REGRESSION), "--json").result
-    assert told.keys() >= {*RUN_KEYS, "test_mse"}
-    assert told["test_error"] is None
-    assert 0 < told["test_mse"] < 400.0**2
+    result = run_command("run", work.job(REGRESSION), "--json").result
+    assert result.keys() >= {*RUN_KEYS, "test_mse"}
+    assert result["test_error"] is None
+    assert 0 < result["test_mse"] < 400.0**2
 
 
-def test_the_steps_alone_tell_what_they_did(work: Workplace) -> None:
+def test_the_steps_alone_print_what_they_did(work: Workplace) -> None:
     job = work.job({"predict.path": "held-out", "predict.output": "predictions", "predict.keep": ["label", "x0"]})
-    told = run_command("ingest", job, "--json").result
-    assert told | {"peak_rss_bytes": 0} == {
+    result = run_command("ingest", job, "--json").result
+    assert result | {"peak_rss_bytes": 0} == {
         "new_partitions": 2,
         "new_rows": 400,
         "dropped_rows": 0,
@@ -143,9 +143,9 @@ def test_the_steps_alone_tell_what_they_did(work: Workplace) -> None:
     }
     trained = run_command("train", job, "--json").result
     assert (trained["rows_seen"], trained["new_partitions"], trained["snapshot"]) == (400, 2, work.snapshot())
-    judged = run_command("evaluate", job, "--json").result
-    assert judged["test_error"] == trained["test_error"]
-    assert judged["snapshot"] == trained["snapshot"]
+    evaluated = run_command("evaluate", job, "--json").result
+    assert evaluated["test_error"] == trained["test_error"]
+    assert evaluated["snapshot"] == trained["snapshot"]
     predicted = run_command("predict", job, "--json").result
     assert (predicted["rows"], predicted["partitions"]) == (200, 1)
     assert predicted["snapshot"] == work.snapshot() == trained["snapshot"]
@@ -154,10 +154,10 @@ def test_the_steps_alone_tell_what_they_did(work: Workplace) -> None:
     assert [model["partitions_consumed"] for model in inspected["models"]] == [2]
     assert inspected["models"][0]["history"][0]["test_error"] == trained["test_error"]
     assert run_command("inspect", work.store, "--json").result == inspected
-    _check_predictions(work, judged)
+    _check_predictions(work, evaluated)
 
 
-def _check_predictions(work: Workplace, judged: dict[str, Any]) -> None:
+def _check_predictions(work: Workplace, evaluated: dict[str, Any]) -> None:
     given = pq.read_table(work.folder / "held-out" / "part-00.parquet")
     written = pq.read_table(work.folder / "predictions" / "part-00.parquet")
     assert written.column_names == ["label", "x0", "prediction", "score"]
@@ -165,7 +165,7 @@ def _check_predictions(work: Workplace, judged: dict[str, Any]) -> None:
     truth = given["label"].to_numpy() == 2
     predicted = written["prediction"].to_numpy()
     assert ((predicted > 0) == (written["score"].to_numpy() > 0)).all()
-    assert ((predicted > 0) != truth).mean() == judged["test_error"]
+    assert ((predicted > 0) != truth).mean() == evaluated["test_error"]
     assert [path.name for path in (work.folder / "predictions").iterdir()] == ["part-00.parquet"]
 
 
@@ -187,8 +187,8 @@ def test_flags_and_environment_reach_the_job(work: Workplace) -> None:
     job = work.job()
     environment = clean_environment(RIDGESTREAM_MODEL__MAX_BASIS="5", RIDGESTREAM_MODEL__NAME="small")
     arguments = ["run", str(job), "--json", "--set", "model.max_basis=4", "--store", "elsewhere"]
-    told = run_command(*arguments, environment=environment, cwd=work.folder).result
-    assert (told["model"], told["n_basis"]) == ("small", 4)
+    result = run_command(*arguments, environment=environment, cwd=work.folder).result
+    assert (result["model"], result["n_basis"]) == ("small", 4)
     assert (work.folder / "elsewhere").is_dir()
     assert not work.store.exists()
 
@@ -196,8 +196,8 @@ def test_flags_and_environment_reach_the_job(work: Workplace) -> None:
 def test_a_url_of_a_local_folder_is_no_path(work: Workplace) -> None:
     job, place = work.job(), work.folder / "else where"
     url = f"file:{quote(str(place))}"
-    told = run_command("run", job, "--json", "--store", url, "--report", f"{url}-reports", cwd=work.folder).result
-    assert told["report"]["json"] == f"{place}-reports/model-0001.json"
+    result = run_command("run", job, "--json", "--store", url, "--report", f"{url}-reports", cwd=work.folder).result
+    assert result["report"]["json"] == f"{place}-reports/model-0001.json"
     assert (place / "refs").is_dir()
     assert not (work.folder / "file:").exists()
 
@@ -222,7 +222,7 @@ def test_inspect_shows_whole_names_where_no_terminal_limits_it(work: Workplace) 
     assert_plain(done.out)
 
 
-def test_inspect_of_what_is_no_store(work: Workplace) -> None:
+def test_inspect_of_something_that_is_no_store(work: Workplace) -> None:
     for place, expected in (("none", "there is no store at"), ("rows", "holds other files and is not a Ridgestream")):
         done = run_command("inspect", work.folder / place)
         assert (done.code, done.out) == (exit_codes.STORE, "")
@@ -247,7 +247,7 @@ def test_a_model_that_is_not_there_is_named_with_those_that_are(work: Workplace)
 
 
 def run_on_terminal(*arguments: str | Path) -> tuple[Outcome, str]:
-    """Run with standard error on a pseudo-terminal; return the rest, and what the terminal was sent."""
+    """Run with standard error on a pseudo-terminal; return the outcome, and what was sent to the terminal."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [COMMAND, *(str(a) for a in arguments)],
@@ -268,7 +268,7 @@ def run_on_terminal(*arguments: str | Path) -> tuple[Outcome, str]:
 def _read(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, 65536)
-    except OSError:  # what Linux says where the other end is closed
+    except OSError:  # what Linux reports when the other end is closed
         return b""
 
 
@@ -284,7 +284,7 @@ def test_on_a_terminal_there_are_bars(work: Workplace) -> None:
     assert re.search(r"train .* n_basis=20", shown)
 
 
-def test_on_a_terminal_a_failure_is_told_below_the_bars(work: Workplace) -> None:
+def test_on_a_terminal_a_failure_is_printed_below_the_bars(work: Workplace) -> None:
     (work.folder / "rows" / "part-01.parquet").write_bytes(b"")
     done, sent = run_on_terminal("run", work.job(), "--json")
     assert (done.code, done.out) == (exit_codes.DATA, "")
@@ -305,20 +305,20 @@ def test_a_forest_model_from_the_bundled_rows_is_better_than_a_guess(tmp_path: P
         "model.kernel.gamma": 1 / 54,
         "evaluate.path": str(FOREST / "test"),
     }
-    told = run_command("run", work.job(changes), "--json").result
-    assert (told["rows_seen"], told["n_basis"]) == (100_000, 50)
-    assert 0.2 < told["test_error"] < 0.27  # always saying no makes 0.51
-    assert 0.2 < told["progressive_error"] < 0.32
+    result = run_command("run", work.job(changes), "--json").result
+    assert (result["rows_seen"], result["n_basis"]) == (100_000, 50)
+    assert 0.2 < result["test_error"] < 0.27  # always predicting −1 makes 0.51
+    assert 0.2 < result["progressive_error"] < 0.32
 
 
 def test_draws_are_hard_enough() -> None:
-    """The rows of these tests hold both classes, in about equal shares."""
+    """The rows of these tests have both classes, about equally often."""
     label = draw_rows(0)["label"].to_numpy()
     assert 0.3 < (label == 2).mean() < 0.7
 
 
 @pytest.mark.thorough
-def test_a_place_where_nothing_can_be_kept_for_the_next_process_is_no_error(work: Workplace) -> None:
+def test_a_machine_without_a_writable_cache_is_no_error(work: Workplace) -> None:
     """Neither the package's folder nor a home can be written, as in a container: the learner is compiled each time."""
     code = """
 import sys, numba, numba.core.caching as caching
@@ -335,7 +335,7 @@ main()
     assert done.result["rows_seen"] == 400
 
 
-def test_what_is_seldom_meant_is_said(tmp_path: Path) -> None:
+def test_a_setting_that_is_probably_a_mistake_is_reported(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(2))
     work.put(0, draw_rows(1000), where="held-out")

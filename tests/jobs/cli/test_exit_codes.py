@@ -1,4 +1,4 @@
-"""Every documented exit code, brought about by the command itself, with its words on standard error."""
+"""Every documented exit code, produced by the command itself, with its message on standard error."""
 
 import os
 import re
@@ -56,7 +56,7 @@ def run_before(work: Workplace) -> None:
 
 
 def flip(work: Workplace) -> None:
-    """A first night, and then one that teaches the opposite."""
+    """A first night, and then one with the classes swapped."""
     work.run_here({"model.guard": 0.02})
     for number in (2, 3, 4):
         table = draw_rows(number)
@@ -84,7 +84,7 @@ class Case:
 
     code: int
     arguments: str
-    said: str
+    message: str
     changes: Changes
     before: Callable[[Workplace], None] = nothing
     around: Callable[[Workplace], AbstractContextManager[None]] = lambda _: nullcontext()
@@ -113,7 +113,7 @@ def test_the_command_ends_with_the_code(work: Workplace, case: Case) -> None:
         job = work.job(case.changes)
         done = run_command(*(part.format(job=job, folder=work.folder) for part in case.arguments.split()))
     assert done.code == case.code, done
-    assert re.search(re.escape(case.said), done.err), done
+    assert re.search(re.escape(case.message), done.err), done
     assert "Traceback" not in done.err
     if case.code:
         assert done.err.splitlines()[-1].startswith("ridgestream: ") or case.code == exit_codes.USAGE
@@ -123,8 +123,8 @@ SIGNALS = {signal.SIGINT: exit_codes.INTERRUPTED, signal.SIGTERM: exit_codes.TER
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_ends_it_with_the_code_for_it(work: Workplace, number: signal.Signals) -> None:
-    """As soon as the command has made a store, whatever it is at then."""
+def test_a_signal_ends_the_command_with_its_code(work: Workplace, number: signal.Signals) -> None:
+    """Sent as soon as the command has created a store, whatever it is doing then."""
     log = work.folder / "log"
     process = start_command("run", work.job(), log=log)
     wait_until((work.store / "refs").exists, process)
@@ -134,13 +134,13 @@ def test_a_signal_ends_it_with_the_code_for_it(work: Workplace, number: signal.S
 
 
 def test_every_documented_code_is_here() -> None:
-    """But 1, for what nobody has foreseen, which test_logs brings about."""
+    """Except 1, for unexpected errors, which test_log_format produces."""
     help_text = run_command("--help").out
     documented = {int(code) for code in re.findall(r"(\d+)\s+[a-z]", help_text.split("Exit codes:")[1])}
     assert documented - {exit_codes.UNEXPECTED} == {case.code for case in CASES} | set(SIGNALS.values())
 
 
-def test_a_reader_that_goes_early_is_no_error(work: Workplace) -> None:
+def test_closing_the_output_early_is_no_error(work: Workplace) -> None:
     assert run_command("ingest", work.job()).code == 0
     end, pipe = os.pipe()
     os.close(end)

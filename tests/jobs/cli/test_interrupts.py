@@ -70,7 +70,7 @@ def work(tmp_path: Path) -> Workplace:
 
 
 class Run:
-    """The command on its way, and what it has said."""
+    """A running command, and its output so far."""
 
     def __init__(self, work: Workplace, *arguments: str) -> None:
         self.work, self.log = work, work.folder / "log"
@@ -144,7 +144,7 @@ def test_ctrl_c_reaches_local_workers_too(work: Workplace, undisturbed: Workplac
 def test_a_signal_to_the_whole_group_while_local_workers_start(
     work: Workplace, number: signal.Signals, code: int
 ) -> None:
-    """Workers that hear it too do not start; that is no failure of theirs."""
+    """Workers that receive it too do not start; this is not reported as a failure of theirs."""
     log = work.folder / "log"
     with log.open("wb") as err:
         command = [COMMAND, "run", str(work.job(JOB)), "--cluster", "local:2"]
@@ -167,7 +167,7 @@ def group_lives(group: int) -> bool:
 
 @pytest.mark.parametrize("files", KILLED_AT_FILES)
 def test_killed_in_mid_ingest(tmp_path: Path, small_undisturbed: Workplace, files: int) -> None:
-    """Killed when the store's folder holds so many files; the first commit of partitions makes 48 chunks and more."""
+    """Killed when the store's folder holds this many files; the first commit of partitions makes at least 48 chunks."""
     work = Workplace(tmp_path)
     work.put_all(range(NIGHTS))
     process = start_command("run", work.job(), log=work.folder / "log")
@@ -182,7 +182,7 @@ def test_killed_in_mid_ingest(tmp_path: Path, small_undisturbed: Workplace, file
 
 @pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.thorough)])
 def test_killed_in_mid_train_again_and_again(work: Workplace, undisturbed: Workplace, kills: int) -> None:
-    """Each kill comes some milliseconds, drawn from a seed, after a partition that is drawn too has been learned."""
+    """Each kill comes some milliseconds after a partition has been learned; both are drawn with a seed."""
     rng = np.random.default_rng(1)
     for partition, seconds in zip(rng.integers(0, PARTITIONS - 3, kills), rng.uniform(0, 0.02, kills), strict=True):
         kill = f"lambda: threading.Timer({seconds}, die).start()"
@@ -232,8 +232,8 @@ def test_killed_in_mid_refit_the_old_model_stands_or_the_new_one(
         {**JOB, "model.refit": True},
     )
     assert_same_model(work.model(), (refitted if done else undisturbed).model())
-    told = work.run_here({**JOB, "model.refit": True})
-    assert (told["train_seconds"] == 0.0) is done
+    result = work.run_here({**JOB, "model.refit": True})
+    assert (result["train_seconds"] == 0.0) is done
     assert_same_model(work.model(), refitted.model())
     assert [night.refitted for night in work.model().history] == [False, True]
 
@@ -249,7 +249,7 @@ def test_killed_while_the_store_is_made(tmp_path: Path, small_undisturbed: Workp
     assert not (work.store / ".unfinished").exists()
 
 
-def test_a_second_run_leaves_or_waits_while_readers_read(work: Workplace, undisturbed: Workplace) -> None:
+def test_a_second_run_exits_or_waits_while_readers_read(work: Workplace, undisturbed: Workplace) -> None:
     first = Run(work)
     first.wait_for_train()
     first.process.send_signal(signal.SIGSTOP)
@@ -257,8 +257,8 @@ def test_a_second_run_leaves_or_waits_while_readers_read(work: Workplace, undist
     assert (second.code, second.out) == (exit_codes.LOCKED, "")
     assert re.search(rf"is being written by process {first.process.pid} on .* --wait SECONDS", second.err)
     third = start_command("run", work.job(JOB), "--json", "--wait", str(PATIENCE), log=work.folder / "third")
-    told = run_command("inspect", work.store, "--json").result
-    assert (len(told["partitions"]), told["models"]) == (PARTITIONS, [])
+    result = run_command("inspect", work.store, "--json").result
+    assert (len(result["partitions"]), result["models"]) == (PARTITIONS, [])
     first.process.send_signal(signal.SIGCONT)
     assert first.end() == 0
     assert third.wait(PATIENCE) == 0, (work.folder / "third").read_text()
@@ -279,7 +279,7 @@ ridgestream.jobs.cli.app.main()
 """
 
 
-def test_who_waits_goes_on_when_the_writer_is_killed(work: Workplace, undisturbed: Workplace) -> None:
+def test_a_waiting_run_goes_on_when_the_writer_is_killed(work: Workplace, undisturbed: Workplace) -> None:
     first = Run(work)
     first.wait_for_train()
     first.process.send_signal(signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: whatever a run is at, it leaves soon, with the code for it, and keeps what it has learned.
+"""SIGTERM and SIGINT: whatever a run is doing, it stops soon, with its exit code, and keeps what it learned.
 
 Where a test must know what the run is at, the run sends itself the signal, or says that it is there.
 """
@@ -42,7 +42,7 @@ import ridgestream.jobs.cli.app, ridgestream.jobs.cli.signals
 import ridgestream.jobs.console.progress, ridgestream.pipeline.ingest.ingest
 def ask(number=signal.SIGTERM):
     os.kill(os.getpid(), number)
-    time.sleep(0.2)  # until it has been noted
+    time.sleep(0.2)  # until it has been received
 def hang(*arguments, **named):
     "Half an hour in native code that no signal breaks."
     import hashlib
@@ -75,14 +75,14 @@ def program(setup: str) -> list[str]:
     return [sys.executable, "-c", f"{SETUP}\n{setup}\nridgestream.jobs.cli.app.main()"]
 
 
-def run_asked(setup: str, command: str, *arguments: str | Path) -> Outcome:
+def run_signalled(setup: str, command: str, *arguments: str | Path) -> Outcome:
     """Run a command in a process that sends itself signals, as the statements `setup` say."""
     return run_program([*program(setup), command, *arguments])
 
 
 @contextmanager
 def started(log: Path, setup: str, *arguments: str | Path, **environment: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A command on its way, the first of a process group, in a process that the statements `setup` prepare."""
+    """A running command, the first of a process group, in a process that the statements `setup` prepare."""
     command, env = [*program(setup), *map(str, arguments)], clean_environment(**environment)
     with log.open("wb") as err:
         process = subprocess.Popen(
@@ -95,7 +95,7 @@ def started(log: Path, setup: str, *arguments: str | Path, **environment: str) -
         process.wait(PATIENCE)
 
 
-def rows_gone_on_from(done: Outcome) -> int:
+def rows_at_checkpoint(done: Outcome) -> int:
     lines = [line for line in done.err.splitlines() if "train.started_from_checkpoint" in line]
     return int(lines[0].rpartition("rows=")[2]) if lines else 0
 
@@ -110,22 +110,22 @@ def rows_gone_on_from(done: Outcome) -> int:
 def test_a_training_keeps_its_last_refresh_and_goes_on_from_there(
     work: Workplace, undisturbed: Workplace, number: str, code: int, word: str
 ) -> None:
-    """Half a minute has not gone by, after which the clock would have kept one."""
+    """The half minute after which a checkpoint is due has not passed."""
     setup = f"{ADVANCE} = after({PARTITIONS + 3}, {ADVANCE}, lambda: ask(signal.{number}))"
-    done = run_asked(setup, "run", work.job(JOB), "--json")
+    done = run_signalled(setup, "run", work.job(JOB), "--json")
     assert (done.code, done.out) == (code, "")
-    *_, kept, last = done.err.splitlines()
-    assert "stopped: a checkpoint is saved, and the same command goes on from there" in kept
+    *_, checkpoint, last = done.err.splitlines()
+    assert "stopped: a checkpoint is saved, and the same command goes on from there" in checkpoint
     assert last == f"ridgestream: {word}; the last commit stands, and the same command goes on from there"
     done = run_command("run", work.job(JOB), "--json")
-    assert rows_gone_on_from(done) == 3 * STEP
+    assert rows_at_checkpoint(done) == 3 * STEP
     assert done.result["rows_seen"] == ROWS
     assert_same_model(work.model(), undisturbed.model())
     assert sorted(open_store(work.store).repository.list_branches()) == ["main"]
 
 
 @pytest.mark.parametrize("step", ["refit", pytest.param("evaluate", marks=pytest.mark.thorough)])
-def test_what_is_learned_is_kept_too_where_a_refit_or_an_evaluation_is_stopped(
+def test_learned_rows_are_kept_when_a_refit_or_an_evaluation_is_stopped(
     work: Workplace, tmp_path: Path, step: str
 ) -> None:
     pq.write_table(pq.read_table(work.folder / "rows" / "part-00.parquet"), work.folder / "held.parquet")
@@ -138,9 +138,9 @@ def begin_or_ask(self, step, total_rows, **facts):
     return begin(self, step, total_rows, **facts)
 ridgestream.jobs.console.progress.LineReporter.begin = begin_or_ask
 """
-    assert run_asked(setup, "run", work.job(job)).code == exit_codes.TERMINATED
+    assert run_signalled(setup, "run", work.job(job)).code == exit_codes.TERMINATED
     done = run_command("run", work.job(job), "--json")
-    assert rows_gone_on_from(done) == ROWS
+    assert rows_at_checkpoint(done) == ROWS
     straight = make_work(tmp_path / "straight")
     pq.write_table(pq.read_table(work.folder / "rows" / "part-00.parquet"), straight.folder / "held.parquet")
     straight.run_here(job)
@@ -156,12 +156,12 @@ import ridgestream.pipeline.base.pass_checkpoint
 ridgestream.pipeline.base.pass_checkpoint.WORTH_SECONDS = 0.0
 {ADVANCE} = after({PARTITIONS + 3}, {ADVANCE}, ask)
 """
-    done = run_asked(setup, "run", work.job(job))
+    done = run_signalled(setup, "run", work.job(job))
     assert done.code == exit_codes.TERMINATED
     assert "stopped: a checkpoint is saved" in done.err
     told = "rows = []\nreal = ridgestream.jobs.console.progress.LineReporter.advance\n"
     told += "def tell(self, n, **facts):\n    print('rows', n, file=sys.stderr)\n    real(self, n, **facts)\n"
-    done = run_asked(f"{told}{ADVANCE} = tell", "run", work.job(job), "--json")
+    done = run_signalled(f"{told}{ADVANCE} = tell", "run", work.job(job), "--json")
     assert done.code == 0, done
     assert f"rows {3 * STEP}" in done.err.splitlines()  # those of the tasks before, at once
     straight = make_work(tmp_path / "straight")
@@ -189,8 +189,8 @@ if "--multiprocessing-fork" in sys.argv:
 """
 
 
-def test_the_workers_of_this_machine_do_not_outlive_it(work: Workplace, undisturbed: Workplace) -> None:
-    """The signal goes to the run alone, amid its ingest, whose tasks hang for ever."""
+def test_local_workers_do_not_outlive_the_run(work: Workplace, undisturbed: Workplace) -> None:
+    """The signal is sent to the run alone, during its ingest, whose tasks never end."""
     hanging, log = work.folder / "hanging", work.folder / "log"
     hanging.mkdir()
     (hanging / "sitecustomize.py").write_text(HANGING_WORKERS)
@@ -218,7 +218,7 @@ filelock.FileLock.acquire = acquire
 )
 
 
-def test_who_waits_for_another_writer_leaves(work: Workplace) -> None:
+def test_a_run_that_waits_for_another_writer_stops(work: Workplace) -> None:
     work.run_here(JOB)
     before, log = work.snapshot(), work.folder / "log"
     with open_store(work.store).lock(), started(log, WAITS_ALOUD, "run", work.job(JOB), "--wait", "9999") as process:
@@ -229,7 +229,7 @@ def test_who_waits_for_another_writer_leaves(work: Workplace) -> None:
     assert work.snapshot() == before
 
 
-def test_who_waits_for_workers_leaves(work: Workplace) -> None:
+def test_a_run_that_waits_for_workers_stops(work: Workplace) -> None:
     log = work.folder / "log"
     wait = ("--set", "cluster_seconds=9999")
     with (
@@ -243,7 +243,7 @@ def test_who_waits_for_workers_leaves(work: Workplace) -> None:
     assert not work.store.exists()
 
 
-def test_workers_that_a_signal_kept_from_starting_are_no_failure_of_the_cluster(work: Workplace) -> None:
+def test_workers_that_a_signal_prevents_from_starting_are_no_cluster_failure(work: Workplace) -> None:
     setup = """
 import ridgestream.jobs.cluster.dask_executor
 def start(*_):
@@ -252,16 +252,16 @@ def start(*_):
     raise ridgestream.jobs.cluster.cluster_error.ClusterError("the 2 workers of this machine did not start")
 ridgestream.jobs.cluster.dask_executor.start_workers = start
 """
-    done = run_asked(setup, "run", work.job(JOB), "--cluster", "local:2")
+    done = run_signalled(setup, "run", work.job(JOB), "--cluster", "local:2")
     assert done.code == exit_codes.TERMINATED, done
     assert "did not start" not in done.err
 
 
-def test_a_prediction_leaves_whole_files_and_is_finished_by_the_same_command(work: Workplace) -> None:
+def test_a_stopped_prediction_leaves_complete_files_and_the_same_command_finishes_it(work: Workplace) -> None:
     work.run_here(JOB)
     setup = f"{ADVANCE} = after(2, {ADVANCE}, ask)"
     arguments: tuple[Any, ...] = ("predict", work.job(JOB), work.folder / "rows", work.folder / "out")
-    done = run_asked(setup, *arguments)
+    done = run_signalled(setup, *arguments)
     assert done.code == exit_codes.TERMINATED
     names = sorted(path.name for path in (work.folder / "out").iterdir())
     assert names == [f"part-0{i}.parquet" for i in range(3)]
@@ -272,7 +272,7 @@ def test_a_prediction_leaves_whole_files_and_is_finished_by_the_same_command(wor
 HANGS = "ridgestream.pipeline.ingest.partition_task.profile_partition = hang\n"
 
 
-def test_native_code_that_does_not_come_back_is_left(work: Workplace, undisturbed: Workplace) -> None:
+def test_a_run_that_hangs_in_native_code_is_ended(work: Workplace, undisturbed: Workplace) -> None:
     log = work.folder / "log"
     with started(log, f"{SOON}{HANGS}ridgestream.jobs.cli.signals.HARD_SECONDS = 1.0", "run", work.job(JOB)) as process:
         wait_until(lambda: "hangs" in log.read_text(), process)
@@ -283,7 +283,7 @@ def test_native_code_that_does_not_come_back_is_left(work: Workplace, undisturbe
     assert_same_model(work.model(), undisturbed.model())
 
 
-def test_a_second_signal_leaves_at_once_and_one_repeated_does_not(work: Workplace) -> None:
+def test_a_second_signal_ends_at_once_and_a_repeated_one_does_not(work: Workplace) -> None:
     """`timeout` sends a signal twice."""
     log = work.folder / "log"
     never = "ridgestream.jobs.cli.signals.HARD_SECONDS = ridgestream.jobs.cli.signals.SOFT_SECONDS = 1e6\n"

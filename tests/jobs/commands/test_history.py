@@ -1,4 +1,4 @@
-"""Back to a night, names for nights, and a guard before what is served."""
+"""Rollback to a night, tags, and the guard that decides which model is served."""
 
 import json
 from pathlib import Path
@@ -59,8 +59,8 @@ def rollback(work: Workplace, night: int, *, replay: bool = False, changes: Sett
 
 
 def nights_of(work: Workplace, model: str = "model") -> list[dict[str, Any]]:
-    (told,) = run_history(StoreLocation(str(work.store)), model)["models"]
-    nights: list[dict[str, Any]] = told["nights"]
+    (result,) = run_history(StoreLocation(str(work.store)), model)["models"]
+    nights: list[dict[str, Any]] = result["nights"]
     return nights
 
 
@@ -89,9 +89,9 @@ def test_the_history_names_every_night_and_its_snapshot(work: Workplace) -> None
 
 
 def test_a_rollback_excludes_what_was_learned_since_for_good(tmp_path: Path, work: Workplace) -> None:
-    told = rollback(work, 2)
-    assert told["excluded"] == ["part-04.parquet", "part-05.parquet"]
-    assert (told["rows_seen"], told["to_learn"], told["begins_anew"]) == (4 * ROWS, 0, False)
+    result = rollback(work, 2)
+    assert result["excluded"] == ["part-04.parquet", "part-05.parquet"]
+    assert (result["rows_seen"], result["to_learn"], result["begins_anew"]) == (4 * ROWS, 0, False)
     assert work.model().learned == (0, 1, 2, 3)
     snapshot = work.snapshot()
     assert work.run_here()["new_partitions"] == 0
@@ -106,22 +106,22 @@ def test_a_rollback_excludes_what_was_learned_since_for_good(tmp_path: Path, wor
     assert events == [(1, None, 2), (2, None, 2), (3, None, 2), (4, "rollback to 2", 0), (5, None, 1)]
 
 
-def test_what_is_replayed_is_learned_again(tmp_path: Path, work: Workplace) -> None:
+def test_replayed_partitions_are_learned_again(tmp_path: Path, work: Workplace) -> None:
     rollback(work, 1)
-    told = rollback(work, 1, replay=True)
-    assert (told["excluded"], told["to_learn"]) == ([], 4)
+    result = rollback(work, 1, replay=True)
+    assert (result["excluded"], result["to_learn"]) == ([], 4)
     assert work.run_here()["rows_seen"] == 6 * ROWS
     assert_same_model(work.model(), straight(tmp_path, list(range(6))).model())
 
 
-def test_a_new_model_takes_in_what_was_excluded(tmp_path: Path, work: Workplace) -> None:
+def test_a_new_model_learns_excluded_partitions(tmp_path: Path, work: Workplace) -> None:
     rollback(work, 1)
     assert work.run_here(new_model=True)["rows_seen"] == 6 * ROWS
     assert_same_model(work.model(), straight(tmp_path, list(range(6))).model())
     assert [night["number"] for night in nights_of(work)] == [5]
 
 
-def test_what_is_excluded_stays_so_where_a_model_begins_anew(tmp_path: Path, work: Workplace) -> None:
+def test_excluded_partitions_stay_excluded_when_a_model_is_rebuilt(tmp_path: Path, work: Workplace) -> None:
     rollback(work, 2)
     work.put(0, draw_rows(77))
     work.run_here({"source.on_changed": "rebuild"})
@@ -136,11 +136,11 @@ def test_what_is_excluded_stays_so_where_a_model_begins_anew(tmp_path: Path, wor
     assert work.model().arrays["coefficients"].tobytes() == other.model().arrays["coefficients"].tobytes()
 
 
-def test_a_rollback_to_before_a_rebuild_begins_anew(work: Workplace) -> None:
+def test_a_rollback_to_before_a_rebuild_starts_training_again(work: Workplace) -> None:
     work.put(0, draw_rows(77))
     work.run_here({"source.on_changed": "rebuild"})
-    told = rollback(work, 3, replay=True)
-    assert (told["begins_anew"], told["to_learn"]) == (True, 6)
+    result = rollback(work, 3, replay=True)
+    assert (result["begins_anew"], result["to_learn"]) == (True, 6)
     assert work.run_here({"source.on_changed": "rebuild"})["rows_seen"] == 6 * ROWS
 
 
@@ -164,7 +164,7 @@ def test_a_batch_model_goes_back_too(tmp_path: Path) -> None:
     assert work.run_here(batch)["rows_seen"] == 3 * ROWS
 
 
-def test_nights_and_tags_are_predicted_by_as_they_were(work: Workplace) -> None:
+def test_predictions_by_a_night_or_a_tag_are_those_of_its_time(work: Workplace) -> None:
     then = predict_at(work, None)
     run_tag(read_job(work.job(), {}), "release-1", None)
     third = nights_of(work)[2]
@@ -177,11 +177,11 @@ def test_nights_and_tags_are_predicted_by_as_they_were(work: Workplace) -> None:
         assert predict_at(work, name).equals(then)
     for name in ("1", "4", "first"):
         assert predict_at(work, name).equals(now)
-    judged = run_evaluate(read_job(work.job(), {}), InProcess(), Silent(), snapshot="2")
-    assert judged["test_error"] == nights_of(work)[1]["test_error"]
+    evaluated = run_evaluate(read_job(work.job(), {}), InProcess(), Silent(), snapshot="2")
+    assert evaluated["test_error"] == nights_of(work)[1]["test_error"]
 
 
-def test_what_is_not_there_is_refused_with_what_is(work: Workplace) -> None:
+def test_unknown_nights_and_tags_are_refused_with_the_known_ones(work: Workplace) -> None:
     with pytest.raises(ModelError, match="the model 'model' has no night 9: there are 1, 2, 3"):
         predict_at(work, "9")
     with pytest.raises(ModelError, match="no night 7"):
@@ -214,10 +214,10 @@ def test_a_model_that_was_held_back_answers_for_its_night_and_can_be_served_afte
     guarded(work, GUARD)
     own = predict_at(work, "4")
     assert predict_at(work, nights_of(work)[-1]["snapshot"]).equals(served)
-    for night, is_said in (("3", False), ("4", True)):
+    for night, is_reported in (("3", False), ("4", True)):
         notes = Notes()
         run_evaluate(read_job(work.job(), {}), InProcess(), notes, snapshot=night)
-        assert ("guard.showing_held_model" in notes.codes) == is_said
+        assert ("guard.showing_held_model" in notes.codes) == is_reported
     rollback(work, 4)
     assert predict_at(work, None).equals(own)
     assert not own.equals(served)
@@ -227,21 +227,21 @@ def test_a_model_that_got_worse_learns_on_and_is_not_served(tmp_path: Path, work
     served = predict_at(work, None)
     for number in (6, 7, 8):
         work.put(number, flipped(number))
-    told, notes, held = guarded(work, GUARD)
+    result, notes, held = guarded(work, GUARD)
     assert held
-    assert (told["rows_seen"], told["served_night"], told["dropped_rows"]) == (9 * ROWS, 3, 0)
+    assert (result["rows_seen"], result["served_night"], result["dropped_rows"]) == (9 * ROWS, 3, 0)
     facts = notes.facts("guard.model_held_back")
     assert facts["served_night"] == 3
     assert facts["learned"] == "part-06.parquet, part-07.parquet, part-08.parquet"
-    assert facts["error"] == told["test_error"] > facts["its_error"] + 0.02  # type: ignore[operator]
+    assert facts["error"] == result["test_error"] > facts["its_error"] + 0.02  # type: ignore[operator]
     assert predict_at(work, None).equals(served)
     assert not predict_at(work, "4").equals(served)
     assert work.evaluate_here()["test_error"] == facts["its_error"]
     same, _, held = guarded(work, GUARD)
     assert (same["new_partitions"], held) == (0, False)
     work.put(9, flipped(9))
-    told, _, held = guarded(work, GUARD)
-    assert (held, told["served_night"]) == (True, 3)
+    result, _, held = guarded(work, GUARD)
+    assert (held, result["served_night"]) == (True, 3)
     assert predict_at(work, None).equals(served)
     unguarded = Workplace(tmp_path / "unguarded")
     unguarded.put(0, draw_rows(1000), where="held-out")
@@ -253,8 +253,8 @@ def test_a_model_that_got_worse_learns_on_and_is_not_served(tmp_path: Path, work
     assert work.model().arrays["normal_matrix"].tobytes() == unguarded.model().arrays["normal_matrix"].tobytes()
     rollback(work, 3)
     work.put(10)
-    told, _, held = guarded(work, GUARD)
-    assert (held, told["served_night"]) == (False, 6 + 1)
+    result, _, held = guarded(work, GUARD)
+    assert (held, result["served_night"]) == (False, 6 + 1)
     assert [night["held"] for night in nights_of(work)] == [None, None, None, True, True, None, None]
 
 
@@ -264,12 +264,12 @@ def test_a_model_that_recovers_is_served_again(work: Workplace) -> None:
     assert guarded(work, GUARD)[2]
     for number in range(8, 20):
         work.put(number)
-    told, _, held = guarded(work, {"model.guard": 0.1})
-    assert (held, told["served_night"]) == (False, 5)
-    assert work.evaluate_here()["test_error"] == told["test_error"]
+    result, _, held = guarded(work, {"model.guard": 0.1})
+    assert (held, result["served_night"]) == (False, 5)
+    assert work.evaluate_here()["test_error"] == result["test_error"]
 
 
-def test_in_regression_the_guard_is_a_share_of_the_error(tmp_path: Path) -> None:
+def test_in_regression_the_guard_is_a_fraction_of_the_error(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     changes = {**REGRESSION, "model.guard": 0.5}
     work.put(0, draw_regression(1000), where="held-out")
@@ -278,11 +278,11 @@ def test_in_regression_the_guard_is_a_share_of_the_error(tmp_path: Path) -> None
     assert not guarded(work, changes)[2]
     table = draw_regression(3)
     work.put(3, set_column(table, "price", [0.0] * ROWS))
-    told, _, held = guarded(work, changes)
-    assert (held, told["served_night"]) == (True, 1)
+    result, _, held = guarded(work, changes)
+    assert (held, result["served_night"]) == (True, 1)
 
 
-def test_a_model_that_cannot_be_judged_is_not_served(work: Workplace) -> None:
+def test_a_model_that_cannot_be_evaluated_is_not_served(work: Workplace) -> None:
     served = predict_at(work, None)
     work.put(6)
     work.put(1, set_column(draw_rows(1), "x0", [float("nan")] * ROWS), where="held-out")
@@ -293,17 +293,17 @@ def test_a_model_that_cannot_be_judged_is_not_served(work: Workplace) -> None:
     assert predict_at(work, None).equals(served)
 
 
-def test_a_guard_needs_rows_to_judge_on(work: Workplace) -> None:
+def test_a_guard_needs_held_out_rows(work: Workplace) -> None:
     with pytest.raises(JobFileError, match=r"model\.guard compares errors on held-out rows: it needs evaluate\.path"):
         read_job(work.job({**GUARD, "evaluate.path": None}), {})
 
 
-def test_the_commands_tell_the_same(work: Workplace) -> None:
+def test_the_commands_print_the_same(work: Workplace) -> None:
     job = work.job(GUARD)
-    told = run_command("history", job, "--json").result
-    assert [night["number"] for night in told["models"][0]["nights"]] == [1, 2, 3]
+    result = run_command("history", job, "--json").result
+    assert [night["number"] for night in result["models"][0]["nights"]] == [1, 2, 3]
     shown = run_command("history", work.store)
-    assert all(night["snapshot"] in shown.out for night in told["models"][0]["nights"])
+    assert all(night["snapshot"] in shown.out for night in result["models"][0]["nights"])
     assert run_command("tag", job, "monday", "--snapshot", "2").code == 0
     assert "monday" in run_command("history", job).out
     for number in (6, 7):
