@@ -16,7 +16,7 @@ from ridgestream.jobs.cluster.worker_task import requirements_of
 from ridgestream.jobs.cluster.workers import Workers, reaches_workers
 from ridgestream.jobs.config.cluster_options import ClusterOptions
 from ridgestream.pipeline.base.errors import MemoryRefused
-from ridgestream.pipeline.base.executor import Executor, InProcess, Need
+from ridgestream.pipeline.base.executor import Executor, InProcess, MemoryNeed
 from ridgestream.pipeline.base.memory_plan import show_bytes
 from ridgestream.pipeline.base.reporter import Reporter, Silent
 
@@ -72,10 +72,10 @@ class DaskExecutor:
         """Return how many workers there are now; raises ClusterError if the scheduler is gone."""
         return self._workers.count()
 
-    def admit(self, needs: Iterable[Need]) -> None:
+    def admit(self, needs: Iterable[MemoryNeed]) -> None:
         """Raise MemoryRefused, with the numbers, if a worker's limit is lower than what a task needs."""
         limits = self._workers.memory_limits()
-        need = max(needs, key=lambda need: need.bytes, default=Need(0))
+        need = max(needs, key=lambda need: need.bytes, default=MemoryNeed(0))
         for name, limit in limits.items():
             if limit < need.bytes:
                 remedy = f", or {need.remedy}" if need.least_bytes <= limit else ""

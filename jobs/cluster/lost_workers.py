@@ -8,7 +8,7 @@ from typing import Any
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.memory_plan import show_bytes
 from ridgestream.pipeline.base.reporter import Fact, Reporter
-from ridgestream.pipeline.dataset.task_label import work_of
+from ridgestream.pipeline.dataset.task_label import label_of
 
 _FULL = 0.7
 """The share of its memory limit from which a lost worker is taken to have been ended for its memory."""
@@ -99,7 +99,7 @@ class LostWorkers:
         labels = []
         for key in keys:
             with suppress(OSError):
-                labels.append(work_of(self._tasks[key]))
+                labels.append(label_of(self._tasks[key]))
         return [str(label) for label in labels if label]
 
     def _likely_cause(self, address: str) -> str:

@@ -10,7 +10,7 @@ from ridgestream.jobs.cluster.cluster_error import scheduler_errors, scheduler_g
 from ridgestream.jobs.cluster.version_check import Client
 from ridgestream.jobs.cluster.worker_task import Requirements, perform
 from ridgestream.jobs.cluster.workers import LOOK_SECONDS, Workers
-from ridgestream.pipeline.dataset.task_label import work_of
+from ridgestream.pipeline.dataset.task_label import label_of
 
 MAX_SENDINGS = 5
 """How often a task, or a value, is sent to a cluster that drops it before it is given up; each wait is longer."""
@@ -49,7 +49,7 @@ class SubmittedTask:
     def label(self) -> str:
         """Which rows it reads, where that is known."""
         with suppress(OSError):
-            return str(work_of(self.call[1]) or "a task")
+            return str(label_of(self.call[1]) or "a task")
         return "a task"
 
 

@@ -53,7 +53,7 @@ def run_predict(
         "written": done.written,
         "skipped": done.skipped,
         "output": str(output),
-        **done.asked.as_dict(),
+        **done.summary.as_dict(),
         "peak_rss_bytes": peak_rss_bytes(),
         "snapshot": served.snapshot,
     }

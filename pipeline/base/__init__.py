@@ -1,1 +1,1 @@
-"""What every room shares: errors, protocols, checks of arguments, memory plans."""
+"""Shared by all rooms: errors, protocols, argument checks, memory plans."""

@@ -1,4 +1,4 @@
-"""The array types of the core, and the checks at its doors."""
+"""Array types, and checks of array arguments."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,11 +9,11 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 LARGEST_VALUE = 1e100
-"""Beyond this a value is taken for damage: its square would leave float64 together with any sum it enters."""
+"""Larger values are treated as damage: float64 sums with their squares would overflow."""
 
 
 def check_rows(X: npt.ArrayLike, n_features: int | None = None, name: str = "X") -> Floats:
-    """Return `X` as float64 of shape (rows, n_features), C-contiguous; raise InputError naming the first bad entry."""
+    """Return `X` as C-contiguous float64 of shape (rows, n_features); raises InputError for an invalid entry."""
     rows = as_floats(X, name)
     if rows.ndim != 2:
         raise InputError(f"{name} must have two dimensions (rows, features), it has shape {rows.shape}")
@@ -26,7 +26,7 @@ def check_rows(X: npt.ArrayLike, n_features: int | None = None, name: str = "X")
 def check_targets(y: npt.ArrayLike, n_rows: int, n_targets: int | None = None) -> Floats:
     """Return `y` as float64 of shape (rows, n_targets); a vector counts as one target.
 
-    Raises InputError for other numbers of rows or targets, and naming the first bad entry.
+    Raises InputError for a wrong number of rows or targets, and naming the first invalid entry.
     """
     targets = as_floats(y, "y")
     if targets.ndim == 1:
@@ -44,9 +44,9 @@ def check_targets(y: npt.ArrayLike, n_rows: int, n_targets: int | None = None) -
 
 
 def check_weights(sample_weight: npt.ArrayLike | None, n_rows: int) -> Floats:
-    """Return the weights as float64 of shape (rows,), ones where none are given.
+    """Return the weights as float64 of shape (rows,), ones if None.
 
-    Raises InputError for another number of them, and naming the first bad entry, or the least if it is negative.
+    Raises InputError for a wrong number of weights, and naming the first invalid or the most negative entry.
     """
     if sample_weight is None:
         return np.ones(n_rows)
@@ -61,11 +61,11 @@ def check_weights(sample_weight: npt.ArrayLike | None, n_rows: int) -> Floats:
 
 
 def as_floats(values: npt.ArrayLike, name: str) -> Floats:
-    """Return `values` as a C-contiguous float64 array of at least one dimension; raise InputError for another kind."""
+    """Return `values` as a C-contiguous float64 array of at least one dimension; raises InputError for other dtypes."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         entry = np.argwhere(np.ma.getmaskarray(values))[0]
-        place = ", ".join(f"{axis} {number}" for axis, number in zip(("row", "column"), entry, strict=False))
-        raise InputError(f"{name} is masked at {place}: fill it in, or leave its row out")
+        location = ", ".join(f"{axis} {number}" for axis, number in zip(("row", "column"), entry, strict=False))
+        raise InputError(f"{name} is masked at {location}: fill it in, or leave its row out")
     if hasattr(values, "toarray"):
         raise InputError(f"{name} must be a dense array, it is a {type(values).__name__}: pass {name}.toarray()")
     try:
@@ -79,9 +79,9 @@ def as_floats(values: npt.ArrayLike, name: str) -> Floats:
 
 
 def check_finite(values: Floats, name: str) -> None:
-    """Raise InputError for the first entry that is NaN, infinite or beyond LARGEST_VALUE.
+    """Raise InputError for the first entry that is NaN, infinite or larger than LARGEST_VALUE.
 
-    The extremes tell without an array of the size of `values`; NaN is among them if it is anywhere.
+    Checks minimum and maximum first, which needs no temporary array of the size of `values`; both are NaN if any is.
     """
     if values.size and not (values.min() >= -LARGEST_VALUE and values.max() <= LARGEST_VALUE):
         usable = np.abs(values) <= LARGEST_VALUE

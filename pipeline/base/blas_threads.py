@@ -1,6 +1,7 @@
-"""One BLAS thread where a sum must come out the same bits whatever the machine's number of cores.
+"""Limits on the threads of BLAS and numba.
 
-And as many of BLAS and numba as are asked for, where several processes share a machine.
+Sums that must have the same bits on any number of cores run on one BLAS thread; processes that share a machine limit
+both libraries.
 """
 
 import functools
@@ -14,14 +15,14 @@ from threadpoolctl import OpenBLASController, ThreadpoolController
 
 @functools.cache
 def _controller() -> ThreadpoolController:
-    import numpy as np  # noqa: F401  (the controller sees the libraries that are loaded when it is made)
+    import numpy as np  # noqa: F401  (the controller only sees libraries that are loaded when it is created)
     import scipy.linalg  # noqa: F401
 
     return ThreadpoolController()
 
 
 class _Limit:
-    """The limit as it is held by all threads of the process together: BLAS knows one number of threads for them all."""
+    """A limit shared by all threads of the process, since BLAS has one number of threads for all of them."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
@@ -29,16 +30,16 @@ class _Limit:
         self._holders = 0
         self._limiter: Any = None
 
-    def take(self) -> None:
-        """Hold BLAS to so many threads."""
+    def acquire(self) -> None:
+        """Limit BLAS to this number of threads."""
         with self._lock:
             if self._holders == 0:
                 _take_control()
                 self._limiter = _controller().limit(limits=self._threads, user_api="blas")
             self._holders += 1
 
-    def give_back(self) -> None:
-        """Let go; the last one to do so puts the number of threads back."""
+    def release(self) -> None:
+        """End this use of the limit; the last one restores the previous number of threads."""
         with self._lock:
             self._holders -= 1
             if self._holders == 0:
@@ -48,7 +49,7 @@ class _Limit:
 
 
 def _take_control() -> None:
-    """Let this thread set the limit: newer releases of threadpoolctl heed only the thread that set it last."""
+    """Let this thread set the limit: newer releases of threadpoolctl only obey the thread that set it last."""
     clear = getattr(OpenBLASController, "clear_controlling_thread", None)
     if clear is not None:
         clear(force=True)
@@ -61,35 +62,35 @@ def _limit_to(threads: int) -> _Limit:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread inside the context, in all threads; the last context to be left puts it back."""
+    """Limit BLAS to one thread in all threads of the process; the last context to exit restores the previous limit."""
     limit = _limit_to(1)
-    limit.take()
+    limit.acquire()
     try:
         yield
     finally:
-        limit.give_back()
+        limit.release()
 
 
 def blas_threads() -> list[int]:
-    """Return the number of threads that each loaded BLAS would use now."""
+    """Return the current number of threads of each loaded BLAS library."""
     return [int(library["num_threads"]) for library in _controller().info() if library["user_api"] == "blas"]
 
 
 @contextmanager
 def limited_threads(count: int) -> Iterator[None]:
-    """Hold BLAS and numba to so many threads inside the context; `one_blas_thread` may hold BLAS to one in there."""
+    """Limit BLAS and numba to `count` threads inside the context; `one_blas_thread` may limit BLAS further."""
     limit = _limit_to(count)
-    limit.take()
+    limit.acquire()
     try:
         with _limited_numba(count):
             yield
     finally:
-        limit.give_back()
+        limit.release()
 
 
 @contextmanager
 def _limited_numba(count: int) -> Iterator[None]:
-    """Hold numba to so many threads; it is loaded here, since what loads it later would have them all."""
+    """Limit numba to `count` threads; imports it, since importing it later would reset the limit."""
     import numba
 
     before = numba.get_num_threads()
@@ -101,7 +102,7 @@ def _limited_numba(count: int) -> Iterator[None]:
 
 
 def numba_threads() -> int:
-    """Return the number of threads that numba would use now; loads it."""
+    """Return numba's current number of threads; imports it."""
     import numba
 
     return int(numba.get_num_threads())

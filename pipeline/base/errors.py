@@ -1,8 +1,8 @@
-"""What the pipeline refuses, as a small tree whose members are also the built-in error that they are."""
+"""The exceptions of the pipeline; each is also the built-in exception that fits it."""
 
 
 class InputError(ValueError):
-    """Rows, targets or settings that cannot be used; the message names what was expected, what came, what to do."""
+    """Unusable rows, targets or settings; the message says what was expected, what was given, what to do."""
 
 
 class DictionaryError(InputError):
@@ -10,15 +10,15 @@ class DictionaryError(InputError):
 
 
 class NumericalBreakdown(ArithmeticError):
-    """A matrix that must be positive definite is not, within rounding; the message says which setting helps."""
+    """A matrix that should be positive definite is not, within rounding; the message says which setting helps."""
 
 
 class MemoryRefused(MemoryError):
-    """The plan needs more bytes than it may use; the message gives both numbers and a way out."""
+    """The planned memory exceeds the limit; the message gives both numbers and a remedy."""
 
 
 TOO_LARGE = (
     "kernel values are too large to compute with: standardize the features, lower the kernel's gamma or degree, or "
     "choose the rbf kernel"
 )
-"""What a kernel without a bound comes to on rows far from zero, and what helps."""
+"""Message for kernel values that overflow, which an unbounded kernel does on rows far from zero."""

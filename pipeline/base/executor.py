@@ -1,4 +1,4 @@
-"""Where tasks run: in the calling process, or wherever another executor of the same protocol sends them."""
+"""Executors: where tasks run, either in the calling process or on the workers of another executor."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -9,33 +9,33 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Need:
-    """What a process must be able to hold to do a task."""
+class MemoryNeed:
+    """The memory that a process needs for a task."""
 
     bytes: int
-    """All of it, interpreter and libraries included."""
+    """Total bytes, including interpreter and libraries."""
     of: str = "a task"
     """What needs it, such as a partition with its rows."""
     remedy: str = "lower the number of vectors or folds"
-    """What to do about it, beside giving workers more."""
+    """How to reduce it, besides giving the workers more memory."""
     least_bytes: int = 0
-    """What it comes to at least by that."""
+    """The bytes needed at least, after following the remedy."""
 
 
 class Executor(Protocol):
-    """Runs pure functions of small tasks. What a task reads, it reads by location; rows never travel with it."""
+    """Runs pure functions of small tasks. Tasks read their rows by location; rows are never sent with a task."""
 
     def count_workers(self) -> int:
-        """Return how many processes share tasks now; for what is told, not for how tasks are cut."""
+        """Return the current number of worker processes; for messages, not for dividing tasks."""
 
-    def admit(self, needs: Iterable[Need]) -> None:
-        """Raise MemoryRefused, with the numbers, if a worker may not use so many bytes; nothing else depends on it.
+    def admit(self, needs: Iterable[MemoryNeed]) -> None:
+        """Raise MemoryRefused, with the numbers, if a worker's memory limit is below a need; has no other effect.
 
-        The needs are looked at only where there are workers with limits of their own.
+        The needs are only evaluated if there are workers with limits of their own.
         """
 
     def broadcast(self, value: Any) -> Any:  # noqa: ANN401
-        """Send a value once to wherever tasks run; return what stands for it among the arguments of `run`."""
+        """Send a value once to all workers; return a handle to pass to `run` as a shared argument."""
 
     def run(
         self,
@@ -43,18 +43,18 @@ class Executor(Protocol):
         tasks: Iterable[Task],
         *shared: Any,  # noqa: ANN401
     ) -> Iterator[Result]:
-        """Yield function(task, *shared) for each task, in the order of the tasks; a bounded number are under way."""
+        """Yield function(task, *shared) for each task, in order; a bounded number of tasks run at a time."""
 
 
 class InProcess:
-    """Runs each task when its result is asked for, so that a bug has a plain traceback."""
+    """Runs each task in the calling process when its result is requested, so that errors have a plain traceback."""
 
     def count_workers(self) -> int:
         """Return one: this process."""
         return 1
 
-    def admit(self, needs: Iterable[Need]) -> None:
-        """Admit: this process's own memory is looked at elsewhere."""
+    def admit(self, needs: Iterable[MemoryNeed]) -> None:
+        """Do nothing: the memory of this process is checked elsewhere."""
 
     def broadcast(self, value: Any) -> Any:  # noqa: ANN401
         """Return the value."""

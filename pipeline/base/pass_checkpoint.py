@@ -1,8 +1,8 @@
-"""Passes that go on where a killed process left them: what a pass has summed so far is kept from time to time.
+"""Resumable passes: partial sums are saved from time to time, so that a killed pass can be resumed.
 
-A pass is known again by what it does: its function, its argument, its rows and how they are cut. Sums that were read
-back are the bits that were kept, and tasks are summed in their order, so a pass that was interrupted ends in the bits
-of one that was not; the clock only chooses after which tasks something is kept.
+A pass is identified by its function, its argument, its rows and their division into tasks. Restored sums have the same
+bits as the saved ones, and tasks are summed in order, so an interrupted pass ends with the same bits as an
+uninterrupted one; the clock only determines after which tasks the sums are saved.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,42 +16,42 @@ from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.serialization import from_plain, to_plain
 
 KEEP_SECONDS = 15.0
-"""How much work of a pass is lost at most by a kill, when nothing larger than KEEP_BYTES is to be kept."""
+"""Interval between checkpoints: the most work that a kill can lose, unless the sums exceed KEEP_BYTES."""
 
 WORTH_SECONDS = 2.0
-"""A pass that took less is not kept: a run that goes on makes it again."""
+"""A pass that takes less is not saved: repeating it is cheap."""
 
 KEEP_BYTES = 512 * 2**20
-"""Sums that take more are kept at the end of their pass alone."""
+"""Larger sums are saved only at the end of their pass."""
 
 
-Kept = tuple[dict[str, Any], Mapping[str, npt.NDArray[Any]]]
-"""A record, as JSON takes it, and arrays of numbers."""
+Checkpoint = tuple[dict[str, Any], Mapping[str, npt.NDArray[Any]]]
+"""A JSON record, and arrays of numbers."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-Make = Callable[[], Kept | None]
-"""Makes what could be kept now; None where that does not pay."""
+CheckpointBuilder = Callable[[], Checkpoint | None]
+"""Builds a checkpoint of the current state; returns None if it is not worth saving."""
 
 
-class Keeper(Protocol):
-    """Where sums are kept."""
+class CheckpointStore(Protocol):
+    """Stores checkpoints by key."""
 
     def load(self, key: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | None:
-        """Return what was kept under the key, None for nothing."""
+        """Return the checkpoint saved under the key, None if there is none."""
 
     def save(self, key: str, record: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Keep it."""
+        """Save a checkpoint under the key."""
 
-    def set_pending(self, key: str, make: Make | None) -> None:
-        """Have something at hand to be kept under the key if the run is stopped, or nothing any more."""
+    def set_pending(self, key: str, build: CheckpointBuilder | None) -> None:
+        """Set the checkpoint to be saved under the key if the run is stopped; None for nothing."""
 
 
 def named_pass(*name: str) -> Callable[[Function], Function]:
-    """Give a function of blocks the name by which its checkpoints are found again.
+    """Name a function of blocks; its checkpoints are found by this name.
 
-    The name is a constant that is on disk: it stays when the function is moved or renamed. The names of version 0.1.0
-    are the module and the name that the function had then, so that a pass that was killed under 0.1.0 goes on.
+    The name is stored on disk: it stays the same when the function is moved or renamed. The names from version 0.1.0
+    are the module and name that the function had then, so that passes killed under 0.1.0 can be resumed.
     """
 
     def mark(function: Function) -> Function:
@@ -62,52 +62,52 @@ def named_pass(*name: str) -> Callable[[Function], Function]:
 
 
 def name_of_pass(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the name that `named_pass` gave to a function; raise InputError for a function without one."""
+    """Return the name given to a function by `named_pass`; raises InputError for a function without one."""
     name: tuple[str, ...] | None = getattr(function, "pass_name", None)
     if name is None:
-        raise InputError(f"{function!r} has no name to keep its sums by: decorate it with named_pass(...)")
+        raise InputError(f"{function!r} has no name for its checkpoints: decorate it with named_pass(...)")
     return name
 
 
-class KeptPass:
-    """One pass, as far as it has come."""
+class ResumablePass:
+    """The checkpoint of one pass."""
 
-    def __init__(self, keeper: Keeper | None, key: str, function: Callable[..., Any]) -> None:
-        self._keeper, self._key, self._kind = keeper, key, get_type_hints(function)["return"]
-        self._kept_at = monotonic()
+    def __init__(self, checkpoints: CheckpointStore | None, key: str, function: Callable[..., Any]) -> None:
+        self._checkpoints, self._key, self._kind = checkpoints, key, get_type_hints(function)["return"]
+        self._saved_at = monotonic()
 
     def load(self) -> tuple[int, Any]:
-        """Return after how many tasks the sums were kept, and them; zero and None where nothing is."""
-        found = self._keeper.load(self._key) if self._keeper else None
-        if found is None:
+        """Return the number of tasks summed so far and their sums; zero and None if nothing was saved."""
+        checkpoint = self._checkpoints.load(self._key) if self._checkpoints else None
+        if checkpoint is None:
             return 0, None
-        record, arrays = found
+        record, arrays = checkpoint
         try:
             return int(record["tasks"]), from_plain(self._kind, record["sums"], arrays)
         except (InputError, LookupError):
             return 0, None
 
-    def offer(self, tasks: int, sums: object, *, whole: bool) -> None:
-        """Keep the sums of so many tasks, if the last time was long enough ago; `whole` says that they are all.
+    def update(self, tasks: int, sums: object, *, complete: bool) -> None:
+        """Save the sums of the first `tasks` tasks if a checkpoint is due; `complete` if these are all tasks.
 
-        Otherwise they are at hand until the pass is done.
+        Otherwise they stay pending until the pass is complete.
         """
-        if self._keeper is None:
+        if self._checkpoints is None:
             return
-        due = monotonic() - self._kept_at >= (WORTH_SECONDS if whole else KEEP_SECONDS)
-        self._keeper.set_pending(self._key, None if due or whole else lambda: self._worth_keeping(tasks, sums))
+        due = monotonic() - self._saved_at >= (WORTH_SECONDS if complete else KEEP_SECONDS)
+        self._checkpoints.set_pending(self._key, None if due or complete else lambda: self._build(tasks, sums))
         if due:
-            self._keep(tasks, sums, whole=whole)
+            self._save(tasks, sums, complete=complete)
 
-    def _keep(self, tasks: int, sums: object, *, whole: bool) -> None:
+    def _save(self, tasks: int, sums: object, *, complete: bool) -> None:
         plain, arrays = to_plain(sums)
-        if self._keeper is not None and (whole or _count_bytes(arrays) <= KEEP_BYTES):
-            self._keeper.save(self._key, {"tasks": tasks, "sums": plain}, arrays)
-        self._kept_at = monotonic()
+        if self._checkpoints is not None and (complete or _count_bytes(arrays) <= KEEP_BYTES):
+            self._checkpoints.save(self._key, {"tasks": tasks, "sums": plain}, arrays)
+        self._saved_at = monotonic()
 
-    def _worth_keeping(self, tasks: int, sums: object) -> Kept | None:
+    def _build(self, tasks: int, sums: object) -> Checkpoint | None:
         plain, arrays = to_plain(sums)
-        if monotonic() - self._kept_at < WORTH_SECONDS or _count_bytes(arrays) > KEEP_BYTES:
+        if monotonic() - self._saved_at < WORTH_SECONDS or _count_bytes(arrays) > KEEP_BYTES:
             return None
         return {"tasks": tasks, "sums": plain}, arrays
 

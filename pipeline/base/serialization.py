@@ -1,7 +1,7 @@
-"""Values as plain JSON with arrays beside it, and back: no code travels, so that what is read can run none.
+"""Conversion of values to plain JSON plus arrays, and back; no code is stored, so reading cannot run any.
 
-A value is a number, a text, None, an array, a tuple of values, or a dataclass of values; what it is made into again is
-said by the type that is asked for, never by what was read.
+A value is a number, a string, None, an array, a tuple of values, or a dataclass of values. The type to convert back to
+is always given by the caller, never taken from the data.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def to_plain(value: Any) -> tuple[Any, Arrays]:  # noqa: ANN401
-    """Return the value as JSON takes it, with every array in a table of its own; raise InputError for other values."""
+    """Return the value as JSON, with all arrays in a separate dict; raises InputError for values of other types."""
     arrays: Arrays = {}
     return _flatten(value, arrays, typed=False), arrays
 
 
 def from_plain(kind: Any, plain: Any, arrays: Arrays) -> Any:  # noqa: ANN401
-    """Return the value of the type `kind` that `to_plain` took apart; raise InputError if it is none."""
+    """Return the value of type `kind` from the results of `to_plain`; raises InputError if they do not match it."""
     if isinstance(kind, type) and is_dataclass(kind):
         hints = get_type_hints(kind)
         names = [item.name for item in fields(kind)]
@@ -39,7 +39,7 @@ def from_plain(kind: Any, plain: Any, arrays: Arrays) -> Any:  # noqa: ANN401
         return arrays[plain["array"]]
     if isinstance(plain, int | float | str | None):
         return plain
-    raise InputError(f"what is kept is no {kind}: {plain!r:.100}")
+    raise InputError(f"the stored value is no {kind}: {plain!r:.100}")
 
 
 def hash_of(value: Any) -> str:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""The ranges of rows in which a segment is read; they depend on the store alone, so every run sees the same blocks."""
+"""Block ranges: the division of segments into blocks, which depends on the store alone, so that all runs agree."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,15 +19,15 @@ class BlockRange:
     """Whether the segment ends here."""
 
     def shifted(self, rows: int) -> Self:
-        """Return the range so many rows further on."""
+        """Return the range shifted by `rows` rows."""
         return replace(self, start=self.start + rows, stop=self.stop + rows)
 
 
 def plan_blocks(segments: Sequence[tuple[int, int, int]], block_bytes: int, row_bytes: int) -> Iterator[BlockRange]:
-    """Yield the blocks of (segment, rows, chunk_rows) in turn; an empty segment gives one empty block that ends it.
+    """Yield the blocks of each (segment, rows, chunk_rows) in turn; an empty segment has one empty block.
 
-    A block is a whole number of 256 rows (which every learner's own grid divides) that keeps `row_bytes` times its rows
-    within `block_bytes`, and a chunk of the store at most.
+    A block is a multiple of 256 rows, which every learner's own block size divides, within `block_bytes` at `row_bytes`
+    per row, and at most one chunk of the store.
     """
     for segment, rows, chunk_rows in segments:
         fitting = max(256, block_bytes // max(1, row_bytes))

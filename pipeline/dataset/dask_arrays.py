@@ -1,4 +1,4 @@
-"""The dataset as dask arrays, for a user's own work: every row of the store, in ledger order, read chunk by chunk."""
+"""The dataset as dask arrays, for a user's own analyses: all rows of the store in ledger order, read lazily."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DaskDataset:
-    """The rows of a snapshot, as lazy arrays whose chunks are those of the store."""
+    """The rows of a snapshot, as lazy arrays with the chunks of the store."""
 
     numeric: "da.Array"
-    """Raw numeric features, shape (rows, n_numeric); NaN where a value is missing."""
+    """Raw numeric features, shape (rows, n_numeric); NaN for a missing value."""
     codes: "da.Array"
-    """Categorical features as positions in `categories`, shape (rows, n_categorical); −1 where a value is missing."""
+    """Categorical features as indices into `categories`, shape (rows, n_categorical); −1 for a missing value."""
     targets: "da.Array"
-    """Shape (rows, n_targets); ±1 for a class against the rest, positions in `classes` where each is learned."""
+    """Shape (rows, n_targets); ±1 for one class against the rest, indices into `classes` for multi-class targets."""
     weights: "da.Array | None"
-    """Shape (rows,), None if the store has no weight column."""
+    """Shape (rows,); None if the store has no weight column."""
     numeric_names: tuple[str, ...]
     """The names of the numeric features."""
     categorical_names: tuple[str, ...]
@@ -37,11 +37,11 @@ class DaskDataset:
     categories: tuple[tuple[str, ...], ...]
     """For each categorical feature, its values."""
     classes: tuple[Label, ...] = ()
-    """Where each class is learned, those of the rows that count; a row of another one has the target −1."""
+    """In multi-class stores, the classes with a row of positive weight; rows of other classes have the target −1."""
 
 
 def open_dask_arrays(store: Store, snapshot: str | None = None) -> DaskDataset:
-    """Return the dataset of the last commit or of a snapshot; raise StoreError if nothing was ingested yet."""
+    """Return the dataset of the last commit or of a snapshot; raises StoreError if nothing has been ingested yet."""
     import dask.array as da
 
     root = store.root(snapshot)
@@ -58,19 +58,19 @@ def open_dask_arrays(store: Store, snapshot: str | None = None) -> DaskDataset:
 
     codes = [_codes(segment, ledger.categories) for segment in segments]
     return DaskDataset(
-        da.concatenate([_numeric(segment) for segment in segments]),
-        da.concatenate(codes),
-        da.concatenate([_targets(segment, ledger.classes) for segment in segments]),
-        joined("weights") if schema.weight else None,
-        tuple(f.name for f in schema.numeric),
-        tuple(f.name for f in schema.categorical),
-        ledger.categories,
-        ledger.classes,
+        numeric=da.concatenate([_numeric(segment) for segment in segments]),
+        codes=da.concatenate(codes),
+        targets=da.concatenate([_targets(segment, ledger.classes) for segment in segments]),
+        weights=joined("weights") if schema.weight else None,
+        numeric_names=tuple(f.name for f in schema.numeric),
+        categorical_names=tuple(f.name for f in schema.categorical),
+        categories=ledger.categories,
+        classes=ledger.classes,
     )
 
 
 def _numeric(segment: Segment) -> Any:  # noqa: ANN401
-    """Return the segment's numeric features, NaN where they are missing."""
+    """Return the segment's numeric features, NaN for missing values."""
     import dask.array as da
 
     whole, missing = _whole(segment, "numeric"), segment.missing()
@@ -78,7 +78,7 @@ def _numeric(segment: Segment) -> Any:  # noqa: ANN401
 
 
 def _targets(segment: Segment, classes: tuple[Label, ...]) -> Any:  # noqa: ANN401
-    """Return the segment's targets, classes as positions in the store's."""
+    """Return the segment's targets, classes as indices into the store's."""
     import dask.array as da
 
     whole = _whole(segment, "targets")
@@ -90,7 +90,7 @@ def _targets(segment: Segment, classes: tuple[Label, ...]) -> Any:  # noqa: ANN4
 
 
 def _codes(segment: Segment, categories: tuple[tuple[str, ...], ...]) -> Any:  # noqa: ANN401
-    """Return the segment's codes as positions in the store's tables."""
+    """Return the segment's codes as indices into the store's tables."""
     import dask.array as da
 
     if not categories:
@@ -103,14 +103,14 @@ def _codes(segment: Segment, categories: tuple[tuple[str, ...], ...]) -> Any:  #
 
 
 def _whole(segment: Segment, name: str) -> Any:  # noqa: ANN401
-    """Return an array of the segment whose chunks are looked at as they are read."""
+    """Return an array of the segment whose chunks are checked when they are read."""
     import dask.array as da
 
-    place = f"{segment.group.path}/{name} of the store"
+    subject = f"{segment.group.path}/{name} of the store"
     array = cast("zarr.Array[Any]", segment.group[name])
     lazy = da.from_array(array, chunks=array.chunks, name=False)
     return da.map_blocks(
-        check_present, lazy, place=place, dtype=lazy.dtype, meta=np.empty((0,) * lazy.ndim, lazy.dtype)
+        check_present, lazy, subject=subject, dtype=lazy.dtype, meta=np.empty((0,) * lazy.ndim, lazy.dtype)
     )
 
 

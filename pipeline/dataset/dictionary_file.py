@@ -1,4 +1,4 @@
-"""Given dictionaries: rows of a Parquet file as features of a new model."""
+"""User-given dictionaries: rows of a Parquet file as basis vectors of a new model."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,20 +12,20 @@ from ridgestream.stores.parquet.partitions import list_partitions, read_arrow_sc
 from ridgestream.stores.schema.schema import Schema
 
 _REMEDY = (
-    "correct the dictionary, or let the rows that fix the standardization be more, so that they have the category: "
-    "model.scaling_rows"
+    "correct the dictionary, or increase model.scaling_rows, so that the rows that determine the standardization "
+    "include the category"
 )
 
 
 def read_dictionary(path: FileLocation, schema: Schema, feature_map: FeatureMap) -> StartingDictionary:
-    """Return the rows of one Parquet file, or of a folder of them, with the feature columns of the store.
+    """Return the rows of a Parquet file, or of a folder of them, which have the store's feature columns.
 
-    Raises PartitionError for a file that cannot be used, DictionaryError if there is no row, InputError for a category
-    that the model does not know.
+    Raises PartitionError for an unusable file, DictionaryError if there are no rows, InputError for a category unknown
+    to the model.
     """
     parts = []
     for file in list_partitions(path):
-        decoder = Decoder(schema, str(file.path), with_target=False, whole=True)
+        decoder = Decoder(schema, str(file.path), with_target=False, is_dictionary=True)
         decoder.check(read_arrow_schema(file))
         for batch in read_batches(file, schema.columns(with_target=False)):
             rows = decoder.decode(batch)
@@ -42,5 +42,5 @@ def _code_maps(feature_map: FeatureMap, decoder: Decoder) -> list[npt.NDArray[np
     try:
         feature_map.check_categories(tables, _REMEDY)
     except InputError as error:
-        raise InputError(f"the dictionary {decoder.place}: {error}") from error
+        raise InputError(f"the dictionary {decoder.file}: {error}") from error
     return feature_map.code_maps(tables)

@@ -12,7 +12,7 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.dataset.task_label import needs_of
+from ridgestream.pipeline.dataset.task_label import partition_needs
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.ingest.ingest_plan import IngestPlan, plan_ingest
 from ridgestream.pipeline.ingest.ingest_report import IngestReport, report_ingest
@@ -66,7 +66,7 @@ def _carry_out(plan: IngestPlan, committed: Ledger, writer: WaveWriter) -> WaveR
         writer.commit_names(committed, plan.ledger)
         committed = plan.ledger
     result = WaveResult(plan.ledger, {})
-    writer.executor.admit(needs_of(plan.files))
+    writer.executor.admit(partition_needs(plan.files))
     writer.report.begin(events.STEP_INGEST, None, partitions=len(plan.files))
     for start in range(0, len(plan.files), PARTITIONS_A_COMMIT):
         wave = writer.ingest_wave(committed, result.ledger, plan.files[start : start + PARTITIONS_A_COMMIT])

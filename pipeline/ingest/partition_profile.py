@@ -16,7 +16,8 @@ from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.ingest.row_filter import RowFilter
 from ridgestream.pipeline.sums.moments import Moments
 from ridgestream.pipeline.sums.quantile_sketch import Sample
-from ridgestream.stores.parquet.decoder import DROP, Decoder
+from ridgestream.stores.parquet.column_reader import DROP
+from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, read_arrow_schema, read_batches
 from ridgestream.stores.schema.row_batch import Rows
 from ridgestream.stores.schema.schema import Schema

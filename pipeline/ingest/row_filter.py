@@ -6,7 +6,8 @@ Dropped rows leave no trace: neither among the codes, nor in a table of categori
 import numpy as np
 import numpy.typing as npt
 
-from ridgestream.stores.parquet.decoder import DROP, Decoder
+from ridgestream.stores.parquet.column_reader import DROP
+from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.row_batch import Rows
 

@@ -1,1 +1,1 @@
-"""Stored records as learners and predictors, and back."""
+"""Conversion of stored model records to learners and predictors, and back."""

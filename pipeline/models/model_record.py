@@ -1,4 +1,4 @@
-"""Between the store's record of a model and the objects that compute: learner, feature map, served model."""
+"""Conversion between stored model records and learners, feature maps and served models."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ from ridgestream.stores.errors.exceptions import ModelError
 
 PUBLISHED = "coefficients"
 ONLINE = "online"
-"""The method that is a learner with a state; every other one is a batch method."""
+"""The method of models with a learner's state; all other methods are batch methods."""
 
 _REFIT = {"products": "refit_products", "rhs": "refit_rhs", "target_square": "refit_target_square"}
 _REFIT_COUNTERS = {"weight": "refit_weight", "rows": "refit_rows"}
@@ -35,15 +35,15 @@ _NO_ARRAYS = (*_COUNTERS, "parameters", "numerics")
 
 
 def learner_of(record: ModelRecord) -> OnlineLSSVM:
-    """Return a learner that goes on from the record's state; raise ModelError if its arrays are not a state."""
+    """Return a learner that resumes from the record's state; raises ModelError if its arrays are not a valid state."""
     state = state_of(record)
-    with _sound(record):
+    with _damage_errors(record):
         return OnlineLSSVM.from_state(state)
 
 
 @contextmanager
-def _sound(record: ModelRecord) -> Iterator[None]:
-    """Turn what comes of a record that is not what was written into ModelError."""
+def _damage_errors(record: ModelRecord) -> Iterator[None]:
+    """Raise ModelError for a damaged record."""
     try:
         yield
     except (ModelError, NumericalBreakdown, MemoryRefused):
@@ -53,15 +53,15 @@ def _sound(record: ModelRecord) -> Iterator[None]:
 
 
 def check_complete(record: ModelRecord) -> None:
-    """Raise ModelError where a parameter is missing that every release has written."""
+    """Raise ModelError if a parameter is missing that every release has written."""
     known = {"method", "kernel", "learner", "regularization", "scaling_rows"}
     if missing := sorted(known - record.parameters.keys()):
         raise ModelError(f"the record of the model {record.name!r} is damaged: it lacks {', '.join(missing)}")
 
 
 def state_of(record: ModelRecord) -> OnlineState:
-    """Return the learner's state in a record; raise ModelError if it is none."""
-    with _sound(record):
+    """Return the learner's state in a record; raises ModelError if it is not a valid state."""
+    with _damage_errors(record):
         state = _state_of(record)
         state.check()
         return state
@@ -88,16 +88,16 @@ def with_learner(record: ModelRecord, learner: OnlineLSSVM) -> ModelRecord:
 
 
 def with_state(record: ModelRecord, state: OnlineState) -> ModelRecord:
-    """Return the record with a learner's state and nothing else: what is needed to go on, not to predict."""
+    """Return the record with a learner's state only: enough to resume, not to predict."""
     arrays = {f.name: getattr(state, f.name) for f in fields(state) if f.name not in _NO_ARRAYS}
     counters = {name: getattr(state, name) for name in _COUNTERS} | asdict(state.numerics)
     return replace(record, arrays=cast("Arrays", arrays), counters=counters)
 
 
 def with_refit(record: ModelRecord, sums: BlockStatistics, coefficients: Floats) -> ModelRecord:
-    """Return the record with other published coefficients and the sums that they come from; learning drops both.
+    """Return the record with other published coefficients and their sums, both of which further training removes.
 
-    The learner's state stays as it is.
+    The learner's state is unchanged.
     """
     arrays = {key: getattr(sums, name) for name, key in _REFIT.items()}
     arrays[PUBLISHED] = np.ascontiguousarray(coefficients)
@@ -106,7 +106,7 @@ def with_refit(record: ModelRecord, sums: BlockStatistics, coefficients: Floats)
 
 
 def is_refitted(record: ModelRecord) -> bool:
-    """Tell whether the published coefficients are those of a refit."""
+    """Return whether the published coefficients are those of a refit."""
     return not is_batch(record) and _has_sums(record)
 
 
@@ -115,7 +115,7 @@ def _has_sums(record: ModelRecord) -> bool:
 
 
 def refit_of(record: ModelRecord) -> BlockStatistics | None:
-    """Return the exact sums that the published coefficients come from, None if there are none."""
+    """Return the exact sums from which the published coefficients were computed, None if there are none."""
     if not _has_sums(record):
         return None
     _check_sums(record)
@@ -125,7 +125,7 @@ def refit_of(record: ModelRecord) -> BlockStatistics | None:
 
 
 def with_fitted(record: ModelRecord, fitted: Fitted) -> ModelRecord:
-    """Return the record with what a batch method made, in the place of what it held."""
+    """Return the record with the result of a batch method, replacing its arrays and counters."""
     sums = fitted.sums.total()
     arrays: dict[str, Any] = {key: getattr(sums, name) for name, key in _REFIT.items()}
     arrays |= {
@@ -151,33 +151,35 @@ def with_fitted(record: ModelRecord, fitted: Fitted) -> ModelRecord:
 
 
 def fitted_of(record: ModelRecord) -> Fitted:
-    """Return what a batch method made of a model's rows; its sums are of all rows together.
+    """Return the result of a batch method; its sums are those of all rows together.
 
     Raises ModelError if the record is not one of a batch method.
     """
-    with _sound(record):
+    with _damage_errors(record):
         return _fitted_of(record)
 
 
 def _fitted_of(record: ModelRecord) -> Fitted:
     sums, path = _sums_of(record), None
     if record.parameters["learner"]["criterion"] is not None:
-        told: dict[str, Any] = {name: record.arrays[f"path_{name}"] for name in _PATH}
-        path = Path(**told, **{name: record.parameters["learner"][name] for name in ("criterion", "chosen")})
+        arrays: dict[str, Any] = {name: record.arrays[f"path_{name}"] for name in _PATH}
+        path = Path(**arrays, **{name: record.parameters["learner"][name] for name in ("criterion", "chosen")})
     return Fitted(
-        _basis_of(record),
-        cast("Integers", record.arrays["basis_rows"]),
-        cast("Floats", record.arrays[PUBLISHED]),
-        record.parameters["learner"]["regularization"],
-        FoldedStatistics((sums,)),
-        path,
-        {name: record.counters[name] for name in record.counters.keys() - {"rows_seen", *_REFIT_COUNTERS.values()}},
-        {name.removeprefix(_OWN): array for name, array in record.arrays.items() if name.startswith(_OWN)},
+        basis=_basis_of(record),
+        places=cast("Integers", record.arrays["basis_rows"]),
+        coefficients=cast("Floats", record.arrays[PUBLISHED]),
+        regularization=record.parameters["learner"]["regularization"],
+        sums=FoldedStatistics((sums,)),
+        path=path,
+        notes={
+            name: record.counters[name] for name in record.counters.keys() - {"rows_seen", *_REFIT_COUNTERS.values()}
+        },
+        own={name.removeprefix(_OWN): array for name, array in record.arrays.items() if name.startswith(_OWN)},
     )
 
 
 def _sums_of(record: ModelRecord) -> BlockStatistics:
-    """Return the sums that every batch method leaves."""
+    """Return the sums of a batch model."""
     sums = refit_of(record)
     if sums is None:
         raise ModelError(f"the model {record.name!r} lacks its sums: its record is damaged")
@@ -196,25 +198,25 @@ def _check_sums(record: ModelRecord) -> None:
 
 
 def widened(record: ModelRecord, before: FeatureMap, extended: FeatureMap) -> ModelRecord:
-    """Return the record with a feature map extended from its own: its basis vectors are zero in the new features."""
-    places, arrays = before.added_features(extended), dict(record.arrays)
+    """Return the record with an extended feature map: its basis vectors are zero in the new features."""
+    positions, arrays = before.added_features(extended), dict(record.arrays)
     for name, axis in (("basis_vectors", 1), ("centre", 0)):
-        if len(places) and name in arrays:
-            arrays[name] = cast("Floats", np.insert(arrays[name], places, 0.0, axis=axis))
+        if len(positions) and name in arrays:
+            arrays[name] = cast("Floats", np.insert(arrays[name], positions, 0.0, axis=axis))
     return replace(record, encoding=extended.as_dict(), arrays=arrays)
 
 
 def is_batch(record: ModelRecord) -> bool:
-    """Tell whether a batch method made the model."""
+    """Return whether a batch method trained the model."""
     return bool(record.parameters.get("method", ONLINE) != ONLINE)
 
 
 def model_of(record: ModelRecord, *, with_uncertainty: bool = False) -> Model:
-    """Return the served model of a record, with what error bars need if asked for; O(n_basis³) then.
+    """Return the served model of a record, optionally with the data for error bars, which takes O(n_basis³).
 
-    Raises ModelError if the parts of the record do not belong together.
+    Raises ModelError if the parts of the record are inconsistent.
     """
-    with _sound(record):
+    with _damage_errors(record):
         basis, feature_map = _basis_of(record), FeatureMap.from_dict(record.encoding)
         coefficients = cast("Floats", record.arrays[PUBLISHED])
         n_features = feature_map.n_features

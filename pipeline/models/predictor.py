@@ -14,7 +14,7 @@ from ridgestream.pipeline.models.uncertainty import Uncertainty
 from ridgestream.pipeline.sums.normal_equations import Basis
 
 PREDICTION_BYTES = 8 * 2**20
-"""What the kernel values of one block of predictions may take."""
+"""Memory limit for the kernel values of one block of predictions."""
 
 
 @dataclass(frozen=True)
@@ -22,18 +22,18 @@ class Model:
     """f(x) = Σ β_i k(x_i, x) + b."""
 
     basis: Basis
-    """The x_i, standardized, and k; with the constant function where there is a bias."""
+    """The x_i, standardized, and k; includes the constant function if there is a bias."""
     coefficients: Floats
-    """β, the bias b last if there is one, shape (n_functions, n_outputs)."""
+    """β, followed by the bias b if there is one, shape (n_functions, n_outputs)."""
     feature_map: FeatureMap
-    """From raw columns to the features of the basis vectors."""
+    """Maps raw columns to the features of the basis vectors."""
     uncertainty: Uncertainty | None = None
-    """What error bars need; None where nobody asked for them."""
+    """Data for error bars; None if not requested."""
 
     def predict(
         self, numeric: npt.NDArray[np.floating], codes: npt.NDArray[np.int32], maps: Sequence[npt.NDArray[np.int64]]
     ) -> Floats:
-        """Return f of raw rows in the user's units, shape (rows, n_outputs); O(n_basis·n_features) a row, in blocks."""
+        """Return f of raw rows in the user's units, shape (rows, n_outputs); O(n_basis·n_features) per row."""
         predictions = np.empty((len(numeric), self.coefficients.shape[1]))
         parts = self._parts(len(numeric))
         work = np.empty((parts[0].stop if parts else 0, len(self.basis.vectors)))
@@ -46,18 +46,19 @@ class Model:
     def deviations(
         self, numeric: npt.NDArray[np.floating], codes: npt.NDArray[np.int32], maps: Sequence[npt.NDArray[np.int64]]
     ) -> tuple[Floats, Floats]:
-        """Return the standard deviations of f and of a new observation, in the user's units, each as `predict` returns.
+        """Return the standard deviations of f and of a new observation, in the user's units, each like `predict`.
 
-        O(n_basis²) a row. Raises InputError if the model was made without its uncertainty.
+        O(n_basis²) per row. Raises InputError if the model was created without uncertainty.
         """
         if self.uncertainty is None:
-            raise InputError("the model was made without its uncertainty")
+            raise InputError("the model was created without uncertainty")
         variance = np.empty((len(numeric), self.coefficients.shape[1]))
         with one_blas_thread():
             for part in self._parts(len(numeric)):
                 features = self.feature_map.features(numeric[part], codes[part], maps)
-                values, itself = self.basis.values(features), self.basis.kernel.diagonal(features)
-                variance[part] = self.uncertainty.variance(values, itself)
+                features = self.feature_map.features(numeric[part], codes[part], maps)
+                values, diagonal = self.basis.values(features), self.basis.kernel.diagonal(features)
+                variance[part] = self.uncertainty.variance(values, diagonal)
         scale = np.array(self.feature_map.target.scale)
         return np.sqrt(variance) * scale, np.sqrt(variance + self.uncertainty.noise) * scale
 

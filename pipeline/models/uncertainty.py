@@ -1,13 +1,13 @@
 """Predictive variance of subset of regressors with augmentation: error bars that widen away from the dictionary.
 
-Plain subset of regressors, σ²kᵀM⁻¹k, shrinks to zero where no basis vector is near. Adding a basis function at the test
-point itself (Rasmussen & Quiñonero Candela 2005; Jung & Polani's slides) gives, at the published γ = λn,
+The plain predictive variance, σ²kᵀM⁻¹k, shrinks to zero far from all basis vectors. Adding a basis function at the test
+point itself (Rasmussen & Quiñonero Candela 2005; Jung & Polani's slides) gives, with the published γ = λn,
 
     Var f(x) = (σ̂²/γ)(δ + γ kᵀM⁻¹k),   M = K̃ᵀK̃ + γK,   δ = k* − kᵀK⁻¹k,
 
 which reverts to (σ̂²/γ)k* far away. σ̂² is the residual sum of squares over n − trace of the hat matrix M⁻¹K̃ᵀK̃.
-After a refit, and in batch methods, the exact KᵀK of the rows stands in the place of K̃ᵀK̃. A bias is one more function
-of k and of M, without a penalty, and no part of K.
+After a refit, and in batch methods, the exact KᵀK of the rows replaces K̃ᵀK̃. A bias is one more function of k and M,
+without a penalty, and is not part of K.
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ from ridgestream.pipeline.sums.normal_equations import BlockStatistics
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """What error bars need beside the model: two Cholesky factors and the noise."""
+    """Data for error bars: two Cholesky factors and the noise."""
 
     gram: Cholesky
-    """Of K, (n_basis, n_basis)."""
+    """The factor of K, (n_basis, n_basis)."""
     normal: Cholesky
-    """Of M, (n_functions, n_functions)."""
+    """The factor of M, (n_functions, n_functions)."""
     penalty: float
     """γ = λn."""
     noise: Floats
@@ -37,13 +37,13 @@ class Uncertainty:
 
     @classmethod
     def of(cls, state: OnlineState, sums: BlockStatistics | None = None) -> Self:
-        """Make it from a learner's state, or with `sums` over the same rows in place of its own; O(n_basis³)."""
+        """Compute it from a learner's state, or with `sums` over the same rows instead of its own; O(n_basis³)."""
         sums = accumulated_sums(state) if sums is None else sums
         return cls.from_sums(sums, state.gram, state.n_basis, state.parameters.regularization)
 
     @classmethod
     def from_sums(cls, sums: BlockStatistics, penalty: Floats, n_basis: int, regularization: float) -> Self:
-        """Make it from sums of n_functions ≥ n_basis functions, their penalty matrix and λ per row; O(n_functions³)."""
+        """Compute it from the sums of n_functions ≥ n_basis functions, their penalty and λ per row; O(n_functions³)."""
         normal = sums.factorize(penalty, regularization)
         gram = cholesky(penalty[:n_basis, :n_basis], "kernel matrix K of the dictionary")
         return cls(gram, normal, regularization * sums.weight, estimate_noise(sums, normal))
@@ -60,7 +60,7 @@ class Uncertainty:
 
 
 def accumulated_sums(state: OnlineState) -> BlockStatistics:
-    """Return the sums that a learner has accumulated: K̃ᵀK̃ in the place of G."""
+    """Return the sums accumulated by a learner, with K̃ᵀK̃ for G."""
     products = state.normal_matrix - state.penalty * state.gram
     return BlockStatistics(products, state.normal_rhs, state.target_square, state.weight_seen, state.rows_seen)
 
@@ -68,13 +68,13 @@ def accumulated_sums(state: OnlineState) -> BlockStatistics:
 def estimate_noise(sums: BlockStatistics, normal: Cholesky) -> Floats:
     """Return σ̂² of each target: RSS/(n − tr(M⁻¹G)), `normal` the factor of M = G + γK; O(n_basis³).
 
-    Where the rows are no more than the degrees of freedom, one is left to divide by.
+    If there are no more rows than degrees of freedom, the denominator is one.
     """
     freedom = float(np.trace(normal.solve(sums.products)))
     return np.asarray(sums.squared_error(normal.solve(sums.rhs)) / max(sums.weight - freedom, 1.0))
 
 
 def _squared_norms(factor: Cholesky, kernel_rows: Floats) -> Floats:
-    """Return kᵀA⁻¹k = ‖L⁻¹k‖² of each row, so that it cannot be negative."""
+    """Return kᵀA⁻¹k of each row as ‖L⁻¹k‖², which cannot be negative."""
     half = solve_triangular(factor.factor, kernel_rows.T, lower=True, check_finite=False)
     return np.asarray(np.einsum("ij,ij->j", half, half))

@@ -1,17 +1,17 @@
-"""The population stability index: how far the distribution of a column has moved from that of the training rows.
+"""The population stability index: how much the distribution of a column differs from that of the training rows.
 
-With p_i the share of the training rows in bin i, and q_i that of the rows compared,
+With p_i the share of the training rows in bin i, and q_i that of the compared rows,
 
     PSI = Σ (p_i − q_i) ln(p_i / q_i),
 
-the sum of both relative entropies. Half a row is added to each of the B bins in which there is a row of either side,
-(n p_i + ½) / (n + B/2) with n at most SAMPLE_ROWS, so that an empty bin makes it neither infinite nor nothing: no share
-is below 1.2·10⁻⁴. Numbers are binned by the deciles of the training rows, with bins of their own for what lies below
-and above all of them; equal deciles are one. Categories are binned one by one, the rare ones together, and those that
-the training rows lack. What is missing is a bin, too.
+the sum of both relative entropies. Half a row is added to each of the B bins that contain a row of either side,
+(n p_i + ½) / (n + B/2) with n at most SAMPLE_ROWS, so that empty bins give neither infinity nor zero: no share is below
+1.2·10⁻⁴. Numbers are binned by the deciles of the training rows, with separate bins for values below and above all of
+them; equal deciles are merged. Each frequent category has a bin, the rare ones share one, and so do those that do not
+occur in the training rows. Missing values have a bin of their own.
 
-Where both are samples of one distribution, PSI / (1/n + 1/m) is about χ² with B − 1 degrees of freedom (Yurdakul 2018,
-"Statistical properties of population stability index"): a small partition has a large index by chance.
+If both are samples of one distribution, PSI / (1/n + 1/m) is approximately χ² with B − 1 degrees of freedom (Yurdakul
+2018, "Statistical properties of population stability index"): small partitions have a large index by chance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,46 +26,46 @@ from ridgestream.pipeline.features.one_vs_rest import Label
 from ridgestream.pipeline.sums.quantile_sketch import SAMPLE_ROWS, Sketch
 
 LARGE = 0.25
-"""The usual reading: below 0.1 the column is stable, above this it is another population."""
+"""The usual interpretation: a column is stable below 0.1, and from a different population above this."""
 
 RARE = 0.01
-"""A category of a smaller share of the training rows has no bin of its own."""
+"""Categories with a smaller share of the training rows share a bin."""
 
 BY_CHANCE = 1e-4
-"""How seldom a partition with the training rows' distribution may be taken for another, over all its columns."""
+"""The probability that some column of a partition with the training rows' distribution is reported as shifted."""
 
 _DECILES = np.arange(1, 10) / 10
 _TOLERANCE = 1e-12
-"""How far a cumulated share may be from a decile and count as reaching it."""
+"""Tolerance when comparing a cumulated share with a decile."""
 
 
 @dataclass(frozen=True)
 class Shares:
-    """How the rows of one side fall into the bins."""
+    """The shares of one side's rows in the bins."""
 
     bins: Floats
-    """The share of the rows in each, shape (B,), summing to one; all zero without rows."""
+    """The share of the rows in each bin, shape (B,), summing to one; all zero without rows."""
     rows: float
-    """How many rows of equal weight they are worth."""
+    """The effective number of rows of equal weight."""
 
 
 @dataclass(frozen=True)
 class Shift:
-    """How far a column has moved."""
+    """How far the distribution of a column has shifted."""
 
     psi: float
-    """The population stability index, finite and not negative."""
+    """The population stability index, finite and non-negative."""
     chance: float
-    """What it would exceed by chance in one of 1 / BY_CHANCE partitions."""
+    """The value that it exceeds by chance with probability BY_CHANCE, over all columns."""
 
     @property
     def is_large(self) -> bool:
-        """Whether it is more than LARGE, and more than chance."""
+        """Whether it exceeds both LARGE and chance."""
         return self.psi > max(LARGE, self.chance)
 
 
 def compare_shares(training: Shares, now: Shares, n_columns: int) -> Shift:
-    """Return how far `now` is from `training`, one of `n_columns` that are looked at; no shift without rows."""
+    """Return the shift of `now` relative to `training`, for one of `n_columns` columns; zero without rows."""
     if not (training.rows > 0 and now.rows > 0):
         return Shift(0.0, 0.0)
     filled = (training.bins > 0) | (now.bins > 0)
@@ -82,27 +82,27 @@ class NumericBins:
     """The bins of a numeric column: up to the first edge, up to the second, …, above the last, and missing."""
 
     edges: Floats
-    """The first is just below the smallest training value, the last is the largest, deciles lie between; ascending."""
+    """Ascending: just below the smallest training value, the deciles, the largest training value."""
     column: int
-    """Which column of a sketch it is."""
+    """The column's index in a sketch."""
 
     @classmethod
     def of(
         cls, sketches: Sequence[Sketch], weights: Sequence[float], column: int, low: float, high: float
     ) -> "NumericBins":
-        """Bin by the deciles of several partitions with these weights, all of whose values lie from `low` to `high`."""
+        """Bin by the deciles of several partitions with these weights, whose values are between `low` and `high`."""
         points = np.concatenate([np.empty(0), *(s.points[:, column] for s in sketches)])
         masses = [np.diff(s.upto[:, column], prepend=0.0) * w for s, w in zip(sketches, weights, strict=True)]
         order = np.argsort(points, kind="stable")
         cumulated = np.cumsum(np.concatenate([np.empty(0), *masses])[order])
         if not (len(cumulated) and cumulated[-1] > 0):
             return cls(np.array([np.nextafter(0.0, -1.0), 0.0]), column)
-        places = np.searchsorted(cumulated / cumulated[-1], _DECILES - _TOLERANCE)
-        edges = np.array([np.nextafter(low, -np.inf), *points[order][places], high])
+        indices = np.searchsorted(cumulated / cumulated[-1], _DECILES - _TOLERANCE)
+        edges = np.array([np.nextafter(low, -np.inf), *points[order][indices], high])
         return cls(np.unique(np.clip(edges, edges[0], high)), column)
 
     def count(self, sketch: Sketch, missing: float) -> Shares:
-        """Return the shares of the rows of a sketch, of which the share `missing` lacks the column."""
+        """Return the shares of a sketch's rows, of which the share `missing` lacks a value."""
         rows = float(sketch.sampled.max(initial=0.0))
         if not rows:
             return Shares(np.zeros(len(self.edges) + 2), 0.0)
@@ -114,23 +114,23 @@ class NumericBins:
 
 @dataclass(frozen=True)
 class CategoryBins:
-    """The bins of a categorical column: one a frequent category, the rare ones, those not seen, and missing."""
+    """The bins of a categorical column: one per frequent category, one for rare ones, one for new ones, and missing."""
 
     frequent: tuple[Label, ...]
-    """The categories that have a bin of their own."""
+    """The categories with a bin of their own."""
     rare: frozenset[Label]
-    """The others that training rows have."""
+    """The other categories of the training rows."""
 
     @classmethod
     def of(cls, counts: Mapping[Any, float]) -> "CategoryBins":
-        """Bin by the weight of each category among the training rows."""
+        """Bin by the weight of each category in the training rows."""
         total = sum(counts.values())
         frequent = tuple(value for value, weight in counts.items() if weight >= RARE * total and weight > 0)
         rare = frozenset(value for value, weight in counts.items() if 0 < weight < RARE * total)
         return cls(frequent, rare)
 
     def count(self, counts: Mapping[Any, float], weight: float, rows: float) -> Shares:
-        """Return the shares by the weight of each category, of rows of this weight in all."""
+        """Return the shares of rows from the weight of each category and the total weight."""
         if not (weight > 0 and rows > 0):
             return Shares(np.zeros(len(self.frequent) + 3), 0.0)
         known = {*self.frequent, *self.rare}
@@ -142,7 +142,7 @@ class CategoryBins:
 
 
 def mean_shares(parts: Sequence[Shares], weights: Sequence[float]) -> Shares:
-    """Return the shares of all parts together, at least one, which have these weights."""
+    """Return the shares of all parts together, at least one, with these weights."""
     counted = [(part, w) for part, w in zip(parts, weights, strict=True) if part.rows > 0 and w > 0]
     total = sum(w for _, w in counted)
     bins = sum((part.bins * (w / total) for part, w in counted), np.zeros_like(parts[0].bins))

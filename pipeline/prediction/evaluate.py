@@ -1,4 +1,4 @@
-"""Evaluation: a served model against Parquet partitions that hold the target, one task a partition."""
+"""Evaluation of a served model on Parquet partitions with targets, one task per partition."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,11 +14,11 @@ from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
 from ridgestream.pipeline.dataset.range_checks import check_predictions
-from ridgestream.pipeline.dataset.task_label import needs_of
+from ridgestream.pipeline.dataset.task_label import partition_needs
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.one_vs_rest import winners_of
 from ridgestream.pipeline.models.predictor import Model
-from ridgestream.pipeline.prediction.input_checks import Asked, Asking
+from ridgestream.pipeline.prediction.input_checks import InputChecker, InputSummary
 from ridgestream.pipeline.sums.error_histogram import ErrorHistogram
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.parquet.decoder import Decoder
@@ -31,36 +31,36 @@ Matrix = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Weighted sums over evaluated rows; added, they are those of all the rows."""
+    """Weighted sums over evaluated rows, mergeable."""
 
     weight: float = 0.0
-    """The sum of weights: the number of rows where rows carry none."""
+    """The sum of weights: the number of rows if there are no weights."""
     mistakes: float = 0.0
-    """The weight of the rows whose predicted class is wrong; in regression, of those whose sign is."""
+    """The weight of rows whose predicted class is wrong; in regression, whose predicted sign is wrong."""
     squares: tuple[float, ...] = ()
-    """The weighted sum of squared errors of each target, in squared target units; empty if each class is learned."""
+    """The weighted sum of squared errors of each target, in squared target units; empty for multi-class targets."""
     true_positive: float = 0.0
-    """The weight of rows of the positive class that were predicted so."""
+    """The weight of rows of the positive class that were predicted as such."""
     positive: float = 0.0
     """The weight of rows of the positive class."""
     classes: bool = True
-    """Whether the target is a class, one against the rest or each."""
+    """Whether the target is a class, binary or multi-class."""
     confusion: Matrix = ()
-    """Where each class is learned, the weight of the rows of a class (row) that were taken for a class (column)."""
+    """For multi-class targets, the weight of rows by true class (row) and predicted class (column)."""
     left_out: int = 0
-    """How many rows were left out since they lack a value."""
+    """Number of rows left out because of missing values."""
     residuals: tuple[ErrorHistogram, ...] = ()
-    """In the evaluation of a regression, predicted minus true of each target, in its units."""
+    """In regression, histograms of predicted minus true values of each target, in its units."""
 
     @classmethod
     def of(cls, predicted: Floats, truth: Floats, weights: Floats | None, *, classes: bool) -> "Evaluation":
-        """Return the sums over rows with predictions and targets (rows, n_targets), in whatever units both have.
+        """Return the sums over rows with predictions and targets (rows, n_targets), in any common units.
 
-        With `classes`, there is one target, the sign of which is the class.
+        With `classes`, there is a single target, whose sign is the class.
         """
         w = np.ones(len(truth)) if weights is None else weights
         wrong, positive = (predicted[:, 0] > 0) != (truth[:, 0] > 0), truth[:, 0] > 0
-        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):  # who asks looks at what came of it
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):  # callers check the result
             return cls(
                 weight=float(w.sum()),
                 mistakes=float(w @ wrong),
@@ -72,7 +72,7 @@ class Evaluation:
 
     @classmethod
     def of_classes(cls, predicted: Integers, truth: Integers, weights: Floats | None, n_classes: int) -> "Evaluation":
-        """Return the sums over rows whose classes have these positions (rows,)."""
+        """Return the sums over rows with predicted and true class indices (rows,)."""
         w = np.ones(len(truth)) if weights is None else weights
         counts = np.bincount(truth * n_classes + predicted, w, n_classes**2).reshape(n_classes, n_classes)
         with one_blas_thread():
@@ -80,7 +80,7 @@ class Evaluation:
         return cls(float(w.sum()), wrong, confusion=tuple(tuple(float(n) for n in row) for row in counts))
 
     def merge(self, other: "Evaluation") -> "Evaluation":
-        """Return the sums of both."""
+        """Return the sums over both sets of rows."""
         names = ("weight", "mistakes", "true_positive", "positive")
         rows = zip(self.confusion, other.confusion, strict=True) if self.confusion and other.confusion else ()
         return replace(
@@ -108,13 +108,13 @@ class Evaluation:
 
     @property
     def one_class(self) -> bool:
-        """Whether there are rows, all of one class."""
+        """Whether there are rows and all of them have the same class."""
         rows = [sum(row) for row in self.confusion] or [self.positive, self.weight - self.positive]
         return self.classes and self.weight > 0 and sum(weight > 0 for weight in rows) == 1
 
 
 def _sum(left: tuple[float, ...], right: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the sums of both, one of which may be empty for lack of rows."""
+    """Return the elementwise sum; one of the tuples may be empty because it is over no rows."""
     return tuple(a + b for a, b in zip(left, right, strict=True)) if left and right else left or right
 
 
@@ -140,16 +140,16 @@ def evaluate(
     report: Reporter,
     policies: Policies | None = None,
 ) -> Evaluation:
-    """Return the model's errors on the partitions; raise PartitionError for one that cannot be used.
+    """Return the model's errors on the partitions; raises PartitionError for one that cannot be used.
 
-    `policies` (by default all errors) say what becomes of missing values and of categories that the model does not
-    know; with `drop`, rows that lack a value, the target too, are left out.
+    `policies` (by default all errors) determine the treatment of missing values and of categories unknown to the model;
+    with `drop`, rows with a missing value, including the target, are left out.
     """
     policies = policies or Policies()
     model = replace(model, feature_map=with_boolean_fill(model.feature_map, schema))
-    executor.admit(needs_of(files))
+    executor.admit(partition_needs(files))
     report.begin(events.STEP_EVALUATE, None, partitions=len(files))
-    total, asked = _of_no_rows(model, schema), Asked()
+    total, asked = _of_no_rows(model, schema), InputSummary()
     for part, seen in executor.run(evaluate_partition, files, executor.broadcast(model), schema, policies):
         total, asked = total.merge(part), asked.merge(seen)
         report.advance(seen.rows)
@@ -159,36 +159,36 @@ def evaluate(
 
 
 def check_partitions(files: Sequence[PartitionFile], schema: Schema) -> None:
-    """Raise PartitionError for a file that is no Parquet, or lacks a column or its type; no row is read."""
+    """Raise PartitionError for a file that is not Parquet, or has a missing or unsuitable column; reads no row."""
     for file in files:
         Decoder(schema, str(file.path)).check(read_arrow_schema(file))
 
 
 def evaluate_partition(
     file: PartitionFile, model: Model, schema: Schema, policies: Policies
-) -> tuple[Evaluation, Asked]:
-    """Return the model's errors on one partition, batch by batch, and what was seen of its rows."""
+) -> tuple[Evaluation, InputSummary]:
+    """Return the model's errors on one partition, batch by batch, and the summary of its rows."""
     decoder = Decoder(schema, str(file.path), missing=policies.missing)
     decoder.check(read_arrow_schema(file))
-    total, asking = _of_no_rows(model, schema), Asking(model.feature_map, decoder, policies)
+    total, checker = _of_no_rows(model, schema), InputChecker(model.feature_map, decoder, policies)
     for batch in read_batches(file, schema.columns(with_target=True)):
         decoded = decoder.decode(batch)
-        answered, maps = asking.look(decoded)
+        answered, maps = checker.check(decoded)
         rows = decoded if answered.all() else decoded.take(answered)
         if rows.targets is not None:
             targets = _targets_of(rows.targets, rows.weights, model.feature_map, decoder)
             numbers = decoder.rows - len(decoded) + np.flatnonzero(answered)
-            outputs = predictions_of(model, rows, maps, decoder.place, numbers)
+            outputs = predictions_of(model, rows, maps, decoder.file, numbers)
             part = compare(outputs, targets, rows.weights, model.feature_map, classes=schema.classifies)
             if not schema.classifies:
                 part = replace(part, residuals=_residuals(outputs - targets, rows.weights))
             total = total.merge(part)
     check_unchanged(file)
-    return total, asking.asked
+    return total, checker.summary
 
 
 def predictions_of(model: Model, rows: Rows, maps: Sequence[Integers], place: str, numbers: Integers) -> Floats:
-    """Return f of rows with these numbers in the file `place`; raise PartitionError for one where it leaves float64."""
+    """Return f of rows with these numbers in `file`; raises PartitionError for a row at which it overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         outputs = model.predict(rows.numeric, rows.codes, maps)
     check_predictions(outputs, place, numbers)
@@ -207,11 +207,11 @@ def _of_no_rows(model: Model, schema: Schema) -> Evaluation:
 
 
 def _targets_of(kept: Floats, weights: Floats | None, feature_map: FeatureMap, decoder: Decoder) -> Floats:
-    """Return the targets of decoded rows; raise PartitionError naming the file for a class that the model lacks."""
+    """Return the targets of decoded rows; raises PartitionError naming the file for a class unknown to the model."""
     table = list(decoder.classes)
     present = kept[:, 0] if weights is None else kept[weights > 0, 0]
     try:
         feature_map.target.check_classes([table[int(code)] for code in np.unique(present)] if table else [])
     except InputError as error:
-        raise PartitionError(f"{decoder.place}: {error}") from error
+        raise PartitionError(f"{decoder.file}: {error}") from error
     return feature_map.target.encode(kept, table)

@@ -1,4 +1,4 @@
-"""The progressive error, partition by partition: each row predicted before it is learned."""
+"""The progressive error of each partition: every row is predicted before it is learned."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,31 +14,31 @@ from ridgestream.pipeline.features.one_vs_rest import winners_of
 from ridgestream.pipeline.prediction.evaluate import Evaluation
 
 RECENT = 20
-"""Partitions that an error is compared with at most, those learned last before it."""
+"""Number of partitions, those learned just before, that an error is compared with at most."""
 
 FACTOR, SIGMAS = 1.5, 4.0
-"""An error is far above those before if it is more than FACTOR times their median, and SIGMAS deviations above it."""
+"""An error is an outlier if it is more than FACTOR times the median of those before, and SIGMAS deviations above it."""
 
 _MAD = 1.4826
-"""From the median of absolute deviations to the standard deviation, for a normal distribution."""
+"""Ratio of the standard deviation to the median absolute deviation of a normal distribution."""
 
 _KURTOSIS = 9.0
-"""Of the errors of a regression, three times that of a normal distribution: how much a mean square of them varies."""
+"""Assumed kurtosis of regression errors, which gives the variance of a mean square: three times the normal one."""
 
 
 @dataclass(frozen=True)
 class Progressive:
-    """Sums over rows that were predicted before they were learned: of all of them, and of each partition's."""
+    """Sums over rows that were predicted before they were learned, in total and for each partition."""
 
     total: Evaluation
     """The sums over all rows, in the learner's units."""
     segments: tuple[int, ...] = ()
-    """The segments whose rows they are, in the order of the rows."""
+    """The segments of the rows, in order."""
     weights: tuple[float, ...] = ()
-    """The weight of the rows of each."""
+    """The weight of the rows of each segment."""
     losses: tuple[float, ...] = ()
-    """The weight of each one's rows that were misclassified, or the weighted sum of their squared errors in squared
-    target units, the mean over the targets.
+    """For each segment, the weight of misclassified rows, or the weighted sum of squared errors in squared target
+    units, averaged over the targets.
     """
 
     @classmethod
@@ -47,7 +47,7 @@ class Progressive:
         return cls(sums, (segment,), (sums.weight,), (mean_errors(sums, feature_map)[0] * sums.weight,))
 
     def merge(self, other: Self) -> Self:
-        """Return the sums over both, the rows of `other` later."""
+        """Return the sums over both sets of rows, those of `other` following."""
         total = self.total.merge(other.total)
         if not (self.segments and other.segments and self.segments[-1] == other.segments[0]):
             sums = (getattr(self, name) + getattr(other, name) for name in ("segments", "weights", "losses"))
@@ -59,15 +59,15 @@ class Progressive:
         return type(self)(total, self.segments + other.segments[1:], weights, losses)
 
     def errors(self) -> Mapping[int, float]:
-        """Return each segment's error; a segment without a row that counts has none."""
+        """Return each segment's error, except for segments without a row of positive weight."""
         sums = zip(self.segments, self.weights, self.losses, strict=True)
         return {segment: loss / weight for segment, weight, loss in sums if weight > 0}
 
 
 def mean_errors(sums: Evaluation, feature_map: FeatureMap) -> tuple[float, tuple[float, ...]]:
-    """Return the fraction misclassified, or the mean squared error over the targets, and that of each target.
+    """Return the misclassified fraction or the mean squared error over the targets, and the error of each target.
 
-    Squared errors are in squared target units, and there are none for classes; zero without rows.
+    Squared errors are in squared target units; there are none for classes. Without rows, the error is zero.
     """
     errors = tuple(mse * s**2 for mse, s in zip(sums.test_mse_of, feature_map.target.scale, strict=False))
     return sum(errors) / len(errors) if errors else sums.test_error or 0.0, errors
@@ -76,9 +76,9 @@ def mean_errors(sums: Evaluation, feature_map: FeatureMap) -> tuple[float, tuple
 def sum_losses(
     outputs: Floats, targets: Floats, weights: Floats | None, feature_map: FeatureMap, *, classes: bool
 ) -> tuple[Floats, Floats]:
-    """Return the weight of the rows up to each, (rows,), and what `mean_errors` times that weight is, (rows,).
+    """Return cumulative sums over the rows of the weight, (rows,), and of the weighted loss, (rows,).
 
-    Outputs and targets, both (rows, n_outputs), are in the learner's units.
+    The loss averages to `mean_errors`. Outputs and targets, both (rows, n_outputs), are in the learner's units.
     """
     w = np.ones(len(targets)) if weights is None else weights
     if feature_map.target.classes:
@@ -92,12 +92,12 @@ def sum_losses(
 
 
 def find_limits(errors: Sequence[float | None], rows: Sequence[int], *, classes: bool) -> list[float | None]:
-    """Return for each partition in the order of learning beyond which its error is far above those before it.
+    """Return for each partition, in the order of learning, the limit above which its error is an outlier.
 
-    The limit is the larger of FACTOR times the median of the RECENT errors before it and SIGMAS deviations above that;
-    the variance is that of these errors, by the median of their deviations, and what chance adds with so few rows:
-    p(1 − p)/n for a fraction, (_KURTOSIS − 1)e²/n for a mean square. None where there is no error before, or none to
-    judge.
+    The limit is the larger of FACTOR times the median of the RECENT errors before it and SIGMAS deviations above it.
+    The variance is that of these errors, estimated from their median absolute deviation, plus the sampling variance
+    with this number of rows: p(1 − p)/n for a fraction, (_KURTOSIS − 1)e²/n for a mean square. None without previous
+    errors, or for a partition without an error.
     """
     limits: list[float | None] = []
     before: list[float] = []
@@ -110,6 +110,6 @@ def find_limits(errors: Sequence[float | None], rows: Sequence[int], *, classes:
 def _limit(before: Sequence[float], rows: int, *, classes: bool) -> float:
     typical = median(before)
     spread = _MAD * median(abs(error - typical) for error in before)
-    p = min(typical + 1 / rows, 1.0)  # one mistake more: where none was made, the next is no surprise
+    p = min(typical + 1 / rows, 1.0)  # one mistake more, so that the first mistake after none is not an outlier
     chance = p * (1 - p) / rows if classes else (_KURTOSIS - 1) * typical**2 / rows
     return max(FACTOR * typical, typical + SIGMAS * sqrt(spread**2 + chance))

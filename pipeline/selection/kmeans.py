@@ -21,7 +21,7 @@ from ridgestream.pipeline.selection.candidate_rounds import take_present
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
 from ridgestream.pipeline.sums.normal_equations import RowBlock, plan_kernel_rows
 from ridgestream.pipeline.sums.row_set import RowSet
-from ridgestream.pipeline.sums.top_rows import LeaderBoard, Leaders
+from ridgestream.pipeline.sums.top_rows import TopRows, TopRowsAccumulator
 
 SAMPLE = 20
 """Rows of the sample a centre."""
@@ -40,7 +40,7 @@ class Clusters:
     """Σ w x, shape (n_centres, n_features)."""
     inertia: float
     """Σ w ‖x − c‖² to the nearest centre."""
-    farthest: Leaders
+    farthest: TopRows
     """Rows with large w ‖x − c‖²."""
 
     def merge(self, other: Self) -> Self:
@@ -96,7 +96,7 @@ def sum_clusters(centres: Floats, blocks: Iterable[RowBlock]) -> Clusters:
     The first of several centres at the same distance counts as the nearest; a row of weight zero is absent.
     """
     weights, sums, inertia = np.zeros(len(centres)), np.zeros_like(centres), 0.0
-    board = LeaderBoard(1, FARTHEST, centres.shape[1], 0)
+    board = TopRowsAccumulator(1, FARTHEST, centres.shape[1], 0)
     with one_blas_thread():
         for block in blocks:
             present = np.arange(len(block.features)) if block.weights is None else np.flatnonzero(block.weights)
@@ -110,7 +110,7 @@ def sum_clusters(centres: Floats, blocks: Iterable[RowBlock]) -> Clusters:
                     sums[:, feature] += np.bincount(nearest, own * column, len(centres))
                 inertia += float(own @ distances)
                 board.add((own * distances)[np.newaxis], block.first + chosen, part)
-    return Clusters(weights, sums, inertia, board.leaders())
+    return Clusters(weights, sums, inertia, board.top_rows())
 
 
 def _nearest(features: Floats, centres: Floats) -> tuple[Integers, Floats]:

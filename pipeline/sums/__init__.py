@@ -1,1 +1,1 @@
-"""Sums over rows that merge: what one pass brings back."""
+"""Mergeable sums over rows: the results of passes."""

@@ -1,8 +1,8 @@
-"""Candidate sums: one pass's products of candidates with the vectors chosen so far, and with each other.
+"""Candidate sums: the products of candidates with the basis vectors and with each other, from one pass.
 
-With k the kernel values of a row against the chosen vectors, q those against the candidates, y its targets and w its
-weight: Σ w qkᵀ, Σ w qqᵀ, Σ w qyᵀ. Together with the sums of the chosen vectors, which earlier passes made, they are the
-sums of all of them, from which any number of choices follows. Memory is that of the sums and of a block.
+With k the kernel values of a row against the basis vectors, q those against the candidates, y its targets and w its
+weight, these are Σ w qkᵀ, Σ w qqᵀ and Σ w qyᵀ. Together with the sums of the basis vectors from earlier passes they are
+the normal equations of all of them, from which any subset can be evaluated. Memory: the sums and one block.
 """
 
 from collections.abc import Iterable
@@ -22,16 +22,16 @@ from ridgestream.pipeline.sums.normal_equations import BlockStatistics, RowBlock
 
 @dataclass(frozen=True)
 class CandidateSumming:
-    """What is to be summed; the argument of a pass."""
+    """The sums to form; the argument of a pass."""
 
     kernel: Kernel
     """k."""
     vectors: Floats
-    """The chosen ones, shape (n_basis, n_features)."""
+    """The basis vectors, shape (n_basis, n_features)."""
     candidates: Floats
     """Shape (n_candidates, n_features)."""
     n_targets: int
-    """Targets of a row."""
+    """Number of targets."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,16 @@ class CandidateSums:
     def merge(self, other: Self) -> Self:
         """Return the sums over both sets of rows."""
         return type(self)(
-            self.own + other.own,
-            self.across + other.across,
-            self.rhs + other.rhs,
-            self.target_square + other.target_square,
-            self.weight + other.weight,
-            self.rows + other.rows,
+            own=self.own + other.own,
+            across=self.across + other.across,
+            rhs=self.rhs + other.rhs,
+            target_square=self.target_square + other.target_square,
+            weight=self.weight + other.weight,
+            rows=self.rows + other.rows,
         )
 
     def extend(self, chosen: BlockStatistics) -> BlockStatistics:
-        """Return the sums of the chosen vectors and the candidates after them, from those of the chosen."""
+        """Return the sums of the basis vectors followed by the candidates, given the sums of the basis vectors."""
         n_basis, n_candidates = len(chosen.rhs), len(self.rhs)
         products = np.empty((n_basis + n_candidates, n_basis + n_candidates))
         products[:n_basis, :n_basis] = chosen.products
@@ -76,20 +76,20 @@ class CandidateSums:
 
 @named_pass("ridgestream.pipeline.candidate_sums", "sum_candidates")
 def sum_candidates(summing: CandidateSumming, blocks: Iterable[RowBlock]) -> CandidateSums:
-    """Return the sums over the rows of all blocks, added in their order.
+    """Return the sums over the rows of all blocks, added in order.
 
-    A row costs n_basis + n_candidates kernel values, one matrix product and one symmetric update,
-    n_candidates·(2·n_basis + n_candidates) flops. A row of weight zero is absent; BLAS runs on one thread.
+    Costs n_basis + n_candidates kernel values and n_candidates·(2·n_basis + n_candidates) flops a row, for one matrix
+    product and one symmetric update. Rows of weight zero are skipped; BLAS runs on one thread.
     """
-    growing = _Growing(summing)
+    accumulator = _Accumulator(summing)
     with one_blas_thread():
         for block in blocks:
-            growing.add(block)
-    return growing.sums()
+            accumulator.add(block)
+    return accumulator.sums()
 
 
 class KernelValues:
-    """Room for the kernel values of a few rows against the chosen vectors and against candidates, used again."""
+    """Computes kernel values against the basis vectors and against candidates, in reused buffers."""
 
     def __init__(self, kernel: Kernel, vectors: Floats, candidates: Floats) -> None:
         self._kernel, self._vectors, self._candidates = kernel, vectors, candidates
@@ -99,7 +99,7 @@ class KernelValues:
         self._q: Floats = np.empty((0, len(candidates)))
 
     def of(self, features: Floats) -> tuple[Floats, Floats]:
-        """Return k (rows, n_basis) and q (rows, n_candidates), which the next call overwrites."""
+        """Return k (rows, n_basis) and q (rows, n_candidates); the next call overwrites them."""
         if len(self._k) < len(features):
             self._k = np.empty((len(features), len(self._vectors)))
             self._q = np.empty((len(features), len(self._candidates)))
@@ -108,8 +108,8 @@ class KernelValues:
         return k, q
 
 
-class _Growing:
-    """The sums while they grow; Σ w qqᵀ in the lower triangle of a Fortran-ordered array, as BLAS updates it."""
+class _Accumulator:
+    """Accumulates candidate sums; Σ w qqᵀ in the lower triangle of a Fortran-ordered array, as BLAS updates it."""
 
     def __init__(self, summing: CandidateSumming) -> None:
         n_basis, n_candidates, n_targets = len(summing.vectors), len(summing.candidates), summing.n_targets
@@ -141,6 +141,6 @@ class _Growing:
             self._across = blas.dgemm(1.0, q.T, k.T, beta=1.0, c=self._across, trans_b=1, overwrite_c=1)
 
     def sums(self) -> CandidateSums:
-        """Return the sums, whose memory they keep: nothing is added after this."""
+        """Return the sums, which share the accumulator's memory: add nothing after this."""
         across = np.ascontiguousarray(self._across)
         return CandidateSums(mirror(self._own), across, self._rhs, self._target_square, self._weight, self._rows)

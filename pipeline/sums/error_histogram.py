@@ -1,8 +1,7 @@
-"""A histogram of errors whose parts add up: its bins are as wide as the errors themselves ask for.
+"""A mergeable histogram of errors whose bin width adapts to the errors.
 
-A bin is 2^exponent wide and begins at a multiple of that, so bins of one width lie whole in those of the next. The
-exponent is the smallest for which no more than MOST_BINS hold anything; that of all rows is the same however they are
-cut.
+Bins are 2^exponent wide and begin at multiples of that, so narrower bins lie entirely inside wider ones. The exponent
+is the smallest with at most MOST_BINS non-empty bins; for the same rows it is the same however they are divided.
 """
 
 from collections.abc import Sequence
@@ -16,10 +15,10 @@ import numpy as np
 from ridgestream.pipeline.base.array_checks import Floats
 
 MOST_BINS = 512
-"""Bins that hold anything, at most."""
+"""Largest number of non-empty bins."""
 
 _DIGITS = 40
-"""Bits to which a bin's number is known; the largest error is below 2^_DIGITS bins."""
+"""Bits of a bin's index; the largest error is below 2^_DIGITS bins."""
 
 _SMALLEST = -1000
 
@@ -31,7 +30,7 @@ class ErrorHistogram:
     exponent: int = _SMALLEST
     """Bins are 2^exponent wide, in the errors' own units."""
     bins: tuple[int, ...] = ()
-    """The numbers of the bins that hold anything, ascending: bin i begins at i·2^exponent."""
+    """The indices of the non-empty bins, ascending: bin i begins at i·2^exponent."""
     weights: tuple[float, ...] = ()
     """The weight in each."""
 
@@ -45,12 +44,12 @@ class ErrorHistogram:
             return cls()
         exponent = max(frexp(float(np.abs(counted).max()))[1] - _DIGITS, _SMALLEST)
         numbers = np.floor(np.ldexp(counted, -exponent)).astype(np.int64)
-        bins, places = np.unique(numbers, return_inverse=True)
-        sums = np.bincount(places, w[counts], len(bins))
+        bins, indices = np.unique(numbers, return_inverse=True)
+        sums = np.bincount(indices, w[counts], len(bins))
         return cls(exponent, tuple(map(int, bins)), tuple(map(float, sums))).fitting()
 
     def merge(self, other: Self) -> Self:
-        """Return the histogram of both."""
+        """Return the histogram of both sets of rows."""
         exponent = max(self.exponent, other.exponent)
         sums: dict[int, float] = {}
         for part in (self.widened(exponent), other.widened(exponent)):
@@ -59,7 +58,7 @@ class ErrorHistogram:
         return type(self)(exponent, tuple(sorted(sums)), tuple(sums[number] for number in sorted(sums))).fitting()
 
     def widened(self, exponent: int) -> Self:
-        """Return it with bins 2^exponent wide, no narrower than they are."""
+        """Return the histogram with bins 2^exponent wide, which are at least as wide as now."""
         sums: dict[int, float] = {}
         for number, weight in zip(self.bins, self.weights, strict=True):
             wide = number >> (exponent - self.exponent)
@@ -67,14 +66,14 @@ class ErrorHistogram:
         return type(self)(exponent, tuple(sums), tuple(sums.values()))
 
     def fitting(self) -> Self:
-        """Return it with no more than MOST_BINS bins."""
+        """Return the histogram with at most MOST_BINS non-empty bins."""
         fitting = self
         while len(fitting.bins) > MOST_BINS:
             fitting = fitting.widened(fitting.exponent + 1)
         return fitting
 
     def shown(self, bins: int, tail: float = 0.005) -> "Bars":
-        """Return at most so many bars that leave out no more than `tail` of the weight on either side."""
+        """Return at most `bins` bars that exclude at most the fraction `tail` of the weight on either side."""
         total = sum(self.weights)
         if not total > 0:
             return Bars(0.0, 1.0, (), 0.0, 0.0)
@@ -87,34 +86,34 @@ class ErrorHistogram:
             exponent += 1
         wide = self.widened(exponent)
         first, last = low >> (exponent - self.exponent), high >> (exponent - self.exponent)
-        held = dict(zip(wide.bins, wide.weights, strict=True))
+        weights = dict(zip(wide.bins, wide.weights, strict=True))
         return Bars(
-            float(np.ldexp(float(first), exponent)),
-            float(np.ldexp(1.0, exponent)),
-            tuple(held.get(number, 0.0) for number in range(first, last + 1)),
-            sum(weight for number, weight in held.items() if number < first),
-            sum(weight for number, weight in held.items() if number > last),
+            begin=float(np.ldexp(float(first), exponent)),
+            width=float(np.ldexp(1.0, exponent)),
+            weights=tuple(weights.get(number, 0.0) for number in range(first, last + 1)),
+            below=sum(weight for number, weight in weights.items() if number < first),
+            above=sum(weight for number, weight in weights.items() if number > last),
         )
 
 
 @dataclass(frozen=True)
 class Bars:
-    """A histogram as it is shown."""
+    """The bars of a histogram, for display."""
 
     begin: float
-    """Where the first bar begins."""
+    """The lower bound of the first bar."""
     width: float
-    """The width of each."""
+    """The width of each bar."""
     weights: tuple[float, ...]
-    """The weight in each."""
+    """The weight in each bar."""
     below: float
-    """The weight before the first."""
+    """The weight below the first bar."""
     above: float
-    """The weight after the last."""
+    """The weight above the last bar."""
 
 
 def _quantile(bins: Sequence[int], weights: Sequence[float], share: float) -> int:
-    """Return the first bin up to which there is more than that share of the weight."""
+    """Return the first bin at which the cumulated weight exceeds this share of the total."""
     total = sum(weights)
     reached = zip(bins, accumulate(weights), strict=True)
     return next((number for number, sum_ in reached if sum_ > share * total), bins[-1])

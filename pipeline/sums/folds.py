@@ -1,7 +1,7 @@
-"""Folds: every row of a store is dealt to one of several, by its number and a seed alone.
+"""Folds: each row of a store is assigned to one of several folds by its index and a seed alone.
 
-Each run of as many rows as there are folds is dealt one row to each fold, in an order of its own, so folds are equally
-large, no period in the data falls into one of them, and a row's fold stays when rows come after it.
+Each run of n_folds consecutive rows assigns one row to each fold, in a pseudorandom order of its own. So folds have
+equal sizes, no period in the data falls into a single fold, and a row's fold does not change when rows are appended.
 """
 
 import numpy as np
@@ -12,13 +12,13 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def deal_folds(first: int, count: int, n_folds: int, seed: int) -> Integers:
-    """Return the folds, 0 to n_folds − 1, of the rows numbered from `first` on, shape (count,)."""
+    """Return the folds, 0 to n_folds − 1, of `count` rows from index `first` on, shape (count,)."""
     if n_folds == 1 or not count:
         return np.zeros(count, dtype=np.int64)
     runs = np.arange(first // n_folds, (first + count - 1) // n_folds + 1, dtype=np.uint64)
-    places = np.arange(n_folds, dtype=np.uint64)
+    positions = np.arange(n_folds, dtype=np.uint64)
     start = np.array([seed], dtype=np.uint64)
-    keys = _scramble(_scramble(start)[:, np.newaxis] + runs[:, np.newaxis] * np.uint64(n_folds) + places)
+    keys = _scramble(_scramble(start)[:, np.newaxis] + runs[:, np.newaxis] * np.uint64(n_folds) + positions)
     orders = np.argsort(keys, axis=1, kind="stable").ravel()
     offset = first % n_folds
     return np.asarray(orders[offset : offset + count])

@@ -1,4 +1,4 @@
-"""Count, mean, spread and range of columns, merged block by block (Chan, Golub & LeVeque 1979)."""
+"""Count, mean, variance and range of columns, merged block by block (Chan, Golub & LeVeque 1979)."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -16,13 +16,13 @@ class Moments:
     count: Floats
     """The sum of weights, shape (d,)."""
     mean: Floats
-    """Weighted means, shape (d,); zero where nothing was counted."""
+    """Weighted means, shape (d,); zero for columns without values."""
     squares: Floats
     """Weighted sums of squared deviations from the mean, shape (d,)."""
     minimum: Floats
-    """Smallest values, shape (d,); +inf where nothing was counted."""
+    """Smallest values, shape (d,); +inf for columns without values."""
     maximum: Floats
-    """Largest values, shape (d,); −inf where nothing was counted."""
+    """Largest values, shape (d,); −inf for columns without values."""
 
     @classmethod
     def empty(cls, n_columns: int) -> Self:
@@ -34,7 +34,7 @@ class Moments:
     def of(cls, values: Floats, weights: Floats | None = None) -> Self:
         """Return the moments of the rows of `values` (rows, d) in two passes.
 
-        Rows of weight zero are absent, and so is NaN, a missing value, in its column.
+        Rows of weight zero are skipped; NaN is a missing value and is skipped in its column.
         """
         if weights is not None:
             values, weights = values[weights > 0], weights[weights > 0]
@@ -50,7 +50,7 @@ class Moments:
 
     @classmethod
     def _of_present(cls, values: Floats, w: Floats) -> Self:
-        """Return the moments of what is there of `values` (rows, d), with weights (rows,)."""
+        """Return the moments of the values (rows, d) that are not NaN, with weights (rows,)."""
         present = ~np.isnan(values)
         count = w @ present
         total = w @ np.where(present, values, 0.0)
@@ -65,19 +65,19 @@ class Moments:
         share = np.divide(other.count, count, out=np.zeros_like(count), where=count > 0)
         delta = other.mean - self.mean
         return type(self)(
-            count,
-            self.mean + delta * share,
-            self.squares + other.squares + delta**2 * self.count * share,
-            np.minimum(self.minimum, other.minimum),
-            np.maximum(self.maximum, other.maximum),
+            count=count,
+            mean=self.mean + delta * share,
+            squares=self.squares + other.squares + delta**2 * self.count * share,
+            minimum=np.minimum(self.minimum, other.minimum),
+            maximum=np.maximum(self.maximum, other.maximum),
         )
 
     def constant(self) -> "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]":
-        """Tell which columns have had no two values, shape (d,)."""
+        """Return which columns have no two different values, shape (d,)."""
         return np.asarray(self.minimum >= self.maximum)
 
     def deviation(self) -> Floats:
-        """Return population standard deviations, shape (d,); one where a column is constant or was never counted."""
+        """Return population standard deviations, shape (d,); one for columns that are constant or without values."""
         variance = np.divide(self.squares, self.count, out=np.ones_like(self.squares), where=self.count > 0)
         deviation = np.sqrt(variance)
         return np.where(self.constant() | ~(deviation > 0), 1.0, deviation)
@@ -88,7 +88,7 @@ class Moments:
 
     @classmethod
     def from_array(cls, array: Floats) -> Self:
-        """Make the moments from what `as_array` returned."""
+        """Return the moments from the result of `as_array`."""
         return cls(*(np.asarray(row) for row in array))
 
 

@@ -1,14 +1,14 @@
-"""Block statistics: for a fixed set of basis vectors, the sums over rows that batch methods are made of.
+"""Block statistics: the sums over rows from which batch methods are computed, for a fixed set of basis vectors.
 
-With k the kernel values of a row against the basis vectors, y its targets and w its weight: G = Σ w kkᵀ, z = Σ w kyᵀ,
-Σ w yyᵀ, n = Σ w. Sums over some rows and sums over others add up to the sums over both, so rows may be summed anywhere
-and the sums be kept, added and subtracted without the rows. The coefficients of subset of regressors follow from them,
-(G + λnK)β = z, with K the kernel matrix of the basis vectors. A bias is one more function, constant and not penalized:
-with it, the last row of G holds Σ w k and n, and that of z holds Σ w y.
+With k the kernel values of a row against the basis vectors, y its targets and w its weight, these are G = Σ w kkᵀ, z =
+Σ w kyᵀ, Σ w yyᵀ and n = Σ w. Sums over disjoint sets of rows add up, so rows can be summed anywhere, and sums can be
+stored, added and subtracted without the rows. The coefficients of subset of regressors follow from them, (G + λnK)β =
+z, with K the kernel matrix of the basis vectors. A bias is one more basis function, constant and not penalized: the
+last row of G then holds Σ w k and n, and that of z holds Σ w y.
 
-Sums are float64 whatever the rows were stored as. Adding is associative to rounding only: who wants the same bits again
-cuts the rows the same way and adds in the same order. Sums kept for each of several folds, to which the rows are dealt
-by their places, judge a model by rows that it was not fitted to.
+Sums are float64 whatever the dtype of the stored rows. Addition is associative only up to rounding: identical bits
+require the same division of the rows and the same order. Sums kept separately for several folds, to which rows are
+assigned by their indices, allow evaluating a model on rows that it was not fitted to.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,24 +36,24 @@ class Basis:
     kernel: Kernel
     """k."""
     vectors: Floats
-    """Standardized, shape (n_basis, n_features)."""
+    """Basis vectors, standardized, shape (n_basis, n_features)."""
     centre: Floats
-    """Where a stationary kernel measures from, shape (n_features,)."""
+    """Origin for a stationary kernel's distances, shape (n_features,)."""
     constant: bool = False
-    """Whether the constant function 1 comes after the vectors' own, for a bias."""
+    """Whether the constant function 1 follows the kernel functions, for a bias."""
 
     @property
     def n_functions(self) -> int:
-        """The number of functions: one a vector, and the constant one."""
+        """Number of basis functions: one per vector, plus the constant one if any."""
         return len(self.vectors) + self.constant
 
     @property
     def kernel_rows(self) -> int:
-        """Rows whose kernel values are formed at once."""
+        """Number of rows whose kernel values are formed at a time."""
         return plan_kernel_rows(self.n_functions)
 
     def values(self, features: Floats) -> Floats:
-        """Return every function at rows (rows, n_features): shape (rows, n_functions)."""
+        """Return all basis functions at rows (rows, n_features): shape (rows, n_functions)."""
         values = np.empty((len(features), self.n_functions))
         self.kernel.block(features, self.vectors, self.centre, out=values[:, : len(self.vectors)])
         if self.constant:
@@ -63,15 +63,15 @@ class Basis:
     def expand(self, features: Floats, coefficients: Floats, work: Floats) -> Floats:
         """Return Σ β_i f_i at rows (rows, n_features), with coefficients (n_functions, n_outputs): (rows, n_outputs).
 
-        `work` (rows, n_basis) is overwritten by kernel values: a product with them is quicker than one with `values`,
-        whose rows the constant function sets apart.
+        `work` (rows, n_basis) is overwritten with kernel values. Multiplying it is faster than multiplying the result
+        of `values`, whose rows are not contiguous without the column of the constant function.
         """
         block = self.kernel.block(features, self.vectors, self.centre, out=work)
         sums = block @ coefficients[: len(self.vectors)]
         return np.asarray(sums + coefficients[-1] if self.constant else sums)
 
     def penalty(self) -> Floats:
-        """Return K, bordered by zeros for the constant function: shape (n_functions, n_functions)."""
+        """Return K, with a zero row and column for the constant function: shape (n_functions, n_functions)."""
         penalty = np.zeros((self.n_functions, self.n_functions))
         penalty[: len(self.vectors), : len(self.vectors)] = gram(self.kernel, self.vectors, self.centre)
         return penalty
@@ -79,16 +79,16 @@ class Basis:
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows ready to be summed."""
+    """Rows to be summed."""
 
     features: Floats
     """Standardized, shape (rows, n_features)."""
     targets: Floats
     """Shape (rows, n_targets)."""
     weights: Floats | None
-    """Shape (rows,), None where every row counts once."""
+    """Shape (rows,); None if all weights are 1."""
     first: int = 0
-    """The place of the first row among all rows of its row set; the others follow it."""
+    """The index of the first row in its row set; the others follow consecutively."""
 
 
 @dataclass(frozen=True)
@@ -113,68 +113,68 @@ class BlockStatistics:
         return cls(np.zeros((n_basis, n_basis)), np.zeros((n_basis, n_targets)), square, 0.0, 0)
 
     def merge(self, other: Self) -> Self:
-        """Return the sums over both sets of rows; raise InputError if they are of other sizes; O(n_basis²)."""
+        """Return the sums over both sets of rows; raises InputError if their shapes differ; O(n_basis²)."""
         if self.rhs.shape != other.rhs.shape:
             raise InputError(f"sums of shapes {self.rhs.shape} and {other.rhs.shape} are not of one basis and targets")
         return type(self)(
-            self.products + other.products,
-            self.rhs + other.rhs,
-            self.target_square + other.target_square,
-            self.weight + other.weight,
-            self.rows + other.rows,
+            products=self.products + other.products,
+            rhs=self.rhs + other.rhs,
+            target_square=self.target_square + other.target_square,
+            weight=self.weight + other.weight,
+            rows=self.rows + other.rows,
         )
 
     def factorize(self, penalty: Floats, regularization: float) -> Cholesky:
-        """Return the factor of G + λnK, with K (n_basis, n_basis) as `penalty` and λ per row; O(n_basis³).
+        """Return the Cholesky factor of G + λnK, with K (n_basis, n_basis) as `penalty` and λ per row; O(n_basis³).
 
         Raises NumericalBreakdown if the matrix is not positive definite within rounding.
         """
         return cholesky(self.products + regularization * self.weight * penalty, "normal matrix P")
 
     def subtract(self, part: Self) -> Self:
-        """Return the sums over the rows that are not in `part`, which is of some of these rows; O(n_basis²)."""
+        """Return the sums over the rows that are not in `part`, a subset of these rows; O(n_basis²)."""
         return type(self)(
-            self.products - part.products,
-            self.rhs - part.rhs,
-            self.target_square - part.target_square,
-            self.weight - part.weight,
-            self.rows - part.rows,
+            products=self.products - part.products,
+            rhs=self.rhs - part.rhs,
+            target_square=self.target_square - part.target_square,
+            weight=self.weight - part.weight,
+            rows=self.rows - part.rows,
         )
 
-    def choose(self, kept: Integers) -> Self:
-        """Return the sums of the basis functions `kept`, shape (n_kept,), in that order, over the same rows."""
+    def choose(self, indices: Integers) -> Self:
+        """Return the sums of the basis functions with these indices, shape (n_chosen,), in this order."""
         return type(self)(
-            np.ascontiguousarray(self.products[np.ix_(kept, kept)]),
-            self.rhs[kept],
-            self.target_square,
-            self.weight,
-            self.rows,
+            products=np.ascontiguousarray(self.products[np.ix_(indices, indices)]),
+            rhs=self.rhs[indices],
+            target_square=self.target_square,
+            weight=self.weight,
+            rows=self.rows,
         )
 
     def squared_error(self, coefficients: Floats) -> Floats:
-        """Return Σ w (y − kᵀβ)² of each target, shape (n_targets,), at least zero; O(n_basis²) a target."""
+        """Return Σ w (y − kᵀβ)² of each target, shape (n_targets,), clipped at zero; O(n_basis²) per target."""
         return np.asarray(np.maximum(self.residual_square(coefficients), 0.0))
 
     def residual_square(self, coefficients: Floats) -> Floats:
-        """Return the same with whatever sign rounding gives it."""
+        """Return the same as `squared_error`, but not clipped: rounding may make it negative."""
         error = np.diagonal(self.target_square) - 2 * np.sum(coefficients * self.rhs, axis=0)
         return np.asarray(error + np.sum(coefficients * (self.products @ coefficients), axis=0))
 
 
 @dataclass(frozen=True)
 class FoldedStatistics:
-    """Sums kept apart for each of several folds; a commutative monoid under `merge`, up to rounding."""
+    """Separate sums for each of several folds; a commutative monoid under `merge`, up to rounding."""
 
     folds: tuple[BlockStatistics, ...]
-    """The sums of each fold; a single one where rows are not dealt to folds."""
+    """The sums of each fold; a single one if there are no folds."""
 
     def merge(self, other: Self) -> Self:
         """Return the sums over both sets of rows, fold by fold."""
         return type(self)(tuple(a.merge(b) for a, b in zip(self.folds, other.folds, strict=True)))
 
-    def choose(self, kept: Integers) -> Self:
-        """Return the sums of the basis functions `kept`, in that order."""
-        return type(self)(tuple(fold.choose(kept) for fold in self.folds))
+    def choose(self, indices: Integers) -> Self:
+        """Return the sums of the basis functions with these indices, in this order."""
+        return type(self)(tuple(fold.choose(indices) for fold in self.folds))
 
     def total(self) -> BlockStatistics:
         """Return the sums over all rows."""
@@ -186,7 +186,7 @@ class SeveralStatistics:
     """Sums for several bases over the same rows."""
 
     parts: tuple[FoldedStatistics, ...]
-    """Those of each basis."""
+    """The sums of each basis."""
 
     def merge(self, other: Self) -> Self:
         """Return the sums over both sets of rows, basis by basis."""
@@ -195,20 +195,20 @@ class SeveralStatistics:
 
 @dataclass(frozen=True)
 class Summing:
-    """What is to be summed; the argument of a pass."""
+    """The sums to form; the argument of a pass."""
 
     basis: Basis
-    """The functions."""
+    """The basis functions."""
     n_targets: int
-    """Targets of a row."""
+    """Number of targets."""
     folds: int = 1
-    """How many folds the rows are dealt to."""
+    """Number of folds."""
     seed: int = 0
-    """What they are dealt with."""
+    """Seed of the assignment of rows to folds."""
 
 
 def drop_absent(block: RowBlock) -> RowBlock:
-    """Return the block without its rows of weight zero, if there are any."""
+    """Return the block without its rows of weight zero."""
     if block.weights is None or block.weights.all():
         return block
     present = np.flatnonzero(block.weights)
@@ -216,54 +216,54 @@ def drop_absent(block: RowBlock) -> RowBlock:
 
 
 def plan_kernel_rows(n_basis: int) -> int:
-    """Return the rows whose kernel values are formed at once, from n_basis alone: a power of two, 256 at least."""
+    """Return the number of rows whose kernel values are formed at a time: a power of two, at least 256."""
     fitting = max(256, KERNEL_BYTES // (8 * max(1, n_basis)))
     return int(1 << (fitting.bit_length() - 1))
 
 
 def sum_rows(summing: Summing, blocks: Iterable[RowBlock]) -> FoldedStatistics:
-    """Return the sums over the rows of all blocks, added in their order; O(n_basis·(n_basis + n_features)) a row.
+    """Return the sums over the rows of all blocks, added in order; O(n_basis·(n_basis + n_features)) per row.
 
-    A row of weight zero is absent. Memory is that of a block, of `basis.kernel_rows` rows of kernel values and of the
-    sums, whatever the rows; BLAS runs on one thread.
+    Rows of weight zero are skipped. Memory: one block, kernel values of `basis.kernel_rows` rows, and the sums; BLAS
+    runs on one thread.
     """
     return sum_together((summing,), blocks).parts[0]
 
 
 @named_pass("ridgestream.pipeline.block_statistics", "sum_together")
 def sum_together(summings: Sequence[Summing], blocks: Iterable[RowBlock]) -> SeveralStatistics:
-    """Return the sums for several bases from one read of the rows, each with the bits that `sum_rows` gives."""
-    growing = [_FoldedSums(summing) for summing in summings]
+    """Return the sums for several bases from one read of the rows, each with the same bits as from `sum_rows`."""
+    accumulators = [_FoldAccumulator(summing) for summing in summings]
     with one_blas_thread():
         for block in blocks:
-            for sums in growing:
-                sums.add(block)
-        return SeveralStatistics(tuple(sums.statistics() for sums in growing))
+            for accumulator in accumulators:
+                accumulator.add(block)
+        return SeveralStatistics(tuple(accumulator.statistics() for accumulator in accumulators))
 
 
-class _FoldedSums:
-    """The sums of every fold while they grow."""
+class _FoldAccumulator:
+    """Accumulates the sums of every fold."""
 
     def __init__(self, summing: Summing) -> None:
         self._basis, self._n_folds, self._seed = summing.basis, summing.folds, summing.seed
-        self._folds = [_Sums(summing.basis.n_functions, summing.n_targets) for _ in range(summing.folds)]
+        self._folds = [_Accumulator(summing.basis.n_functions, summing.n_targets) for _ in range(summing.folds)]
 
     def add(self, block: RowBlock) -> None:
-        dealt = deal_folds(block.first, len(block.features), self._n_folds, self._seed)
+        folds = deal_folds(block.first, len(block.features), self._n_folds, self._seed)
         for fold, sums in enumerate(self._folds):
-            sums.rows += int(np.count_nonzero(dealt == fold))
+            sums.rows += int(np.count_nonzero(folds == fold))
         if block.weights is not None:
-            dealt, block = dealt[block.weights > 0], drop_absent(block)
+            folds, block = folds[block.weights > 0], drop_absent(block)
         step = self._basis.kernel_rows
-        for start in range(0, len(dealt), step):
-            self._add_part(block, start, dealt[start : start + step])
+        for start in range(0, len(folds), step):
+            self._add_part(block, start, folds[start : start + step])
 
-    def _add_part(self, block: RowBlock, start: int, dealt: Integers) -> None:
-        """Add the rows from `start` on, whose folds are given; each fold's are brought together, in their order."""
-        order = start + np.argsort(dealt, kind="stable") if self._n_folds > 1 else slice(start, start + len(dealt))
+    def _add_part(self, block: RowBlock, start: int, folds: Integers) -> None:
+        """Add the rows from `start` on, which belong to `folds`; gathers each fold's rows, in order."""
+        order = start + np.argsort(folds, kind="stable") if self._n_folds > 1 else slice(start, start + len(folds))
         values, targets = self._basis.values(block.features[order]), block.targets[order]
         weights = None if block.weights is None else block.weights[order]
-        ends = np.cumsum(np.bincount(dealt, minlength=self._n_folds))
+        ends = np.cumsum(np.bincount(folds, minlength=self._n_folds))
         for sums, begin, end in zip(self._folds, np.r_[0, ends], ends, strict=False):
             sums.add(values[begin:end], targets[begin:end], None if weights is None else weights[begin:end])
 
@@ -271,8 +271,8 @@ class _FoldedSums:
         return FoldedStatistics(tuple(sums.statistics() for sums in self._folds))
 
 
-class _Sums:
-    """The sums of one fold while they grow; G in the lower triangle of a Fortran-ordered array, as BLAS updates it."""
+class _Accumulator:
+    """Accumulates the sums of one fold; G in the lower triangle of a Fortran-ordered array, as BLAS updates it."""
 
     def __init__(self, n_functions: int, n_targets: int) -> None:
         self._products: Floats = np.zeros((n_functions, n_functions), order="F")
@@ -281,7 +281,7 @@ class _Sums:
         self._weight, self.rows = 0.0, 0
 
     def add(self, values: Floats, targets: Floats, weights: Floats | None) -> None:
-        """Add rows by their values (rows, n_functions), which this changes."""
+        """Add rows with basis function values (rows, n_functions), which are overwritten."""
         weighted = targets if weights is None else targets * weights[:, np.newaxis]
         self._weight += float(len(targets) if weights is None else weights.sum())
         self._target_square += targets.T @ weighted
@@ -293,5 +293,5 @@ class _Sums:
         self._products = blas.dsyrk(1.0, values.T, beta=1.0, c=self._products, lower=1, overwrite_c=1)
 
     def statistics(self) -> BlockStatistics:
-        """Return the sums, whose memory they keep: nothing is added after this."""
+        """Return the sums, which share the accumulator's memory: add nothing after this."""
         return BlockStatistics(mirror(self._products), self._rhs, self._target_square, self._weight, self.rows)

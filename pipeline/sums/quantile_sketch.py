@@ -1,8 +1,8 @@
-"""Quantile sketches: how the values of columns are distributed, in a few numbers that are kept and compared.
+"""Quantile sketches: compact summaries of column distributions that can be stored and compared.
 
-A sketch has, of each column, the values at which certain shares of a sample's weight are reached, and how much of it
-lies below each and up to it: the two differ where many rows have the same value. Between two such values the weight is
-taken to be spread evenly.
+For each column, a sketch stores the values at which fixed shares of a sample's weight are reached, with the exact share
+of the weight below each value and up to it; the two differ if many rows have the same value. Between two such values
+the weight is interpolated linearly.
 """
 
 from dataclasses import dataclass
@@ -15,24 +15,24 @@ from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.sums.moments import Moments
 
 SAMPLE_ROWS = 4096
-"""Rows of a sample at most."""
+"""Largest number of rows of a sample."""
 
 _TAIL = np.array([0.0, 0.001, 0.0025, 0.005, 0.01, 0.025])
 LEVELS = np.concatenate([_TAIL, np.arange(1, 20) / 20, 1 - _TAIL[::-1]])
-"""The shares of the weight at which values are kept: every twentieth, and closer where outliers are."""
+"""The shares of the weight whose quantiles are stored: every twentieth, denser in the tails."""
 
 _NUMBERS = 3 * len(LEVELS) + 1
-"""Numbers of a sketch a column."""
+"""Numbers stored per column."""
 
 _GOLDEN = (5**0.5 - 1) / 2
 _TOLERANCE = 1e-12
-"""How far a cumulated share may be from a level and count as reaching it."""
+"""Tolerance when comparing a cumulated share with a level."""
 
-_IMAGINED = 400
-"""Values that stand for a distribution of which only moments are known."""
+_SYNTHETIC_ROWS = 400
+"""Size of a synthetic sample generated from moments."""
 
 _SAME = 1e-9
-"""By which share rounding may move a variance."""
+"""Relative rounding error allowed in a variance."""
 
 
 @dataclass(frozen=True)
@@ -40,28 +40,28 @@ class Sketch:
     """The distributions of d columns."""
 
     points: Floats
-    """The smallest value up to which each level is reached, shape (31, d), ascending; zero where nothing counts."""
+    """The smallest value at which each level is reached, shape (31, d), ascending; zero for columns without values."""
     below: Floats
-    """The share of the weight below each of them, shape (31, d)."""
+    """The share of the weight below each point, shape (31, d)."""
     upto: Floats
-    """The share of the weight up to each of them, shape (31, d); one in the last row where something was counted."""
+    """The share of the weight up to each point, shape (31, d); 1 in the last row of columns with values."""
     sampled: Floats
-    """How many rows of equal weight the sample is worth, (Σw)²/Σw², shape (d,)."""
+    """Effective sample size, (Σw)²/Σw², shape (d,)."""
 
     @classmethod
     def of(cls, values: Floats, weights: Floats | None = None) -> Self:
-        """Return the sketch of the rows of `values` (rows, d); NaN and rows of weight zero are absent."""
+        """Return the sketch of the rows of `values` (rows, d); skips NaN and rows of weight zero."""
         if weights is not None:
             values, weights = values[weights > 0], weights[weights > 0]
         return cls.from_array(_side_by_side([_sketch(column, weights) for column in values.T]))
 
     @classmethod
     def of_moments(cls, moments: Moments, rows: int) -> Self:
-        """Return what these moments of so many rows would come of: a normal distribution cut off at the range.
+        """Return an approximate sketch of `rows` rows from their moments: a normal distribution truncated to the range.
 
-        A column of two values is told exactly by its moments.
+        It is exact for columns with two different values.
         """
-        array = _side_by_side([_sketch(*_imagined(moments, column)) for column in range(len(moments.mean))])
+        array = _side_by_side([_sketch(*_synthesize(moments, column)) for column in range(len(moments.mean))])
         array[-1] = np.where(moments.count > 0, min(rows, SAMPLE_ROWS), 0)
         return cls.from_array(array)
 
@@ -72,42 +72,42 @@ class Sketch:
         return np.asarray(np.interp(values, steps, heights, left=0.0))
 
     def as_array(self) -> Floats:
-        """Return it as rows, shape (94, d)."""
+        """Return the sketch as an array, shape (94, d)."""
         return np.vstack([self.points, self.below, self.upto, self.sampled])
 
     @classmethod
     def from_array(cls, array: Floats) -> Self:
-        """Make the sketch from what `as_array` returned."""
+        """Return the sketch from the result of `as_array`."""
         points, below, upto = np.split(array[:-1], 3)
         return cls(points, below, upto, array[-1])
 
 
 class Sample:
-    """Some rows of a partition, spread evenly over it, whatever the batches in which it comes; O(SAMPLE_ROWS·d)."""
+    """A sample of a partition's rows, spread evenly over it, independent of its batches; O(SAMPLE_ROWS·d) memory."""
 
     def __init__(self, n_rows: int) -> None:
-        self._places, self._seen = sample_places(n_rows), 0
+        self._indices, self._seen = sample_indices(n_rows), 0
         self._values: list[Floats] = []
         self._weights: list[Floats] = []
 
     def add(self, values: Floats, weights: Floats | None) -> None:
-        """Take what belongs to the sample of the next rows (rows, d)."""
-        low, high = np.searchsorted(self._places, [self._seen, self._seen + len(values)])
-        places = self._places[low:high] - self._seen
-        self._values.append(values[places])
-        self._weights.append(np.ones(len(places)) if weights is None else weights[places])
+        """Add the sampled ones of the next rows (rows, d)."""
+        low, high = np.searchsorted(self._indices, [self._seen, self._seen + len(values)])
+        indices = self._indices[low:high] - self._seen
+        self._values.append(values[indices])
+        self._weights.append(np.ones(len(indices)) if weights is None else weights[indices])
         self._seen += len(values)
 
     def sketch(self, n_columns: int) -> Sketch:
-        """Return the sketch of the rows taken."""
+        """Return the sketch of the sampled rows."""
         values = np.vstack([np.empty((0, n_columns)), *self._values])
         return Sketch.of(values, np.concatenate([np.empty(0), *self._weights]))
 
 
-def sample_places(n_rows: int) -> Integers:
-    """Return the places of at most SAMPLE_ROWS of `n_rows` rows, ascending: all, or one in each run of equal length.
+def sample_indices(n_rows: int) -> Integers:
+    """Return the indices of at most SAMPLE_ROWS of `n_rows` rows, ascending: all, or one in each run of equal length.
 
-    Where in its run a row is taken changes by the golden ratio, so that no period of the rows is met again and again.
+    The position inside the run advances by the golden ratio, so that no period of the rows is sampled systematically.
     """
     if n_rows <= SAMPLE_ROWS:
         return np.arange(n_rows)
@@ -120,7 +120,7 @@ def _side_by_side(columns: list[Floats]) -> Floats:
 
 
 def _sketch(values: Floats, weights: Floats | None) -> Floats:
-    """Return one column's points, shares below and up to them, and what its sample is worth: shape (94,)."""
+    """Return one column's points, shares below and up to them, and effective sample size: shape (94,)."""
     present = ~np.isnan(values)
     values, w = values[present], np.ones(present.sum()) if weights is None else weights[present]
     if not len(values):
@@ -135,10 +135,11 @@ def _sketch(values: Floats, weights: Floats | None) -> Floats:
     return np.concatenate([points, below, upto, [share.sum() ** 2 / (share**2).sum()]])
 
 
-def _imagined(moments: Moments, column: int) -> tuple[Floats, Floats]:
-    """Return values (n,) and weights (n,) with about these moments of a column; none where nothing was counted.
+def _synthesize(moments: Moments, column: int) -> tuple[Floats, Floats]:
+    """Return values (n,) and weights (n,) with approximately a column's moments; empty for a column without values.
 
-    Two values have the largest variance that their mean and range allow, (max − mean)(mean − min); no others have.
+    A distribution on two values, and no other, has the largest variance for its mean and range, (max − mean)(mean −
+    min).
     """
     if not moments.count[column] > 0:
         return np.empty(0), np.empty(0)
@@ -149,6 +150,7 @@ def _imagined(moments: Moments, column: int) -> tuple[Floats, Floats]:
         share = (mean - low) / (high - low) if high > low else 1.0
         weights = np.array([1 - share, share])
     else:
-        values = np.clip(mean + np.sqrt(variance) * ndtri((np.arange(_IMAGINED) + 0.5) / _IMAGINED), low, high)
-        weights = np.ones(_IMAGINED)
+        quantiles = ndtri((np.arange(_SYNTHETIC_ROWS) + 0.5) / _SYNTHETIC_ROWS)
+        values = np.clip(mean + np.sqrt(variance) * quantiles, low, high)
+        weights = np.ones(_SYNTHETIC_ROWS)
     return values[weights > 0], weights[weights > 0]

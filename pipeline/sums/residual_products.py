@@ -1,8 +1,8 @@
-"""Residual sums: what vectors in feature space would reconstruct of all rows that the chosen ones do not.
+"""Residual sums: how much of all rows each candidate would reconstruct beyond the basis vectors, in feature space.
 
-With S the chosen vectors, E_c(x) = k(x, x_c) − k_S(x)ᵀK_SS⁻¹k_S(x_c) is what is left of candidate c's kernel function.
-A pass sums Σ w E_c E_c′/k(x, x) over all pairs of candidates. E is formed block by block: that costs no more than the
-products of candidates with chosen vectors would, and the small sums are not differences of large ones.
+With S the basis vectors, E_c(x) = k(x, x_c) − k_S(x)ᵀK_SS⁻¹k_S(x_c) is the residual of candidate c's kernel function.
+A pass sums Σ w E_c E_c′/k(x, x) over all pairs of candidates. E is formed block by block: this costs no more than the
+products of candidates with basis vectors, and avoids small differences of large sums.
 """
 
 from collections.abc import Iterable
@@ -23,12 +23,12 @@ from ridgestream.pipeline.sums.normal_equations import RowBlock, drop_absent
 
 @dataclass(frozen=True)
 class ResidualSumming:
-    """What is to be summed; the argument of a pass."""
+    """The sums to form; the argument of a pass."""
 
     kernel: Kernel
     """k."""
     vectors: Floats
-    """The chosen ones, S, shape (n_basis, n_features)."""
+    """The basis vectors, S, shape (n_basis, n_features)."""
     candidates: Floats
     """Shape (n_candidates, n_features)."""
     projection: Floats
@@ -42,7 +42,7 @@ class ResidualSums:
     own: Floats
     """Σ w E Eᵀ/k(x, x), exactly symmetric, shape (n_candidates, n_candidates)."""
     weight: float
-    """Σ w over the rows that the sums are over."""
+    """Σ w over the summed rows."""
 
     def merge(self, other: Self) -> Self:
         """Return the sums over both sets of rows."""
@@ -51,10 +51,10 @@ class ResidualSums:
 
 @named_pass("ridgestream.pipeline.residual_sums", "sum_residuals")
 def sum_residuals(summing: ResidualSumming, blocks: Iterable[RowBlock]) -> ResidualSums:
-    """Return the sums over the rows of all blocks, added in their order.
+    """Return the sums over the rows of all blocks, added in order.
 
-    A row costs n_basis + n_candidates kernel values and n_candidates·(2·n_basis + n_candidates) flops. A row of weight
-    zero is absent, and so is one with k(x, x) = 0, of which nothing is left to reconstruct; BLAS runs on one thread.
+    Costs n_basis + n_candidates kernel values and n_candidates·(2·n_basis + n_candidates) flops a row. Rows of weight
+    zero and rows with k(x, x) = 0, which need no reconstruction, are skipped; BLAS runs on one thread.
     """
     values = KernelValues(summing.kernel, summing.vectors, summing.candidates)
     projection: Floats = np.asfortranarray(summing.projection)
@@ -64,21 +64,21 @@ def sum_residuals(summing: ResidualSumming, blocks: Iterable[RowBlock]) -> Resid
         for block in blocks:
             for features, weights, lengths in _parts(summing.kernel, block, values.rows):
                 weight += float(weights.sum())
-                left = form_residuals(*values.of(features), projection)
-                left *= np.sqrt(weights / lengths)[:, np.newaxis]
-                own = blas.dsyrk(1.0, left.T, beta=1.0, c=own, lower=1, overwrite_c=1)
+                residuals = form_residuals(*values.of(features), projection)
+                residuals *= np.sqrt(weights / lengths)[:, np.newaxis]
+                own = blas.dsyrk(1.0, residuals.T, beta=1.0, c=own, lower=1, overwrite_c=1)
         return ResidualSums(mirror(own), weight)
 
 
 def form_residuals(k: Floats, q: Floats, projection: Floats) -> Floats:
-    """Return E (rows, n_candidates) in the place of `q`, the kernel values against candidates, in C order."""
+    """Return E (rows, n_candidates), overwriting `q`, the C-ordered kernel values against candidates."""
     if not k.size:
         return q
     return np.asarray(blas.dgemm(-1.0, projection, k.T, beta=1.0, c=q.T, trans_a=1, overwrite_c=1)).T
 
 
 def _parts(kernel: Kernel, block: RowBlock, step: int) -> Iterable[tuple[Floats, Floats, Floats]]:
-    """Yield rows whose kernel values are formed at once, with w and k(x, x) of each."""
+    """Yield parts of the rows whose kernel values are formed at a time, with w and k(x, x) of each row."""
     block = drop_absent(block)
     lengths = kernel.diagonal(block.features)
     weights = np.ones(len(lengths)) if block.weights is None else block.weights

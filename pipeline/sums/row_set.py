@@ -1,8 +1,7 @@
-"""Row sets: rows that can be read again and again, which is all that a batch method knows of its data.
+"""Row sets: rows that can be read repeatedly, the only view of the data that batch methods have.
 
-A method asks for sums over all rows, by a function of blocks and an argument that say what is summed, and for single
-rows by their places. Rows in memory are one row set; the rows of a store, read by workers, are another, with the same
-answers but for rounding.
+A method requests sums over all rows, given by a function of blocks and its argument, and single rows by their indices.
+There are two row sets, rows in memory and rows of a store read by workers, which give the same results up to rounding.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,14 +17,14 @@ from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.sums.normal_equations import RowBlock, SeveralStatistics, Summing, sum_together
 
 BLOCK_ROWS = 8192
-"""Rows of a block of rows in memory."""
+"""Rows per block of rows in memory."""
 
 
 class Sums(Protocol):
-    """What a pass makes of rows; a monoid under `merge`."""
+    """The result of a pass; a monoid under `merge`."""
 
     def merge(self, other: Self) -> Self:
-        """Return what comes of both sets of rows, those of `other` later."""
+        """Return the sums over both sets of rows, those of `other` following."""
 
 
 Argument = TypeVar("Argument")
@@ -37,18 +36,18 @@ class RowSet(Protocol):
 
     @property
     def n_rows(self) -> int:
-        """How many there are, those of weight zero included."""
+        """Number of rows, including those of weight zero."""
 
     @property
     def n_features(self) -> int:
-        """Features of a row."""
+        """Number of features."""
 
     @property
     def n_targets(self) -> int:
-        """Targets of a row."""
+        """Number of targets."""
 
-    def take(self, places: Integers) -> RowBlock:
-        """Return the rows at these places, 0 to n_rows − 1, in the order given; a place may come twice."""
+    def take(self, indices: Integers) -> RowBlock:
+        """Return the rows at these indices, 0 to n_rows − 1, in the given order; indices may repeat."""
 
     def reduce(
         self,
@@ -59,15 +58,14 @@ class RowSet(Protocol):
     ) -> Summed:
         """Return function(argument, blocks) over all rows, in one pass.
 
-        The rows are cut into parts, each part is given to the function block by block, and what comes back is merged in
-        the order of the rows; how they are cut depends on the rows alone, or is into `parts` equal runs of rows, as far
-        as there are so many rows. Functions and arguments travel to other processes, so a function is one of a
-        module's, and pure. `step` is what the pass is reported as. Without any row, the function is called once,
-        without blocks.
+        The rows are divided into parts, each part is passed to the function block by block, and the results are merged
+        in the order of the rows. The division depends only on the rows, or is into `parts` runs of equal length (at
+        most one per row). Functions and arguments are sent to other processes, so the function is pure and defined in a
+        module. `step` names the pass in reports. Without rows, the function is called once, without blocks.
         """
 
     def statistics(self, summings: Sequence[Summing], step: Step) -> SeveralStatistics:
-        """Return the sums of each basis over all rows, in one pass; a row set may keep them for the next to ask."""
+        """Return the sums of each basis over all rows, in one pass; implementations may cache them."""
 
 
 @dataclass(frozen=True)
@@ -79,27 +77,27 @@ class ArrayRows:
     targets: Floats
     """Shape (n_rows, n_targets)."""
     weights: Floats | None = None
-    """Shape (n_rows,), None where every row counts once."""
+    """Shape (n_rows,); None if all weights are 1."""
 
     @property
     def n_rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return len(self.features)
 
     @property
     def n_features(self) -> int:
-        """Features of a row."""
+        """Number of features."""
         return int(self.features.shape[1])
 
     @property
     def n_targets(self) -> int:
-        """Targets of a row."""
+        """Number of targets."""
         return int(self.targets.shape[1])
 
-    def take(self, places: Integers) -> RowBlock:
-        """Return the rows at these places."""
-        weights = None if self.weights is None else self.weights[places]
-        return RowBlock(self.features[places], self.targets[places], weights)
+    def take(self, indices: Integers) -> RowBlock:
+        """Return the rows at these indices."""
+        weights = None if self.weights is None else self.weights[indices]
+        return RowBlock(self.features[indices], self.targets[indices], weights)
 
     def reduce(
         self,
@@ -124,11 +122,11 @@ class ArrayRows:
 
 
 def cut_evenly(n_rows: int, parts: int) -> list[tuple[int, int]]:
-    """Return the ranges of at most `parts` runs of rows, as equal as can be; none is empty but that of no rows."""
+    """Return the ranges of at most `parts` runs of nearly equal length; none is empty unless there are no rows."""
     bounds = [n_rows * part // min(parts, max(n_rows, 1)) for part in range(min(parts, max(n_rows, 1)) + 1)]
     return list(pairwise(bounds))
 
 
 def merge_all(parts: Iterable[Summed]) -> Summed:
-    """Return what comes of all parts, at least one, merged one by one in their order."""
+    """Return all parts, at least one, merged one by one in order."""
     return reduce(lambda before, after: before.merge(after), parts)

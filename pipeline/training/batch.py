@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgestream.pipeline.base.executor import Need
+from ridgestream.pipeline.base.executor import MemoryNeed
 from ridgestream.pipeline.base.memory_plan import BatchPlan
 from ridgestream.pipeline.batch.method import Method, PassPlan, sum_pass
 from ridgestream.pipeline.batch.registry import METHODS
@@ -137,7 +137,7 @@ class BatchTrainer:
         encodings = plan_encodings(context.root, ledger, context.record, entries, scaling_rows, policy, report)
         plan = self.plan_memory(context.record, ledger.rows, encodings.last.n_features, encodings.last.target.n_outputs)
         plan.check(context.memory_limit_bytes)
-        context.executor.admit([Need(plan.worker_bytes)])
+        context.executor.admit([MemoryNeed(plan.worker_bytes)])
         check_ranges(context.root, entries, encodings.last, context.targets)
         return encodings
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ridgestream.pipeline.base.executor import Executor, InProcess
-from ridgestream.pipeline.base.pass_checkpoint import Keeper
+from ridgestream.pipeline.base.pass_checkpoint import CheckpointStore
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.dataset.stored_rows import StoredRows
 from ridgestream.pipeline.features.feature_map import FeatureMap
@@ -33,7 +33,7 @@ class TrainingContext:
     """Where progress is reported."""
     executor: Executor = InProcess()  # noqa: RUF009 (without state)
     """Where tasks run; in this process by default."""
-    keeper: Keeper | None = None
+    keeper: CheckpointStore | None = None
     """Where checkpoints are kept; None keeps none."""
 
     @property
@@ -54,5 +54,5 @@ class TrainingContext:
     def rows(self, segments: Iterable[int], feature_map: FeatureMap) -> StoredRows:
         """Return the rows of these segments as a row set that the executor's tasks read."""
         return StoredRows(
-            self.root, self.ledger, segments, feature_map, self.executor, report=self.report, keeper=self.keeper
+            self.root, self.ledger, segments, feature_map, self.executor, report=self.report, checkpoints=self.keeper
         )

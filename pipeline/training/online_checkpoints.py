@@ -13,7 +13,7 @@ from time import monotonic, perf_counter
 from typing import Any, Self
 
 from ridgestream.pipeline.base import events
-from ridgestream.pipeline.base.pass_checkpoint import Keeper
+from ridgestream.pipeline.base.pass_checkpoint import CheckpointStore
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.base.serialization import from_plain, hash_of, to_plain
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, Stream
@@ -86,7 +86,7 @@ class OnlineCheckpoints:
     """The checkpoints of one training; without a keeper nothing is kept."""
 
     def __init__(
-        self, keeper: Keeper | None, key: str, stream: Stream, entries: Sequence[LedgerEntry], report: Reporter
+        self, keeper: CheckpointStore | None, key: str, stream: Stream, entries: Sequence[LedgerEntry], report: Reporter
     ) -> None:
         self._keeper, self._key, self._stream, self._report = keeper, key, stream, report
         self._contents = {entry.segment: entry.content_sha256 for entry in entries}

@@ -13,7 +13,7 @@ import numpy as np
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.batch.orols.orthogonal_columns import OrthogonalColumns
 from ridgestream.pipeline.batch.orols.residual_pass import Chain, Library, row_keys
-from ridgestream.pipeline.sums.top_rows import NOBODY
+from ridgestream.pipeline.sums.top_rows import NO_ROW
 
 SPAN_TOLERANCE = 1e-10
 """A column is spanned by those before it if what is left of its squared length is below this share of it."""
@@ -53,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Rows of large residuals, the largest first; places are NOBODY where there are fewer."""
+    """Rows of large residuals, the largest first; places are NO_ROW where there are fewer."""
 
     residuals: Floats
     """|y − f|, shape (depth,)."""
@@ -62,7 +62,7 @@ class Ranking:
 
     def in_order(self, margin: float) -> Iterator[int]:
         """Yield the places, of those whose residuals are equal within `margin` the lowest first."""
-        present = self.places != NOBODY
+        present = self.places != NO_ROW
         residuals, places = self.residuals[present], self.places[present]
         while len(places):
             first = int(np.argmin(np.where(residuals >= residuals[0] - margin, places, np.iinfo(np.int64).max)))
@@ -115,7 +115,7 @@ class Machine:
             if not self._take(ranking, library):
                 break
             del self._rankings[self.settled - 1]
-            self.wanted = np.sort(ranking.places[:pool][ranking.places[:pool] != NOBODY])
+            self.wanted = np.sort(ranking.places[:pool][ranking.places[:pool] != NO_ROW])
             self._check_finished()
 
     def expect(self, library: Library, steps: int) -> None:
@@ -168,7 +168,7 @@ class Machine:
                 return self._settle(ranking)
             if place not in library:
                 self._cut(self.settled)
-                self.wanted = np.union1d(ranking.places[ranking.places != NOBODY], place)
+                self.wanted = np.union1d(ranking.places[ranking.places != NO_ROW], place)
                 return False
             if self._fits(library, place, self.settled):
                 self._cut(self.settled)
@@ -177,7 +177,7 @@ class Machine:
             self._refuse(library, place)
             if self.finished:
                 return False
-        if ranking.places[-1] == NOBODY:
+        if ranking.places[-1] == NO_ROW:
             self.stop("no rows are left")
         else:
             del self._rankings[self.settled]
@@ -222,10 +222,10 @@ class Machine:
         taken = library.find(np.array([step.place for step in self._steps], dtype=np.int64))
         solved = self.coefficients(size)
         residuals = np.abs(library.rows.targets[:, self.target] - library.gram[:, taken] @ solved[1:] - solved[0])
-        residuals[taken] = NOBODY
-        residuals[np.isin(library.rows.places, list(self._refused))] = NOBODY
+        residuals[taken] = NO_ROW
+        residuals[np.isin(library.rows.places, list(self._refused))] = NO_ROW
         best = np.argsort(-residuals, kind="stable")[: 4 * REFUSALS]
-        best = best[residuals[best] != NOBODY]
+        best = best[residuals[best] != NO_ROW]
         return Ranking(residuals[best], library.rows.places[best]).in_order(self._margin)
 
     def _measure(self, library: Library, place: int, size: int) -> tuple[Floats, float, float]:

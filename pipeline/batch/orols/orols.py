@@ -160,7 +160,7 @@ class _Selection:
 
     def look_through(self) -> None:
         """Make a pass: make columns known that are wanted, confirm what is expected, take the steps that are sure."""
-        new = self._known.at(self._library.missing(self._needs()))
+        new = self._known.take(self._library.missing(self._needs()))
         chains = []
         with one_blas_thread():
             for machine in self._machines:
@@ -186,7 +186,7 @@ class _Selection:
                 "no row has a usable column: kernel values are zero, alike everywhere or too large; raise "
                 "condition_limit, or change the kernel's parameters (lower gamma or degree)"
             )
-        found = self._known.at(np.sort(places))
+        found = self._known.take(np.sort(places))
         basis = Basis(self._kernel, found.features[np.searchsorted(found.places, places)], self._centre, constant=True)
         settings = self._settings
         summing = Summing(basis, self._rows.n_targets, settings.folds, settings.random_seed)
@@ -244,7 +244,7 @@ class _Selection:
 
     def _tell(self) -> None:
         taken = np.concatenate([machine.places() for machine in self._machines])
-        self._known = self._known.at(np.union1d(self._needs(), taken))
+        self._known = self._known.take(np.union1d(self._needs(), taken))
         steps = [len(machine.steps) for machine in self._machines]
         self._report.say(
             events.SELECTION_OROLS_ROWS,

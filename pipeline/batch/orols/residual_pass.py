@@ -17,7 +17,7 @@ from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.cholesky import symmetric
 from ridgestream.pipeline.kernels import Kernel, gram
 from ridgestream.pipeline.sums.normal_equations import Basis, RowBlock
-from ridgestream.pipeline.sums.top_rows import NOBODY, LeaderBoard, Leaders, RowTable
+from ridgestream.pipeline.sums.top_rows import NO_ROW, RowTable, TopRows, TopRowsAccumulator
 
 Keys = npt.NDArray[np.uint64]
 
@@ -71,7 +71,7 @@ class Screened:
     """Σ w kyᵀ of the new vectors and of the constant function, shape (n_new + 1, n_targets)."""
     target_square: Floats
     """Σ w y² of each target, shape (n_targets,)."""
-    leaders: Leaders
+    leaders: TopRows
     """Rows of large |residual|, one way to score a model, chain by chain."""
 
     def merge(self, other: Self) -> Self:
@@ -110,7 +110,7 @@ class _Screen:
         self._rhs = np.zeros((n_functions - screening.known, n_targets))
         self._target_square = np.zeros(n_targets)
         n_features = screening.basis.vectors.shape[1]
-        self._board = LeaderBoard(screening.n_models, screening.depth, n_features, n_targets)
+        self._board = TopRowsAccumulator(screening.n_models, screening.depth, n_features, n_targets)
 
     def add(self, block: RowBlock, chosen: Integers) -> None:
         """Add the chosen rows of a block."""
@@ -133,11 +133,11 @@ class _Screen:
         )
 
     def screened(self) -> Screened:
-        return Screened(self._products, self._rhs, self._target_square, self._board.leaders())
+        return Screened(self._products, self._rhs, self._target_square, self._board.top_rows())
 
 
 def _residuals(chain: Chain, values: Floats, targets: Floats, keys: Keys) -> Floats:
-    """Return |y − f| of each model, NOBODY for rows that must not be chosen: shape (n_models, rows)."""
+    """Return |y − f| of each model, NO_ROW for rows that must not be chosen: shape (n_models, rows)."""
     predicted = chain.coefficients[:-1].T @ values[:, chain.columns].T
     predicted += chain.coefficients[-1][:, np.newaxis]
     residuals = np.abs(np.subtract(targets[:, chain.target], predicted, out=predicted), out=predicted)
@@ -145,7 +145,7 @@ def _residuals(chain: Chain, values: Floats, targets: Floats, keys: Keys) -> Flo
         found = np.minimum(np.searchsorted(chain.barred, keys), len(chain.barred) - 1)
         rows = np.flatnonzero(chain.barred[found] == keys)
         barred = residuals[:, rows]
-        barred[chain.sizes[:, np.newaxis] >= chain.turns[found[rows]]] = NOBODY
+        barred[chain.sizes[:, np.newaxis] >= chain.turns[found[rows]]] = NO_ROW
         residuals[:, rows] = barred
     return residuals
 

@@ -23,7 +23,7 @@ from ridgestream.jobs.cluster.dask_executor import TASKS_PER_WORKER, DaskExecuto
 from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.pipeline.base.events import Step
-from ridgestream.pipeline.base.executor import Executor, InProcess, Need
+from ridgestream.pipeline.base.executor import Executor, InProcess, MemoryNeed
 from ridgestream.pipeline.base.reporter import Fact, Silent
 from ridgestream.pipeline.dataset import block_stream, stored_rows
 from ridgestream.pipeline.dataset.block_stream import Block, Stream
@@ -49,7 +49,7 @@ class Striking:
     def count_workers(self) -> int:
         return self._executor.count_workers()
 
-    def admit(self, needs: Iterable[Need]) -> None:
+    def admit(self, needs: Iterable[MemoryNeed]) -> None:
         self._executor.admit(needs)
 
     def broadcast(self, value: Any) -> Any:

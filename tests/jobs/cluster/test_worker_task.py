@@ -30,7 +30,7 @@ from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.requests import cluster_of
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base.errors import InputError
-from ridgestream.pipeline.base.executor import Executor, Need
+from ridgestream.pipeline.base.executor import Executor, MemoryNeed
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.stores.parquet.partitions import PartitionFile, list_partitions
 
@@ -329,7 +329,7 @@ def test_a_worker_that_comes_later_with_less_memory_does_no_task_that_needs_more
     first = cluster.start_worker("--memory-limit", "1GB")
     (good,) = cluster.wait_for(1)
     with _open(cluster) as executor:
-        executor.admit([Need(900_000_000)])
+        executor.admit([MemoryNeed(900_000_000)])
         cluster.start_worker("--memory-limit", "600MB")
         cluster.wait_for(2)
         first.kill()

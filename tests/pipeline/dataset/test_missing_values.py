@@ -255,7 +255,7 @@ def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: 
     model = model_with(fit_feature_map(store.root(), ledger_of(store), None))
     files = list_partitions(write_partition(tmp_path / "new" / "part-0.parquet", table, row_group_size=70))
     notes, policies = Notes(), Policies(missing=missing)
-    asked = predict(model, WHOLE, files, tmp_path / "out", ("y",), InProcess(), notes, policies=policies).asked
+    summary = predict(model, WHOLE, files, tmp_path / "out", ("y",), InProcess(), notes, policies=policies).summary
     found = pq.read_table(tmp_path / "out" / "part-0.parquet")
     assert found["y"].equals(table["y"])
     lacking = table.drop_columns("y").to_pandas().isna().any(axis=1).to_numpy()
@@ -268,13 +268,13 @@ def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: 
     predicted = found["prediction"].to_pandas().to_numpy()
     if missing == "drop":
         np.testing.assert_array_equal(np.isnan(predicted), lacking)
-        assert (asked.rows, asked.left_out, asked.imputed) == (300, lacking.sum(), {})
+        assert (summary.rows, summary.left_out, summary.imputed) == (300, lacking.sum(), {})
         assert notes.events == [("predict.rows_left_out", {"rows": lacking.sum()})]
         np.testing.assert_allclose(predicted[~lacking], expected[~lacking], rtol=1e-9)
     else:
         np.testing.assert_allclose(predicted, expected, rtol=1e-9)
         counts = {name: table[name].null_count for name in KINDS}
-        assert (asked.left_out, asked.imputed) == (0, counts)
+        assert (summary.left_out, summary.imputed) == (0, counts)
         assert notes.events[0][1] == {"lacking": ", ".join(f"{name} ({n})" for name, n in counts.items())}
 
 

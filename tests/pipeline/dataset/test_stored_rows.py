@@ -19,7 +19,7 @@ from ridgestream.pipeline.base import pass_checkpoint
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.base.executor import Executor, InProcess
-from ridgestream.pipeline.base.pass_checkpoint import Keeper, Make, name_of_pass
+from ridgestream.pipeline.base.pass_checkpoint import CheckpointBuilder, CheckpointStore, name_of_pass
 from ridgestream.pipeline.base.serialization import hash_of
 from ridgestream.pipeline.batch.orols.residual_pass import screen_rows
 from ridgestream.pipeline.batch.shard_merge_select import learn_shard
@@ -68,10 +68,15 @@ def store_of(tmp_path: Path, *, weighted: bool) -> Store:
 
 
 def rows_of(
-    store: Store, orders: Sequence[int] = range(5), executor: Executor | None = None, keeper: Keeper | None = None
+    store: Store,
+    orders: Sequence[int] = range(5),
+    executor: Executor | None = None,
+    checkpoints: CheckpointStore | None = None,
 ) -> StoredRows:
     ledger = ledger_of(store)
-    return StoredRows(store.root(), ledger, orders, feature_map_of(store), executor or InProcess(), Notes(), keeper)
+    return StoredRows(
+        store.root(), ledger, orders, feature_map_of(store), executor or InProcess(), Notes(), checkpoints
+    )
 
 
 def in_memory(rows: StoredRows) -> ArrayRows:
@@ -130,7 +135,7 @@ class KeptHere:
 
     def __init__(self) -> None:
         self.kept: dict[str, tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]] = {}
-        self.held: dict[str, Make] = {}
+        self.held: dict[str, CheckpointBuilder] = {}
 
     def load(self, key: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | None:
         return self.kept.get(key)
@@ -138,7 +143,7 @@ class KeptHere:
     def save(self, key: str, record: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         self.kept[key] = json.loads(json.dumps(record)), dict(arrays)
 
-    def set_pending(self, key: str, make: Make | None) -> None:
+    def set_pending(self, key: str, make: CheckpointBuilder | None) -> None:
         self.held = {key: make} if make else {}
 
 
@@ -161,7 +166,7 @@ def test_a_pass_keeps_the_name_under_which_version_0_1_0_kept_it(function: Calla
 
 def test_a_pass_without_a_name_is_refused_where_its_sums_are_to_be_kept(store: Store) -> None:
     with pytest.raises(InputError, match=r"has no name to keep its sums by: decorate it with named_pass"):
-        rows_of(store, keeper=KeptHere()).reduce(unnamed, 0, COUNT)
+        rows_of(store, checkpoints=KeptHere()).reduce(unnamed, 0, COUNT)
 
 
 def test_a_renamed_dataclass_is_hashed_by_the_name_that_it_had() -> None:
@@ -188,22 +193,22 @@ def test_a_pass_that_was_killed_goes_on_and_ends_in_the_same_bits(
     done = []
     for after in (2, 1, 2, 9):
         executor = Killed(after)
-        rows = rows_of(store, executor=executor, keeper=keeper)
+        rows = rows_of(store, executor=executor, checkpoints=keeper)
         with suppress(KeyboardInterrupt):
             assert [b.tobytes() for b in bits(rows, 3)] == [b.tobytes() for b in straight]
         done.append(executor.done)
     assert done == [2, 1, 2, 2]  # seven tasks, none twice
     executor = Killed(9)
-    bits(rows_of(store, executor=executor, keeper=keeper), 3)
+    bits(rows_of(store, executor=executor, checkpoints=keeper), 3)
     assert executor.done == 0
-    assert [b.tobytes() for b in bits(rows_of(store, [0, 2], keeper=keeper), 3)] == [
+    assert [b.tobytes() for b in bits(rows_of(store, [0, 2], checkpoints=keeper), 3)] == [
         b.tobytes() for b in bits(rows_of(store, [0, 2]), 3)
     ]
 
 
 def test_a_short_pass_is_not_kept(store: Store) -> None:
     keeper = KeptHere()
-    bits(rows_of(store, keeper=keeper), 3)
+    bits(rows_of(store, checkpoints=keeper), 3)
     assert not keeper.kept
 
 

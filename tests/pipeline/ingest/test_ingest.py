@@ -30,7 +30,7 @@ from ridgestream.pipeline.ingest import partition_task
 from ridgestream.pipeline.ingest.ingest import PARTITIONS_A_COMMIT, ingest
 from ridgestream.pipeline.ingest.partition_profile import profile_partition
 from ridgestream.pipeline.sums.moments import Moments
-from ridgestream.pipeline.sums.quantile_sketch import SAMPLE_ROWS, Sketch, sample_places
+from ridgestream.pipeline.sums.quantile_sketch import SAMPLE_ROWS, Sketch, sample_indices
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
 from ridgestream.stores.parquet import partitions
 from ridgestream.stores.parquet.partitions import list_partitions, read_arrow_schema
@@ -565,7 +565,7 @@ def test_a_segment_has_the_sketch_of_some_of_its_rows_whatever_the_batches(
     x, y, w = rng.standard_normal(n), rng.standard_normal(n), rng.integers(0, 3, n)
     write_partition(tmp_path / "source" / "part.parquet", {"x": x, "y": y, "w": w})
     ingest_folder(store, tmp_path / "source", replace(REQUEST, weight="w"))
-    kept, places = Segment.open(store.root(), 0).facts().sketch, sample_places(n)
+    kept, places = Segment.open(store.root(), 0).facts().sketch, sample_indices(n)
     assert kept is not None
     expected = Sketch.of(np.column_stack([x, y])[places], w[places].astype(np.float64))
     np.testing.assert_array_equal(kept, expected.as_array())

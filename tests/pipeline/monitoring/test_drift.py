@@ -13,13 +13,9 @@ from support.stores.partitions import REQUEST, mixed_columns, write_partition
 from support.stores.stores import ingest_folder, ledger_of, new_store
 
 from ridgestream.pipeline.ingest import partition_profile
-from ridgestream.pipeline.monitoring.drift import (
-    Known,
-    PartitionDrift,
-    Segments,
-    TrainingRows,
-    compare_partitions,
-)
+from ridgestream.pipeline.monitoring.drift import PartitionDrift, compare_partitions
+from ridgestream.pipeline.monitoring.segment_statistics import SegmentStatistics, StatisticsCache
+from ridgestream.pipeline.monitoring.training_rows import TrainingRows
 from ridgestream.pipeline.sums.moments import Moments
 from ridgestream.pipeline.sums.quantile_sketch import Sketch
 from ridgestream.stores.catalog.models import ModelRecord, Night
@@ -41,7 +37,7 @@ def record_of(store: Store, scaled_by: int = 1) -> ModelRecord:
 
 def compare_all(store: Store, record: ModelRecord | None = None) -> tuple[PartitionDrift, ...]:
     ledger = ledger_of(store)
-    return compare_partitions(Segments(store.root()), ledger, record or record_of(store), ledger.entries)
+    return compare_partitions(StatisticsCache(store.root()), ledger, record or record_of(store), ledger.entries)
 
 
 def moved(drift: PartitionDrift) -> list[str]:
@@ -177,13 +173,13 @@ def test_a_partition_without_rows_has_nothing_to_compare(tmp_path: Path) -> None
     assert not empty.is_suspect
 
 
-def known_of(values: Array, *, sketched: bool = True) -> Known:
+def statistics_of(values: Array, *, sketched: bool = True) -> SegmentStatistics:
     """What a segment would keep of a feature that some rows lack, and of a target that all have."""
     present = values[~np.isnan(values)]
     feature, target = Moments.of(present[:, np.newaxis]), Moments.of(np.arange(float(len(values)))[:, np.newaxis])
     moments = np.hstack([feature.as_array(), target.as_array()])
     sketch = Sketch.of(np.column_stack([values, np.arange(float(len(values)))])).as_array()
-    return Known(SegmentFacts(moments, (), (), sketch=sketch if sketched else None), len(values))
+    return SegmentStatistics(SegmentFacts(moments, (), (), sketch=sketch if sketched else None), len(values))
 
 
 @pytest.mark.parametrize("sketched", [True, False])
@@ -194,9 +190,9 @@ def test_missing_values_are_told_and_more_of_them_are_drift(sketched: bool) -> N
     values[0, rng.random(ROWS) < 0.1] = np.nan
     values[1, rng.random(ROWS) < 0.1] = np.nan
     values[2, rng.random(ROWS) < 0.5] = np.nan
-    training = TrainingRows(schema, [known_of(values[0], sketched=sketched)])
+    training = TrainingRows(schema, [statistics_of(values[0], sketched=sketched)])
     same, worse, all_of_them = (
-        training.compare(known_of(v, sketched=sketched))[0] for v in (values[1], values[2], np.full(ROWS, np.nan))
+        training.compare(statistics_of(v, sketched=sketched))[0] for v in (values[1], values[2], np.full(ROWS, np.nan))
     )
     assert same.missing == pytest.approx(0.1, abs=0.03)
     assert not same.shift.is_large
@@ -220,7 +216,7 @@ def test_errors_belong_to_segments_and_those_learned_again_have_the_last(tmp_pat
     )
     record = replace(record_of(store), learned=(0, 1, 2, 3), history=nights)
     ledger = ledger_of(store)
-    drifts = compare_partitions(Segments(store.root()), ledger, record, ledger.entries, {4: 0.8})
+    drifts = compare_partitions(StatisticsCache(store.root()), ledger, record, ledger.entries, {4: 0.8})
     assert [drift.progressive_error for drift in drifts] == [0.30, 0.25, 0.24, None, 0.8]
     assert [drift.error_limit is None for drift in drifts] == [True, False, False, True, False]
     assert [drift.erred for drift in drifts] == [False, False, False, False, True]
@@ -233,7 +229,7 @@ def test_a_model_of_an_older_release_has_the_rows_of_its_first_run_and_the_error
         "model", {"scaling_rows": ROWS}, {}, learned=(0, 1, 2), history=(night_of(["0", "1"]), night_of(["2"]))
     )
     ledger = ledger_of(store)
-    drifts = compare_partitions(Segments(store.root()), ledger, record, ledger.entries, {3: 0.9})
+    drifts = compare_partitions(StatisticsCache(store.root()), ledger, record, ledger.entries, {3: 0.9})
     assert [moved(drift) for drift in drifts] == [[], [], ["length"], []]
     assert {column.shift.psi for column in drifts[0].columns} == {0.0}
     assert [drift.progressive_error for drift in drifts] == [None, None, None, 0.9]

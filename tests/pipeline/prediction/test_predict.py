@@ -22,7 +22,7 @@ from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.models.predictor import Model
-from ridgestream.pipeline.prediction.predict import Predicted, predict
+from ridgestream.pipeline.prediction.predict import PredictionResult, predict
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
 from ridgestream.stores.parquet.partitions import check_apart, list_partitions, read_batches
 from ridgestream.stores.parquet.predictions import write_predictions
@@ -346,7 +346,7 @@ def test_what_is_finished_is_skipped_until_it_is_asked_for_again(
 ) -> None:
     files = list_partitions(write_mixed(tmp_path / "in", [5, 0, 7]))
 
-    def run(*, again: bool = False) -> Predicted:
+    def run(*, again: bool = False) -> PredictionResult:
         return predict(*regression, files, tmp_path / "out", ("y",), InProcess(), Silent(), again=again)
 
     first = run()
@@ -354,7 +354,7 @@ def test_what_is_finished_is_skipped_until_it_is_asked_for_again(
     before = times_below(tmp_path / "out")
     second = run()
     assert (second.rows, second.written, second.skipped) == (12, 0, 3)
-    assert second.asked == first.asked
+    assert second.summary == first.summary
     assert times_below(tmp_path / "out") == before
     (tmp_path / "out" / "part-1.parquet").unlink()
     (tmp_path / "out" / "part-2.parquet").write_bytes(b"cut off")

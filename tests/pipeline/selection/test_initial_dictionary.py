@@ -17,7 +17,7 @@ from ridgestream.pipeline.selection.kmeans import Clusters, kmeans_centres, sum_
 from ridgestream.pipeline.selection.random_rows import draw_rows
 from ridgestream.pipeline.sums.normal_equations import RowBlock
 from ridgestream.pipeline.sums.row_set import ArrayRows
-from ridgestream.pipeline.sums.top_rows import NOBODY, LeaderBoard, Leaders
+from ridgestream.pipeline.sums.top_rows import NO_ROW, TopRows, TopRowsAccumulator
 
 Array = npt.NDArray[np.float64]
 
@@ -34,11 +34,11 @@ def block_of(rows: ArrayRows, start: int, stop: int) -> RowBlock:
     return RowBlock(rows.features[part], rows.targets[part], weights, start)
 
 
-def lead(scores: Array, rows: ArrayRows, cuts: list[int], depth: int) -> Leaders:
-    board = LeaderBoard(len(scores), depth, 3, 2)
+def lead(scores: Array, rows: ArrayRows, cuts: list[int], depth: int) -> TopRows:
+    board = TopRowsAccumulator(len(scores), depth, 3, 2)
     for start, stop in pairwise(cuts):
         board.add(scores[:, start:stop], np.arange(start, stop), block_of(rows, start, stop))
-    return board.leaders()
+    return board.top_rows()
 
 
 @given(seed=st.integers(0, 10**6), cuts=st.lists(st.integers(0, 80), max_size=4), depth=st.integers(1, 12))
@@ -47,15 +47,15 @@ def test_leaders_are_the_largest_scores_the_first_of_equals_leading(seed: int, c
     scores = rng.integers(-1, 9, (3, 80)).astype(float)  # many ties, and some that must not lead
     ends = [0, *sorted(cuts), 80]
     whole = lead(scores, rows, ends, depth)
-    merged = reduce(Leaders.merge, [lead(scores, rows, [a, b], depth) for a, b in pairwise(ends)])
+    merged = reduce(TopRows.merge, [lead(scores, rows, [a, b], depth) for a, b in pairwise(ends)])
     for way in range(3):
         order = sorted(np.flatnonzero(scores[way] >= 0), key=lambda i: (-scores[way, i], i))[:depth]
-        expected = np.r_[order, np.full(depth - len(order), NOBODY)]
+        expected = np.r_[order, np.full(depth - len(order), NO_ROW)]
         for found in (whole, merged):
             np.testing.assert_array_equal(found.places[way], expected)
             np.testing.assert_array_equal(found.scores[way, : len(order)], scores[way, order])
     for found in (whole, merged):
-        np.testing.assert_array_equal(found.rows.places, np.setdiff1d(found.places, [NOBODY]))
+        np.testing.assert_array_equal(found.rows.places, np.setdiff1d(found.places, [NO_ROW]))
         np.testing.assert_array_equal(found.rows.features, rows.features[found.rows.places])
         np.testing.assert_array_equal(found.rows.targets, rows.targets[found.rows.places])
 

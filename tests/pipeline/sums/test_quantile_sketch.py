@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ridgestream.pipeline.sums.moments import Moments
-from ridgestream.pipeline.sums.quantile_sketch import LEVELS, SAMPLE_ROWS, Sample, Sketch, sample_places
+from ridgestream.pipeline.sums.quantile_sketch import LEVELS, SAMPLE_ROWS, Sample, Sketch, sample_indices
 
 Array = npt.NDArray[np.float64]
 
@@ -79,7 +79,7 @@ def test_between_the_points_the_share_is_off_by_little(draw: Any) -> None:
 
 @given(st.integers(0, 5 * SAMPLE_ROWS))
 def test_a_sample_has_every_row_of_few_and_one_of_each_run_of_many(n_rows: int) -> None:
-    places = sample_places(n_rows)
+    places = sample_indices(n_rows)
     assert (np.diff(places) > 0).all()
     assert len(places) <= SAMPLE_ROWS
     if n_rows <= SAMPLE_ROWS:
@@ -94,7 +94,7 @@ def test_a_sample_has_every_row_of_few_and_one_of_each_run_of_many(n_rows: int) 
 @pytest.mark.parametrize("period", [2, 3, 7, 16, 24, 100, 365])
 def test_rows_that_come_in_turn_are_sampled_evenly(period: int) -> None:
     n_rows = 48 * SAMPLE_ROWS
-    counts = np.bincount(sample_places(n_rows) % period, minlength=period) / SAMPLE_ROWS
+    counts = np.bincount(sample_indices(n_rows) % period, minlength=period) / SAMPLE_ROWS
     assert np.abs(counts - 1 / period).max() < 0.02
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from support.stores.partitions import REQUEST, column_of, only_partition, write_partition
 
 from ridgestream.stores.errors.exceptions import PartitionError
-from ridgestream.stores.parquet.decoder import LARGEST_VALUE, Decoder
+from ridgestream.stores.parquet.column_reader import LARGEST_VALUE
+from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.parquet.partitions import read_arrow_schema, read_batches
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.row_batch import Rows, join_rows

@@ -5,7 +5,7 @@ from typing import Any
 from support.stores.stores import ledger_of
 
 from ridgestream.pipeline.base.executor import Executor, InProcess
-from ridgestream.pipeline.base.pass_checkpoint import Keeper
+from ridgestream.pipeline.base.pass_checkpoint import CheckpointStore
 from ridgestream.pipeline.base.reporter import Reporter, Silent
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.request import OnlineRequest
@@ -32,7 +32,7 @@ def context_of(
     ledger: Ledger | None = None,
     report: Reporter | None = None,
     executor: Executor | None = None,
-    keeper: Keeper | Any = None,
+    keeper: CheckpointStore | Any = None,
 ) -> TrainingContext:
     """The context of a training on the store's last commit, with all the memory that it may need."""
     return TrainingContext(

@@ -1,0 +1,86 @@
+"""The columns of a file of predictions: their names and types, and their values."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.dataset.range_checks import check_predictions
+from ridgestream.pipeline.features.one_vs_rest import winners_of
+from ridgestream.pipeline.models.predictor import Model
+from ridgestream.stores.errors.exceptions import PartitionError
+from ridgestream.stores.schema.class_labels import arrow_class_type, class_name
+from ridgestream.stores.schema.row_batch import Rows
+from ridgestream.stores.schema.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def prediction_fields(schema: Schema, model: Model, file: str, *, with_scores: bool) -> "list[pa.Field]":
+    """Return the names and types of the prediction columns; raises PartitionError if two have the same name."""
+    import pyarrow as pa
+
+    columns: list[tuple[str, pa.DataType]] = []
+    endings = [f"_{name}" for name in schema.targets] if len(schema.targets) > 1 else [""]
+    if schema.class_kind is not None:
+        endings = [f"_{class_name(label)}" for label in model.feature_map.target.classes]
+        columns = [("prediction", arrow_class_type(schema.class_kind))]
+        columns += [(f"score{ending}", pa.float64()) for ending in endings if with_scores]
+    elif schema.positive is not None:
+        columns = [("prediction", pa.int8()), ("score", pa.float64())]
+    else:
+        columns = [(f"prediction{ending}", pa.float64()) for ending in endings]
+    if model.uncertainty is not None:
+        columns += [(f"{std}{ending}", pa.float64()) for ending in endings for std in ("std", "std_observed")]
+    _check_distinct([name for name, _ in columns], file)
+    return [pa.field(name, kind) for name, kind in columns]
+
+
+def _check_distinct(names: list[str], file: str) -> None:
+    """Raise PartitionError if two prediction columns have the same name, as for the targets `a` and `observed_a`."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise PartitionError(
+            f"{file}: two columns of its predictions would be called {twice!r}; rename a target or class, or leave "
+            "out --std"
+        )
+
+
+def prediction_columns(outputs: Floats, model: Model, schema: Schema, *, with_scores: bool) -> "list[pa.Array]":
+    """Return the winning class and optionally the scores, or the outputs themselves."""
+    import pyarrow as pa
+
+    if schema.class_kind is not None:
+        labels = pa.array(model.feature_map.target.classes, arrow_class_type(schema.class_kind))
+        scores = model.feature_map.target.class_scores(outputs)
+        return [labels.take(pa.array(winners_of(scores))), *(_columns(scores) if with_scores else ())]
+    signs = [] if schema.positive is None else [pa.array(np.where(outputs[:, 0] > 0, 1, -1).astype(np.int8))]
+    return [*signs, *_columns(outputs)]
+
+
+def deviation_columns(
+    model: Model, rows: Rows, maps: Sequence[Integers], file: str, numbers: Integers
+) -> "tuple[list[Floats], list[Floats]]":
+    """Return the two standard deviations of each target or class."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviations = model.deviations(rows.numeric, rows.codes, maps)
+    check_predictions(np.hstack(deviations), file, numbers)
+    of_f, of_observed = (model.feature_map.target.class_deviations(d) for d in deviations)
+    return list(of_f.T), list(of_observed.T)
+
+
+def _columns(values: Floats) -> "list[pa.Array]":
+    import pyarrow as pa
+
+    return [pa.array(column) for column in values.T]
+
+
+def mask_rows(answered: npt.NDArray[np.bool_], column: "pa.Array") -> "pa.Array":
+    """Return the column with null for rows without a prediction."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.if_else(pa.array(answered), column, pa.scalar(None, column.type))

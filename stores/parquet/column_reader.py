@@ -1,0 +1,176 @@
+"""Reading columns of Arrow batches as numbers, categories or names, with checks of every value.
+
+A value that cannot be used is refused with file, column, row and value. Missing values, null or NaN, are refused, too,
+or marked; nothing is dropped or guessed.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgestream.stores.errors.exceptions import PartitionError
+from ridgestream.stores.schema.class_labels import Label
+from ridgestream.stores.schema.column_types import is_time, plain_values
+from ridgestream.stores.schema.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LARGEST_VALUE = 1e100
+"""Larger values are treated as damage: float64 sums with their squares would overflow."""
+
+LARGEST_INTEGER = 2**53
+"""Up to here float64 represents every integer exactly."""
+
+ERROR, DROP, IMPUTE = "error", "drop", "impute"
+"""Treatment of missing values: refused; marked; or marked in features and refused in targets and weights."""
+
+
+@dataclass
+class ColumnReader:
+    """Reads the columns of one partition, batch by batch."""
+
+    schema: Schema
+    """The store's schema."""
+    file: str
+    """The file, for messages."""
+    missing: str = ERROR
+    """Treatment of missing values."""
+    is_dictionary: bool = False
+    """Whether the file is a dictionary, in which missing values are always refused."""
+    rows: int = 0
+    """Number of rows of the batches before the current one."""
+    absent: dict[str, int] = field(default_factory=dict)
+    """Number of missing values of each column that has any."""
+
+    def numbers(self, name: str, batch: "pa.RecordBatch") -> npt.NDArray[np.float64]:
+        """Return a column's values, NaN for missing ones."""
+        import pyarrow as pa
+        import pyarrow.types as t
+
+        plain = self._plain(name, batch)
+        if is_time(plain.type):
+            finer = t.is_timestamp(plain.type) and plain.type.unit == "ns"  # truncated to µs; coarser ones must fit
+            plain = plain.cast(pa.timestamp("us"), safe=not finer).cast(pa.int64())
+            values = np.asarray(plain.to_numpy(zero_copy_only=False), dtype=np.float64) / 1e6
+            return self.counted(name, values)
+        if t.is_int64(plain.type) or t.is_uint64(plain.type):
+            self._check_integers(name, plain.fill_null(0).to_numpy(zero_copy_only=False))
+        return self.counted(name, self._floats(name, plain))
+
+    def booleans(self, name: str, batch: "pa.RecordBatch") -> npt.NDArray[np.float64]:
+        """Return a column of zeros and ones, NaN for missing values."""
+        values = self.numbers(name, batch)
+        invalid = (values != 0) & (values != 1) & ~np.isnan(values)
+        if invalid.any():
+            row = int(np.argmax(invalid))
+            self.refuse(name, row, float(values[row]), "the store has it as boolean: true, false, 1 or 0")
+        return values
+
+    def codes(self, name: str, batch: "pa.RecordBatch", table: dict[str, int]) -> npt.NDArray[np.int32]:
+        """Return a column's categories as codes of `table`, which is extended, −1 for missing values."""
+        import pyarrow as pa
+
+        encoded = self.names(name, batch).cast(pa.string()).dictionary_encode()
+        known = [table.setdefault(value, len(table)) for value in encoded.dictionary.to_pylist()]
+        indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        codes = np.asarray(np.array([*known, -1], dtype=np.int32)[indices])
+        self._count_missing(name, codes < 0)
+        return codes
+
+    def names(self, name: str, batch: "pa.RecordBatch") -> "pa.Array":
+        """Return a column whose values are names, null for missing values; NaN in a float column is missing, too."""
+        import pyarrow as pa
+        import pyarrow.types as t
+
+        plain = self._plain(name, batch)
+        if not t.is_floating(plain.type):
+            return plain
+        absent = np.isnan(self._floats(name, plain))
+        return plain.take(pa.array(np.arange(len(plain)), mask=absent)) if absent.any() else plain
+
+    def weights(self, name: str, batch: "pa.RecordBatch") -> npt.NDArray[np.float64]:
+        """Return the weights, which are zero or positive, NaN for missing ones."""
+        weights = self.numbers(name, batch)
+        if (weights < 0).any():
+            least = int(np.nanargmin(weights))
+            self.refuse(name, least, float(weights[least]), "weights must be zero or positive")
+        return weights
+
+    def counted(self, name: str, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Count the missing values, and return the values with the same NaN for all of them."""
+        absent = np.isnan(values)
+        self._count_missing(name, absent)
+        return np.where(absent, np.nan, values) if absent.any() else values
+
+    def refuse(self, name: str, row: int, value: Label | None, remedy: str) -> NoReturn:
+        """Raise PartitionError for the value of a column in a row of the current batch."""
+        shown = "null" if value is None else repr(value)
+        raise PartitionError(f"{self.file}: column {name!r} has the value {shown} in row {self.rows + row}; {remedy}")
+
+    @contextmanager
+    def arrow_errors(self, name: str) -> Iterator[None]:
+        """Raise PartitionError with file and column for values that Arrow cannot convert."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except (pa.ArrowException, UnicodeDecodeError, OverflowError) as error:
+            raise PartitionError(
+                f"{self.file}: column {name!r} has a value that cannot be used, at or after row {self.rows}: "
+                f"{error}; correct or remove it"
+            ) from error
+
+    def _plain(self, name: str, batch: "pa.RecordBatch") -> "pa.Array":
+        plain = plain_values(batch.schema.field(name), batch.column(name))
+        if plain.null_count and not self._marks_missing(name):
+            row = int(np.argmax(plain.is_null().to_numpy(zero_copy_only=False)))
+            self.refuse(name, row, None, f"every value must be present{self._remedy(name)}")
+        return plain
+
+    def _floats(self, name: str, plain: "pa.Array") -> npt.NDArray[np.float64]:
+        """Return numbers, NaN for missing ones; raises PartitionError for one that cannot be used."""
+        import pyarrow as pa
+
+        values = np.asarray(plain.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+        least, largest = values.min(initial=0.0), values.max(initial=0.0)  # NaN if any value is
+        if least >= -LARGEST_VALUE and largest <= LARGEST_VALUE:
+            return values
+        usable = np.abs(values) <= LARGEST_VALUE
+        if self._marks_missing(name):
+            usable |= np.isnan(values)
+        if not usable.all():
+            row = int(np.argmin(usable))
+            remedy = f"values must be finite and at most {LARGEST_VALUE:g} in size"
+            self.refuse(name, row, float(values[row]), remedy + (self._remedy(name) if np.isnan(values[row]) else ""))
+        return values
+
+    def _count_missing(self, name: str, absent: npt.NDArray[np.bool_]) -> None:
+        if absent.any():
+            self.absent[name] = self.absent.get(name, 0) + int(absent.sum())
+
+    def _check_integers(self, name: str, values: npt.NDArray[np.integer]) -> None:
+        exact = (values <= LARGEST_INTEGER) & (values >= -LARGEST_INTEGER)
+        if not exact.all():
+            row = int(np.argmin(exact))
+            remedy = "a number cannot represent integers beyond 2⁵³: subtract an offset, or list the column under"
+            self.refuse(name, row, int(values[row]), f"{remedy} categorical or ignore")
+
+    def _marks_missing(self, name: str) -> bool:
+        """Return whether missing values of a column are marked instead of refused."""
+        return self.missing == DROP or (self.missing == IMPUTE and not self._is_target_or_weight(name))
+
+    def _is_target_or_weight(self, name: str) -> bool:
+        return name in (*self.schema.targets, self.schema.weight)
+
+    def _remedy(self, name: str) -> str:
+        """Return what to do about a missing value, beginning with a semicolon."""
+        if self.is_dictionary:
+            return "; a dictionary must have no missing values: fill or remove the row"
+        if self._is_target_or_weight(name):
+            return '; a target or weight is never imputed: fill or remove the row, or set source.missing = "drop"'
+        return '; fill or remove the row, or set source.missing = "drop" or "impute"'
