@@ -149,13 +149,13 @@ def evaluate(
     model = replace(model, feature_map=with_boolean_fill(model.feature_map, schema))
     executor.admit(partition_needs(files))
     report.begin(events.STEP_EVALUATE, None, partitions=len(files))
-    total, asked = _of_no_rows(model, schema), InputSummary()
-    for part, seen in executor.run(evaluate_partition, files, executor.broadcast(model), schema, policies):
-        total, asked = total.merge(part), asked.merge(seen)
-        report.advance(seen.rows)
+    total, summary = _of_no_rows(model, schema), InputSummary()
+    for part, part_summary in executor.run(evaluate_partition, files, executor.broadcast(model), schema, policies):
+        total, summary = total.merge(part), summary.merge(part_summary)
+        report.advance(part_summary.rows)
     report.end(test_error=total.test_error, test_mse=total.test_mse)
-    asked.tell(report, events.EVALUATE_ROWS_LEFT_OUT)
-    return replace(total, left_out=asked.left_out)
+    summary.report_to(report, events.EVALUATE_ROWS_LEFT_OUT)
+    return replace(total, left_out=summary.left_out)
 
 
 def check_partitions(files: Sequence[PartitionFile], schema: Schema) -> None:
@@ -187,11 +187,11 @@ def evaluate_partition(
     return total, checker.summary
 
 
-def predictions_of(model: Model, rows: Rows, maps: Sequence[Integers], place: str, numbers: Integers) -> Floats:
+def predictions_of(model: Model, rows: Rows, maps: Sequence[Integers], file: str, numbers: Integers) -> Floats:
     """Return f of rows with these numbers in `file`; raises PartitionError for a row at which it overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         outputs = model.predict(rows.numeric, rows.codes, maps)
-    check_predictions(outputs, place, numbers)
+    check_predictions(outputs, file, numbers)
     return outputs
 
 
@@ -206,12 +206,12 @@ def _of_no_rows(model: Model, schema: Schema) -> Evaluation:
     return Evaluation(classes=schema.classifies)
 
 
-def _targets_of(kept: Floats, weights: Floats | None, feature_map: FeatureMap, decoder: Decoder) -> Floats:
+def _targets_of(raw: Floats, weights: Floats | None, feature_map: FeatureMap, decoder: Decoder) -> Floats:
     """Return the targets of decoded rows; raises PartitionError naming the file for a class unknown to the model."""
     table = list(decoder.classes)
-    present = kept[:, 0] if weights is None else kept[weights > 0, 0]
+    present = raw[:, 0] if weights is None else raw[weights > 0, 0]
     try:
         feature_map.target.check_classes([table[int(code)] for code in np.unique(present)] if table else [])
     except InputError as error:
         raise PartitionError(f"{decoder.file}: {error}") from error
-    return feature_map.target.encode(kept, table)
+    return feature_map.target.encode(raw, table)

@@ -35,7 +35,7 @@ class InputSummary:
         imputed, unseen = _sum(self.imputed, other.imputed), _sum(self.unseen, other.unseen)
         return InputSummary(self.rows + other.rows, self.left_out + other.left_out, imputed, unseen)
 
-    def tell(self, report: Reporter, left_out: events.Event) -> None:
+    def report_to(self, report: Reporter, left_out: events.Event) -> None:
         """Report what a user should know; `left_out` is the event of rows that are left out."""
         if self.left_out:
             report.say(left_out, rows=self.left_out)

@@ -157,7 +157,7 @@ def predict(
         report.advance(outcome.summary.rows)
     counts = {"skipped": result.skipped, "failed": len(result.errors)}
     report.end(rows=result.rows, partitions=len(tasks), **{name: count for name, count in counts.items() if count})
-    result.summary.tell(report, events.PREDICT_ROWS_LEFT_OUT)
+    result.summary.report_to(report, events.PREDICT_ROWS_LEFT_OUT)
     result.check_all_predicted()
     return result
 

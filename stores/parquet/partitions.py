@@ -173,13 +173,13 @@ def _list_folder(source: Path) -> list[PartitionFile]:
         raise PartitionError(f"the source {source} cannot be read: {error.strerror}") from error
     if not is_there:
         raise PartitionError(f"the source {source} does not exist")
-    found = [source] if is_file else list(_find_files(source))
+    paths = [source] if is_file else list(_find_files(source))
     base = source.parent if is_file else source
-    return [_partition(path, base) for path in found]
+    return [_partition(path, base) for path in paths]
 
 
 def _find_files(source: Path) -> Iterator[Path]:
-    """Yield the files below the folder that are partitions; raise PartitionError for a folder that cannot be read."""
+    """Yield the partitions below the folder; raises PartitionError for a folder that cannot be read."""
 
     def refuse(error: OSError) -> None:
         raise PartitionError(
@@ -192,19 +192,23 @@ def _find_files(source: Path) -> Iterator[Path]:
 
 
 def _list_prefix(source: ObjectPath) -> list[PartitionFile]:
-    found = list_objects(source)
-    if not found:
+    objects = list_objects(source)
+    if not objects:
         raise PartitionError(f"the source {source} does not exist: there is no object of that name or below it")
-    itself = len(found) == 1 and found[0][1] == source
-    named = [each for each in found if itself or (each[0].endswith(".parquet") and not _is_hidden(each[0].split("/")))]
-    for name, place, _ in named:
-        if "" in name.split("/"):  # as a path, it would lead somewhere else
-            raise PartitionError(f"{place}: its name has an empty part, which no file can have; rename the object")
-    return [PartitionFile(name, place, stamp.size_bytes, stamp.modified_ns) for name, place, stamp in named]
+    is_object = len(objects) == 1 and objects[0][1] == source
+    partitions = [each for each in objects if is_object or _is_partition_name(each[0])]
+    for name, location, _ in partitions:
+        if "" in name.split("/"):  # it could not be mapped to a path
+            raise PartitionError(f"{location}: its name has an empty part, which no file can have; rename the object")
+    return [PartitionFile(name, location, stamp.size_bytes, stamp.modified_ns) for name, location, stamp in partitions]
+
+
+def _is_partition_name(name: str) -> bool:
+    return name.endswith(".parquet") and not _is_hidden(name.split("/"))
 
 
 def _would_list(source: FileLocation, output: FileLocation) -> bool:
-    """Tell whether the source is a folder or prefix that holds the output, under a name that is not hidden."""
+    """Return whether the source is a folder or prefix that contains the output, under a name that is not hidden."""
     if isinstance(source, Path) and isinstance(output, Path):
         source, output = source.resolve(), output.resolve()
         return source.is_dir() and source in output.parents and _has_visible_name(output, source)

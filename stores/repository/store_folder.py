@@ -8,7 +8,7 @@ from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.repository.reader_registry import READERS
 
 UNFINISHED = ".making-"
-"""Prefix of the folder in which a repository is created before it is moved to its place."""
+"""Prefix of the folder in which a repository is created before it is moved."""
 
 _PROBE = ".probe-"
 
