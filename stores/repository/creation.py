@@ -1,6 +1,6 @@
 """Creation of a store, which several processes may attempt at once, and a kill may interrupt.
 
-In a local folder, the repository is created in a folder beside the writer's lock and then moved into the store's folder.
+In a local folder, the repository is created in a folder beside the writer's lock, whose contents are then moved.
 
 In an object store, Icechunk first writes an empty snapshot, whose id is the same in every repository, and then the
 branch that points to it. The prefix may contain the one without the other: another process is just creating the
