@@ -5,7 +5,8 @@ from typing import Any
 
 from ridgestream.jobs.console.confusion_table import confusion_facts
 from ridgestream.jobs.report.stored_night import StoredNight
-from ridgestream.pipeline.monitoring.drift import PartitionDrift, StatisticsCache, compare_partitions
+from ridgestream.pipeline.monitoring.drift import PartitionDrift, compare_partitions
+from ridgestream.pipeline.monitoring.segment_statistics import StatisticsCache
 from ridgestream.stores.catalog.models import CONFUSION
 from ridgestream.stores.schema.class_labels import class_name
 
