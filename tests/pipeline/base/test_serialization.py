@@ -40,7 +40,7 @@ def test_what_is_no_value_of_the_type_is_refused() -> None:
     plain, arrays = to_plain(statistics(0))
     with pytest.raises(InputError, match="a FoldedStatistics has the fields folds; this has"):
         from_plain(FoldedStatistics, plain, arrays)
-    with pytest.raises(InputError, match="what is kept is no <class 'float'>"):
+    with pytest.raises(InputError, match="the stored value is no <class 'float'>"):
         from_plain(float, {"other": 1}, arrays)
     with pytest.raises(InputError, match="a set is no plain value"):
         to_plain({1, 2})

@@ -224,7 +224,9 @@ assert "pandas" not in sys.modules
 infer_schema(SchemaRequest("y"), read_arrow_schema(file), file.name)
 """
     done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, check=False)
-    assert "period.parquet: column 'x' has type extension<pandas.period>, which is no feature; list" in done.stderr
+    assert (
+        "period.parquet: column 'x' has type extension<pandas.period>, which cannot be a feature; list" in done.stderr
+    )
 
 
 TABLE = {"length": Y, "colour": pa.array(["a", "b", "a", "b"]), "y": Y}

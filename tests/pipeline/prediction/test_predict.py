@@ -197,7 +197,7 @@ def test_an_earlier_file_of_predictions_is_replaced_or_left_whole(
     predict_folder(regression, source, tmp_path / "out")
     before = (tmp_path / "out" / "part-0.parquet").read_bytes()
     write_partition(source / "part-0.parquet", mixed_columns(40_000) | {"length": [0.0] * 39_999 + [np.nan]})
-    stays = r"column 'length' has the value nan in row 39999.*; .*/out/part-0.parquet stays as it was, of an earlier"
+    stays = r"column 'length' has the value nan in row 39999.*; .*/out/part-0.parquet is unchanged, from an earlier"
     with pytest.raises(PartitionError, match=stays):
         predict_folder(regression, source, tmp_path / "out")
     assert (tmp_path / "out" / "part-0.parquet").read_bytes() == before
