@@ -19,14 +19,14 @@ from ridgestream.jobs.config.requests import (
 )
 from ridgestream.jobs.runs.recorder import Recorder
 from ridgestream.pipeline.base.errors import DictionaryError, InputError, NumericalBreakdown
-from ridgestream.pipeline.base.executor import Executor, Need
+from ridgestream.pipeline.base.executor import Executor, MemoryNeed
 from ridgestream.pipeline.base.memory_plan import BatchPlan, RefitPlan, TrainingPlan
 from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.batch.method import PassPlan
-from ridgestream.pipeline.dataset.block_stream import need_of_block
+from ridgestream.pipeline.dataset.block_stream import block_need
 from ridgestream.pipeline.dataset.stored_rows import TASK_ROWS
-from ridgestream.pipeline.dataset.task_label import needs_of
+from ridgestream.pipeline.dataset.task_label import partition_needs
 from ridgestream.pipeline.ingest.partition_profile import profile_partition
 from ridgestream.pipeline.ingest.source_diff import diff_source, usable_rows
 from ridgestream.pipeline.ingest.source_schema import find_schema
@@ -204,12 +204,12 @@ class _Planning:
 
     def admit(self, executor: Executor, plans: "Sequence[TrainingPlan | BatchPlan | RefitPlan]") -> None:
         """Raise MemoryRefused where a worker may not use what a task of the run needs."""
-        executor.admit(needs_of(self.fresh))
+        executor.admit(partition_needs(self.fresh))
         if self.job.evaluate is not None and self.learns:
-            executor.admit(needs_of(evaluation_partitions(self.job)))
+            executor.admit(partition_needs(evaluation_partitions(self.job)))
         if self.passes():
-            shares = [Need(plan.worker_bytes) for plan in plans if isinstance(plan, BatchPlan)]
-            executor.admit(shares or [need_of_block()])
+            shares = [MemoryNeed(plan.worker_bytes) for plan in plans if isinstance(plan, BatchPlan)]
+            executor.admit(shares or [block_need()])
 
     def _shape(self, sample: Sample | None) -> tuple[int, int]:
         """Return how many features and outputs the model has."""
