@@ -101,7 +101,7 @@ def test_a_command_killed_in_mid_training_leaves_nothing_and_the_same_command_en
     assert_same_model(work.model(), straight["ols"].model())
 
 
-def test_what_all_workers_shared_is_sent_again_where_the_only_one_dies() -> None:
+def test_shared_values_are_sent_again_if_the_only_worker_dies() -> None:
     with open_executor("local:1", PATIENCE) as executor:
         (worker,) = set(executor.run(get_pid, range(3)))
         killer = Timer(0.5, os.kill, (worker, signal.SIGKILL))

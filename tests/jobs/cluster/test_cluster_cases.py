@@ -100,7 +100,7 @@ def test_sums_that_died_with_their_worker_before_they_were_fetched_count_once(
     assert_same_model(there, refitted(InProcess()))
 
 
-def test_results_that_died_with_the_only_worker_are_not_waited_for_for_ever(tmp_path: Path) -> None:
+def test_results_lost_with_the_only_worker_are_not_awaited_for_ever(tmp_path: Path) -> None:
     with real_cluster(tmp_path, 1) as cluster, open_executor(cluster.address, 2.0) as executor:
         assert isinstance(executor, DaskExecutor)
         results = executor.run(abs, range(-9, 0))
@@ -136,11 +136,11 @@ def test_partitions_without_rows_work_on_a_cluster_and_are_consumed(
     for number, table in enumerate(tables):
         for place in (work, here):
             place.put(number, draw_rows(table) if isinstance(table, int) else table)
-    told, alone = run_there(work, two_workers, changes), here.run_here(changes)
-    assert told["partitions_consumed"] == alone["partitions_consumed"]
+    result, alone = run_there(work, two_workers, changes), here.run_here(changes)
+    assert result["partitions_consumed"] == alone["partitions_consumed"]
     assert len(read_ledger(open_store(work.store).root()).entries) == len(tables)
     if where != "alone":
-        assert told["partitions_consumed"] == 3
+        assert result["partitions_consumed"] == 3
         assert_same_model(work.model(), here.model())
     work.put(7)
     here.put(7)
@@ -178,8 +178,8 @@ def test_memory_is_flat_over_two_hundred_partitions(
     pids = [two_workers.scheduler.pid, *(worker.pid for worker in two_workers.workers)]
     report = Sampling([psutil.Process().pid, *pids])
     changes = {"evaluate.path": None, "model.max_basis": 5, "model.scaling_rows": rows, "model.refit": True}
-    told = run_there(work, two_workers, changes, report)
-    assert told["partitions_consumed"] == partitions
+    result = run_there(work, two_workers, changes, report)
+    assert result["partitions_consumed"] == partitions
     for samples in report.steps[:3]:  # ingest, train, refit
         assert len(samples) >= partitions
         quarter = len(samples) // 4

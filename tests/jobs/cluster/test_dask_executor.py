@@ -109,15 +109,15 @@ def test_workers_of_a_scheduler_make_the_same_model(
 def test_a_night_on_a_cluster_goes_on_from_a_night_without(
     work: Workplace, alone: Workplace, two_workers: Cluster
 ) -> None:
-    kept = work.folder / "later"
-    kept.mkdir()
+    later = work.folder / "later"
+    later.mkdir()
     for number in range(9, PARTITIONS):
-        (work.folder / "rows" / f"part-{number:02d}.parquet").rename(kept / f"part-{number:02d}.parquet")
+        (work.folder / "rows" / f"part-{number:02d}.parquet").rename(later / f"part-{number:02d}.parquet")
     work.run_here(JOB)
-    for path in kept.iterdir():
+    for path in later.iterdir():
         path.rename(work.folder / "rows" / path.name)
-    told = run_command("run", work.job({**JOB, "cluster": two_workers.address}), "--json").result
-    assert told["new_partitions"] == PARTITIONS - 9
+    result = run_command("run", work.job({**JOB, "cluster": two_workers.address}), "--json").result
+    assert result["new_partitions"] == PARTITIONS - 9
     assert_same_as(alone, work)
 
 
@@ -125,8 +125,8 @@ def test_predictions_do_not_depend_on_the_cluster(alone: Workplace, two_workers:
     job = read_job(alone.job(JOB), {})
     for cluster, output in (("none", "here"), (two_workers.address, "there")):
         with open_executor(cluster, PATIENCE) as executor:
-            told = run_predict(job, alone.folder / "held-out", alone.folder / output, executor, Silent())
-        assert told["rows"] == 3000
+            result = run_predict(job, alone.folder / "held-out", alone.folder / output, executor, Silent())
+        assert result["rows"] == 3000
     here, there = (pq.read_table(alone.folder / output) for output in ("here", "there"))
     assert here.equals(there)
 
@@ -158,7 +158,7 @@ def test_a_refit_of_segments_in_several_tasks_does_not_depend_on_the_cluster(
     assert_same_model(*models)
 
 
-def test_a_bad_partition_is_told_as_without_a_cluster(work: Workplace, two_workers: Cluster) -> None:
+def test_a_bad_partition_gives_the_same_error_as_without_a_cluster(work: Workplace, two_workers: Cluster) -> None:
     path = work.put(5, pq.read_table(work.folder / "rows" / "part-05.parquet").drop_columns(["Slope"]))
     with pytest.raises(PartitionError, match=f"{path} has no column 'Slope'") as caught:
         work.run_here(JOB)
@@ -185,7 +185,7 @@ def test_no_bit_depends_on_the_number_of_blas_threads(tmp_path: Path) -> None:
     names = rng.choice(["a", "b", "c"], 20_000)
     table = pa.table({"name": names.tolist(), "price": (names == "a") + rng.normal(size=20_000)})
     changes = {"source.target": "price", "source.positive": None, "model.scaling_rows": "all"}
-    told = []
+    runs = []
     for threads in (1, 2):
         folder = tmp_path / str(threads)
         folder.mkdir()
@@ -193,10 +193,10 @@ def test_no_bit_depends_on_the_number_of_blas_threads(tmp_path: Path) -> None:
         work.put(0, table)
         work.put(0, table.slice(0, 17_000), where="held-out")
         with threadpool_limits(threads, "blas"):
-            told.append((work.run_here(changes), work.model()))
-    assert_same_model(told[0][1], told[1][1])
+            runs.append((work.run_here(changes), work.model()))
+    assert_same_model(runs[0][1], runs[1][1])
     for key in ("test_mse", "progressive_error"):
-        assert told[0][0][key] == told[1][0][key]
+        assert runs[0][0][key] == runs[1][0][key]
 
 
 def test_a_scheduler_without_workers_is_an_error_after_the_time_that_the_job_gives(work: Workplace) -> None:
@@ -207,7 +207,7 @@ def test_a_scheduler_without_workers_is_an_error_after_the_time_that_the_job_giv
     assert not work.store.exists()
 
 
-def test_a_connection_that_is_cut_while_a_result_comes_is_a_scheduler_that_has_gone(
+def test_a_connection_that_closes_during_a_result_is_an_error_for_a_lost_scheduler(
     two_workers: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cut(future: Future[object], timeout: float | None = None) -> None:  # noqa: ARG001
@@ -219,13 +219,13 @@ def test_a_connection_that_is_cut_while_a_result_comes_is_a_scheduler_that_has_g
             list(executor.run(abs, [-1]))
 
 
-def test_a_scheduler_that_has_gone_is_told_on_one_line(two_workers: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = (
+def test_the_error_for_a_lost_scheduler_has_one_line(two_workers: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    message = (
         "1 Future cancelled:\nReasons:\n1 Future cancelled for reason: gone.\nMessage: Client lost it.\nFuture: ['f']"
     )
 
     def cancelled(future: Future[object], timeout: float | None = None) -> None:  # noqa: ARG001
-        raise CancelledError(told)
+        raise CancelledError(message)
 
     monkeypatch.setattr("ridgestream.jobs.cluster.retries.MAX_SENDINGS", 1)
     with open_executor(two_workers.address, PATIENCE) as executor:
@@ -285,6 +285,6 @@ def test_evaluation_does_not_depend_on_the_cluster(alone: Workplace, two_workers
     with open_executor(two_workers.address, PATIENCE) as executor:
         there = run_evaluate(job, executor, Silent())
     here = run_evaluate(job, InProcess(), Silent())
-    for told in (here, there):
-        del told["peak_rss_bytes"]
+    for result in (here, there):
+        del result["peak_rss_bytes"]
     assert here == there

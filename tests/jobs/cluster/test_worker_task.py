@@ -101,7 +101,7 @@ def test_a_worker_with_other_versions_is_refused_by_its_name(cluster: Cluster, t
     assert exit_codes.exit_code_of(caught.value) == exit_codes.CLUSTER
 
 
-def test_metadata_of_another_version_in_the_way_accuses_no_worker(cluster: Cluster, tmp_path: Path) -> None:
+def test_metadata_of_another_version_in_the_working_directory_is_ignored(cluster: Cluster, tmp_path: Path) -> None:
     """Such as an installation leaves in a clone: what counts is the version of the code that runs."""
     cluster.start_worker(environment=with_metadata(tmp_path, "ridgestream", "99.1"))
     cluster.wait_for(1)
@@ -111,15 +111,15 @@ def test_metadata_of_another_version_in_the_way_accuses_no_worker(cluster: Clust
     assert notes.facts("cluster.workers_connected")["workers"] == 1
 
 
-def test_a_worker_with_another_version_of_what_changes_no_result_is_told(cluster: Cluster, tmp_path: Path) -> None:
+def test_another_version_of_a_package_that_changes_no_result_is_a_warning(cluster: Cluster, tmp_path: Path) -> None:
     cluster.start_worker(environment=with_version(tmp_path, "pyarrow", "99.1"))
     (worker,) = cluster.wait_for(1)
     notes = Notes()
     with _open(cluster, notes) as executor:
         assert list(executor.run(abs, [-1, -2])) == [1, 2]
-    told = notes.facts("cluster.versions_differ")
-    assert told["workers"] == worker
-    assert str(told["differing"]).startswith("pyarrow 99.1 (here ")
+    warning = notes.facts("cluster.versions_differ")
+    assert warning["workers"] == worker
+    assert str(warning["differing"]).startswith("pyarrow 99.1 (here ")
 
 
 def test_a_worker_without_ridgestream_is_refused_by_the_command(cluster: Cluster, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_worker_without_ridgestream_is_refused_by_the_command(cluster: Cluster
 
 
 @pytest.mark.parametrize(("lacks", "has"), [("numpy", "99.1"), ("ridgestream", "missing")])
-def test_a_worker_that_comes_later_is_held_to_the_same(cluster: Cluster, tmp_path: Path, lacks: str, has: str) -> None:
+def test_a_worker_that_comes_later_is_checked_too(cluster: Cluster, tmp_path: Path, lacks: str, has: str) -> None:
     first = cluster.start_worker()
     (good,) = cluster.wait_for(1)
     other = with_version(tmp_path, "numpy", "99.1") if lacks == "numpy" else without_ridgestream(tmp_path)
@@ -148,7 +148,7 @@ def test_a_worker_that_comes_later_is_held_to_the_same(cluster: Cluster, tmp_pat
             list(executor.run(abs, [-1]))
 
 
-def test_a_task_finds_out_by_itself_that_its_worker_has_other_versions() -> None:
+def test_a_task_checks_the_versions_of_its_worker() -> None:
     """Where it is done before anybody has looked at the worker."""
     requirements = requirements_of(1)
     assert perform(requirements, abs, -1) == 1
@@ -166,10 +166,10 @@ def test_a_task_has_as_many_threads_of_blas_and_numba_as_the_job_says(cluster: C
     for threads in (1, 2):
         notes = Notes()
         with _open(cluster, notes, threads=threads) as executor:
-            found = list(executor.run(count_threads, range(6)))
-        assert found == [(threads, threads)] * 6
-        told = notes.facts("cluster.workers_connected")
-        assert (told["blas_threads"], told["numba_threads"], told["task_threads"]) == (threads, threads, 2)
+            counts = list(executor.run(count_threads, range(6)))
+        assert counts == [(threads, threads)] * 6
+        facts = notes.facts("cluster.workers_connected")
+        assert (facts["blas_threads"], facts["numba_threads"], facts["task_threads"]) == (threads, threads, 2)
 
 
 @pytest.fixture
@@ -178,15 +178,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_trouble_that_may_pass_is_tried_again_with_a_growing_wait(cluster: Cluster, tmp_path: Path) -> None:
+def test_transient_errors_are_retried_with_a_growing_wait(cluster: Cluster, tmp_path: Path) -> None:
     cluster.start_worker()
     cluster.wait_for(1)
     notes = Notes()
     with _open(cluster, notes, retries=2) as executor:
         assert list(executor.run(fail_at_first, [(tmp_path, 2, "reset")])) == [3]
-        told = notes.all("cluster.task_retried")
-        assert [facts["wait_seconds"] for facts in told] == [0.01, 0.02]
-        assert {facts["reason"] for facts in told} == {"the connection was reset"}
+        events = notes.all("cluster.task_retried")
+        assert [facts["wait_seconds"] for facts in events] == [0.01, 0.02]
+        assert {facts["reason"] for facts in events} == {"the connection was reset"}
         _fails(executor, tmp_path / "often", "reset", 3, ConnectionResetError)
         _fails(executor, tmp_path / "damaged", "damaged", 1, InputError)
         _fails(executor, tmp_path / "gone", "gone", 1, FileNotFoundError)
@@ -194,7 +194,7 @@ def test_trouble_that_may_pass_is_tried_again_with_a_growing_wait(cluster: Clust
 
 
 def _fails(executor: Executor, notes: Path, name: str, tries: int, kind: type[Exception]) -> None:
-    """It fails whenever it is tried, which it is so many times."""
+    """A task that always fails is tried `tries` times."""
     notes.mkdir()
     with pytest.raises(kind, match=r"reset|nan|No such file|No space"):
         list(executor.run(fail_at_first, [(notes, 9, name)]))
@@ -202,7 +202,7 @@ def _fails(executor: Executor, notes: Path, name: str, tries: int, kind: type[Ex
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_job_whose_readings_fail_now_and_then_makes_the_same_bits(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_job_whose_reads_fail_now_and_then_gives_the_same_bits(cluster: Cluster, tmp_path: Path) -> None:
     """No partition is put into quarantine for it."""
     cluster.start_worker("--preload", "support.jobs.failing_worker")
     cluster.wait_for(1)
@@ -213,8 +213,8 @@ def test_a_job_whose_readings_fail_now_and_then_makes_the_same_bits(cluster: Clu
     here.run_here(changes)
     notes = Notes()
     with _open(cluster, notes) as executor:
-        told = run_job(read_job(there.job(changes), {}), executor, notes, 0.0, new_model=False)
-    assert told["partitions_consumed"] == 6
+        result = run_job(read_job(there.job(changes), {}), executor, notes, 0.0, new_model=False)
+    assert result["partitions_consumed"] == 6
     assert len(notes.all("cluster.task_retried")) >= 3
     assert_same_model(here.model(), there.model())
 
@@ -223,7 +223,7 @@ LOST = "cluster.worker_lost"
 
 
 def kill_and_replace(cluster: Cluster, folder: Path, times: int) -> None:
-    """Kill the worker that is busy with `dawdle`, so many times one after the other, each after a new one has come."""
+    """Kill the worker that runs `dawdle`, `times` times, each time after a new worker has come."""
     for number in range(times):
         wait_until(lambda n=number: len(list(folder.glob("pid-*"))) > n)  # type: ignore[misc]
         cluster.start_worker()
@@ -242,17 +242,17 @@ def next_while(results: Iterator[Any], act: Callable[[], None]) -> Any:
     return result
 
 
-def test_a_lost_worker_is_told_with_its_partition_rows_and_likely_cause(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_warning_for_a_lost_worker_has_partition_rows_and_likely_cause(cluster: Cluster, tmp_path: Path) -> None:
     cluster.start_worker()
     (address,) = cluster.wait_for(1)
     (file,), notes = partitions_of(Workplace(tmp_path), 1), Notes()
     with _open(cluster, notes) as executor:
         results = executor.run(dawdle, [file], tmp_path)
         assert next_while(results, lambda: kill_and_replace(cluster, tmp_path, 1)) == file.size_bytes
-    told = notes.facts(LOST)
-    assert told["worker"] == address
-    assert str(told["doing"]).startswith("rows 0 to 199 of part-00.parquet, which need about 4")
-    assert "ended from outside" in str(told["likely_cause"])
+    warning = notes.facts(LOST)
+    assert warning["worker"] == address
+    assert str(warning["doing"]).startswith("rows 0 to 199 of part-00.parquet, which need about 4")
+    assert "ended from outside" in str(warning["likely_cause"])
 
 
 def test_more_workers_may_be_lost_over_a_task_than_the_scheduler_allows(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_a_task_that_loses_more_workers_than_the_job_allows_is_given_up_by_its_n
         next_while(executor.run(dawdle, [file], tmp_path), strike)
 
 
-def test_a_worker_that_its_nanny_ends_for_its_memory_is_told_so(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_worker_that_its_nanny_ends_for_its_memory_is_reported_as_such(cluster: Cluster, tmp_path: Path) -> None:
     cluster.start_worker("--memory-limit", "400MB", nanny=True)
     cluster.wait_for(1)
     (file,) = partitions_of(Workplace(tmp_path), 1)
@@ -365,7 +365,7 @@ def certify(folder: Path, name: str) -> Certificate:
     return made
 
 
-@pytest.mark.skipif(which("openssl") is None, reason="certificates are made by the command openssl")
+@pytest.mark.skipif(which("openssl") is None, reason="there is no command openssl")
 def test_a_job_with_certificates_runs_on_a_cluster_that_asks_for_them(tmp_path: Path) -> None:
     """By the scheduler's file, whose path is taken from where the command is run."""
     work, ours, other = Workplace(tmp_path), certify(tmp_path, "ours"), certify(tmp_path, "other")
@@ -385,10 +385,10 @@ def test_a_job_with_certificates_runs_on_a_cluster_that_asks_for_them(tmp_path: 
             assert done.code == exit_codes.CLUSTER
             assert f"no scheduler answers at {cluster.address}" in done.err
             assert "cluster_options.tls_ca" in done.err
-        told = run_command(
+        result = run_command(
             "run", work.job(ours.keys), "--cluster", "file:scheduler.json", "--json", cwd=tmp_path
         ).result
-    assert told["partitions_consumed"] == 2
+    assert result["partitions_consumed"] == 2
     alone = Workplace(tmp_path / "alone")
     alone.put_all(range(2))
     alone.run_here()

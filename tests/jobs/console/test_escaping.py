@@ -1,4 +1,4 @@
-"""Texts of others on their way to a terminal steer nothing there."""
+"""Control characters in texts from elsewhere are escaped before they reach a terminal."""
 
 from pathlib import Path
 
@@ -26,9 +26,9 @@ def test_control_characters_are_shown(text: str, shown: str) -> None:
     assert harmless(text) == shown
 
 
-def test_cells_are_of_one_line_and_numbers_stay() -> None:
-    told = {"a\n": ["b\r\n", 1, None, {"c": ("\x1b", True)}]}
-    assert harmless_cells(told) == {"a\\n": ["b\\r\\n", 1, None, {"c": ["\\x1b", True]}]}
+def test_cells_have_one_line_and_numbers_stay() -> None:
+    plain = {"a\n": ["b\r\n", 1, None, {"c": ("\x1b", True)}]}
+    assert harmless_cells(plain) == {"a\\n": ["b\\r\\n", 1, None, {"c": ["\\x1b", True]}]}
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def work(tmp_path: Path) -> Workplace:
     return work
 
 
-def test_classes_and_reasons_from_elsewhere_do_not_reach_the_terminal_raw(work: Workplace) -> None:
+def test_control_characters_in_classes_and_reasons_are_escaped_on_the_terminal(work: Workplace) -> None:
     names = np.array(["plain", f"{STEERS}\nridgestream: all is well"])[np.arange(ROWS) % 2]
     for number in (0, 1):
         work.put(number, set_column(draw_rows(number), "label", pa.array(names)))

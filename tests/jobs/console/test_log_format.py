@@ -1,4 +1,4 @@
-"""What a long command shows while it works: bars on a terminal, lines of text elsewhere, lines of JSON where asked."""
+"""The progress of long commands: bars on a terminal, lines of text elsewhere, lines of JSON on request."""
 
 import errno
 import json
@@ -48,7 +48,7 @@ def lines_of(done: Outcome) -> list[dict[str, Any]]:
     return lines
 
 
-def test_json_tells_each_step_and_the_result_stays_apart(work: Workplace) -> None:
+def test_json_has_a_line_for_each_step_and_the_result_is_on_standard_output(work: Workplace) -> None:
     done = run_command("run", work.job(), "--json", "--log", "json")
     ingest, train, evaluate = lines_of(done)
     assert {line["level"] for line in (ingest, train, evaluate)} == {"info"}
@@ -58,7 +58,7 @@ def test_json_tells_each_step_and_the_result_stays_apart(work: Workplace) -> Non
 
 
 @pytest.mark.parametrize("log", ["text", "json"])
-def test_progress_tells_rows_share_speed_and_what_is_left(work: Workplace, log: str) -> None:
+def test_progress_has_rows_percent_throughput_and_remaining_time(work: Workplace, log: str) -> None:
     done = run_with(OFTEN, "run", work.job({"log": log}))
     assert not {"\r", "\x1b"} & set(done.err)
     if log == "text":
@@ -81,11 +81,11 @@ def test_progress_tells_rows_share_speed_and_what_is_left(work: Workplace, log: 
     ]
 
 
-def test_progress_is_told_at_a_bounded_rate(work: Workplace) -> None:
+def test_progress_is_written_at_a_bounded_rate(work: Workplace) -> None:
     assert "progress" not in run_with("ridgestream.jobs.console.progress.PROGRESS_SECONDS = 1e9", "run", work.job()).err
 
 
-def test_every_long_command_takes_it(work: Workplace) -> None:
+def test_every_long_command_has_the_option_log(work: Workplace) -> None:
     job = work.job({"predict.path": "held-out", "predict.output": "out"})
     for command in ("ingest", "train", "evaluate", "predict"):
         done = lines_of(run_command(command, job, "--log=json"))
@@ -93,7 +93,7 @@ def test_every_long_command_takes_it(work: Workplace) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "changes", "code", "said"),
+    ("arguments", "changes", "code", "expected"),
     [
         (["run", "{job}", "--nope"], {}, exit_codes.USAGE, "No such option"),
         (["run", "{job}", "--set", "model.max_bases=5"], {}, exit_codes.USAGE, "model.max_bases: there is no such key"),
@@ -102,7 +102,7 @@ def test_every_long_command_takes_it(work: Workplace) -> None:
     ],
 )
 def test_an_error_is_a_line_with_its_exit_code(
-    work: Workplace, arguments: list[str], changes: dict[str, Any], code: int, said: str
+    work: Workplace, arguments: list[str], changes: dict[str, Any], code: int, expected: str
 ) -> None:
     job = str(work.job({**changes, "log": "json"}))
     done = run_program(
@@ -111,7 +111,7 @@ def test_an_error_is_a_line_with_its_exit_code(
     assert (done.code, done.out) == (code, "")
     last = lines_of(done)[-1]
     assert (last["level"], last["exit_code"]) == ("error", code)
-    assert said in last["message"]
+    assert expected in last["message"]
 
 
 @pytest.mark.parametrize("log", ["text", "json"])
@@ -129,7 +129,7 @@ def test_what_a_person_should_look_at_is_of_level_warning(work: Workplace, log: 
     assert done.err.count("event=" if log == "text" else '"event"') > len(warned)
 
 
-def test_a_library_s_error_is_a_line_with_its_traceback_and_one_that_says_nothing_is_none(work: Workplace) -> None:
+def test_a_library_s_error_is_a_line_with_its_traceback_and_an_empty_one_is_left_out(work: Workplace) -> None:
     setup = """
 import logging
 real = ridgestream.jobs.console.progress.LineReporter.begin
@@ -148,7 +148,7 @@ ridgestream.jobs.console.progress.LineReporter.begin = begin
     assert error["traceback"].startswith("Traceback")
 
 
-def test_an_error_that_nobody_has_foreseen_is_a_line_with_its_traceback(work: Workplace) -> None:
+def test_an_unexpected_error_is_a_line_with_its_traceback(work: Workplace) -> None:
     broken = "import ridgestream.jobs.commands.run\ndef run_job(*a, **n): raise ZeroDivisionError('0/0')\n"
     broken += "ridgestream.jobs.commands.run.run_job = run_job"
     done = run_with(broken, "run", work.job(), "--log", "json")
@@ -158,7 +158,7 @@ def test_an_error_that_nobody_has_foreseen_is_a_line_with_its_traceback(work: Wo
     assert line["traceback"].startswith("Traceback")
 
 
-def test_a_signal_is_a_line_and_so_is_what_a_library_warns_of(work: Workplace) -> None:
+def test_a_signal_and_a_library_s_warning_are_lines(work: Workplace) -> None:
     setup = """
 import logging, os, signal, time, warnings
 real = ridgestream.jobs.console.progress.LineReporter.begin
@@ -221,7 +221,7 @@ def test_a_name_that_looks_like_markup_is_shown_above_and_beside_a_bar_as_it_is(
 
 
 @pytest.mark.parametrize("make", [LineReporter, lambda: LineReporter("json"), TerminalReporter])
-def test_no_reporter_tells_a_secret(
+def test_no_reporter_shows_a_secret(
     make: Callable[[], LineReporter | TerminalReporter],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -230,8 +230,8 @@ def test_no_reporter_tells_a_secret(
     monkeypatch.setenv("COLUMNS", "140")
     report = make()
     report.warn(events.INGEST_PARTITION_QUARANTINED, reason="no answer to https://me:hush@host, key wJalrXUtnFEMI")
-    told = capsys.readouterr().err
-    assert "no answer to https://***@host, key ***" in told
+    shown = capsys.readouterr().err
+    assert "no answer to https://***@host, key ***" in shown
 
 
 class Clock:
@@ -240,7 +240,7 @@ class Clock:
         monkeypatch.setattr(throughput, "monotonic", lambda: self.now)
 
 
-def test_the_throughput_is_that_of_the_last_minute_and_not_of_what_a_run_goes_on_from(
+def test_the_throughput_is_that_of_the_last_minute_without_the_rows_of_a_checkpoint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock(monkeypatch)
@@ -259,7 +259,7 @@ def test_the_throughput_is_that_of_the_last_minute_and_not_of_what_a_run_goes_on
     assert (step.rows, step.rows_per_second, step.remaining_seconds) == (67_000, 100, 330)
 
 
-def test_where_the_rows_are_not_known_partitions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_are_counted_if_the_number_of_rows_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, step = Clock(monkeypatch), Throughput(None, 4)
     for _ in range(3):
         clock.now += 2.0
@@ -281,7 +281,7 @@ def test_where_the_rows_are_not_known_partitions_are_counted(monkeypatch: pytest
         (["run", "--log"], {"RIDGESTREAM_LOG": "nonsense"}, "auto"),
     ],
 )
-def test_what_is_asked_for_is_known_before_the_job_is_read(
+def test_the_log_format_is_known_before_the_job_is_read(
     arguments: list[str], environment: dict[str, str], log: str
 ) -> None:
     assert guess_log(arguments, environment) == log

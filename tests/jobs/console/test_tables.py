@@ -1,4 +1,4 @@
-"""Tables on narrow terminals: what matters is whole, what has no room is named."""
+"""Tables on narrow terminals: the most important columns are whole, and those that do not fit are named."""
 
 import io
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def test_the_most_important_columns_that_fit_are_whole(width: int, shown: tuple[
     assert all(len(line) <= width for line in lines)
 
 
-def test_a_long_text_is_folded_and_others_keep_their_room() -> None:
+def test_a_long_text_is_folded_and_other_columns_keep_their_width() -> None:
     lines = show(40, ("night", "rows"), [("x" * 70, "500,000")])
     assert sum(line.count("x") for line in lines) == 70
     assert any(line.endswith("500,000") for line in lines)
@@ -69,7 +69,7 @@ def test_what_looks_like_markup_or_an_emoji_is_text(name: str) -> None:
     assert printed(f"excluded: {name}", 60) == [f"excluded: {name}"]
 
 
-def test_so_are_classes_in_a_confusion_matrix() -> None:
+def test_classes_in_a_confusion_matrix_that_look_like_markup_are_text() -> None:
     weights = [[float(row == column) for column in range(len(NAMES))] for row in range(len(NAMES))]
     head, _, *rows = printed(confusion_table({"classes": NAMES, "weights": weights}), 100)
     assert head.split() == ["class", *NAMES, "recall"]

@@ -1,4 +1,4 @@
-"""The page of a report: whole, self-contained, escaped, with words for who cannot see it, as wide as its window."""
+"""The page of a report: well formed, self-contained, escaped, with texts for screen readers, as wide as its window."""
 
 import re
 from html.parser import HTMLParser
@@ -13,13 +13,13 @@ from support.jobs.jobs import REGRESSION, ROWS, Workplace, draw_regression, draw
 from ridgestream.jobs.report.report_files import Concluded
 
 EVIL = "<script>alert(1)<&\"'"
-"""What must come out as it is, as text."""
+"""A name that must be escaped."""
 
 VOID = ("meta", "wbr")
 
 
 class Page(HTMLParser):
-    """A page taken apart; fails where a tag is not closed as it was opened."""
+    """A parsed page; parsing fails where tags are not nested."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ def test_there_is_a_page_of_each_kind(pages: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_page_is_well_formed_and_asks_for_nothing(pages: dict[str, Path], kind: str) -> None:
+def test_a_page_is_well_formed_and_loads_nothing(pages: dict[str, Path], kind: str) -> None:
     page = read_page(pages[kind])
     assert page.tags[0] == ("html", {"lang": "en"})
     assert (page.count("h1"), page.count("main"), page.count("style")) == (1, 1, 1)
@@ -145,7 +145,7 @@ def test_a_page_is_well_formed_and_asks_for_nothing(pages: dict[str, Path], kind
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_page_has_words_for_who_cannot_see_it(pages: dict[str, Path], kind: str) -> None:
+def test_a_page_has_texts_for_screen_readers(pages: dict[str, Path], kind: str) -> None:
     page = read_page(pages[kind])
     tags = [tag for tag, _ in page.tags]
     followers = {tag: {after for before, after in pairwise(tags) if before == tag} for tag in ("table", "svg")}
@@ -166,7 +166,7 @@ def test_a_page_has_words_for_who_cannot_see_it(pages: dict[str, Path], kind: st
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-def test_names_of_users_come_out_as_text(pages: dict[str, Path]) -> None:
+def test_names_of_users_are_escaped(pages: dict[str, Path]) -> None:
     page = read_page(pages["classes-0002"])
     assert "part-01-<script>alert(1)<&.parquet" in "".join(text for _, text in page.texts)
     assert f"predicted {EVIL}" in page.text
@@ -175,7 +175,7 @@ def test_names_of_users_come_out_as_text(pages: dict[str, Path]) -> None:
     assert "&lt;script&gt;" in pages["classes-0002"].read_text()
 
 
-def test_a_page_tells_what_happened(pages: dict[str, Path]) -> None:
+def test_a_page_shows_what_happened(pages: dict[str, Path]) -> None:
     first, second, third = (read_page(pages[f"classes-000{night}"]).text for night in (1, 2, 3))
     assert "All is well" in first
     assert "Done, with something to look at" in second
@@ -199,7 +199,7 @@ def test_a_page_tells_what_happened(pages: dict[str, Path]) -> None:
     assert "as used" in read_page(pages["batch-0001"]).text
 
 
-def test_the_page_of_a_failure_tells_why_and_where(pages: dict[str, Path]) -> None:
+def test_the_page_of_a_failure_shows_why_and_where(pages: dict[str, Path]) -> None:
     text = read_page(pages["numbers-0002.failed"]).text
     assert "numbers, night 2 that failed" in text
     assert "column 'age' has the value null" in text
@@ -207,17 +207,17 @@ def test_the_page_of_a_failure_tells_why_and_where(pages: dict[str, Path]) -> No
     assert "the same command goes on from there" in text
 
 
-def test_plots_show_the_numbers_that_they_are_of(pages: dict[str, Path]) -> None:
+def test_plots_show_the_numbers_of_the_tables(pages: dict[str, Path]) -> None:
     tips = [text for tag, text in read_page(pages["classes-0003"]).texts if tag == "title"]
     table = read_page(pages["classes-0003"]).text
     held_out = [re.fullmatch(r"on held-out rows: (\S+) % at (\S+)", tip) for tip in tips]
     shown = [float(found[1]) for found in held_out if found]
     assert len(shown) == 3
     for error in shown:
-        assert any(abs(float(told) - error) < 0.06 for told in re.findall(r"(\d+\.\d\d) %", table))
+        assert any(abs(float(number) - error) < 0.06 for number in re.findall(r"(\d+\.\d\d) %", table))
 
 
-def test_the_colours_of_texts_stand_out(pages: dict[str, Path]) -> None:
+def test_the_colours_of_texts_have_enough_contrast(pages: dict[str, Path]) -> None:
     style = pages["numbers-0001"].read_text().split("</style>")[0]
     colours = dict(re.findall(r"--(\w+): (#[0-9a-f]+)", style.split("}")[0]))
     for name in ("ink", "soft", "good", "look", "bad", "a", "b"):
@@ -248,12 +248,12 @@ def test_in_a_browser_pages_are_as_wide_as_their_window_and_quiet(
     looks = look_at([pages[kind] for kind in KINDS], width, tmp_path / "profile")
     for kind, look in zip(KINDS, looks, strict=True):
         assert look.scroll_width <= look.inner_width == width, kind
-        assert (look.beyond, look.said, look.requests) == ([], [], []), kind
+        assert (look.beyond, look.messages, look.requests) == ([], [], []), kind
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
-def test_the_browser_would_tell_of_a_page_that_is_too_wide_or_asks_for_something(tmp_path: Path) -> None:
+def test_the_browser_reports_a_page_that_is_too_wide_or_loads_something(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text(
         "<!DOCTYPE html><title>x</title><p style='width: 500px'>x<img src='missing.png' alt=''><script>no()</script>"
@@ -261,5 +261,5 @@ def test_the_browser_would_tell_of_a_page_that_is_too_wide_or_asks_for_something
     (look,) = look_at([page], 390, tmp_path / "profile")
     assert look.scroll_width > look.inner_width
     assert look.beyond
-    assert look.said
+    assert look.messages
     assert look.requests == [(tmp_path / "missing.png").as_uri()]

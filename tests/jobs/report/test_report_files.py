@@ -1,4 +1,4 @@
-"""Reports of runs: what the JSON says is what the run and the store say, and there is one whatever happens."""
+"""Reports of runs: they agree with the run and the store, and there is one for failed runs too."""
 
 import json
 import os
@@ -42,20 +42,20 @@ from ridgestream.stores.repository.store_location import StoreLocation
 
 @pytest.fixture
 def work(tmp_path: Path) -> Workplace:
-    place = Workplace(tmp_path)
-    place.put_all(range(3))
-    return place
+    work = Workplace(tmp_path)
+    work.put_all(range(3))
+    return work
 
 
 def reported(work: Workplace, changes: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Run with reports where they go by default, and return what is told."""
-    told = work.run_here({"report": None} | (changes or {}))
-    assert told["report"]["json"].endswith(".json")
-    return told
+    """Run with reports where they go by default, and return the result."""
+    result = work.run_here({"report": None} | (changes or {}))
+    assert result["report"]["json"].endswith(".json")
+    return result
 
 
-def read(told: dict[str, Any]) -> dict[str, Any]:
-    facts = json.loads(Path(told["report"]["json"]).read_text())
+def read(result: dict[str, Any]) -> dict[str, Any]:
+    facts = json.loads(Path(result["report"]["json"]).read_text())
     assert isinstance(facts, dict)
     return facts
 
@@ -68,20 +68,20 @@ def reports(work: Workplace, folder: str = "store-reports") -> list[str]:
     return sorted(path.name for path in (work.folder / folder).iterdir())
 
 
-def test_a_report_tells_what_the_run_and_the_store_tell(work: Workplace) -> None:
-    told = reported(work)
-    facts, model = read(told), inspected(work)["models"][0]
+def test_a_report_agrees_with_the_run_and_the_store(work: Workplace) -> None:
+    result = reported(work)
+    facts, model = read(result), inspected(work)["models"][0]
     figures = facts["figures"]
     for name in ("rows_seen", "n_basis", "test_error", "progressive_error", "refitted", "partitions_consumed"):
-        assert figures[name] == told[name], name
+        assert figures[name] == result[name], name
     assert (figures["new_rows"], figures["new_partitions"]) == (3 * ROWS, 3)
-    assert figures["train_seconds"] == told["train_seconds"]
+    assert figures["train_seconds"] == result["train_seconds"]
     assert figures["swaps"] == model["counters"]["swaps"]
     assert (facts["model"], facts["night"], facts["event"]) == ("model", 1, "train")
-    assert (facts["snapshot"], facts["data_snapshot"]) == (told["snapshot"], model["data_snapshot"])
+    assert (facts["snapshot"], facts["data_snapshot"]) == (result["snapshot"], model["data_snapshot"])
     assert (facts["served_night"], facts["held"], facts["guard"], facts["failure"]) == (1, False, None, None)
-    assert facts["numerics"]["normal_condition"] == told["condition"]
-    assert facts["numerics"]["drift"] == told["drift"]
+    assert facts["numerics"]["normal_condition"] == result["condition"]
+    assert facts["numerics"]["drift"] == result["drift"]
     card = facts["card"]
     assert card["parameters_hash"] == model["parameters_hash"]
     assert card["regularization"] == model["parameters"]["regularization"]
@@ -94,8 +94,8 @@ def test_partitions_and_their_drift_are_those_of_inspect(work: Workplace) -> Non
     broken = set_column(draw_rows(3), "x3", np.asarray(draw_rows(3)["x3"]) + 70.0)
     reported(work)
     work.put(3, broken)
-    told = reported(work)
-    facts, drifts = read(told), inspected(work)["models"][0]["drift"]
+    result = reported(work)
+    facts, drifts = read(result), inspected(work)["models"][0]["drift"]
     assert [each["partition"] for each in facts["partitions"]] == ["part-03.parquet"]
     (tonight,) = facts["partitions"]
     of_inspect = drifts[-1]
@@ -103,19 +103,19 @@ def test_partitions_and_their_drift_are_those_of_inspect(work: Workplace) -> Non
         assert tonight[name] == of_inspect[name], name
     assert tonight["largest_psi"] == max(column["psi"] for column in of_inspect["columns"].values())
     assert (tonight["of_column"], tonight["moved"], tonight["suspect"]) == ("x3", ["x3"], True)
-    assert told["suspects"] == ["part-03.parquet"]
+    assert result["suspects"] == ["part-03.parquet"]
     assert facts["words"]["state"] == "look"
     assert any("part-03.parquet: x3 moved" in sentence for sentence in facts["words"]["sentences"])
 
 
 def test_the_course_ends_where_the_night_ends(work: Workplace) -> None:
     work.put(3, draw_rows(3, 2000))
-    told = reported(work)
-    course = read(told)["course"]
-    assert course["rows"][-1] == told["new_rows"] == 2600
-    assert course["n_basis"][-1] == told["n_basis"]
+    result = reported(work)
+    course = read(result)["course"]
+    assert course["rows"][-1] == result["new_rows"] == 2600
+    assert course["n_basis"][-1] == result["n_basis"]
     assert course["swaps"][-1] == inspected(work)["models"][0]["counters"]["swaps"]
-    assert course["running_error"][-1] == pytest.approx(told["progressive_error"], rel=1e-12)
+    assert course["running_error"][-1] == pytest.approx(result["progressive_error"], rel=1e-12)
     assert len({len(column) for column in course.values()}) == 1
     assert len(course["rows"]) > 8
 
@@ -140,13 +140,13 @@ def test_a_report_leaves_no_trace_in_the_model(work: Workplace, tmp_path: Path) 
     assert not (other.folder / "store-reports").exists()
 
 
-def test_of_one_class_against_the_rest_the_confusion_adds_up(work: Workplace) -> None:
-    told = reported(work)
-    confusion = read(told)["evaluation"]["confusion"]
+def test_the_confusion_matrix_of_one_class_against_the_rest_adds_up(work: Workplace) -> None:
+    result = reported(work)
+    confusion = read(result)["evaluation"]["confusion"]
     weights = np.array(confusion["weights"])
     assert confusion["classes"] == ["2", "all others"]
     assert weights.sum() == ROWS
-    assert (weights[0, 1] + weights[1, 0]) / ROWS == told["test_error"]
+    assert (weights[0, 1] + weights[1, 0]) / ROWS == result["test_error"]
     judged = work.evaluate_here()
     assert (weights[0].sum(), weights[0, 0]) == (judged["positive"], judged["true_positive"])
 
@@ -162,29 +162,29 @@ def test_the_class_that_counts_may_be_zero_or_false(tmp_path: Path, positive: in
     assert confusion["classes"] == [name, "all others"]
 
 
-def test_of_each_class_the_confusion_is_that_of_inspect(work: Workplace) -> None:
-    told = reported(work, {"source.positive": None, "source.classes": "all"})
-    assert read(told)["evaluation"]["confusion"] == inspected(work)["models"][0]["confusion"]
+def test_the_confusion_matrix_of_several_classes_is_that_of_inspect(work: Workplace) -> None:
+    result = reported(work, {"source.positive": None, "source.classes": "all"})
+    assert read(result)["evaluation"]["confusion"] == inspected(work)["models"][0]["confusion"]
 
 
 @pytest.mark.parametrize(("policy", "rows"), [("impute", ROWS), ("drop", ROWS - 2)])
 def test_a_night_with_missing_values_says_how_many_each_column_lacks(work: Workplace, policy: str, rows: int) -> None:
     values = draw_rows(3)["x1"].to_pylist()
     work.put(3, set_column(draw_rows(3), "x1", [None, None, *values[2:]]))
-    told = reported(work, {"source.missing": policy})
-    assert read(told)["arrivals"]["missing_values"] == {"count": 1, "first": [{"column": "x1", "values": 2}]}
-    assert read(told)["figures"]["new_rows"] == 3 * ROWS + rows
-    assert "missing values (1): x1 (2 values)" in Path(told["report"]["html"]).read_text()
+    result = reported(work, {"source.missing": policy})
+    assert read(result)["arrivals"]["missing_values"] == {"count": 1, "first": [{"column": "x1", "values": 2}]}
+    assert read(result)["figures"]["new_rows"] == 3 * ROWS + rows
+    assert "missing values (1): x1 (2 values)" in Path(result["report"]["html"]).read_text()
 
 
-def test_of_a_regression_the_residuals_are_all_rows(tmp_path: Path) -> None:
+def test_the_residuals_of_a_regression_are_those_of_all_rows(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     for number in range(3):
         work.put(number, draw_regression(number))
     work.put(0, draw_regression(1000, 500), where="held-out")
-    told = reported(work, dict(REGRESSION))
-    facts = read(told)
-    assert facts["figures"]["test_mse"] == told["test_mse"]
+    result = reported(work, dict(REGRESSION))
+    facts = read(result)
+    assert facts["figures"]["test_mse"] == result["test_mse"]
     (residuals,) = facts["evaluation"]["residuals"]
     assert residuals["target"] == "price"
     assert sum(residuals["weights"]) + residuals["below"] + residuals["above"] == 500
@@ -204,7 +204,7 @@ def test_each_night_has_its_report_and_names_sort_by_night(work: Workplace) -> N
     assert [night["test_error"] for night in read(second)["nights"]] == [first["test_error"], second["test_error"]]
 
 
-def test_a_run_with_nothing_new_leaves_the_last_report_and_makes_up_for_one_that_lacks(work: Workplace) -> None:
+def test_a_run_with_nothing_new_keeps_the_last_report_and_writes_a_missing_one(work: Workplace) -> None:
     first = reported(work)
     kept = {kind: Path(name).read_bytes() for kind, name in first["report"].items()}
     times = {kind: Path(name).stat().st_mtime_ns for kind, name in first["report"].items()}
@@ -217,7 +217,7 @@ def test_a_run_with_nothing_new_leaves_the_last_report_and_makes_up_for_one_that
     assert {kind: Path(name).read_bytes() for kind, name in first["report"].items()} == kept
 
 
-def test_a_report_is_made_again_of_any_night_from_the_store_alone(work: Workplace) -> None:
+def test_a_report_of_any_night_is_written_again_from_the_store_alone(work: Workplace) -> None:
     first = reported(work)
     kept = {kind: Path(name).read_bytes() for kind, name in first["report"].items()}
     work.put(3)
@@ -235,8 +235,8 @@ def test_a_report_is_made_again_of_any_night_from_the_store_alone(work: Workplac
 
 
 def test_a_job_says_where_reports_go_or_that_there_are_none(work: Workplace) -> None:
-    told = reported(work, {"report": "out/nights"})
-    assert told["report"]["json"] == str(work.folder / "out" / "nights" / "model-0001.json")
+    result = reported(work, {"report": "out/nights"})
+    assert result["report"]["json"] == str(work.folder / "out" / "nights" / "model-0001.json")
     assert work.run_here({"report": "none", "model.name": "quiet"})["report"] is None
     assert list(work.folder.glob("**/quiet*.json")) == []
     with pytest.raises(JobFileError, match="'ftp://host/reports' must be a path, or a URL of s3, gs"):
@@ -258,7 +258,7 @@ def test_reports_go_beside_the_store_and_into_no_other_bucket(store: str, folder
     assert str(at).replace(str(work.folder), "/folder") == folder
 
 
-def test_a_store_that_is_a_whole_bucket_has_no_place_beside_it_which_is_told(work: Workplace) -> None:
+def test_a_store_that_is_a_whole_bucket_has_no_folder_for_reports_which_is_a_warning(work: Workplace) -> None:
     work.run_here()
     job = read_job(work.job({"report": None, "store": "s3://bucket"}), {})
     notes = Notes()
@@ -269,8 +269,8 @@ def test_a_store_that_is_a_whole_bucket_has_no_place_beside_it_which_is_told(wor
 def test_the_flag_goes_before_the_job_file_and_is_relative_to_the_user(work: Workplace, tmp_path: Path) -> None:
     where = tmp_path / "elsewhere"
     where.mkdir()
-    told = run_command("run", work.job({"report": "none"}), "--report", "mine", "--json", cwd=where).result
-    assert told["report"] == {kind: str(where / "mine" / f"model-0001.{kind}") for kind in ("json", "html")}
+    result = run_command("run", work.job({"report": "none"}), "--report", "mine", "--json", cwd=where).result
+    assert result["report"] == {kind: str(where / "mine" / f"model-0001.{kind}") for kind in ("json", "html")}
     assert reports(work, "elsewhere/mine") == ["model-0001.html", "model-0001.json"]
 
 
@@ -292,7 +292,7 @@ def test_a_night_that_the_guard_holds_back_is_reported_with_what_the_guard_did(w
     assert reports(work, "out") == [f"model-000{night}.{kind}" for night in (1, 2) for kind in ("html", "json")]
 
 
-def test_a_night_that_could_not_be_judged_is_reported_with_the_reason(work: Workplace) -> None:
+def test_a_night_that_could_not_be_evaluated_is_reported_with_the_reason(work: Workplace) -> None:
     work.put(0, set_column(draw_rows(1000), "x0", [1e200] * ROWS), where="held-out")
     with pytest.raises(PartitionError, match=r"held-out/part-00.parquet.*; the model has learned and is kept"):
         work.run_here({"report": "out"})
@@ -344,7 +344,7 @@ def test_a_run_that_is_stopped_leaves_a_report_of_how_far_it_came(
     assert [(stage["stage"], stage["rows"]) for stage in facts["stages"]] == [("ingest", 3 * ROWS), ("train", 0)]
 
 
-def test_a_run_that_fails_before_the_model_is_looked_at_is_of_night_zero(work: Workplace) -> None:
+def test_a_run_that_fails_before_the_model_is_read_has_night_zero(work: Workplace) -> None:
     with pytest.raises(PartitionError, match="nowhere"):
         work.run_here({"report": "out", "source.path": "nowhere"})
     facts = failed(work, 0)
@@ -352,14 +352,14 @@ def test_a_run_that_fails_before_the_model_is_looked_at_is_of_night_zero(work: W
     assert "nowhere" in facts["failure"]
 
 
-def test_a_report_that_cannot_be_written_is_told_and_the_night_is_kept(work: Workplace) -> None:
+def test_a_report_that_cannot_be_written_is_an_error_and_the_night_stays(work: Workplace) -> None:
     (work.folder / "out").write_text("no folder")
     done = run_command("run", work.job({"report": "out"}), "--json")
     assert done.code == UNREPORTED, done
-    told = json.loads(done.out)
-    assert told["report"] is None
-    assert told["seconds"] > 0
-    assert (told["rows_seen"], told["new_rows"]) == (3 * ROWS, 3 * ROWS)
+    result = json.loads(done.out)
+    assert result["report"] is None
+    assert result["seconds"] > 0
+    assert (result["rows_seen"], result["new_rows"]) == (3 * ROWS, 3 * ROWS)
     assert f"the report {work.folder}/out/model-0001.json cannot be written" in done.err.splitlines()[-1]
     assert work.model().history[-1].rows_seen == 3 * ROWS
     (work.folder / "out").unlink()
@@ -385,7 +385,7 @@ def test_a_night_that_is_committed_and_not_named_has_not_failed(
     assert reports(work) == ["model-0002.html", "model-0002.json"]
 
 
-def test_a_training_alone_is_reported_too_or_told_not_to_be(work: Workplace) -> None:
+def test_a_training_alone_is_reported_too_or_its_missing_report_is_an_error(work: Workplace) -> None:
     run_ingest(read_job(work.job(), {}), InProcess(), Silent(), 0.0)
     (work.folder / "out").write_text("no folder")
     job = read_job(work.job({"report": "out"}), {})
@@ -393,18 +393,18 @@ def test_a_training_alone_is_reported_too_or_told_not_to_be(work: Workplace) -> 
         run_train(job, InProcess(), Silent(), 0.0, new_model=False)
     assert raised.value.result["new_rows"] == 3 * ROWS
     (work.folder / "out").unlink()
-    told = run_train(job, InProcess(), Silent(), 0.0, new_model=False)
-    assert (read(told)["night"], told["new_rows"]) == (1, 0)
+    result = run_train(job, InProcess(), Silent(), 0.0, new_model=False)
+    assert (read(result)["night"], result["new_rows"]) == (1, 0)
 
 
-def test_a_mistake_in_a_report_is_no_failure_of_the_night(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_report_is_no_failure_of_the_night(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_page, "render_page", lambda facts: facts["nothing"])
     with pytest.raises(Unreported, match="the report cannot be made: KeyError: 'nothing'"):
         work.run_here({"report": "out"})
     assert work.model().history[-1].rows_seen == 3 * ROWS
 
 
-def test_an_error_stays_what_it_was_where_its_report_cannot_be_written(work: Workplace) -> None:
+def test_an_error_stays_the_same_if_its_report_cannot_be_written(work: Workplace) -> None:
     (work.folder / "out").write_text("no folder")
     work.put(0, set_column(draw_rows(4), "x1", [None] * ROWS))
     notes = Notes()
@@ -416,8 +416,8 @@ def test_an_error_stays_what_it_was_where_its_report_cannot_be_written(work: Wor
 
 
 def test_a_report_appears_whole_or_not_at_all(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = reported(work)
-    before = Path(told["report"]["json"]).read_bytes()
+    result = reported(work)
+    before = Path(result["report"]["json"]).read_bytes()
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
@@ -427,7 +427,7 @@ def test_a_report_appears_whole_or_not_at_all(work: Workplace, monkeypatch: pyte
     with pytest.raises(Unreported, match=r"model-0002.json cannot be written: No space left on device"):
         reported(work)
     assert reports(work) == ["model-0001.html", "model-0001.json"]
-    assert Path(told["report"]["json"]).read_bytes() == before
+    assert Path(result["report"]["json"]).read_bytes() == before
 
 
 def test_secrets_are_in_no_log_report_or_commit(work: Workplace) -> None:
@@ -455,7 +455,7 @@ def test_credentials_in_a_url_of_a_job_are_refused_without_being_repeated(work: 
     assert "wJalrXUtnFEMI" not in str(raised.value)
 
 
-def test_an_error_that_repeats_credentials_is_told_without_them(work: Workplace) -> None:
+def test_an_error_is_shown_without_credentials(work: Workplace) -> None:
     asked = run_command("inspect", work.job({"source.wrong": "s3://AKIAEXAMPLE:wJalrXUtnFEMI@bucket/place"}))
     assert asked.code == 2
     assert "source.wrong" in asked.err

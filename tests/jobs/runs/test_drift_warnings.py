@@ -1,4 +1,4 @@
-"""Drift, seen: a broken feed is named before its model is committed, a healthy one is not, and inspect shows all."""
+"""Drift warnings: a broken feed is named before its model is committed, a healthy one is not, and inspect shows all."""
 
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def test_a_broken_feed_is_named_by_the_run_and_by_inspect(tmp_path: Path) -> Non
     assert "! unlike those before it" in shown
 
 
-def test_it_is_said_before_the_model_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drift_is_reported_before_the_model_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work, notes = work_with(tmp_path, 2), Notes()
     work.run_here(job_of())
     before = work.snapshot()
@@ -114,9 +114,9 @@ def test_it_is_said_before_the_model_is_committed(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(train, "write_model", killed)
     with pytest.raises(KeyboardInterrupt):
         run_job(read_job(work.job(job_of()), {}), InProcess(), notes, 0.0, new_model=False)
-    (said,) = notes.all("drift.partition_unlike_others")
-    assert said["partition"] == "part-02.parquet"
-    assert str(said["moved"]).startswith("Elevation (PSI ")
+    (warning,) = notes.all("drift.partition_unlike_others")
+    assert warning["partition"] == "part-02.parquet"
+    assert str(warning["moved"]).startswith("Elevation (PSI ")
     assert work.model().data_snapshot != before
     assert len(work.model().learned) == 2
 
@@ -136,13 +136,13 @@ def test_a_healthy_stream_raises_no_alarm_night_after_night(tmp_path: Path) -> N
     assert max(column["psi"] for part in drift if part["rows"] == 300 for column in part["columns"].values()) < 0.25
 
 
-def test_rows_that_come_sorted_are_told_as_the_drift_that_they_are(tmp_path: Path) -> None:
+def test_sorted_rows_are_reported_as_drift(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     table = forest(0, 6000).sort_by("Elevation")
     for number in range(4):
         work.put(number, table.slice(number * 1500, 1500))
-    told = work.run_here(job_of(**{"model.scaling_rows": 1000}))
-    assert told["suspects"] == [f"part-0{number}.parquet" for number in (1, 2, 3)]
+    result = work.run_here(job_of(**{"model.scaling_rows": 1000}))
+    assert result["suspects"] == [f"part-0{number}.parquet" for number in (1, 2, 3)]
 
 
 def test_nights_give_the_errors_and_the_drift_of_one_run(tmp_path: Path) -> None:
@@ -164,14 +164,14 @@ def test_a_run_names_ten_partitions_and_counts_the_others(tmp_path: Path) -> Non
     work, notes = work_with(tmp_path, 2), Notes()
     for number in range(2, 15):
         work.put(number, other_units(forest(number, 100)))
-    told = run_job(read_job(work.job(job_of()), {}), InProcess(), notes, 0.0, new_model=False)
-    assert len(told["suspects"]) == 13
-    said = notes.all("drift.partition_unlike_others") + notes.all("drift.more_partitions")
-    assert [facts.get("partition") for facts in said[:10]] == [f"part-{n:02d}.parquet" for n in range(2, 12)]
-    assert said[10:] == [{"partitions": 3}]
+    result = run_job(read_job(work.job(job_of()), {}), InProcess(), notes, 0.0, new_model=False)
+    assert len(result["suspects"]) == 13
+    warnings = notes.all("drift.partition_unlike_others") + notes.all("drift.more_partitions")
+    assert [facts.get("partition") for facts in warnings[:10]] == [f"part-{n:02d}.parquet" for n in range(2, 12)]
+    assert warnings[10:] == [{"partitions": 3}]
 
 
-def test_a_batch_method_judges_each_partition_before_it_is_added(tmp_path: Path) -> None:
+def test_a_batch_method_predicts_each_partition_before_it_is_added(tmp_path: Path) -> None:
     work, job = work_with(tmp_path, 3), job_of(**BATCH)
     work.run_here(job)
     for number in (3, 4, 5, 6):
@@ -215,8 +215,8 @@ def test_several_models_have_their_own_training_rows(tmp_path: Path) -> None:
     work.put(1, other_units(forest(1)))
     work.run_here(job_of())
     work.run_here(job_of(**{"model.name": "later", "model.scaling_rows": "all"}))
-    told = run_inspect(StoreLocation(str(work.store)))
-    later, model = told["models"]
+    result = run_inspect(StoreLocation(str(work.store)))
+    later, model = result["models"]
     assert (later["name"], model["name"]) == ("later", "model")
     assert columns_moved(model["drift"][1]) == ["Elevation"]
     assert columns_moved(later["drift"][0]) == columns_moved(later["drift"][1]) == ["Elevation"]

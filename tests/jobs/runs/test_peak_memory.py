@@ -1,4 +1,4 @@
-"""What may still be used: the machine's free memory, or what control groups leave of their limits."""
+"""Available memory: the machine's free memory, or what control groups leave of their limits."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def make_group(folder: Path, limit: str, current: int, cache: int) -> None:
 
 
 @pytest.mark.parametrize("own", ["/", "/system.slice/nightly.service"])
-def test_a_limit_leaves_what_is_not_held_and_cache_is_not_held(tmp_path: Path, own: str) -> None:
+def test_available_memory_is_the_limit_without_used_memory_and_with_cache(tmp_path: Path, own: str) -> None:
     make_group(tmp_path / own.strip("/"), str(100 * MB), 95 * MB, 60 * MB)
     process = tmp_path / "cgroup"
     process.write_text(f"1:name=systemd:/other\n0::{own}\n")
@@ -34,9 +34,9 @@ def test_the_tightest_of_nested_limits_counts(tmp_path: Path) -> None:
     assert available_bytes(tmp_path, process) == 30 * MB
 
 
-def test_without_a_limit_it_is_what_the_machine_has_free(tmp_path: Path) -> None:
-    found = available_bytes(tmp_path, tmp_path / "absent")
-    assert 0 < found <= psutil.virtual_memory().total
+def test_without_a_limit_available_memory_is_the_free_memory_of_the_machine(tmp_path: Path) -> None:
+    available = available_bytes(tmp_path, tmp_path / "absent")
+    assert 0 < available <= psutil.virtual_memory().total
 
 
 def test_the_peak_is_at_least_what_is_resident_now() -> None:

@@ -1,4 +1,4 @@
-"""A real browser without a window, asked by its debugging protocol how a page looks and what it complains of."""
+"""A headless browser that measures a page and reports its errors, by the debugging protocol."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PATIENCE = 60.0
-"""Seconds after which a browser that has not answered is taken never to answer."""
+"""Seconds after which a test gives up waiting for the browser."""
 
 FLAGS = (
     "--headless",
@@ -36,11 +36,11 @@ class Look:
     inner_width: int
     """How wide the window is."""
     beyond: list[str]
-    """Elements that reach beyond the window, but those within a box that scrolls."""
-    said: list[str]
-    """What the browser has to say of the page: messages of the console, errors, violations of its policy."""
+    """Elements that reach beyond the window, except those within a box that scrolls."""
+    messages: list[str]
+    """Messages of the browser about the page: console, errors, violations of its policy."""
     requests: list[str]
-    """What was asked for over the page itself."""
+    """Requests beside that for the page itself."""
 
 
 MEASURE = """JSON.stringify([document.documentElement.scrollWidth, innerWidth,
@@ -61,13 +61,13 @@ def look_at(pages: Sequence[Path], width: int, profile: Path) -> list[Look]:
 
 
 def _address(browser: "subprocess.Popen[bytes]", profile: Path) -> str:
-    """Wait for the browser to say where its debugger listens."""
-    told, give_up = profile / "DevToolsActivePort", monotonic() + PATIENCE
-    while not (told.is_file() and len(told.read_text().splitlines()) == 2):
+    """Wait for the address of the browser's debugger."""
+    file, give_up = profile / "DevToolsActivePort", monotonic() + PATIENCE
+    while not (file.is_file() and len(file.read_text().splitlines()) == 2):
         assert browser.poll() is None, f"the browser ended with {browser.poll()}"
-        assert monotonic() < give_up, "the browser does not come up"
+        assert monotonic() < give_up, "the browser does not start"
         sleep(0.05)
-    port, path = told.read_text().splitlines()
+    port, path = file.read_text().splitlines()
     return f"ws://127.0.0.1:{port}{path}"
 
 
@@ -123,7 +123,7 @@ async def _look(page: Path, width: int, tab: _Session) -> Look:
     await tab.wait_for("Page.loadEventFired")
     measured = await tab.ask("Runtime.evaluate", expression=MEASURE)
     scroll_width, inner_width, beyond = json.loads(measured["result"]["value"])
-    told = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
-    said = [json.dumps(event["params"]) for event in tab.events if event.get("method") in told]
-    asked = [e["params"]["request"]["url"] for e in tab.events if e.get("method") == "Network.requestWillBeSent"]
-    return Look(scroll_width, inner_width, beyond, said, [url for url in asked if url != page.as_uri()])
+    methods = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
+    messages = [json.dumps(event["params"]) for event in tab.events if event.get("method") in methods]
+    urls = [e["params"]["request"]["url"] for e in tab.events if e.get("method") == "Network.requestWillBeSent"]
+    return Look(scroll_width, inner_width, beyond, messages, [url for url in urls if url != page.as_uri()])

@@ -1,4 +1,4 @@
-"""A run is killed, and the same command is run again: what must hold then, for kills of any kind, at any moment."""
+"""Kills a run in any way, at any moment, runs the same command again, and checks what must hold then."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ MODES = ("alone", "cluster", "worker", "scheduler")
 """Who is killed: a run in one process; a run with workers of its own, all of them; one worker; the scheduler."""
 
 MOMENTS = ("time", "call", "request")
-"""Killed after so many seconds, at a change of the store's folder, or at a request to its S3-protocol server."""
+"""When it is killed: at a second, at a change of the store's folder, or at a request to its S3-protocol server."""
 
 PARTITIONS, ROWS = 20, 100
 
@@ -40,13 +40,13 @@ import ridgestream.jobs.cli.app
 if __name__ == "__main__":
     ridgestream.jobs.cli.app.main()
 """
-"""The command; workers that it starts read this, too."""
+"""The command; the workers that it starts run this, too."""
 
 EVERY_CHECKPOINT = """
 import ridgestream.pipeline.training.online_checkpoints as checkpoints
 checkpoints.KEEP_SECONDS = checkpoints.COST = 0.0
 """
-"""Keep one at every partition's end, as a long training would."""
+"""Saves a checkpoint at the end of every partition, as a long training would."""
 
 
 @dataclass(frozen=True)
@@ -65,28 +65,28 @@ class Kill:
 
 @dataclass(frozen=True)
 class Blow:
-    """What came of one kill."""
+    """The outcome of one kill."""
 
     kill: Kill
-    """Who was to be killed, and when."""
+    """Whom to kill, and when."""
     landed: bool
-    """Whether there was something left to kill."""
+    """Whether there was still something to kill."""
     code: int
-    """How the run ended."""
+    """The exit code of the run."""
     partitions: int
-    """Partitions that the store held then."""
+    """Partitions in the store after the kill."""
     models: int
-    """Models that it held then."""
+    """Models in the store after the kill."""
     where: str
     """The second, call or request of the kill."""
 
 
 class Trap(Protocol):
-    """A command on its way, and a strike at some moment of it."""
+    """A running command that will be struck at some moment."""
 
     @property
     def calls(self) -> Sequence[str]:
-        """What was counted so far."""
+        """The calls or requests counted so far."""
 
     def wait(self, seconds: float) -> int:
         """Wait for the command's end and return its code."""
@@ -124,14 +124,14 @@ class _RequestTrap:
 
     @property
     def calls(self) -> list[str]:
-        return [told.partition("?")[0] for told in self._proxy.seen]
+        return [request.partition("?")[0] for request in self._proxy.seen]
 
     def wait(self, seconds: float) -> int:
         return self._process.wait(seconds)
 
 
 class CrashBench:
-    """Twenty partitions, the job over them, and the model that it makes undisturbed.
+    """Twenty partitions, the job over them, and the model of an undisturbed run.
 
     A `quick` one finishes a killed run by what the command calls, where no worker is part of it, and keeps no
     checkpoints in an object store.
@@ -245,17 +245,17 @@ class CrashBench:
         """Return how many partitions and models the store has, each of them once; none if it is not there yet."""
         if not Store.exists(location):
             return 0, 0
-        told = run_inspect(location)
+        inspected = run_inspect(location)
         root = Store.open(location).root()
         ledger, record = read_ledger(root), read_model(root, "model")
         names = [entry.name for entry in ledger.entries]
         assert names == sorted(set(names))
-        assert len(told["partitions"]) == len(names)
+        assert len(inspected["partitions"]) == len(names)
         assert len(list(root["segments"].group_keys())) == len(names)  # type: ignore[union-attr]
         if record is not None:
             assert len(set(record.learned)) == len(record.learned)
             assert record.counters["rows_seen"] == ROWS * len(record.learned)
-        return len(names), len(told["models"])
+        return len(names), len(inspected["models"])
 
     def measure(self, kill: Kill) -> float:
         """Return the seconds, calls or requests of a run that nobody disturbs."""
@@ -325,7 +325,7 @@ def spread(mode: str, moment: str, count: int, seed: int = 0, until: float = 1.0
 
 
 def strike_all(bench: CrashBench, series: Sequence[Sequence[Kill]], at_once: int = 1) -> list[Blow]:
-    """Strike each series on a store of its own, several at once, and return what came of all kills."""
+    """Strike each series on a store of its own, several at once, and return the outcomes of all kills."""
     for kills in series:
         bench.measure(kills[0])
     with ThreadPoolExecutor(at_once) as threads:
@@ -334,7 +334,7 @@ def strike_all(bench: CrashBench, series: Sequence[Sequence[Kill]], at_once: int
 
 @contextmanager
 def crash_bench(folder: Path, server: ObjectStore | None = None, *, quick: bool = False) -> Iterator[CrashBench]:
-    """Make a bench; end its scheduler and workers at the end."""
+    """Open a bench; end its scheduler and workers at the end."""
     bench = CrashBench(folder, server, quick=quick)
     try:
         yield bench

@@ -1,4 +1,4 @@
-"""Commands in a process of their own each, without the seconds that imports and compiled code take.
+"""Runs each command in a process of its own, without the seconds for imports and for loading compiled code.
 
 `Zygote` starts this file as a program. It imports the command, loads the compiled learner, starts no thread of its own,
 and forks for every command that it is sent. A child may be killed with −9 as it enters its n-th call of a function of
@@ -29,7 +29,7 @@ MODULES = (
     *(f"ridgestream.jobs.{name}" for name in ("cli.exit_codes", "cli.signals", "console.progress")),
     *("ridgestream.jobs.cluster.dask_executor", "ridgestream.jobs.report.report_files"),
 )
-"""What commands import, some of it late."""
+"""The modules that commands import, some of them lazily."""
 
 
 class Zygote:
