@@ -1,6 +1,6 @@
-"""Copy a folder into a bucket that may not be there yet: `python fill_bucket.py FOLDER BUCKET`.
+"""Copy a folder into a bucket, which is created if necessary: `python fill_bucket.py FOLDER BUCKET`.
 
-Stands in for whatever lands partitions in your object store; the server and the keys come from the environment.
+Takes the place of whatever writes partitions to your object store; the server and the keys come from the environment.
 """
 
 import os

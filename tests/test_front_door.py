@@ -146,7 +146,7 @@ ridgestream.OnlineLSVM
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_type_checker_resolves_the_public_names_from_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     done = run_program([sys.executable, "-m", "mypy", "--strict", "script.py"], cwd=tmp_path)

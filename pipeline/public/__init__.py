@@ -1,6 +1,6 @@
 """Ridgestream: Parquet partitions through chunked Zarr storage into sparse kernel least-squares models.
 
-The public names are imported when first used: `import ridgestream` alone loads neither numba nor zarr nor dask.
+A public name is imported when it is first used: `import ridgestream` alone loads neither numba nor zarr nor dask.
 """
 
 from importlib import import_module
