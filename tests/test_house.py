@@ -1,9 +1,12 @@
-"""The layout of the project: packages in the wheel, imports of distributed, and the top level."""
+"""The layout of the project: wheel, imports, top level, and sizes of folders, modules, functions and calls."""
 
+import ast
 import re
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median, quantiles
 
 import pytest
 
@@ -60,3 +63,67 @@ def test_the_changelog_s_last_release_is_this_version() -> None:
     first = re.search(r"^## (?!Unreleased)(\S+)", (TOP / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert first is not None
     assert first[1] == version("ridgestream") == ridgestream.__version__
+
+
+ROOMS = ("pipeline", "stores", "jobs")
+MAX_FOLDER_FILES, MAX_MODULE_LINES = 13, 400
+MEDIAN_FUNCTION_LINES, NINE_IN_TEN_FUNCTION_LINES = 8, 20
+MAX_POSITIONAL_ARGUMENTS = 7
+
+
+def modules() -> Iterator[Path]:
+    return (path for room in ROOMS for path in sorted((TOP / room).rglob("*.py")))
+
+
+def shown(path: Path) -> str:
+    return path.relative_to(TOP).as_posix()
+
+
+def test_no_folder_has_more_than_13_files() -> None:
+    """Beside `__init__.py`."""
+    folders = [folder for room in ROOMS for folder in (TOP / room, *(TOP / room).rglob("*")) if folder.is_dir()]
+    counts = {
+        shown(folder): sum(path.is_file() and path.name != "__init__.py" for path in folder.iterdir())
+        for folder in folders
+        if folder.name != "__pycache__"
+    }
+    assert {name: count for name, count in counts.items() if count > MAX_FOLDER_FILES} == {}
+
+
+def test_no_module_has_more_than_400_lines() -> None:
+    lengths = {shown(path): len(path.read_text().splitlines()) for path in modules()}
+    assert {name: length for name, length in lengths.items() if length > MAX_MODULE_LINES} == {}
+
+
+def count_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function without its decorators and its docstring."""
+    lines = (function.end_lineno or 0) - function.lineno + 1
+    if ast.get_docstring(function) is None:
+        return lines
+    return lines - ((function.body[0].end_lineno or 0) - function.body[0].lineno + 1)
+
+
+def test_functions_are_short() -> None:
+    """The median has at most 8 lines, nine in ten at most 20."""
+    lengths = {
+        f"{shown(path)}:{node.lineno} {node.name}": count_lines(node)
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    longest = sorted(lengths, key=lambda name: -lengths[name])[:30]
+    message = "the longest functions:\n" + "\n".join(f"{lengths[name]} {name}" for name in longest)
+    assert median(lengths.values()) <= MEDIAN_FUNCTION_LINES, message
+    assert quantiles(lengths.values(), n=10)[-1] <= NINE_IN_TEN_FUNCTION_LINES, message
+
+
+def test_no_call_has_more_than_7_positional_arguments_outside_compiled_loops() -> None:
+    compiled = TOP / "pipeline" / "online" / "compiled"
+    calls = [
+        f"{shown(path)}:{node.lineno} has {len(node.args)} positional arguments"
+        for path in modules()
+        if not path.is_relative_to(compiled)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and len(node.args) > MAX_POSITIONAL_ARGUMENTS
+    ]
+    assert calls == []
