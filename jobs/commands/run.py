@@ -1,34 +1,38 @@
-"""The run job, the same line every night: ingest what is new, learn what is not learned yet, judge, commit."""
+"""The run command, the same every night: ingest new partitions, learn them, evaluate, commit."""
 
 from time import perf_counter
 from typing import Any
 
 from ridgestream.jobs.commands.ingest import report_ingest
-from ridgestream.jobs.commands.train import check_training, train_and_commit
+from ridgestream.jobs.commands.job_plan import check_plan, plan_job
+from ridgestream.jobs.commands.train import train_and_commit
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import open_or_create_store, policies, schema_request, source_partitions
 from ridgestream.jobs.report.report_files import Concluded, concluded, recorded
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.ingest.ingest import ingest
+from ridgestream.stores.catalog.models import next_night_number
 from ridgestream.stores.errors.translation import prefix_errors
 
 
 def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float, *, new_model: bool) -> dict[str, Any]:
-    """Run the whole job and return what is to be told of it; with nothing new it changes nothing."""
+    """Run the whole job and return its summary; with nothing new it changes nothing."""
     began = perf_counter()
     with recorded(job, report) as recorder:
         files = source_partitions(job)
         store = open_or_create_store(job, wait_seconds)
         with prefix_errors(store.location.text), store.lock(wait_seconds):
-            feature_map = check_training(job, store, files, recorder, new_model=new_model)
-            done = ingest(store, files, schema_request(job), executor, recorder, feature_map, policies(job))
-            report_ingest(done, recorder)
-            recorder.note_ingest(done)
-            dropped = {"dropped_rows": sum(entry.dropped for entry in done.added)}
+            plan = plan_job(job, store.root(), files, new_model=new_model)
+            recorder.night = next_night_number(plan.standing.kept)
+            check_plan(job, plan)
+            ingested = ingest(store, files, schema_request(job), executor, recorder, plan.feature_map, policies(job))
+            report_ingest(ingested, recorder)
+            recorder.note_ingest(ingested)
+            dropped = {"dropped_rows": sum(entry.dropped for entry in ingested.added)}
             try:
-                told = train_and_commit(job, store, executor, recorder, new_model=new_model)
+                summary = train_and_commit(job, store, executor, recorder, new_model=new_model)
             except Concluded as ended:
                 ended.result |= dropped | {"seconds": round(perf_counter() - began, 3)}
                 raise
-    return concluded(told | dropped | {"seconds": round(perf_counter() - began, 3)}, recorder)
+    return concluded(summary | dropped | {"seconds": round(perf_counter() - began, 3)}, recorder)

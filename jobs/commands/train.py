@@ -1,16 +1,15 @@
 """The train job: teach the model what it has not learned yet, judge it on held-out rows, commit both."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 from ridgestream.jobs.cluster.cluster_error import ClusterError
+from ridgestream.jobs.commands.job_plan import plan_job
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import (
     evaluation_partitions,
     memory_limit_bytes,
-    model_request,
     policies,
     store_location,
 )
@@ -23,17 +22,15 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter, Silent, Stopped
-from ridgestream.pipeline.dataset.feature_map_fit import has_rows
-from ridgestream.pipeline.features.feature_map import FeatureMap
-from ridgestream.pipeline.ingest.source_diff import count_usable_rows, diff_source
 from ridgestream.pipeline.models.model_record import is_refitted, model_of
+from ridgestream.pipeline.planning.run_plan import RunPlan
 from ridgestream.pipeline.prediction.evaluate import Evaluation, check_partitions, evaluate
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.refit import check_refit_memory, refit
-from ridgestream.pipeline.training.trainer import Trainer, train, trainer_of
-from ridgestream.pipeline.training.training_result import Standing, Trained, find_unlearned, standing_of
+from ridgestream.pipeline.training.trainer import train
+from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.checkpoints import Checkpoints
-from ridgestream.stores.catalog.ledger import Ledger, read_ledger
+from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.catalog.models import (
     ModelRecord,
     check_not_overtaken,
@@ -46,7 +43,6 @@ from ridgestream.stores.catalog.models import (
 from ridgestream.stores.catalog.snapshots import served_record
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
 from ridgestream.stores.errors.translation import prefix_errors
-from ridgestream.stores.parquet.partitions import PartitionFile
 from ridgestream.stores.repository.repository import Store, WriteSession
 
 if TYPE_CHECKING:
@@ -70,30 +66,6 @@ def run_train(
     return concluded(told | {"seconds": round(perf_counter() - began, 3)}, recorder)
 
 
-def check_training(
-    job: Job, store: Store, files: Sequence[PartitionFile], report: Recorder, *, new_model: bool
-) -> FeatureMap | None:
-    """Refuse before `files` are taken in what training would refuse after it; return the feature map of the model.
-
-    Memory is looked at only if there is something new; a model that is yet to begin has no map.
-    """
-    root, trainer = store.root(), trainer_of(model_request(job))
-    standing = standing_of(root, trainer.request.name, new_model=new_model)
-    ledger, record, report.night = standing.ledger, standing.record, next_night_number(standing.kept)
-    if record is not None:
-        trainer.check(ledger, record)
-    new = diff_source(read_ledger(root), files).fresh
-    learns = bool(new or find_unlearned(ledger, record))
-    if learns:
-        trainer.check_memory(ledger, record, sum(count_usable_rows(new)), memory_limit_bytes(job))
-    learns = learns or trainer.is_changed(record)
-    if refits(job, record, learns=learns):
-        check_refit_memory(ledger, _most_basis(trainer, record), memory_limit_bytes(job))
-    if job.evaluate is not None and (learns or refits(job, record, learns=learns)):
-        evaluation_partitions(job)
-    return FeatureMap.from_dict(record.encoding) if record else None
-
-
 def train_and_commit(
     job: Job, store: Store, executor: Executor, report: Recorder, *, new_model: bool
 ) -> dict[str, Any]:
@@ -103,7 +75,7 @@ def train_and_commit(
     """
     store.restore_tags()
     training = _Training.of(job, store, executor, report, new_model=new_model)
-    if not training.is_due:
+    if not training.plan.is_due:
         return training.tell_nothing()
     try:
         return _train(training)
@@ -144,16 +116,6 @@ class Held(Concluded):
         super().__init__(f"the model of night {told['served_night']} goes on being served", told)
 
 
-def refits(job: Job, record: ModelRecord | None, *, learns: bool) -> bool:
-    """Tell whether a run is to refit: where the job asks for it, and the coefficients are not those of a refit yet."""
-    return job.model.refit and (learns or (record is not None and not is_refitted(record)))
-
-
-def _most_basis(trainer: Trainer, record: ModelRecord | None) -> int:
-    """Return the size of the largest dictionary that there can be; without a cap, of the one that there is."""
-    return trainer.request.max_basis or max(len(record.arrays["basis_vectors"]) if record else 0, 1)
-
-
 @dataclass(frozen=True)
 class _Training:
     """One training, from what the store holds to the commit."""
@@ -165,19 +127,17 @@ class _Training:
     new_model: bool
     snapshot: str
     root: "zarr.Group"
-    trainer: Trainer
-    standing: Standing
+    plan: RunPlan
     checkpoints: Checkpoints
 
     @classmethod
     def of(cls, job: Job, store: Store, executor: Executor, report: Recorder, *, new_model: bool) -> Self:
         """Look at the last commit; raise ModelError if the model was asked to be something else before."""
-        snapshot, trainer = store.snapshot(), trainer_of(model_request(job))
+        snapshot = store.snapshot()
         root = store.root(snapshot)
-        standing = standing_of(root, trainer.request.name, new_model=new_model)
-        report.night = next_night_number(standing.kept)
-        if standing.record is not None:
-            trainer.check(standing.ledger, standing.record)
+        plan = plan_job(job, root, (), new_model=new_model)
+        report.night = next_night_number(plan.standing.kept)
+        plan.check_request()
         return cls(
             job=job,
             store=store,
@@ -186,53 +146,33 @@ class _Training:
             new_model=new_model,
             snapshot=snapshot,
             root=root,
-            trainer=trainer,
-            standing=standing,
-            checkpoints=Checkpoints(store, trainer.request.name),
+            plan=plan,
+            checkpoints=Checkpoints(store, plan.trainer.request.name),
         )
 
     @property
     def ledger(self) -> Ledger:
-        return self.standing.ledger
-
-    @property
-    def record(self) -> ModelRecord | None:
-        return self.standing.record
-
-    @property
-    def learns(self) -> bool:
-        unlearned = bool(find_unlearned(self.ledger, self.record))
-        can_begin = self.record is not None or (unlearned and has_rows(self.root, self.ledger))
-        return self.trainer.is_changed(self.record) or (unlearned and can_begin)
-
-    @property
-    def refits(self) -> bool:
-        return refits(self.job, self.record, learns=self.learns)
-
-    @property
-    def is_due(self) -> bool:
-        return self.learns or self.refits
+        return self.plan.ledger
 
     def tell_nothing(self) -> dict[str, Any]:
-        nothing = events.TRAIN_NO_ROWS if self.record is None else events.TRAIN_NOTHING_NEW
-        self.report.say(nothing, model=self.trainer.request.name, partitions=len(self.ledger.entries))
-        record = self.standing.kept
+        nothing = events.TRAIN_NO_ROWS if self.plan.record is None else events.TRAIN_NOTHING_NEW
+        self.report.say(nothing, model=self.plan.trainer.request.name, partitions=len(self.ledger.entries))
+        record = self.plan.standing.kept
         written = report_night(self.job, self.store, record, self.report, overwrite=False) if record else None
-        return outcome(self.record, self.snapshot, None) | {"report": written}
+        return outcome(self.plan.record, self.snapshot, None) | {"report": written}
 
     def check(self) -> None:
         """Refuse before the first row what would be refused after the last one."""
         if self.job.evaluate is not None and self.ledger.schema is not None:
             check_partitions(evaluation_partitions(self.job), self.ledger.schema)
-        if self.refits:
-            check_refit_memory(self.ledger, _most_basis(self.trainer, self.record), memory_limit_bytes(self.job))
+        self.plan.check_refit_memory()
 
     @property
     def context(self) -> TrainingContext:
         return TrainingContext(
             root=self.root,
             ledger=self.ledger,
-            record=self.record,
+            record=self.plan.record,
             memory_limit_bytes=memory_limit_bytes(self.job),
             report=self.report,
             executor=self.executor,
@@ -240,7 +180,7 @@ class _Training:
         )
 
     def learn(self) -> Trained:
-        return train(self.trainer, self.context)
+        return train(self.plan.trainer, self.context)
 
     def keep(self) -> None:
         """Keep what is learned up to the last refresh, or summed of a pass, since the run is stopped."""
@@ -281,7 +221,7 @@ class _Training:
     @property
     def guarded(self) -> ModelRecord | None:
         """The record whose model may go on being served; None without a guard, or where its night has no number."""
-        kept = self.standing.kept
+        kept = self.plan.standing.kept
         return kept if self.job.model.guard is not None and kept and night_served(kept) else None
 
     def guard(self, judged: Evaluation | None, failure: Trouble | None) -> tuple[Verdict | None, Trouble | None]:
@@ -297,8 +237,8 @@ class _Training:
 
     def with_night(self, trained: Trained, judged: Evaluation | None, *, held: bool) -> ModelRecord:
         """Return the record that is to be committed."""
-        kept, schema = self.standing.kept, self.ledger.schema
-        if kept and self.record is None and not self.new_model:
+        kept, schema = self.plan.standing.kept, self.ledger.schema
+        if kept and self.plan.record is None and not self.new_model:
             trained = replace(trained, record=with_history(trained.record, kept))
         targets = schema.targets if schema else ()
         record = with_night(trained, next_night_number(kept), self.snapshot, judged, targets)
@@ -312,7 +252,7 @@ class _Training:
         try:
             with self.store.write(message, night_tag(name, record.history[-1].number)) as writing:
                 now = read_model(writing.root, name, with_arrays=False)
-                check_not_overtaken(self.standing.kept, now, self.store.location.text)
+                check_not_overtaken(self.plan.standing.kept, now, self.store.location.text)
                 write_model(writing.root, record)
         finally:  # what goes wrong with the commit's tag leaves the commit
             self.report.is_committed = writing is not None and writing.snapshot is not None

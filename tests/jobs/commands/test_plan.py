@@ -282,7 +282,7 @@ def test_what_names_footers_and_first_rows_show_is_refused_in_the_words_of_the_r
 
 def test_workers_share_passes_but_not_a_stream(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime_estimate, "calibrate", lambda *_: runtime_estimate.Estimate(1.0, 10.0, 600, 1.0))
-    monkeypatch.setattr("ridgestream.jobs.commands.plan.calibrate", runtime_estimate.calibrate)
+    monkeypatch.setattr("ridgestream.pipeline.planning.run_estimate.calibrate", runtime_estimate.calibrate)
     one = plan(work, asked("ols"))
     three = plan(work, asked("ols"), Several())
     assert (one["train_seconds"], three["train_seconds"]) == (610.0, 210.0)
