@@ -1,4 +1,4 @@
-"""What becomes of partitions and rows that are not as they should be."""
+"""Policies for partitions and rows that differ from what was expected."""
 
 from dataclasses import dataclass
 
@@ -7,19 +7,19 @@ ERROR, IGNORE, REBUILD, QUARANTINE, EXTEND = "error", "ignore", "rebuild", "quar
 
 @dataclass(frozen=True)
 class Policies:
-    """What is to become of partitions that are not as they should be."""
+    """What to do about changed or unusable partitions, missing values and unseen categories."""
 
     on_changed: str = ERROR
-    """Of one that was taken in with other values: error, ignore (its rows stay as they were), or rebuild (it is taken
-    in anew, in its place, and the models that have learned it begin anew).
+    """A partition that holds other values than when it was ingested: error, ignore (its rows in the store stay), or
+    rebuild (it is ingested again, at its position, and models that have learned it are trained from the start).
     """
     on_bad: str = ERROR
-    """Of a new one that cannot be used: error, or quarantine (it is put aside, and the rest goes on)."""
+    """A new partition that cannot be used: error, or quarantine (it is left out, and the run goes on)."""
     missing: str = ERROR
-    """Of missing values: error, drop (a row that lacks one is left out), or impute (they are filled where rows are
-    learned or predicted).
+    """Missing values: error, drop (rows that lack a value are left out), or impute (they are filled in training and
+    prediction).
     """
     unseen_categories: str = ERROR
-    """Of categories that a model has not seen: error, ignore (no indicator is one), or extend (they get one of their
-    own, zero in all rows before).
+    """Categories that a model has not seen: error, ignore (all indicators of the column are zero), or extend (they get
+    an indicator, which is zero in all earlier rows).
     """

@@ -1,4 +1,4 @@
-"""Values that are sound by themselves and too far out for a model: found before they enter a sum, and told by name."""
+"""Refuses finite values too far from a model's standardization, before they enter a sum, by column or partition."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,26 +18,25 @@ if TYPE_CHECKING:
     import zarr
 
 LARGEST_PREDICTION = 10 * LARGEST_VALUE
-"""No target is beyond LARGEST_VALUE, so that a prediction beyond this is an overflow, or about to be one."""
+"""No target is beyond LARGEST_VALUE, so that a prediction beyond this is an overflow or close to one."""
 
 ASIDE = "or leave the partition out (ridgestream quarantine JOB.toml {name} --reason WHY)"
-"""What to do about a partition that was taken in and cannot be learned."""
+"""What to do about a partition that was ingested and cannot be learned."""
 
 
 def check_range(moments: Floats, feature_map: FeatureMap, targets: Sequence[str]) -> None:
-    """Raise InputError naming the first column of a partition that is too far out for the rows the map was frozen by.
+    """Raise InputError naming the first column of a partition with a value beyond LARGEST_VALUE once standardized.
 
-    `moments` are those of its numeric columns and targets, shape (5, n). What counts is the size after standardization,
-    which must be at most LARGEST_VALUE; classes are not standardized.
+    `moments` are those of its numeric columns and targets, shape (5, n). Classes are not standardized.
     """
-    found = Moments.from_array(moments)
+    statistics = Moments.from_array(moments)
     columns = [(column.name, column.centre, column.scale) for column in feature_map.numeric]
     if not feature_map.target.classes:
         columns += zip(targets, feature_map.target.centre, feature_map.target.scale, strict=True)
-    for place, (name, middle, unit) in enumerate(columns):
-        ends = found.minimum[place], found.maximum[place]
+    for position, (name, middle, unit) in enumerate(columns):
+        ends = statistics.minimum[position], statistics.maximum[position]
         far = max(ends, key=lambda end: abs(end - middle))
-        if found.count[place] > 0 and not abs(far - middle) / unit <= LARGEST_VALUE:
+        if statistics.count[position] > 0 and not abs(far - middle) / unit <= LARGEST_VALUE:
             raise InputError(
                 f"column {name!r} has the value {float(far)!r}, which is too far from the rows that the model was "
                 f"standardized by (mean {middle:.6g}, deviation {unit:.6g}): at most {LARGEST_VALUE:g} deviations can "
@@ -48,7 +47,7 @@ def check_range(moments: Floats, feature_map: FeatureMap, targets: Sequence[str]
 def check_ranges(
     root: "zarr.Group", entries: Sequence[LedgerEntry], feature_map: FeatureMap, targets: Sequence[str]
 ) -> None:
-    """Raise InputError naming the first partition with a column that is too far out for the model; no row is read."""
+    """Raise InputError naming the first partition with a value too far out for the model; no row is read."""
     for entry in entries:
         try:
             check_range(Segment.open(root, entry.segment).facts().moments, feature_map, targets)
@@ -58,7 +57,7 @@ def check_ranges(
 
 @contextmanager
 def naming_partition(entries: Sequence[LedgerEntry], segment: int) -> Iterator[None]:
-    """Give what a learner refuses, or breaks down at, the name of the partition that it was learning, and a way out."""
+    """Add the partition's name and a remedy to an InputError or NumericalBreakdown raised while it is learned."""
     try:
         yield
     except (InputError, NumericalBreakdown) as error:
@@ -70,12 +69,12 @@ def naming_partition(entries: Sequence[LedgerEntry], segment: int) -> Iterator[N
         raise NumericalBreakdown(TOO_LARGE) from error
 
 
-def check_errors(found: Mapping[int, float], entries: Sequence[LedgerEntry]) -> None:
+def check_errors(errors: Mapping[int, float], entries: Sequence[LedgerEntry]) -> None:
     """Raise NumericalBreakdown naming the first partition whose rows cannot be predicted within float64.
 
-    `found` are the errors by segment: a kernel without a bound overflows on rows far from those the model knows.
+    `errors` are the prediction errors by segment: an unbounded kernel overflows on rows far from the learned ones.
     """
-    far = {segment for segment, error in found.items() if not np.isfinite(error)}
+    far = {segment for segment, error in errors.items() if not np.isfinite(error)}
     if far:
         name = next(entry.name for entry in entries if entry.segment in far)
         raise NumericalBreakdown(
@@ -85,7 +84,7 @@ def check_errors(found: Mapping[int, float], entries: Sequence[LedgerEntry]) -> 
 
 
 def check_predictions(predictions: Floats, place: str, numbers: Integers) -> None:
-    """Raise PartitionError naming the file and the first row of which a prediction or deviation leaves float64.
+    """Raise PartitionError naming the file and the first row with a prediction or deviation beyond float64.
 
     `predictions` (rows, n) are those of the rows with these numbers (rows,) in the file `place`.
     """

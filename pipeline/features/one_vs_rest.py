@@ -1,6 +1,6 @@
 """Each class against the rest: classes as ±1 outputs over one dictionary, and back by the largest score.
 
-Two classes take one output, the second against the first: one of its own for the first would be its mirror image.
+Two classes take one output, the second against the first; an output for the first would be its negative.
 """
 
 import numpy as np
@@ -11,12 +11,12 @@ Label = bool | int | float | str
 
 
 def count_outputs(n_classes: int) -> int:
-    """Return how many outputs a learner has for so many classes."""
+    """Return the number of a learner's outputs for this number of classes."""
     return n_classes if n_classes > 2 else 1
 
 
 def signs_of(positions: Integers, n_classes: int) -> Floats:
-    """Return ±1 for rows whose classes have these positions (rows,): (rows, n_outputs); −1 all over for no class."""
+    """Return ±1 (rows, n_outputs) for class positions (rows,); a row of no class, −1, is −1 in every output."""
     chosen = np.array([1]) if n_classes == 2 else np.arange(n_classes)
     return np.where(positions[:, np.newaxis] == chosen, 1.0, -1.0)
 

@@ -12,14 +12,14 @@ from ridgestream.stores.parquet.partitions import PartitionFile
 
 @dataclass(frozen=True)
 class IngestPlan:
-    """The partitions to be ingested, and what is to be changed in the ledger or reported beside them."""
+    """The partitions to ingest, and the other changes to the ledger and findings to report."""
 
     files: tuple[PartitionFile, ...]
-    """The partitions to be ingested, fresh or rebuilt, in their order."""
+    """The partitions to ingest, fresh or rebuilt, in their order."""
     ledger: Ledger
     """The ledger before them, with the new names and time stamps of files that hold the same values as before."""
     rebuilt: tuple[str, ...]
-    """Partitions that hold other values than in the store, and whose segment is to be replaced."""
+    """Partitions that hold other values than in the store, and whose segment will be replaced."""
     changed: tuple[str, ...]
     """Partitions that hold other values than in the store, which is ignored."""
     renamed: tuple[tuple[str, str], ...]

@@ -1,1 +1,1 @@
-"""What a job takes: passes and time."""
+"""What a run will do, and how long it will take."""

@@ -1,8 +1,8 @@
-"""Calibration: how fast this machine is at a job, from its own method at its own sizes on the first of its rows.
+"""Estimates how long a job takes on this machine by running its own method, at its own sizes, on its first rows.
 
-The rows are taken into a store of their own, in a temporary folder, and learned there for a second or two. What a row
-costs does not depend on how many rows there are, O(n²) for n functions, and what is chosen between passes does not
-depend on the rows at all; methods that hold all rows at once cost O(rows³).
+The rows are ingested into a temporary store and learned there for a second or two. The cost of a row, O(n²) for n
+functions, does not depend on the number of rows, nor does the cost of selection between passes; methods that hold all
+rows at once cost O(rows³).
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,32 +44,31 @@ if TYPE_CHECKING:
     import zarr
 
 BUDGET_SECONDS = 1.5
-"""How long rows are learned, to the end of a piece of work."""
+"""How long the sample is learned; the pass or block in progress is finished."""
 
 _PIECE_ROWS = 4096
-"""Rows of a partition of the sample: the online learner is timed after each."""
+"""Rows of each partition of the sample but the last: the online learner is timed after each."""
 
 _LARGE_PIECE_ROWS = 16_384
 """Rows of the last partition."""
 
 _LEAST_ROWS, _MOST_ROWS, _DENSE_ROWS = 2048, 32_768, 1000
-"""Rows of a sample; of one for methods that hold all rows at once."""
-
+"""Fewest and most rows of a sample; rows for methods that hold all rows at once."""
 
 _LEAST_PASSES = 3
-"""Passes that are timed at least: those of a method that makes few differ from each other."""
+"""The fewest passes that are timed: the first passes of a method differ in cost."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of the job in a store of their own."""
+    """The job's first rows in a temporary store."""
 
     store: Store
     """The store."""
     learned_rows: int
-    """How many of them are to be learned, up to the end of a partition."""
+    """How many of them are learned, up to the end of a partition."""
     ingest_row_seconds: float
-    """How long a row took to take in."""
+    """Seconds of ingest per row."""
 
     @property
     def root(self) -> "zarr.Group":
@@ -78,13 +77,13 @@ class Sample:
 
     @property
     def ledger(self) -> Ledger:
-        """Its partitions that are to be learned."""
+        """The partitions of the sample that are learned."""
         ledger = read_ledger(self.root)
         starts = np.cumsum([0, *(entry.rows for entry in ledger.entries)])
         return replace(ledger, entries=tuple(compress(ledger.entries, starts < self.learned_rows)))
 
     def feature_map(self, request: Request) -> FeatureMap:
-        """Return the map that a new model would have, had it these rows alone."""
+        """Return the feature map that a new model of these rows would have."""
         policy = request.unseen_categories
         entries = self.ledger.entries
         return plan_encodings(self.root, self.ledger, None, entries, request.scaling_rows, policy, Silent()).last
@@ -92,25 +91,25 @@ class Sample:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What learning takes on one thread."""
+    """How long training takes on one thread."""
 
     row_seconds: float
-    """What each row costs, of all passes."""
+    """Seconds per row, of all passes together."""
     fixed_seconds: float
-    """What costs the same however many rows there are."""
+    """Seconds that do not depend on the number of rows."""
     rows: int
-    """The rows that it is based on."""
+    """The number of rows that the estimate is based on."""
     seconds: float
-    """How long they were learned."""
+    """How many seconds they were learned."""
 
 
 @contextmanager
 def take_sample(
     files: Sequence[PartitionFile], rows: int, request: SchemaRequest, policies: Policies
 ) -> Iterator[Sample]:
-    """Yield rows of the files, the first `rows` of them to be learned, in a store that is gone afterwards.
+    """Yield the files' first rows, of which `rows` are learned, in a temporary store that is deleted afterwards.
 
-    Raises what `ingest` raises of rows that cannot be used.
+    Raises what `ingest` raises for rows that cannot be used.
     """
     with TemporaryDirectory(prefix="ridgestream-plan-") as text:
         folder = Path(text)
@@ -123,7 +122,7 @@ def take_sample(
 
 
 def plan_sample_rows(request: Request, n_rows: int) -> int:
-    """Return how many rows to learn: what is learned in BUDGET_SECONDS, but enough for the vectors of a pass."""
+    """Return how many rows to learn: as many as BUDGET_SECONDS allow, and enough for the vectors of a pass."""
     trainer = trainer_of(request)
     plan = trainer.plan_memory(None, n_rows, n_features=1, n_outputs=1)
     if not isinstance(plan, BatchPlan):
@@ -137,7 +136,7 @@ def plan_sample_rows(request: Request, n_rows: int) -> int:
 
 
 def calibrate(sample: Sample, request: Request, n_rows: int, memory_limit_bytes: int) -> Estimate:
-    """Learn the sample until BUDGET_SECONDS are over, and return what so many rows cost by that."""
+    """Learn the sample for BUDGET_SECONDS, and return the cost of `n_rows` rows that follows from it."""
     _warm_up()
     timing = Timing()
     context = TrainingContext(
@@ -153,7 +152,7 @@ def calibrate(sample: Sample, request: Request, n_rows: int, memory_limit_bytes:
 
 
 def time_sums(sample: Sample, feature_map: FeatureMap, n_functions: int) -> float:
-    """Return what a row costs that is summed over a dictionary of so many rows."""
+    """Return the seconds per row of summing the products with a dictionary of `n_functions` vectors."""
     ledger = sample.ledger
     rows = StoredRows(sample.root, ledger, [e.segment for e in ledger.entries], feature_map, InProcess(), Silent())
     drawn = rows.take(np.resize(np.arange(rows.n_rows), n_functions)).features
@@ -165,12 +164,12 @@ def time_sums(sample: Sample, feature_map: FeatureMap, n_functions: int) -> floa
 
 
 class Enough(Exception):
-    """The sample has been learned for long enough."""
+    """Raised when the sample has been learned for long enough."""
 
 
 @dataclass
 class Timing(Silent):
-    """A reporter that times what it is told of."""
+    """A reporter that times passes and blocks."""
 
     began: float = field(default_factory=perf_counter)
     stopped: float = 0.0
@@ -180,7 +179,7 @@ class Timing(Silent):
     _passes: list[float] = field(default_factory=list)
 
     def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002
-        """Begin a pass, unless it is enough."""
+        """Begin a pass; raises Enough after BUDGET_SECONDS and _LEAST_PASSES."""
         now = perf_counter()
         if now - self.began > BUDGET_SECONDS and len(self._passes) >= _LEAST_PASSES:
             raise Enough
@@ -188,7 +187,7 @@ class Timing(Silent):
         self._pieces = []
 
     def advance(self, rows: int, **facts: Fact) -> None:
-        """Note what the rows of a stream took, and the dictionary after them."""
+        """Record the seconds of a stream's rows, and the size of the dictionary after them."""
         if self._in_pass and "n_basis" not in facts:
             return
         now, n_basis = perf_counter(), facts.get("n_basis")
@@ -199,21 +198,21 @@ class Timing(Silent):
             raise Enough
 
     def end(self, **facts: Fact) -> None:  # noqa: ARG002
-        """Note what a pass took."""
+        """Record the seconds of a pass."""
         if self._in_pass:
             self._passes.append(perf_counter() - self._begun_at)
         self._in_pass = False
 
     def last_row_seconds(self) -> float:
-        """Return what a row took in the last piece."""
+        """Return the seconds per row of the last piece."""
         return self._pieces[-1][1] / self._pieces[-1][0] if self._pieces else 0.0
 
     def stop(self) -> None:
-        """Note the end."""
+        """Record the end of the training."""
         self.stopped = perf_counter()
 
     def of_stream(self, max_basis: int | None) -> Estimate:
-        """Return what a row costs that comes late: by the last half of what was learned, and O(n²) if n still grows."""
+        """Return the cost of a late row: that of the second half of the sample, scaled by O(n²) if n still grows."""
         late = self._pieces[len(self._pieces) // 2 :]
         rows, seconds, n_basis = sum(p[0] for p in late), sum(p[1] for p in late), max(p[2] for p in late)
         grown = max(1.0, (max_basis or n_basis) / max(n_basis, 1)) ** 2
@@ -221,19 +220,19 @@ class Timing(Silent):
         return Estimate(grown * seconds / rows, 0.0, learned, self.stopped - self.began)
 
     def of_passes(self, trainer: Trainer, sampled: int, n_rows: int) -> Estimate:
-        """Return what a row costs in all passes, and what is done between them."""
+        """Return the cost of a row in all passes, and of the work between passes."""
         whole, spent = self.stopped - self.began, sum(self._passes)
         if trainer.is_dense:
             return Estimate(0.0, whole * (n_rows / sampled) ** 3, sampled, whole)
         done = trainer.passes(None, sampled, sampled)[: len(self._passes)]
-        asked = trainer.passes(None, n_rows, n_rows)
+        planned = trainer.passes(None, n_rows, n_rows)
         pace = spent / sampled / max(sum(each.row_seconds for each in done), 1e-12)
-        between = (whole - spent) * sum(e.values for e in asked) / max(sum(e.values for e in done), 1)
-        return Estimate(pace * sum(each.row_seconds for each in asked), between, sampled, whole)
+        between = (whole - spent) * sum(e.values for e in planned) / max(sum(e.values for e in done), 1)
+        return Estimate(pace * sum(each.row_seconds for each in planned), between, sampled, whole)
 
 
 def sampled(files: Sequence[PartitionFile]) -> Iterator[PartitionFile]:
-    """Yield the files whose rows a sample may have."""
+    """Yield the files whose rows may be in a sample."""
     left = _MOST_ROWS
     for file in files:
         if left <= 0:
@@ -243,21 +242,21 @@ def sampled(files: Sequence[PartitionFile]) -> Iterator[PartitionFile]:
 
 
 def _first_batches(files: Sequence[PartitionFile], rows: int) -> "list[pa.RecordBatch]":
-    """Return the first rows, as far as columns and types stay as they are; raise PartitionError if there are none."""
-    found: list[pa.RecordBatch] = []
+    """Return the first rows, as long as columns and types stay the same; raises PartitionError if there are none."""
+    batches: list[pa.RecordBatch] = []
     left = rows
     for batch in (batch for file in files for batch in read_batches(file, None)):
-        if left <= 0 or (found and not batch.schema.equals(found[0].schema)):
+        if left <= 0 or (batches and not batch.schema.equals(batches[0].schema)):
             break
-        found.append(batch.slice(0, left))
+        batches.append(batch.slice(0, left))
         left -= batch.num_rows
-    if not found:
-        raise PartitionError("the partitions have no rows to look at")
-    return found
+    if not batches:
+        raise PartitionError("the partitions have no rows to estimate from")
+    return batches
 
 
 def _write_pieces(batches: "Sequence[pa.RecordBatch]", folder: Path) -> None:
-    """Write the rows as partitions of _PIECE_ROWS, and the last of them as one: taking in large ones is timed by it."""
+    """Write the rows as partitions of _PIECE_ROWS and one larger last, by which the ingest of large ones is timed."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -269,6 +268,6 @@ def _write_pieces(batches: "Sequence[pa.RecordBatch]", folder: Path) -> None:
 
 
 def _warm_up() -> None:
-    """Have the learner compiled, which takes long once after an installation and is no part of what rows cost."""
+    """Compile the learner: slow once after an installation, and no part of the cost of rows."""
     X = np.random.default_rng(0).normal(size=(512, 4))
     OnlineLSSVM(RBF(0.5), max_basis=16).partial_fit(X, np.sin(X[:, 0]))
