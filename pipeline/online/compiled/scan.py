@@ -102,7 +102,7 @@ def scan_rows(  # noqa: C901
     A row that stops the scan with GROW or SWAP is absorbed, with K⁻¹k in the candidate's `a`; one that stops it with
     UNSAFE is not. Changes β, q, innovations, a and counts. O(m) per row, O(m²) where K⁻¹k is computed.
     """
-    inverses, tracking, gram = model.inverses, model.tracking, model.information.gram
+    inverses, tracking = model.inverses, model.tracking
     room, counts, a, penalty = scratch.neighbours, scratch.counts, scratch.candidate.a, rules.penalty
     beta, q = inverses.beta, inverses.diagonal
     n_targets, everything = len(beta), len(tracking.tracked) == len(q)
@@ -119,7 +119,7 @@ def scan_rows(  # noqa: C901
         counts[SCANNED] += is_full
         if everything:
             copy(rows.A[j], a)
-        elif is_ruled_out(j, rows, inverses, tracking, gram, phi, penalty, rules.least_usefulness, room):
+        elif is_ruled_out(j, phi, rows, model, rules, room):
             continue
         else:
             times_vector(scratch.lapack, inverses.gram, k, a)
@@ -138,7 +138,18 @@ def scan_rows(  # noqa: C901
             return GROW, j, -1
         weigh(beta, rows.innovations[j], room)
         tilt, ridge = 2.0 * w * math.sqrt(w / pivot), penalty * pivot
-        row = Swapper(novelty, phi / pivot, tilt, w, ridge, rows.directions[j], a, room.cross, room.norms, q)
+        row = Swapper(
+            low=novelty,
+            lead=phi / pivot,
+            tilt=tilt,
+            weight=w,
+            ridge=ridge,
+            direction=rows.directions[j],
+            a=a,
+            cross=room.cross,
+            norms=room.norms,
+            q=q,
+        )
         if count_weaker(row, novelty) == 0:
             continue
         index = weakest_vector(row, math.sqrt(w / pivot), kappa, schur, gain, beta)

@@ -4,6 +4,7 @@ To take a new vector into an empty index of the arrays is the same operation.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,19 @@ from ridgestream.pipeline.online.compiled.swap_bounds import measure_reach
 from ridgestream.pipeline.online.compiled.vector_loops import add_multiple, copy, dot
 
 
+class Replacement(NamedTuple):
+    """A row of a block that becomes a basis vector."""
+
+    row: int
+    """Its index j in the block."""
+    index: int
+    """The index of the basis vector."""
+    limit: int
+    """The end of the block's rows that are valid."""
+    values: Floats
+    """Kernel values of the rows after j with row j."""
+
+
 @compiled_inline
 def set_column(kernel: Floats, weighted_kernel: Floats, root_weights: Floats, index: int, values: Floats) -> None:
     """Write the kernel values with the new basis vector over those with the one that it replaces."""
@@ -41,11 +55,12 @@ def clear_column(rows: Floats, index: int, stop: int) -> None:
 
 
 @compiled_part
-def swap_in_inverses(rows: Rows, j: int, limit: int, index: int, values: Floats, model: Model, new: Candidate) -> int:
-    """Make row j the basis vector `index` in the inverses, β, and the block's rows from j + 1 to `limit`; O(m²).
+def swap_in_inverses(rows: Rows, change: Replacement, model: Model, new: Candidate) -> int:
+    """Make row j the basis vector `index` in the inverses, β, and the block's rows after j; O(m²).
 
-    `values`: kernel values of the rows after j with row j. Returns the row up to which the block's rows remain valid.
+    Returns the row up to which the block's rows remain valid.
     """
+    j, index, limit = change.row, change.index, change.limit
     inverses, tracking = model.inverses, model.tracking
     m, n_targets = len(new.a), len(new.kappa)
     column, gram_column = np.empty(m), np.empty(m)
@@ -56,7 +71,7 @@ def swap_in_inverses(rows: Rows, j: int, limit: int, index: int, values: Floats,
         add_multiple(column, -rows.directions[r, index], rows.directions[r])
     gram = rank_two_update(index, new.a, new.scalars[0], gram_column)
     normal = rank_two_update(index, new.w_b, new.scalars[1], column)
-    g, o = swap_in_kernel_rows(rows, j, limit, index, values, gram_column, tracking, new, gram, normal)
+    g, o = swap_in_kernel_rows(rows, change, gram_column, tracking, new, gram, normal)
     up, down = np.empty(n_targets), np.empty(n_targets)
     for c in range(n_targets):
         up[c] = new.kappa[c] * math.sqrt(new.scalars[1])
@@ -76,10 +91,7 @@ def swap_in_inverses(rows: Rows, j: int, limit: int, index: int, values: Floats,
 @compiled_part
 def swap_in_kernel_rows(
     rows: Rows,
-    j: int,
-    limit: int,
-    index: int,
-    values: Floats,
+    change: Replacement,
     gram_column: Floats,
     tracking: Tracking,
     new: Candidate,
@@ -87,6 +99,7 @@ def swap_in_kernel_rows(
     normal: RankTwo,
 ) -> tuple[Floats, Floats]:
     """Update Kb and A of the rows after j; return g and o with I + C + ggᵀ − ooᵀ the new I + C."""
+    j, index, limit, values = change.row, change.index, change.limit, change.values
     n_later, start, position = limit - j - 1, j + 1, -1
     for n in range(len(tracking.tracked)):
         if tracking.tracked[n] == index:

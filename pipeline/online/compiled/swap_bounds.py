@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
-from ridgestream.pipeline.online.compiled.arrays import InverseArrays, Neighbours, Rows, Tracking
+from ridgestream.pipeline.online.compiled.arrays import Model, Neighbours, Rows, StripRules, Tracking
 from ridgestream.pipeline.online.compiled.jit import compiled_inline, compiled_part
 from ridgestream.pipeline.online.compiled.vector_loops import copy
 
@@ -214,28 +214,30 @@ def may_swap(row: Swapper, high: float, found: int, room: Neighbours, tracked: I
 
 
 @compiled_part
-def is_ruled_out(
-    j: int,
-    rows: Rows,
-    inverses: InverseArrays,
-    tracking: Tracking,
-    gram: Floats,
-    phi: float,
-    penalty: float,
-    least_usefulness: float,
-    room: Neighbours,
-) -> bool:
+def is_ruled_out(j: int, phi: float, rows: Rows, model: Model, rules: StripRules, room: Neighbours) -> bool:
     """Whether bounds show that row j, with φ² = `phi`, does not change the dictionary; O(n_basis)."""
+    inverses, tracking, gram = model.inverses, model.tracking, model.information.gram
     w, pivot, k, self_kernel = rows.weights[j], rows.pivots[j], rows.kernel[j], rows.self_kernel[j]
     found = nearest(k, tracking.self_kernel, 2, room.indices, room.shares)
-    low, high, ridge = rows.least_novelty[j], self_kernel - room.shares[0], penalty * pivot
+    low, high, ridge = rows.least_novelty[j], self_kernel - room.shares[0], rules.penalty * pivot
     if not high > low:
         return True
-    if phi * high * high <= (1.0 - _ROUNDING) * least_usefulness * pivot * (w * high + ridge):
+    if phi * high * high <= (1.0 - _ROUNDING) * rules.least_usefulness * pivot * (w * high + ridge):
         return True
     weigh(inverses.beta, rows.innovations[j], room)
     tilt, q = 2.0 * w * math.sqrt(w / pivot), inverses.diagonal
-    row = Swapper(low, phi / pivot, tilt, w, ridge, rows.directions[j], rows.A[j], room.cross, room.norms, q)
+    row = Swapper(
+        low=low,
+        lead=phi / pivot,
+        tilt=tilt,
+        weight=w,
+        ridge=ridge,
+        direction=rows.directions[j],
+        a=rows.A[j],
+        cross=room.cross,
+        norms=room.norms,
+        q=q,
+    )
     room.apart[0] = self_kernel - room.shares[1]
     if not may_swap(row, high, min(found, 1), room, tracking.tracked, tracking.reach):
         return True

@@ -8,7 +8,13 @@ from ridgestream.pipeline.online.compiled.jit import compiled, compiled_part, ze
 from ridgestream.pipeline.online.compiled.kernel_column import KernelCode, kernel_column
 from ridgestream.pipeline.online.compiled.lapack import Lapack, add_products, cross_products, times_symmetric
 from ridgestream.pipeline.online.compiled.scan import END, GROW, UNSAFE, eliminate, scan_rows
-from ridgestream.pipeline.online.compiled.swap import clear_column, set_column, swap_in_information, swap_in_inverses
+from ridgestream.pipeline.online.compiled.swap import (
+    Replacement,
+    clear_column,
+    set_column,
+    swap_in_information,
+    swap_in_inverses,
+)
 from ridgestream.pipeline.online.compiled.swap_bounds import gather_columns, measure_reach
 from ridgestream.pipeline.online.compiled.vector_loops import add_multiple, add_two, copy
 
@@ -49,21 +55,21 @@ def cut_block(rows: Rows, first: int, stop: int) -> Rows:
     """Return the rows from `first` to `stop`, with the memory that blocks share."""
     block, n = slice(first, stop), stop - first
     return Rows(
-        rows.X[block],
-        rows.row_numbers[block],
-        rows.weights[block],
-        rows.root_weights[block],
-        rows.targets[block],
-        rows.self_kernel[block],
-        rows.least_novelty[block],
-        rows.kernel[block],
-        rows.weighted_kernel[block],
-        rows.directions[:n],
-        rows.steps[:n],
-        rows.pivots[:n],
-        rows.innovations[block],
-        rows.A[:n],
-        rows.factor,
+        X=rows.X[block],
+        row_numbers=rows.row_numbers[block],
+        weights=rows.weights[block],
+        root_weights=rows.root_weights[block],
+        targets=rows.targets[block],
+        self_kernel=rows.self_kernel[block],
+        least_novelty=rows.least_novelty[block],
+        kernel=rows.kernel[block],
+        weighted_kernel=rows.weighted_kernel[block],
+        directions=rows.directions[:n],
+        steps=rows.steps[:n],
+        pivots=rows.pivots[:n],
+        innovations=rows.innovations[block],
+        A=rows.A[:n],
+        factor=rows.factor,
     )
 
 
@@ -106,7 +112,7 @@ def run_rows(
             else:
                 swaps += 1
             values = kernel_column(kernel, strip.X[first + row :], rows.X[j])
-            limit = swap_in_inverses(rows, j, limit, index, values, model, new)
+            limit = swap_in_inverses(rows, Replacement(j, index, limit, values), model, new)
             swap_in_information(information, index, rows, j, new)
             set_column(rest_kernel, rest_weighted, strip.root_weights[stop:], index, values[stop - first - row :])
             clear_column(rows.weighted_kernel, index, row)

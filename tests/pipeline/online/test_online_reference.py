@@ -40,9 +40,9 @@ def learner_of(
         stream.max_basis,
         stream.novelty_threshold,
         stream.usefulness_threshold,
-        dtype,
-        refresh_every,
-        max_condition,
+        dtype=dtype,
+        refresh_every=refresh_every,
+        max_condition=max_condition,
     )
 
 
@@ -125,7 +125,16 @@ def make_instance(seed: int, n: int, d: int, c: int, weight: float) -> Instance:
     """A cloud with thresholds low enough that swaps occur, then one row of the given weight."""
     X, y, weights = make_stream("cloud", "smooth", "mixed", seed, n=n + 1, d=d, c=c, centres=5)
     weights[0] = 1.0
-    stream = Stream(X[:-1], y[:-1], weights[:-1], 4, 1.0 / d, 1e-2, 1e-3, 0.0)
+    stream = Stream(
+        X[:-1],
+        y[:-1],
+        weights[:-1],
+        max_basis=4,
+        gamma=1.0 / d,
+        regularization=1e-2,
+        novelty_threshold=1e-3,
+        usefulness_threshold=0.0,
+    )
     learner = learn_all(learner_of(stream), stream)
     rows = keep_all_rows(learner, stream)
     column = rows.add(X[-1], y[-1], weight)
