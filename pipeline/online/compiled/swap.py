@@ -31,7 +31,7 @@ class Replacement(NamedTuple):
 
     row: int
     """Its index j in the block."""
-    index: int
+    vector: int
     """The index of the basis vector."""
     limit: int
     """The end of the block's rows that are valid."""
@@ -60,7 +60,7 @@ def swap_in_inverses(rows: Rows, change: Replacement, model: Model, new: Candida
 
     Returns the row up to which the block's rows remain valid.
     """
-    j, index, limit = change.row, change.index, change.limit
+    j, index, limit = change.row, change.vector, change.limit
     inverses, tracking = model.inverses, model.tracking
     m, n_targets = len(new.a), len(new.kappa)
     column, gram_column = np.empty(m), np.empty(m)
@@ -99,7 +99,7 @@ def swap_in_kernel_rows(
     normal: RankTwo,
 ) -> tuple[Floats, Floats]:
     """Update Kb and A of the rows after j; return g and o with I + C + ggᵀ − ooᵀ the new I + C."""
-    j, index, limit, values = change.row, change.index, change.limit, change.values
+    j, index, limit, values = change.row, change.vector, change.limit, change.values
     n_later, start, position = limit - j - 1, j + 1, -1
     for n in range(len(tracking.tracked)):
         if tracking.tracked[n] == index:
