@@ -58,8 +58,9 @@ from ridgestream.pipeline.selection.fit_result import Fitted, Path
 from ridgestream.pipeline.selection.fixed_basis_fit import fit_coefficients
 from ridgestream.pipeline.selection.forward_selection import Chosen, choose_by_gain
 from ridgestream.pipeline.selection.nested_models import NestedModels, gcv_of
+from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.candidate_products import CandidateSumming, sum_candidates
-from ridgestream.pipeline.sums.normal_equations import Basis, BlockStatistics
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics
 from ridgestream.pipeline.sums.row_set import RowSet
 
 

@@ -36,7 +36,9 @@ from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.selection.fit_result import Fitted, Path
 from ridgestream.pipeline.selection.forward_selection import choose_by_gain
 from ridgestream.pipeline.selection.nested_models import NestedModels
-from ridgestream.pipeline.sums.normal_equations import Basis, BlockStatistics, FoldedStatistics, RowBlock, Summing
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics, Summing
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import RowSet, cut_evenly
 
 

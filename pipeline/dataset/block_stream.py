@@ -18,7 +18,7 @@ from ridgestream.pipeline.base.memory_plan import plan_block_bytes
 from ridgestream.pipeline.dataset.block_plan import BlockRange, plan_blocks
 from ridgestream.pipeline.dataset.task_label import TaskLabel
 from ridgestream.pipeline.features.feature_map import FeatureMap
-from ridgestream.pipeline.sums.normal_equations import RowBlock
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.row_batch import Rows
 from ridgestream.stores.segments.segments import Segment

@@ -21,7 +21,8 @@ from ridgestream.pipeline.dataset.block_plan import plan_blocks
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, BlockReader
 from ridgestream.pipeline.dataset.task_label import TaskLabel
 from ridgestream.pipeline.features.feature_map import FeatureMap
-from ridgestream.pipeline.sums.normal_equations import RowBlock, SeveralStatistics, Summing, sum_together
+from ridgestream.pipeline.sums.normal_equations import SeveralStatistics, Summing, sum_together
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import Sums, cut_evenly
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.segments.segments import Segment

@@ -18,7 +18,8 @@ from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.online.state import OnlineState
 from ridgestream.pipeline.selection.fit_result import Fitted, Path
-from ridgestream.pipeline.sums.normal_equations import Basis, BlockStatistics, FoldedStatistics
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics
 from ridgestream.stores.catalog.models import Arrays, ModelRecord
 from ridgestream.stores.errors.exceptions import ModelError
 

@@ -11,7 +11,7 @@ from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.models.uncertainty import Uncertainty
-from ridgestream.pipeline.sums.normal_equations import Basis
+from ridgestream.pipeline.sums.basis import Basis
 
 PREDICTION_BYTES = 8 * 2**20
 """Memory limit for the kernel values of one block of predictions."""

@@ -28,7 +28,8 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.ingest.ingest import ingest
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
-from ridgestream.pipeline.sums.normal_equations import Basis, Summing
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.normal_equations import Summing
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.request import Request
 from ridgestream.pipeline.training.trainer import Trainer, train, trainer_of

@@ -19,7 +19,8 @@ from ridgestream.pipeline.kernels import Kernel, check_positive
 from ridgestream.pipeline.selection.backward_elimination import PrunedModel, Score, walk
 from ridgestream.pipeline.selection.fit_result import Fitted, Path
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
-from ridgestream.pipeline.sums.normal_equations import Basis, BlockStatistics, FoldedStatistics, Summing
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics, Summing
 from ridgestream.pipeline.sums.row_set import RowSet
 
 ROUNDING = 2.0**-50

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
-from ridgestream.pipeline.sums.normal_equations import Basis, FoldedStatistics
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.normal_equations import FoldedStatistics
 
 
 @dataclass(frozen=True)

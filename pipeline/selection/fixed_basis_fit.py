@@ -4,7 +4,8 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.selection.fit_result import Fitted, Path
-from ridgestream.pipeline.sums.normal_equations import Basis, Summing
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.normal_equations import Summing
 from ridgestream.pipeline.sums.row_set import RowSet
 
 

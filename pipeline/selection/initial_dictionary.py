@@ -9,7 +9,7 @@ from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.selection.independence import find_independent
-from ridgestream.pipeline.sums.normal_equations import Basis
+from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.row_set import RowSet
 
 

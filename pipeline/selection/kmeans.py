@@ -19,7 +19,8 @@ from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.selection.candidate_rounds import take_present
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
-from ridgestream.pipeline.sums.normal_equations import RowBlock, plan_kernel_rows
+from ridgestream.pipeline.sums.basis import plan_kernel_rows
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import RowSet
 from ridgestream.pipeline.sums.top_rows import TopRows, TopRowsAccumulator
 

@@ -17,7 +17,9 @@ from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.cholesky import mirror
 from ridgestream.pipeline.kernels import Kernel
-from ridgestream.pipeline.sums.normal_equations import BlockStatistics, RowBlock, drop_absent, plan_kernel_rows
+from ridgestream.pipeline.sums.basis import plan_kernel_rows
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics
+from ridgestream.pipeline.sums.row_block import RowBlock, drop_absent
 
 
 @dataclass(frozen=True)

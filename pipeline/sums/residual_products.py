@@ -18,7 +18,7 @@ from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.cholesky import mirror
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.sums.candidate_products import KernelValues
-from ridgestream.pipeline.sums.normal_equations import RowBlock, drop_absent
+from ridgestream.pipeline.sums.row_block import RowBlock, drop_absent
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.events import Step
-from ridgestream.pipeline.sums.normal_equations import RowBlock, SeveralStatistics, Summing, sum_together
+from ridgestream.pipeline.sums.normal_equations import SeveralStatistics, Summing, sum_together
+from ridgestream.pipeline.sums.row_block import RowBlock
 
 BLOCK_ROWS = 8192
 """Rows per block of rows in memory."""

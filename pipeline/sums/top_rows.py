@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
-from ridgestream.pipeline.sums.normal_equations import RowBlock
+from ridgestream.pipeline.sums.row_block import RowBlock
 
 NO_ROW = -1
 """The index, and the score, if there are fewer rows than requested; scores of rows are zero or more."""

@@ -16,7 +16,8 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.models.model_record import fitted_of
 from ridgestream.pipeline.prediction.evaluate import Evaluation, compare
 from ridgestream.pipeline.prediction.progressive_validation import Progressive
-from ridgestream.pipeline.sums.normal_equations import Basis, RowBlock
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.stores.catalog.ledger import LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord
 

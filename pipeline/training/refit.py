@@ -13,7 +13,8 @@ from ridgestream.pipeline.base.memory_plan import RefitPlan
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
 from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
 from ridgestream.pipeline.models.model_record import state_of, with_refit
-from ridgestream.pipeline.sums.normal_equations import Basis, Summing, plan_kernel_rows
+from ridgestream.pipeline.sums.basis import Basis, plan_kernel_rows
+from ridgestream.pipeline.sums.normal_equations import Summing
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.catalog.models import ModelRecord

@@ -32,7 +32,8 @@ from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.selection.backward_elimination import Score, plan_sizes
 from ridgestream.pipeline.selection.fit_result import Fitted
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
-from ridgestream.pipeline.sums.normal_equations import Basis, Summing
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.normal_equations import Summing
 from ridgestream.pipeline.sums.row_set import ArrayRows
 
 FOLDS = 5

@@ -28,7 +28,7 @@ from ridgestream.pipeline.batch.ols import OLSSettings, fit_ols
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.selection.candidate_rounds import RULE_OF_59, draw_round
 from ridgestream.pipeline.sums.candidate_products import CandidateSumming
-from ridgestream.pipeline.sums.normal_equations import RowBlock
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import Argument, ArrayRows, Summed
 
 STORED_ROWS = 2048

@@ -26,8 +26,10 @@ from support.data.forest import PARTITION_ROWS, read_forest
 from ridgestream.pipeline.features.one_vs_rest import scores_of, winners_of
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
+from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.moments import Moments
-from ridgestream.pipeline.sums.normal_equations import Basis, RowBlock, Summing, sum_rows
+from ridgestream.pipeline.sums.normal_equations import Summing, sum_rows
+from ridgestream.pipeline.sums.row_block import RowBlock
 
 PAPER = {100: "23.80 ± 0.64", 300: "21.77 ± 0.39", 500: "21.17 ± 0.32"}
 

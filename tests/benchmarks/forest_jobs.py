@@ -30,7 +30,7 @@ from benchmarks.measuring import error_percent, say
 from support.data.forest import FOREST, PARTITION_ROWS, read_forest
 
 from ridgestream.pipeline.models.model_record import fitted_of, model_of
-from ridgestream.pipeline.sums.normal_equations import Basis
+from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.stores.catalog.models import ModelRecord, require_model
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation

@@ -33,7 +33,7 @@ from ridgestream.pipeline.dataset.feature_map_fit import fit_feature_map
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.models.predictor import PREDICTION_BYTES, Model
 from ridgestream.pipeline.prediction.predict import predict
-from ridgestream.pipeline.sums.normal_equations import Basis
+from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.stores.parquet.partitions import PartitionFile, list_partitions
 from ridgestream.stores.schema.schema import Schema, SchemaRequest
 

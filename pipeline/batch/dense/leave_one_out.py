@@ -18,7 +18,8 @@ from ridgestream.pipeline.batch.shared_settings import SharedRegularizations
 from ridgestream.pipeline.kernels import Kernel, gram
 from ridgestream.pipeline.selection.cross_validation import check_choices
 from ridgestream.pipeline.selection.fit_result import Fitted, Path
-from ridgestream.pipeline.sums.normal_equations import Basis, Summing
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.normal_equations import Summing
 from ridgestream.pipeline.sums.row_set import RowSet
 
 

@@ -53,7 +53,8 @@ from ridgestream.pipeline.batch.shared_settings import SharedFolds, SharedResele
 from ridgestream.pipeline.cholesky import cholesky
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.selection.fit_result import Fitted, Path
-from ridgestream.pipeline.sums.normal_equations import Basis, BlockStatistics, Summing
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics, Summing
 from ridgestream.pipeline.sums.row_set import RowSet
 from ridgestream.pipeline.sums.top_rows import RowTable
 

@@ -16,7 +16,8 @@ from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.cholesky import symmetric
 from ridgestream.pipeline.kernels import Kernel, gram
-from ridgestream.pipeline.sums.normal_equations import Basis, RowBlock
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.top_rows import NO_ROW, RowTable, TopRows, TopRowsAccumulator
 
 Keys = npt.NDArray[np.uint64]

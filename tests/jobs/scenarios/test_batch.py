@@ -24,7 +24,8 @@ from ridgestream.pipeline.dataset import stored_rows
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.models.model_record import fitted_of, model_of
 from ridgestream.pipeline.selection.fit_result import Fitted
-from ridgestream.pipeline.sums.normal_equations import Basis, BlockStatistics, FoldedStatistics
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics
 from ridgestream.pipeline.training.batch_fit import check_fitted
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.errors.exceptions import ModelError

@@ -27,7 +27,7 @@ from ridgestream.pipeline.selection.backward_elimination import plan_sizes
 from ridgestream.pipeline.selection.fit_result import Fitted
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
 from ridgestream.pipeline.sums.folds import deal_folds
-from ridgestream.pipeline.sums.normal_equations import RowBlock
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import ArrayRows
 
 Array = npt.NDArray[np.float64]

@@ -26,12 +26,12 @@ from ridgestream.pipeline.selection.fit_result import Fitted
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
 from ridgestream.pipeline.sums.normal_equations import (
     BlockStatistics,
-    RowBlock,
     SeveralStatistics,
     Summing,
     sum_rows,
     sum_together,
 )
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import ArrayRows
 
 Array = npt.NDArray[np.float64]

@@ -21,7 +21,8 @@ from ridgestream.pipeline.batch.orols.orols import OrolsFitted, OROLSSettings, f
 from ridgestream.pipeline.batch.orols.orthogonal_columns import LARGEST_SHARE, estimate_lambda
 from ridgestream.pipeline.batch.orols.residual_pass import row_keys
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram
-from ridgestream.pipeline.sums.normal_equations import RowBlock, SeveralStatistics, Summing, sum_rows, sum_together
+from ridgestream.pipeline.sums.normal_equations import SeveralStatistics, Summing, sum_rows, sum_together
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import Argument, ArrayRows, RowSet, Summed
 
 Array = npt.NDArray[np.float64]

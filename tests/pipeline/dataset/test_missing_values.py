@@ -30,7 +30,7 @@ from ridgestream.pipeline.ingest.partition_profile import content_of, profile_pa
 from ridgestream.pipeline.prediction.evaluate import evaluate
 from ridgestream.pipeline.prediction.predict import predict
 from ridgestream.pipeline.sums.moments import Moments
-from ridgestream.pipeline.sums.normal_equations import RowBlock
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.parquet.partitions import list_partitions
 from ridgestream.stores.repository.repository import Store

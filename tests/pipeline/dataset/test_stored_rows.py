@@ -27,9 +27,11 @@ from ridgestream.pipeline.dataset import stored_rows
 from ridgestream.pipeline.dataset.stored_rows import StoredRows
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.selection.kmeans import sum_clusters
+from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.candidate_products import sum_candidates
-from ridgestream.pipeline.sums.normal_equations import Basis, RowBlock, Summing, sum_together
+from ridgestream.pipeline.sums.normal_equations import Summing, sum_together
 from ridgestream.pipeline.sums.residual_products import sum_residuals
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import ArrayRows, RowSet, cut_evenly
 from ridgestream.pipeline.training.new_row_errors import judge_rows
 from ridgestream.stores.repository.repository import Store

@@ -16,7 +16,7 @@ from ridgestream.pipeline.selection.candidate_rounds import (
     largest_pass,
     plan_look_ahead,
 )
-from ridgestream.pipeline.sums.normal_equations import RowBlock
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import ArrayRows
 
 Integers = npt.NDArray[np.int64]

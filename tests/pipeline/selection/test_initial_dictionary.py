@@ -15,7 +15,7 @@ from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.kernels import RBF, Linear, gram
 from ridgestream.pipeline.selection.kmeans import Clusters, kmeans_centres, sum_clusters
 from ridgestream.pipeline.selection.random_rows import draw_rows
-from ridgestream.pipeline.sums.normal_equations import RowBlock
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import ArrayRows
 from ridgestream.pipeline.sums.top_rows import NO_ROW, TopRows, TopRowsAccumulator
 

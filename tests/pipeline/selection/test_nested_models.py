@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.selection.nested_models import NestedModels
-from ridgestream.pipeline.sums.normal_equations import Basis, BlockStatistics, RowBlock, Summing, sum_rows
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics, Summing, sum_rows
+from ridgestream.pipeline.sums.row_block import RowBlock
 
 Array = npt.NDArray[np.float64]
 REGULARIZATION = 1e-3

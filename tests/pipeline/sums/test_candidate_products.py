@@ -8,9 +8,11 @@ import numpy.typing as npt
 import pytest
 
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial
+from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.candidate_products import CandidateSumming, CandidateSums, sum_candidates
-from ridgestream.pipeline.sums.normal_equations import Basis, RowBlock, Summing, sum_rows
+from ridgestream.pipeline.sums.normal_equations import Summing, sum_rows
 from ridgestream.pipeline.sums.residual_products import ResidualSumming, ResidualSums, sum_residuals
+from ridgestream.pipeline.sums.row_block import RowBlock
 
 Array = npt.NDArray[np.float64]
 KERNELS: list[Kernel] = [RBF(0.3), Polynomial(0.5, 2, 1.0), Linear()]

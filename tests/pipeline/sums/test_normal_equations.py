@@ -14,16 +14,10 @@ from hypothesis import strategies as st
 from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.base.memory_plan import KERNEL_BYTES
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram
+from ridgestream.pipeline.sums.basis import Basis, plan_kernel_rows
 from ridgestream.pipeline.sums.folds import deal_folds
-from ridgestream.pipeline.sums.normal_equations import (
-    Basis,
-    BlockStatistics,
-    RowBlock,
-    Summing,
-    plan_kernel_rows,
-    sum_rows,
-    sum_together,
-)
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics, Summing, sum_rows, sum_together
+from ridgestream.pipeline.sums.row_block import RowBlock
 
 Array = npt.NDArray[np.float64]
 KERNELS: list[Kernel] = [RBF(0.3), Polynomial(0.5, 2, 1.0), Linear()]

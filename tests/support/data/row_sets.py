@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ridgestream.pipeline.base.events import Step
-from ridgestream.pipeline.sums.normal_equations import RowBlock
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import ArrayRows, Sums, cut_evenly
 
 Argument = TypeVar("Argument")

@@ -13,7 +13,7 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.models.predictor import Model
-from ridgestream.pipeline.sums.normal_equations import Basis
+from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.repository.repository import Store
 
