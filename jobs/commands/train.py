@@ -57,13 +57,13 @@ TROUBLES = (PartitionError, ClusterError, MemoryRefused, NumericalBreakdown)
 def run_train(
     job: Job, executor: Executor, report: Reporter, wait_seconds: float, *, new_model: bool
 ) -> dict[str, Any]:
-    """Train on what the store holds and return what is to be told of it."""
+    """Train on what the store holds and return what the command prints."""
     began = perf_counter()
     with recorded(job, report) as recorder:
         store = Store.open(store_location(job))
         with prefix_errors(store.location.text), store.lock(wait_seconds):
-            told = train_and_commit(job, store, executor, recorder, new_model=new_model)
-    return concluded(told | {"seconds": round(perf_counter() - began, 3)}, recorder)
+            summary = train_and_commit(job, store, executor, recorder, new_model=new_model)
+    return concluded(summary | {"seconds": round(perf_counter() - began, 3)}, recorder)
 
 
 def train_and_commit(
@@ -76,7 +76,7 @@ def train_and_commit(
     store.restore_tags()
     training = _Training.of(job, store, executor, report, new_model=new_model)
     if not training.plan.is_due:
-        return training.tell_nothing()
+        return training.report_nothing()
     try:
         return _train(training)
     except Stopped:
@@ -85,7 +85,7 @@ def train_and_commit(
 
 
 def _train(training: "_Training") -> dict[str, Any]:
-    """Learn, refit, judge and commit, and return what is to be told of it."""
+    """Learn, refit, judge and commit, and return what the command prints."""
     job, report = training.job, training.report
     training.check()
     trained = training.learn()
@@ -102,18 +102,18 @@ def _train(training: "_Training") -> dict[str, Any]:
         lacks = "a test error" if is_refitted(record) or not job.model.refit else "its refit and a test error"
         raise type(failure)(f"{failure}; the model has learned and is kept, without {lacks}") from failure
     suspects = [drift.name for drift in drifts if drift.is_suspect]
-    told = outcome(record, snapshot, trained.entries) | {"suspects": suspects, "report": written}
+    summary = outcome(record, snapshot, trained.entries) | {"suspects": suspects, "report": written}
     if verdict and verdict.served:
         report_held_back(verdict, [entry.name for entry in trained.entries], report)
-        raise Held(told)
-    return told
+        raise Held(summary)
+    return summary
 
 
 class Held(Concluded):
     """The model has learned and is kept, but is held back by the guard."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        super().__init__(f"the model of night {told['served_night']} goes on being served", told)
+    def __init__(self, summary: dict[str, Any]) -> None:
+        super().__init__(f"the model of night {summary['served_night']} goes on being served", summary)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class _Training:
     def ledger(self) -> Ledger:
         return self.plan.ledger
 
-    def tell_nothing(self) -> dict[str, Any]:
+    def report_nothing(self) -> dict[str, Any]:
         nothing = events.TRAIN_NO_ROWS if self.plan.record is None else events.TRAIN_NOTHING_NEW
         self.report.say(nothing, model=self.plan.trainer.request.name, partitions=len(self.ledger.entries))
         record = self.plan.standing.kept
@@ -191,7 +191,7 @@ class _Training:
             self.report.warn(events.TRAIN_STOPPED_WITHOUT_CHECKPOINT, reason=str(error))
 
     def refit_and_judge(self, trained: Trained) -> tuple[Trained, Evaluation | None, Trouble | None]:
-        """Return what came of it, and what went wrong on the way; what was learned before that is to be kept."""
+        """Return the result, its evaluation and the first failure; what was learned before the failure is kept."""
         judged = None
         try:
             if self.job.model.refit:
@@ -236,7 +236,7 @@ class _Training:
         return compare_with_served(kept, before, judged, self.job.model.guard or 0.0), None
 
     def with_night(self, trained: Trained, judged: Evaluation | None, *, held: bool) -> ModelRecord:
-        """Return the record that is to be committed."""
+        """Return the record to commit."""
         kept, schema = self.plan.standing.kept, self.ledger.schema
         if kept and self.plan.record is None and not self.new_model:
             trained = replace(trained, record=with_history(trained.record, kept))

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from ridgestream.jobs.config.section import Count, Section, Text
 
 FILE = "file:"
-"""How a scheduler's file is named in the place of an address."""
+"""The prefix of a scheduler's file, given instead of an address."""
 
 
 class ClusterOptions(Section):

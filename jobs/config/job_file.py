@@ -71,7 +71,7 @@ class Job(BaseSettings):
     source: SourceSection
     """Where rows come from."""
     model: ModelSection = ModelSection()
-    """What the model is to be."""
+    """The model to train."""
     evaluate: EvaluateSection | None = None
     """Held-out rows."""
     predict: PredictSection | None = None

@@ -25,19 +25,19 @@ class SourceSection(Section):
     features: tuple[str, ...] = ()
     """The feature columns; every other column if not given."""
     ignore: tuple[str, ...] = ()
-    """Columns that are no features."""
+    """Columns that are not features."""
     categorical: tuple[str, ...] = ()
-    """Features whose numbers are names; text is always taken so."""
+    """Features whose numbers are names; text always is."""
     weight: str | None = None
     """The column of row weights."""
     on_changed: Literal["error", "ignore", "rebuild"] = "error"
-    """What becomes of a partition that holds other values than it was taken in with."""
+    """What to do with a partition whose values have changed since it was ingested."""
     on_bad: Literal["error", "quarantine"] = "error"
-    """What becomes of a new partition that cannot be used."""
+    """What to do with a new partition that cannot be used."""
     missing: Literal["error", "drop", "impute"] = "error"
-    """What becomes of missing values, null and NaN; may change from one run to the next."""
+    """What to do with missing values, null and NaN; may change between runs."""
     unseen_categories: Literal["error", "ignore", "extend"] = "error"
-    """What becomes of categories that the model has not seen; may change from one run to the next."""
+    """What to do with categories that the model has not seen; may change between runs."""
 
     @field_validator("classes")
     @classmethod

@@ -9,7 +9,7 @@ over all rows (ν = ∞) or ν random ones; 1 − J is the mean relative reconst
 Σ_i E_ci²/k(x_i, x_i)/H_cc, with E_ci = k(x_c, x_i) − k_S(x_c)ᵀK_SS⁻¹k_S(x_i) and H_cc its value at c itself. With all
 rows as candidates and in J it is FVS (Baudat & Anouar 2001). All sums are weighted.
 
-Where we depart from it. The paper draws candidates and the rows of J from a pool that shrinks as rows are found to be
+Departures. The paper draws candidates and the rows of J from a pool that shrinks as rows are found to be
 spanned; here a round draws from all rows, by a seed of its own, and what is chosen or spanned (H_cc/k(x_c, x_c) < ε) is
 skipped, not replaced; of the rows of J, the spanned ones count in the error but not in the choice. So the candidates of
 r rounds are known before any of them chooses, and with ν = ∞ one pass serves r rounds, whose choices are those of r
@@ -84,7 +84,7 @@ class EFVSSettings(FVSSettings):
 
 
 def fit_efvs(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: Reporter) -> Fitted:
-    """Return a dictionary chosen by EFVS, with its coefficients; the path tells its reconstruction error.
+    """Return a dictionary chosen by EFVS, with its coefficients; the path has its reconstruction error.
 
     Raises as `select_basis` does, and NumericalBreakdown if P is not positive definite within rounding.
     """
@@ -111,7 +111,7 @@ def fit_efvs(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: Repor
 
 
 def select_basis(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: Reporter) -> Selection:
-    """Return the dictionary that EFVS chooses, for whatever is made of it.
+    """Return the dictionary that EFVS chooses, without coefficients.
 
     With ν = ∞ about max_basis/r passes, of O(ρ·(n_basis + ρr)) a row and round; with ν finite none, and
     O((ρ + ν)·n_basis² + ρν·n_basis) a round. Raises InputError where no row can be chosen, MemoryRefused where the sums

@@ -32,7 +32,7 @@ ALL_ROUNDS = 64
 """Rounds that a pass serves if all rows are candidates."""
 
 _SAMPLED_ROUNDS = 16
-"""Rounds between two words of progress if J is over random rows."""
+"""Rounds between two reports if J is over random rows."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Selection:
     def add(
         self, candidates: Candidates, columns: Integers, errors: Floats, rounds: Integers, passes: int
     ) -> "Selection":
-        """Return it with these candidates after it, which took so many passes more."""
+        """Return the selection with these candidates after it, which took `passes` more passes."""
         return Selection(
             np.concatenate([self.places, candidates.places[columns]]),
             np.concatenate([self.vectors, candidates.features[columns]]),
@@ -75,16 +75,16 @@ class Selection:
 
 
 class Extending(Protocol):
-    """A way to choose more."""
+    """A way to extend a selection."""
 
     exhaustive: bool
     """Whether every round has all rows as candidates."""
 
     def rounds_ahead(self, n_basis: int) -> int:
-        """Return how many rounds are taken together after so many vectors."""
+        """Return how many rounds are served together when `n_basis` vectors are chosen."""
 
     def passes_left(self, n_basis: int) -> int:
-        """Return how many passes are to come if every round chooses."""
+        """Return how many passes are left if every round chooses one."""
 
     def extend(self, found: Selection, tried: int, ahead: int) -> Selection:
         """Return what is chosen after `ahead` rounds, those before `tried` being done."""
@@ -109,7 +109,7 @@ class Passing:
         return settings.look_ahead or plan_look_ahead(settings.limit, n_basis, settings.candidates)
 
     def passes_left(self, n_basis: int) -> int:
-        """Return how many passes are to come if every round chooses."""
+        """Return how many passes are left if every round chooses one."""
         settings = self._settings
         if settings.candidates == "all":
             return -((n_basis - settings.limit) // self.rounds_ahead(n_basis))
@@ -152,7 +152,7 @@ class Sampling:
         self._factor: Floats = np.zeros((0, 0))
 
     def rounds_ahead(self, n_basis: int) -> int:  # noqa: ARG002
-        """Return after how many rounds to tell of them."""
+        """Return the number of rounds between two reports."""
         return _SAMPLED_ROUNDS
 
     def passes_left(self, n_basis: int) -> int:  # noqa: ARG002

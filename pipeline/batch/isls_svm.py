@@ -7,19 +7,19 @@ s = Σ w k, z = Σ w ky and n = Σ w,
     [sᵀ       n] [b] = [Σ wy],
 
 where the paper writes ℓ for n and ℓ/(2γ) for λn: λ = 1/(2γ). The vectors of smallest |β| are dropped, the rest is
-fitted anew, and so on.
+fitted again, and so on.
 
 Departures from the paper, each with its reason:
 
 - Everything follows from sums over rows for the first dictionary, so one pass gives the whole path for every λ, where
-  the paper sums anew for every step.
+  the paper sums again for every step.
 - The dictionary begins with vectors that the caller gives, not with all rows: of all rows, the sums would be as many
   numbers as their number squared. Every fold begins with the same ones, its own rows among them.
-- Every point of path and grid has its error on folds left out, with pruning done anew within each fold; λ, the kernel
+- Every point of path and grid has its error on folds left out, with pruning repeated within each fold; λ, the kernel
   and the size are chosen by it together. The paper chooses γ and σ once, for the full dictionary.
-- `score = "cost"` drops the vectors without which the regularized cost rises least, in place of those of smallest |β|.
+- `score = "cost"` drops the vectors without which the regularized cost rises least, instead of those of smallest |β|.
   On forest at 50,000 rows, from 1,000 random vectors to 300, that is a test error of 19.7 %, not 22.6 %.
-- Vectors that are dependent within rounding are left out at the beginning: they add nothing that can be told.
+- Vectors that are dependent within rounding are left out at the beginning: what they would add is rounding.
 - Rows may carry weights. With several targets, the vectors of smallest coefficients by norm are dropped.
 """
 

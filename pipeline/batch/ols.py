@@ -7,11 +7,11 @@ Paper: Jung & Polani (2006), "Sequential learning with LS-SVM for large-scale da
 
 with P = K_SᵀK_S + λn K_SS, q the candidate's kernel values at all rows, and all sums weighted.
 
-Where we depart from it. The paper stores the columns, t × m numbers; here a pass sums the products of the candidates of
-several rounds with the chosen vectors and with each other, and the choices follow from the sums, exactly those of a
-pass a round, in O((m + 59r)²) memory (`look_ahead.py`, `candidate_sums.py`, `forward_selection.py`). A round's
-candidates are drawn from all rows; those chosen already or spanned, whose Δ rounding would decide, are skipped and not
-replaced. Coefficients come from the sums of a last pass. The paper's γ is λn here, its σ is gamma.
+Departures. The paper stores the columns, t × m numbers; here a pass sums the products of the candidates of several
+rounds with the chosen vectors and with each other, and the choices follow from the sums, exactly those of a pass a round,
+in O((m + 59r)²) memory (`candidate_products.py`, `forward_selection.py`). A round's candidates are drawn from all rows;
+those chosen already, or spanned, whose Δ is rounding, are skipped and not replaced. Coefficients come from the sums of a
+last pass. The paper's γ is λn here, its σ is gamma.
 """
 
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ class OLSSettings(SharedReselection, SharedFolds, SharedSize, SharedRegularizati
         check_bounds(self)
 
     def rounds_of_pass(self, n_basis: int) -> int:
-        """Return how many rounds the next pass serves, of a dictionary of so many vectors."""
+        """Return how many rounds the next pass serves, when `n_basis` vectors are chosen."""
         left = self.limit - n_basis
         if self.candidates == "all":
             return left
@@ -92,7 +92,7 @@ class OLSSettings(SharedReselection, SharedFolds, SharedSize, SharedRegularizati
 
 @dataclass(frozen=True)
 class _Grown:
-    """What has been chosen, and what is known of it."""
+    """The vectors chosen so far, with their sums and measures."""
 
     places: Integers
     """Where the vectors are among the rows, (n_basis,)."""
@@ -108,7 +108,7 @@ class _Grown:
     """The round that chose each, (n_basis,)."""
 
     def first(self, size: int) -> "_Grown":
-        """Return what it was when it had so many vectors."""
+        """Return the state when `size` vectors were chosen."""
         sums = self.sums.choose(np.arange(size))
         measures = self.gcv[:size], self.freedoms[:size]
         return _Grown(self.places[:size], self.vectors[:size], sums, *measures, self.rounds[:size])
@@ -153,7 +153,7 @@ def _grow(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporter)
             grown, passes = _extend(rows, kernel, settings, grown, candidates, tried), passes + 1
         tried += ahead
         grown, spent = _drop_idle(grown, n_basis, tried, exhaustive=source.exhaustive)
-        _tell(report, grown, settings)
+        _report(report, grown, settings)
         if spent or len(grown.places) == settings.limit or _stopped(grown, settings) is not None:
             return grown, tried, passes
 
@@ -172,7 +172,7 @@ def _extend(
         normal = sums.products + settings.regularization * sums.weight * gram(
             kernel, vectors, np.zeros(rows.n_features)
         )
-        chosen = choose_by_gain(normal, sums.rhs, settings.limit, begun=n_basis, allowed=allowed, overwrite=True)
+        chosen = choose_by_gain(normal, sums.rhs, settings.limit, n_before=n_basis, allowed=allowed, overwrite=True)
         sums = sums.choose(chosen.columns)
         gcv, freedoms = _measure(grown, chosen, sums)
     rounds = np.concatenate([grown.rounds, tried + chosen.rounds[n_basis:]])
@@ -218,7 +218,7 @@ def _path(grown: _Grown, settings: OLSSettings) -> Path:
     return Path("gcv", sizes, np.full(size, settings.regularization), gcv, np.zeros(size, dtype=np.int64), chosen)
 
 
-def _tell(report: Reporter, grown: _Grown, settings: OLSSettings) -> None:
+def _report(report: Reporter, grown: _Grown, settings: OLSSettings) -> None:
     n_basis = len(grown.places)
     if not n_basis or settings.candidates == "all":
         return

@@ -1,17 +1,17 @@
 """Pruning paths: a dictionary shrinks by its vectors of least score, with no row read again.
 
 With the sums of block statistics, Pβ = z, P = G + λnK, holds for any part of the basis when the rows and columns of
-that part are taken. So a dictionary of n vectors is fitted, those of least score are dropped, the rest is fitted anew,
+that part are taken. So a dictionary of n vectors is fitted, those of least score are dropped, the rest is fitted again,
 and so on: O(n³) a path for steps of a given share, whatever the number of rows. A constant function for a bias comes
 last in the basis and is never dropped.
 
-A vector's score is |β|, or what the regularized cost rises by when it goes and the rest is fitted anew, β²/(P⁻¹)ᵢᵢ.
+A vector's score is |β|, or what the regularized cost rises by when it goes and the rest is fitted again, β²/(P⁻¹)ᵢᵢ.
 With several targets, β² is summed over them.
 
 The order of the vectors by score hardly changes from one step to the next. So P is factorized with the least last, and
-where these go, the factor's rows before the first one to go stand as they are and only those after it are made anew,
+where these go, the factor's rows before the first one to go stand as they are and only those after it are recomputed,
 from themselves: with L₂₂ what is left of their rows, by the Cholesky factor of L₂₂L₂₂ᵀ. Where that is most of them, P
-is factorized afresh, in an order that is right again.
+is factorized again, in the current order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ from ridgestream.pipeline.cholesky import check_info, cholesky
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics
 
 RENEWED_SHARE = 0.5
-"""Where more of the factor's rows than this share would be made anew, all of them are."""
+"""Where more of the factor's rows than this share would be recomputed, all of them are."""
 
 
 Score = Literal["coefficient", "cost"]
@@ -136,7 +136,7 @@ class _ShrinkingFactor:
             self._lower, self.jitter = np.asfortranarray(np.tril(factorized.factor)), factorized.jitter
 
     def _cut(self, staying: npt.NDArray[np.bool_], first: int) -> bool:
-        """Take the rows that do not stay out of L, the first of them number `first`; tell whether it could be done."""
+        """Take the rows that do not stay out of L, the first of them number `first`; return whether that succeeded."""
         after = first + np.flatnonzero(staying[first:])
         m = first + len(after)
         lower = self._spare[: m * m].reshape((m, m), order="F")

@@ -18,10 +18,10 @@ from ridgestream.pipeline.base.memory_plan import show_bytes
 from ridgestream.pipeline.sums.row_set import RowSet
 
 RULE_OF_59 = 59
-"""Of so many random candidates, one is among the best twentieth of all with probability 0.95 (Smola & Schölkopf)."""
+"""Of this many random candidates, one is among the best twentieth of all with probability 0.95 (Smola & Schölkopf)."""
 
 IDLE_ROUNDS = 20
-"""After so many rounds in a row without a candidate, none is taken to be left."""
+"""Selection stops after this many consecutive rounds without an eligible candidate."""
 
 _TAKEN_BYTES = 16 * 2**20
 """What the rows may take that are fetched at once for rounds to come, unless one pass needs more."""
@@ -82,7 +82,7 @@ def largest_pass(max_basis: int, n_rows: int, candidates: NumberOrAll, look_ahea
 
 
 def draw_round(seed: int, number: int, n_rows: int, wanted: int, stream: int = 0) -> Integers:
-    """Return the rows of a round, ascending, shape (min(wanted, n_rows),); `stream` tells draws of a round apart."""
+    """Return the rows of a round, ascending, shape (min(wanted, n_rows),); `stream` separates several draws."""
     if wanted >= n_rows:
         return np.arange(n_rows)
     drawn = np.random.default_rng((seed, number, stream)).choice(n_rows, wanted, replace=False, shuffle=False)
@@ -144,25 +144,25 @@ class AllCandidates:
 
 
 def candidate_source(rows: RowSet, seed: int, candidates: NumberOrAll) -> DrawnCandidates | AllCandidates:
-    """Return what gives the candidates of rounds: so many drawn rows, or all."""
+    """Return the source of candidates: a number of drawn rows in each round, or all rows."""
     return AllCandidates(rows) if candidates == "all" else DrawnCandidates(rows, seed, candidates)
 
 
-def take_present(rows: RowSet, places: Integers) -> Candidates:
-    """Return those of the places whose rows have weight, for every round."""
-    block = rows.take(places)
-    weights = np.ones(len(places)) if block.weights is None else block.weights
+def take_present(rows: RowSet, indices: Integers) -> Candidates:
+    """Return those of the rows with these indices that have weight, for every round."""
+    block = rows.take(indices)
+    weights = np.ones(len(indices)) if block.weights is None else block.weights
     present = weights > 0
-    return Candidates(places[present], block.features[present], weights[present], None)
+    return Candidates(indices[present], block.features[present], weights[present], None)
 
 
 def check_pass_memory(n_functions: int, candidates: NumberOrAll, limit_bytes: int | None) -> None:
-    """Raise MemoryRefused, with the numbers, if the sums of a pass over so many vectors and candidates cannot fit."""
+    """Raise MemoryRefused, with the numbers, if the sums of a pass over `n_functions` functions cannot fit."""
     check_memory(8 * _MATRICES * n_functions**2, candidates, limit_bytes)
 
 
 def check_memory(needed: int, candidates: NumberOrAll, limit_bytes: int | None) -> None:
-    """Raise MemoryRefused, with the numbers and a way out, if so many bytes are above the limit."""
+    """Raise MemoryRefused, with the numbers and a way out, if `needed` bytes are above the limit."""
     if limit_bytes is None or needed <= limit_bytes:
         return
     what = "all rows as candidates" if candidates == "all" else f"{candidates} candidates a round"
@@ -174,7 +174,7 @@ def check_memory(needed: int, candidates: NumberOrAll, limit_bytes: int | None) 
 
 
 def cut_idle(rounds: Integers, last: int, until: int) -> tuple[int, bool]:
-    """Return how many choices to keep, and whether none is taken to be left.
+    """Return how many choices to keep, and whether selection stops.
 
     `rounds` are those that chose, ascending, after round `last` chose; all rounds before `until` have been tried.
     """

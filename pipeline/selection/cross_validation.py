@@ -24,7 +24,7 @@ from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedSt
 from ridgestream.pipeline.sums.row_set import RowSet
 
 ROUNDING = 2.0**-50
-"""An error below this share of the squares that it is the difference of cannot be told from zero."""
+"""An error below this share of the squares whose difference it is, is rounding."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def squared_errors(held: BlockStatistics, models: Iterator[PrunedModel]) -> Floa
     """Return Σ w(y − kᵀβ)² over the rows of `held`, summed over targets, of each model: shape (n_models,).
 
     O(n_basis²) a model, by matrix products. Never below what rounding leaves of the squares it is the difference of, so
-    that a model whose coefficients are too large for its error to be told does not pass for a good one.
+    that a model whose error is rounding, since its coefficients are too large, does not count as a good one.
     """
     n, n_targets = held.rhs.shape
     at_once, errors, waiting = max(1, n // n_targets), [np.zeros(0)], 0

@@ -1,4 +1,4 @@
-"""What a batch method makes of rows: a dictionary with coefficients, the sums behind them, and how it chose."""
+"""The result of a batch method: a dictionary with coefficients, their sums, and the path of its selection."""
 
 from dataclasses import dataclass, field
 
@@ -43,6 +43,6 @@ class Fitted:
     path: Path | None = None
     """How it was chosen, None where there was nothing to choose."""
     notes: dict[str, float] = field(default_factory=dict)
-    """What else is worth telling, by name: passes, jitter, condition."""
+    """Further numbers to report, by name: passes, jitter, condition."""
     own: dict[str, Floats | Integers] = field(default_factory=dict)
     """Arrays of the method's own, by name, that its coefficients need beside the sums when rows are added."""

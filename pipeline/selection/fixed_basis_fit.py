@@ -31,5 +31,5 @@ def fit_coefficients(
     with one_blas_thread():
         normal = total.factorize(basis.penalty(), regularization)
         coefficients = normal.solve(total.rhs)
-    told = notes | {"jitter": normal.jitter, "condition": normal.condition}
-    return Fitted(basis, places, coefficients, regularization, sums, path, told)
+    notes = notes | {"jitter": normal.jitter, "condition": normal.condition}
+    return Fitted(basis, places, coefficients, regularization, sums, path, notes)

@@ -4,7 +4,7 @@ With P = G + λnK over the candidates and z = Σ w kyᵀ, the cost of the vector
 candidate j lowers it by Σ_t r_jt²/d_j, with d_j = P_jj − P_jS P_SS⁻¹P_Sj and r_j = z_j − P_jS P_SS⁻¹z_S. That is a
 pivoted Cholesky factorization P = LLᵀ whose next pivot has the largest gain: d starts as the diagonal of P, r as z, and
 u = L⁻¹z is made on the way, so that the gain of a pivot is the square of its row of u. It is orthogonal least squares
-(Chen, Cowan & Grant 1991) for the regularized cost, on sums in the place of rows; no row is asked for.
+(Chen, Cowan & Grant 1991) for the regularized cost, on sums instead of rows; no row is read.
 """
 
 from collections.abc import Sequence
@@ -54,47 +54,47 @@ def choose_by_gain(
     rhs: Floats,
     n_wanted: int,
     *,
-    begun: int = 0,
+    n_before: int = 0,
     allowed: Sequence[Integers] | None = None,
     overwrite: bool = False,
 ) -> Chosen:
     """Choose, one a round, the candidate with the largest gain, until `n_wanted` are chosen in all or none is left.
 
-    `normal` is P (n, n), symmetric, and `rhs` is z (n, n_targets). The first `begun` columns have been chosen before,
-    in their order. Each of the rounds `allowed` names the columns that it chooses from, and chooses none where they are
+    `normal` is P (n, n), symmetric, and `rhs` is z (n, n_targets). The first `n_before` columns were chosen before, in
+    their order. Each of the rounds `allowed` names the columns that it chooses from, and chooses none where they are
     chosen already or spanned; without it, every column is allowed in every round. The first column wins a tie. With
-    `overwrite`, P is lost, and memory is that of L's columns alone, n·(n_wanted − begun) numbers.
+    `overwrite`, P is lost, and memory is that of L's columns alone, n·(n_wanted − n_before) numbers.
 
     O(n²·n_wanted), in blocks of 64 choices: within a block only its columns are made. Raises NumericalBreakdown if P is
     not finite or is not positive definite over the columns chosen before, InputError for shapes that do not fit.
     """
-    _check(normal, rhs, begun)
+    _check(normal, rhs, n_before)
     with one_blas_thread():
-        head, solved, across = _eliminate_begun(normal, rhs, begun)
-        left = _Left(normal, rhs, across, solved, max(0, n_wanted - begun), overwrite=overwrite)
-        left.choose(None if allowed is None else [columns[columns >= begun] - begun for columns in allowed])
-    return _assemble(head, solved, across, left, begun)
+        head, solved, across = _eliminate_chosen(normal, rhs, n_before)
+        left = _Left(normal, rhs, across, solved, max(0, n_wanted - n_before), overwrite=overwrite)
+        left.choose(None if allowed is None else [columns[columns >= n_before] - n_before for columns in allowed])
+    return _assemble(head, solved, across, left, n_before)
 
 
-def _check(normal: Floats, rhs: Floats, begun: int) -> None:
+def _check(normal: Floats, rhs: Floats, n_before: int) -> None:
     n = len(normal)
-    if normal.shape != (n, n) or len(rhs) != n or not 0 <= begun <= n:
-        raise InputError(f"P of shape {normal.shape}, z of shape {rhs.shape} and {begun} chosen before do not fit")
+    if normal.shape != (n, n) or len(rhs) != n or not 0 <= n_before <= n:
+        raise InputError(f"P of shape {normal.shape}, z of shape {rhs.shape} and {n_before} chosen before do not fit")
     check_kernel_sums(normal, "normal matrix P")
     check_kernel_sums(rhs, "right side z")
 
 
-def _eliminate_begun(normal: Floats, rhs: Floats, begun: int) -> tuple[Floats, Floats, Floats]:
+def _eliminate_chosen(normal: Floats, rhs: Floats, n_before: int) -> tuple[Floats, Floats, Floats]:
     """Return L, L⁻¹z of the columns chosen before, and L⁻¹P_SC, their rows of the factor against the others."""
-    if not begun:
+    if not n_before:
         return np.empty((0, 0)), np.empty((0, rhs.shape[1])), np.empty((0, len(normal)))
-    head, failed = _lower_factor(normal[:begun, :begun])
+    head, failed = _lower_factor(normal[:n_before, :n_before])
     if failed:
         raise NumericalBreakdown(
-            f"the normal matrix P over the {begun} vectors chosen so far is not positive definite within rounding; "
+            f"the normal matrix P over the {n_before} vectors chosen so far is not positive definite within rounding; "
             "raise regularization"
         )
-    right = np.concatenate([rhs[:begun], normal[:begun, begun:]], axis=1)
+    right = np.concatenate([rhs[:n_before], normal[:n_before, n_before:]], axis=1)
     solved = np.asarray(solve_triangular(head, right, lower=True, check_finite=False))
     return head, solved[:, : rhs.shape[1]], solved[:, rhs.shape[1] :]
 
@@ -112,13 +112,13 @@ class _Left:
     def __init__(
         self, normal: Floats, rhs: Floats, across: Floats, solved: Floats, n_wanted: int, *, overwrite: bool
     ) -> None:
-        begun = len(across)
-        own = normal[begun:, begun:]
+        n_before = len(across)
+        own = normal[n_before:, n_before:]
         scale = np.diagonal(own).copy()
         self._products: Floats = own.T if overwrite and own.flags.c_contiguous else np.array(own, order="F")
         if across.size:
             self._products = blas.dsyrk(-1.0, across.T, beta=1.0, c=self._products, lower=1, overwrite_c=1)
-        self._rest: Floats = rhs[begun:] - across.T @ solved
+        self._rest: Floats = rhs[n_before:] - across.T @ solved
         self._diagonal: Floats = np.diagonal(self._products).copy()
         self._least = SAFE_SHARE * scale
         self._open = np.ones(len(own), dtype=bool)
@@ -176,13 +176,13 @@ class _Left:
         self._up_to_date = len(self.columns)
 
 
-def _assemble(head: Floats, solved: Floats, across: Floats, left: _Left, begun: int) -> Chosen:
+def _assemble(head: Floats, solved: Floats, across: Floats, left: _Left, n_before: int) -> Chosen:
     """Put what was chosen before and what is chosen now together."""
     new, n_new = np.array(left.columns, dtype=np.int64), len(left.columns)
-    factor = np.zeros((begun + n_new, begun + n_new))
-    factor[:begun, :begun] = head
-    factor[begun:, :begun] = across[:, new].T
-    factor[begun:, begun:] = left.factor[new, :n_new]
-    columns = np.concatenate([np.arange(begun), begun + new])
+    factor = np.zeros((n_before + n_new, n_before + n_new))
+    factor[:n_before, :n_before] = head
+    factor[n_before:, :n_before] = across[:, new].T
+    factor[n_before:, n_before:] = left.factor[new, :n_new]
+    columns = np.concatenate([np.arange(n_before), n_before + new])
     half_solution = np.concatenate([solved, left.half_solution[:n_new]])
-    return Chosen(columns, factor, half_solution, np.array([-1] * begun + left.rounds, dtype=np.int64))
+    return Chosen(columns, factor, half_solution, np.array([-1] * n_before + left.rounds, dtype=np.int64))

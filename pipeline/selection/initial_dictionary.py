@@ -15,7 +15,7 @@ from ridgestream.pipeline.sums.row_set import RowSet
 
 @dataclass(frozen=True)
 class StartingDictionary:
-    """Vectors and where they are among the rows."""
+    """Vectors and the indices of their rows."""
 
     vectors: Floats
     """Standardized, shape (n_basis, n_features)."""
@@ -23,25 +23,25 @@ class StartingDictionary:
     """The row that each vector is, −1 for one that is no row, shape (n_basis,)."""
 
     @classmethod
-    def of_rows(cls, rows: RowSet, places: Integers) -> Self:
-        """Take the rows at these places; raise InputError for one of weight zero, which is absent."""
-        block = rows.take(places)
+    def of_rows(cls, rows: RowSet, indices: Integers) -> Self:
+        """Take the rows with these indices; raise InputError for one of weight zero, which is absent."""
+        block = rows.take(indices)
         if block.weights is not None and not block.weights.all():
-            absent = int(places[np.flatnonzero(block.weights == 0)[0]])
+            absent = int(indices[np.flatnonzero(block.weights == 0)[0]])
             raise InputError(
                 f"row {absent} has weight zero and cannot be a basis vector: choose rows of weight above 0"
             )
-        return cls(block.features, places)
+        return cls(block.features, indices)
 
     def check(self, n_features: int) -> None:
-        """Raise InputError unless there are vectors, each with a place, of so many features."""
+        """Raise InputError unless there are vectors of `n_features` features, each with a row index."""
         if not len(self.vectors) or self.vectors.ndim != 2 or self.vectors.shape[1] != n_features:
             raise InputError(
                 f"a starting dictionary needs vectors of {n_features} features, its shape is {self.vectors.shape}"
             )
         if self.places.shape != (len(self.vectors),):
             raise InputError(
-                f"a starting dictionary of {len(self.vectors)} vectors needs as many places, "
+                f"a starting dictionary of {len(self.vectors)} vectors needs as many row indices, "
                 f"their shape is {self.places.shape}"
             )
 

@@ -66,7 +66,7 @@ class Clusters:
 
 
 def kmeans_centres(rows: RowSet, n_basis: int, seed: int, passes: int, report: Reporter) -> StartingDictionary:
-    """Return at most `n_basis` centres after so many passes, O(n_basis·n_features) a row; none is a row.
+    """Return at most `n_basis` centres after `passes` passes, O(n_basis·n_features) a row; none is a row.
 
     There are fewer where the sample has fewer different rows. The result depends on the seed and on the rows in their
     order alone. Raises InputError if n_basis or passes is below one, or no drawn row weighs anything.

@@ -66,13 +66,13 @@ class NestedModels:
         rotated = self._rotated(sums.products)
         return gcv_of(self._errors(sums, rotated), _from_zero(np.diagonal(rotated)), sums.weight)
 
-    def after(self, begun: int, sums: BlockStatistics) -> tuple[Floats, Floats]:
-        """Return the squared errors of the sizes after `begun`, and by how much tr(P_m⁻¹G_m) grew for each of them.
+    def after(self, n_before: int, sums: BlockStatistics) -> tuple[Floats, Floats]:
+        """Return the squared errors of the sizes after `n_before`, and by how much tr(P_m⁻¹G_m) grew for each of them.
 
-        Shapes (n − begun, n_targets) and (n − begun,), for the rows fitted to; O(n²) a size and target.
+        Shapes (n − n_before, n_targets) and (n − n_before,), for the rows fitted to; O(n²) a size and target.
         """
         n, n_targets = self.half_solution.shape
-        new = np.arange(begun, n)
+        new = np.arange(n_before, n)
         rows = self._solve_transposed((np.arange(n)[:, np.newaxis] == new).astype(np.float64))
         growth = np.einsum("ij,ij->j", rows, sums.products @ rows)
         shown = np.where(np.arange(n)[:, np.newaxis] <= new, self.half_solution.T[:, :, np.newaxis], 0.0)

@@ -82,8 +82,8 @@ class BatchFit:
                 fitted = self.method.fit(task)
         except OverflowError as error:
             raise NumericalBreakdown(f"kernel values are too large to compute with: {_ADVICE}") from error
-        places = fitted.places
-        return replace(fitted, places=np.where(places < 0, -1, rows.numbers(np.maximum(places, 0))))
+        indices = fitted.places
+        return replace(fitted, places=np.where(indices < 0, -1, rows.numbers(np.maximum(indices, 0))))
 
     def _read_given(self) -> StartingDictionary | None:
         schema = self.context.ledger.schema

@@ -1,4 +1,4 @@
-"""The course of a learner along its rows: size, exchanges and errors at some points, however many rows there are."""
+"""The course of a training: dictionary size, swaps and errors at a bounded number of points along its rows."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -6,15 +6,14 @@ from typing import Any, Self
 from ridgestream.pipeline.online.schedule import GRID_ROWS
 
 POINTS = 128
-"""Points that are kept at most, evenly among the rows, and the last one."""
+"""The most points, evenly along the rows, beside the last one."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """Where a learner was at some points of a training; the same however often the training was killed on the way.
+    """The state of a learner at some points of a training; kills of the training on the way do not change it.
 
-    All columns have one entry a point. Adding a point costs O(POINTS), and there are about POINTS each time that the
-    rows have doubled.
+    All columns have one entry a point. Adding a point costs O(POINTS), and each doubling of the rows adds about POINTS.
     """
 
     rows: tuple[int, ...] = ()
@@ -22,7 +21,7 @@ class Course:
     n_basis: tuple[int, ...] = ()
     """The size of the dictionary."""
     swaps: tuple[int, ...] = ()
-    """Exchanges in the dictionary, those of earlier trainings included."""
+    """Swaps in the dictionary, those of earlier trainings included."""
     weights: tuple[float, ...] = ()
     """The weight of the rows of this training by then."""
     losses: tuple[float, ...] = ()
@@ -33,11 +32,11 @@ class Course:
     """Rows from one point to the next, if no block ends between: a multiple of the learner's grid."""
 
     def cuts(self, rows: int) -> list[slice]:
-        """Return the pieces of a block of so many rows after which there is a point; they are on the learner's grid."""
+        """Return the pieces of a block of `rows` rows, cut at the points, which are on the learner's grid."""
         return [slice(start, min(start + self.step, rows)) for start in range(0, rows, self.step)]
 
     def after(self, rows: int, n_basis: int, swaps: int, weight: float, loss: float) -> Self:
-        """Return the course with one more point; the last one so far goes, where it is too near the one before it."""
+        """Return the course with one more point, in place of the last one if that is too near the one before it."""
         near = len(self.rows) > 1 and self.rows[-1] - self.rows[-2] < self.step
         point = {"rows": rows, "n_basis": n_basis, "swaps": swaps, "weights": weight, "losses": loss}
         columns: dict[str, Any] = {

@@ -1,8 +1,8 @@
-"""Checkpoints of the online learner: how far a training has come, kept from time to time at the learner's refreshes.
+"""Checkpoints of the online learner: the state and progress of a training, saved at some of the learner's refreshes.
 
-A checkpoint is known again by what the training began from (`key`) and by the blocks that it has gone through, with the
-contents of their partitions (`_trail`): partitions that came after those do not matter. A state that was taken at a
-scheduled refresh goes on bit for bit, so the clock only chooses which of the refreshes is kept.
+A checkpoint is found by what the training began from (`key`), and used only if the blocks up to it have the same
+contents (`_trail`); partitions after them do not matter. Training from the state of a scheduled refresh gives the same
+bits, so the clock only decides which refreshes are saved.
 """
 
 import hashlib
@@ -29,18 +29,18 @@ from ridgestream.stores.catalog.models import Arrays, ModelRecord
 from ridgestream.stores.errors.exceptions import StoreError
 
 KEEP_SECONDS = 30.0
-"""How much work a kill costs at most, but for the rows between two refreshes; a shorter training keeps nothing."""
+"""The most work that a kill costs, beside the rows between two refreshes; shorter trainings save no checkpoint."""
 
 COST = 20.0
-"""Where keeping takes long, so many times as long is learned before the next one is kept."""
+"""At least this many times the duration of saving one checkpoint passes before the next one is saved."""
 
 _FORMAT = 3
-"""Goes up when a training makes other bits of the same rows, or keeps something else."""
+"""Increased when the same rows give other bits, or a checkpoint has other contents."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training has come, and what is to be told of it at its end."""
+    """How far a training has come, with what its result reports."""
 
     sums: Progressive
     """The errors of the predictions made before their rows were learned."""
@@ -58,17 +58,17 @@ class Progress:
     """How many rows had been refused for P's condition before the first row."""
 
     def after(self, rows: int, part: Progressive, course: Course) -> Self:
-        """Return the progress after one more block of so many rows, with these errors and the course to its end."""
+        """Return the progress after one more block of `rows` rows, with its errors and the course to its end."""
         sums, blocks = self.sums.merge(part), self.blocks + 1
         return replace(self, sums=sums, blocks=blocks, rows=self.rows + rows, course=course)
 
 
-def key_of(request: dict[str, Any], feature_map: FeatureMap, record: ModelRecord | None, begun_with: object) -> str:
-    """Return what a training is known by again: what was asked for, and all that its first row found.
+def key_of(request: dict[str, Any], feature_map: FeatureMap, record: ModelRecord | None, origin: object) -> str:
+    """Return the key of a training: a hash of the request and of the state before its first row.
 
-    That is the record of a model that goes on; of a new one, `begun_with` says what its dictionary comes from.
+    The state is the record of an existing model; for a new one, `origin` says where its dictionary comes from.
     """
-    return hash_of(("online", _FORMAT, BLOCK_BYTES, REFRESH_ROWS, _text(request), feature_map, _of(record), begun_with))
+    return hash_of(("online", _FORMAT, BLOCK_BYTES, REFRESH_ROWS, _text(request), feature_map, _of(record), origin))
 
 
 def _of(record: ModelRecord | None) -> object:
@@ -83,7 +83,7 @@ def _text(plain: object) -> str:
 
 
 class OnlineCheckpoints:
-    """The checkpoints of one training; without a keeper nothing is kept."""
+    """The checkpoints of one training; without a keeper none is saved."""
 
     def __init__(
         self, keeper: CheckpointStore | None, key: str, stream: Stream, entries: Sequence[LedgerEntry], report: Reporter
@@ -94,21 +94,21 @@ class OnlineCheckpoints:
         self._due = monotonic() + KEEP_SECONDS
 
     def load(self) -> tuple[OnlineLSSVM, Progress] | None:
-        """Return the learner and how far it had come; None where nothing is kept that is sound and of these rows."""
-        found = self._keeper.load(self._key) if self._keeper else None
+        """Return the saved learner and its progress; None without a checkpoint of these rows that is undamaged."""
+        saved = self._keeper.load(self._key) if self._keeper else None
         try:
-            read = self._read(*found) if found else None
+            checkpoint = self._read(*saved) if saved else None
         except (ValueError, TypeError, LookupError, ArithmeticError):
             return None
-        if read is not None:
-            self._before = read[1].seconds
-            self._report.say(events.TRAIN_STARTED_FROM_CHECKPOINT, rows=read[1].rows)
-        return read
+        if checkpoint is not None:
+            self._before = checkpoint[1].seconds
+            self._report.say(events.TRAIN_STARTED_FROM_CHECKPOINT, rows=checkpoint[1].rows)
+        return checkpoint
 
     def offer(self, learner: OnlineLSSVM, progress: Progress) -> None:
         """Keep the state, where it is one to go on from and the last time was long enough ago; else have it at hand.
 
-        One that cannot be kept is told of: the training goes on, and is only longer if it is killed.
+        A checkpoint that cannot be saved gets a warning; the training goes on, and takes longer only if it is killed.
         """
         began = monotonic()
         if self._keeper is None or not learner.is_refreshed:
@@ -143,7 +143,7 @@ class OnlineCheckpoints:
         return plain, kept.arrays
 
     def _read(self, plain: dict[str, Any], arrays: Arrays) -> tuple[OnlineLSSVM, Progress] | None:
-        """Return what was kept, None if it is of other rows; what is damaged raises one error or another."""
+        """Return the saved learner and progress; None for other rows. Damaged records raise one of several errors."""
         progress: Progress = from_plain(Progress, plain["progress"], {})
         if self._trail(progress.blocks) != plain["trail"]:
             return None

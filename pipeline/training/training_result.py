@@ -1,4 +1,4 @@
-"""What every training has in common: what is to be learned, what is refused, and what there is to tell of it."""
+"""The result of a training, and the helpers that online and batch training share."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training did; nothing is in the store yet."""
+    """The result of a training, not yet in the store."""
 
     record: ModelRecord
-    """The model as it would be kept, its history not yet extended."""
+    """The trained model; its history does not have this training yet."""
     entries: tuple[LedgerEntry, ...]
     """The partitions learned."""
     progressive_error: float | None
@@ -28,7 +28,7 @@ class Trained:
     progressive_mse_of: tuple[float, ...]
     """In regression, the mean squared error of each target, of which the progressive error is the mean."""
     seconds: float
-    """How long it took."""
+    """The duration of the training."""
     one_class: bool = False
     """Whether all rows that were learned are of one class."""
     progressive_errors: tuple[float | None, ...] | None = None
@@ -41,21 +41,21 @@ class Trained:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a model stands in its store."""
+    """What a store holds of a model."""
 
     ledger: Ledger
-    """The partitions that it is to know, in the order of learning."""
+    """The partitions that the model learns, in the order of learning."""
     record: ModelRecord | None
-    """The model to go on from; None if it is to begin."""
+    """The model to continue; None for a new one."""
     kept: ModelRecord | None
-    """What the store holds under its name."""
+    """The record under its name, if there is one, even if a new model replaces it."""
 
 
 def standing_of(root: "zarr.Group", name: str, *, new_model: bool) -> Standing:
-    """Return where the model stands.
+    """Return what the store holds of a model.
 
-    It begins where there is none of that name, where a new one is asked for, and where a partition that it has learned
-    was taken in anew since. What was excluded by a rollback stays so, but for a new model.
+    A new model begins if there is none of that name, if the job asks for a new one, and if a learned partition was
+    ingested again. Partitions that a rollback excluded stay excluded, but for a new model.
     """
     ledger, kept = read_ledger(root), read_model(root, name)
     if kept is None or new_model:
@@ -75,6 +75,6 @@ def find_unlearned(ledger: Ledger, record: ModelRecord | None) -> tuple[LedgerEn
 def begin_record(
     root: "zarr.Group", ledger: Ledger, name: str, parameters: dict[str, Any], feature_map: FeatureMap
 ) -> ModelRecord:
-    """Return the record of a model that begins with what the ledger holds now."""
+    """Return the record of a new model that learns the partitions of the ledger."""
     scaling = find_scaling(root, [entry.segment for entry in ledger.entries], parameters["scaling_rows"])
     return ModelRecord(name, parameters, feature_map.as_dict(), scaled_by=tuple(scaling))

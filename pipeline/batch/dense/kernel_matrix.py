@@ -100,7 +100,7 @@ def read_present(rows: RowSet, n_kernels: int, memory_limit_bytes: int) -> Prese
 
 
 def plan_dense_bytes(n_rows: int, n_columns: int, n_kernels: int) -> int:
-    """Return what so many rows' matrices, and two copies of the rows, take at their peak."""
+    """Return the peak bytes of the matrices of this many rows, with two copies of the rows."""
     return 8 * n_rows * ((_MATRICES + n_kernels - 1) * n_rows + 2 * n_columns)
 
 

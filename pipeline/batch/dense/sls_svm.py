@@ -1,15 +1,15 @@
 """SLS-SVM: Suykens' pruning of a dense LS-SVM (Suykens et al. 2000), as the ISLS-SVM paper compares with it.
 
 An LS-SVM is fitted to all rows; the share `step` of them with the smallest |α| is dropped, an LS-SVM fitted to the rest
-alone, and so on: what is no longer in the dictionary is forgotten. γ and the kernel are selected anew at every step, by
+alone, and so on: rows outside the dictionary are forgotten. γ and the kernel are selected again at every step, by
 folds of the rows that are left, or by leaving out each of them once.
 
 λ is per row that is left; Suykens' objective does not scale with the rows, so his γ is 1/(2λn), with n their weight. As
-λ is selected anew at each step, this is a matter of the grid.
+λ is selected again at each step, this is a matter of the grid.
 
 Departures: rows may carry weights (α is that of all a row's weight), several targets share dictionary, kernel and λ
 (rows of smallest α by norm go). The error of every size, by which the size is chosen, is that on outer folds, with
-pruning and selection done anew without their rows; the error that selection sees is of rows that pruning has picked.
+pruning and selection repeated without their rows; the error that selection sees is of rows that pruning has picked.
 """
 
 from collections.abc import Iterator, Sequence
@@ -112,16 +112,16 @@ def fit_sls_svm(rows: RowSet, kernels: Sequence[Kernel], settings: SLSSVMSetting
         present = read_present(rows, len(kernels), settings.memory_limit_bytes)
         data = _Data(present, tuple(gram(kernel, present.features) for kernel in kernels))
         sizes = plan_sizes(len(present.places), settings.step, settings.smallest, settings.max_basis)
-        walked = list(_prune(data, np.arange(len(present.places)), sizes, settings))
-        path = _compare(data, walked, sizes, settings, report) if settings.folds > 1 else None
-        step = walked[sizes.index(_asked(path, sizes, settings))]
+        steps_of_all = list(_prune(data, np.arange(len(present.places)), sizes, settings))
+        path = _compare(data, steps_of_all, sizes, settings, report) if settings.folds > 1 else None
+        step = steps_of_all[sizes.index(_chosen_size(path, sizes, settings))]
         kernel, part = kernels[step.choice.width], data.part(step.kept)
         return finish(
             rows, part, kernel, step.solved, step.choice.regularization, path, step=events.STEP_SLS_SVM_PASS, bias=True
         )
 
 
-def _asked(path: Path | None, sizes: Sequence[int], settings: SLSSVMSettings) -> int:
+def _chosen_size(path: Path | None, sizes: Sequence[int], settings: SLSSVMSettings) -> int:
     """Return the size that was chosen, or the largest that may be."""
     if path is not None:
         return int(path.n_basis[path.chosen])
@@ -168,7 +168,7 @@ def _selection_errors(data: _Data, width: int, kept: Integers, settings: SLSSVMS
 
 
 def _compare(
-    data: _Data, walked: Sequence[_Step], sizes: Sequence[int], settings: SLSSVMSettings, report: Reporter
+    data: _Data, steps_of_all: Sequence[_Step], sizes: Sequence[int], settings: SLSSVMSettings, report: Reporter
 ) -> Path:
     """Return the error on outer folds of every size that all folds' other rows can have."""
     dealt = deal_folds(0, len(data.rows.places), settings.folds, settings.random_seed)
@@ -187,7 +187,7 @@ def _compare(
         for place, step in enumerate(steps[len(steps) - len(shared) :]):
             errors[place] += data.held_error(step.choice.width, step.solved, step.kept, held)
         report.say(events.SELECTION_FOLD_PRUNED, fold=fold, folds=settings.folds)
-    choices = [step.choice for step in walked[len(sizes) - len(shared) :]]
+    choices = [step.choice for step in steps_of_all[len(sizes) - len(shared) :]]
     values = errors / (float(data.rows.weights.sum()) * data.rows.targets.shape[1])
     return _make_path(np.array(shared), choices, values, settings.max_basis)
 

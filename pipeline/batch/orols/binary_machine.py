@@ -27,14 +27,14 @@ REFUSALS = 10
 
 @dataclass(frozen=True)
 class StopRule:
-    """When a machine has enough."""
+    """When a machine stops."""
 
     max_basis: int
     """Vectors at most."""
     tolerance: float
-    """λ stands still if it changed by no more than this share of itself."""
+    """λ is stationary if it changed by no more than this share of itself."""
     patience: int
-    """Steps in a row in which it must have stood still."""
+    """Steps in a row in which it must have been stationary."""
     condition_limit: float
     """The largest condition number of Q."""
 
@@ -119,7 +119,7 @@ class Machine:
             self._check_finished()
 
     def expect(self, library: Library, steps: int) -> None:
-        """Take so many steps more among the rows of the library, to be confirmed."""
+        """Take `steps` more steps among the rows of the library, for the next pass to confirm."""
         for _ in range(steps):
             if self.finished or len(self._steps) >= self._rule.max_basis or not self._has_freedom(len(self._steps)):
                 return
@@ -206,7 +206,7 @@ class Machine:
         if self.residual <= self._margin:
             self.stop("the residuals are zero within rounding")
         elif len(still) == rule.patience and all(still):
-            self.stop("lambda stands still")
+            self.stop("lambda is stationary")
         elif len(steps) >= rule.max_basis:
             self.stop("max_basis is reached")
         elif not self._has_freedom(self.settled):

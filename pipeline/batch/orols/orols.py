@@ -1,14 +1,14 @@
 """OROLS: Andelić, Schafföner, Katz, Krüger & Wendemuth (2007), "Updates for nonlinear discriminants".
 
 Forward selection on rows: each step takes the row with the largest |residual|, makes its kernel column orthogonal to
-those before, K = QU, and re-estimates λ by generalized cross-validation, equation (30), until λ stands still. λ
+those before, K = QU, and re-estimates λ by generalized cross-validation, equation (30), until λ is stationary. λ
 penalizes the orthogonal weights, ‖y − Qα̃‖² + λα̃ᵀα̃, not βᵀKβ, and depends on the order of the vectors.
 
 What is as in the paper: the constant column comes first and is penalized as the others are; one estimate of λ a step,
 from zero; one machine a class against the rest, with rows and λ of its own. The paper says neither what "changes
 significantly" means nor how wide Q's condition may be: `tolerance`, `patience` and `condition_limit` are ours.
 
-Errata: (24) holds for one λ only; as λ moves, the residual is y − Σ qᵢ(yᵀqᵢ)/(λ + sᵢ) with every weight anew. (20)
+Errata: (24) holds for one λ only; as λ moves, the residual is y − Σ qᵢ(yᵀqᵢ)/(λ + sᵢ) with new weights. (20)
 needs q_m in Q_m, whence U has ones on its diagonal. (5) to (18) count the constant column apart, Algorithm 1 as the
 first of m. (25) divides by λ + qᵢᵀqᵢ with Q as it is, not normalized, so λ is in units of rows.
 

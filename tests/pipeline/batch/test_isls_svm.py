@@ -365,7 +365,7 @@ def test_dictionaries_and_rows_that_do_not_fit_are_refused() -> None:
     rows, kernels = rows_of(data), [RBF(1.0)]
     with pytest.raises(InputError, match="needs vectors of 3 features"):
         fit_subset_of_regressors(rows, kernels, StartingDictionary(np.ones((2, 4)), np.arange(2)), settings, Silent())
-    with pytest.raises(InputError, match="needs as many places"):
+    with pytest.raises(InputError, match="needs as many row indices"):
         fit_subset_of_regressors(rows, kernels, StartingDictionary(np.ones((2, 3)), np.arange(3)), settings, Silent())
     zeros = StartingDictionary(np.zeros((2, 3)), np.arange(2))
     with pytest.raises(InputError, match="zero to the kernel"):

@@ -70,15 +70,15 @@ def test_rounds_choose_among_their_own(seed: int, n: int, n_targets: int, wanted
     assert all(column in rounds[number] for column, number in zip(found.columns, found.rounds, strict=True))
 
 
-@given(seed=st.integers(0, 10**6), begun=st.integers(0, 12))
+@given(seed=st.integers(0, 10**6), n_before=st.integers(0, 12))
 def test_going_on_from_what_was_chosen_before_chooses_the_same(seed: int, begun: int) -> None:
     normal, rhs = draw(12, seed, 2)
     straight = choose_by_gain(normal, rhs, 12)
     order = np.concatenate([straight.columns[:begun], np.setdiff1d(np.arange(12), straight.columns[:begun])])
-    resumed = choose_by_gain(normal[np.ix_(order, order)], rhs[order], 12, begun=begun)
+    resumed = choose_by_gain(normal[np.ix_(order, order)], rhs[order], 12, n_before=begun)
     assert (order[resumed.columns] == straight.columns).all()
     rounds = [np.arange(12)] * 12  # which name those chosen before, too
-    again = choose_by_gain(normal[np.ix_(order, order)], rhs[order], 12, begun=begun, allowed=rounds)
+    again = choose_by_gain(normal[np.ix_(order, order)], rhs[order], 12, n_before=begun, allowed=rounds)
     assert (again.columns == resumed.columns).all()
     assert resumed.rounds.tolist() == [-1] * begun + list(range(12 - begun))
     np.testing.assert_allclose(resumed.factor, straight.factor, rtol=0, atol=1e-9 * np.abs(straight.factor).max())
@@ -102,7 +102,7 @@ def test_the_first_wins_a_tie_and_a_target_of_zeros_is_no_obstacle() -> None:
 def test_without_candidates_nothing_is_chosen() -> None:
     found = choose_by_gain(np.empty((0, 0)), np.empty((0, 2)), 5)
     assert (found.factor.shape, found.half_solution.shape) == ((0, 0), (0, 2))
-    begun = choose_by_gain(np.eye(2), np.ones((2, 1)), 5, begun=2)
+    begun = choose_by_gain(np.eye(2), np.ones((2, 1)), 5, n_before=2)
     assert begun.columns.tolist() == [0, 1]
 
 
@@ -123,4 +123,4 @@ def test_what_cannot_be_factorized_is_named() -> None:
     with pytest.raises(NumericalBreakdown, match="not finite"):
         choose_by_gain(np.full((2, 2), np.nan), np.ones((2, 1)), 1)
     with pytest.raises(NumericalBreakdown, match="2 vectors chosen so far is not positive definite"):
-        choose_by_gain(np.ones((3, 3)), np.ones((3, 1)), 3, begun=2)
+        choose_by_gain(np.ones((3, 3)), np.ones((3, 1)), 3, n_before=2)

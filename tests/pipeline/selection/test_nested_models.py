@@ -56,7 +56,7 @@ def test_every_size_is_a_fit_of_its_own(n_basis: int, n_targets: int, seed: int)
 
 
 @settings(max_examples=20)
-@given(begun=st.integers(0, 9), n_targets=st.integers(1, 3))
+@given(n_before=st.integers(0, 9), n_targets=st.integers(1, 3))
 def test_only_the_last_sizes_can_be_asked_for(begun: int, n_targets: int) -> None:
     case = Case(9, n_targets)
     errors, growth = case.models.after(begun, case.train)
