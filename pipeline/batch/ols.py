@@ -8,10 +8,10 @@ Paper: Jung & Polani (2006), "Sequential learning with LS-SVM for large-scale da
 with P = K_SᵀK_S + λn K_SS, q the candidate's kernel values at all rows, and all sums weighted.
 
 Departures. The paper stores the columns, t × m numbers; here a pass sums the products of the candidates of several
-rounds with the chosen vectors and with each other, and the choices follow from the sums, exactly those of a pass a round,
-in O((m + 59r)²) memory (`candidate_products.py`, `forward_selection.py`). A round's candidates are drawn from all rows;
-those chosen already, or spanned, whose Δ is rounding, are skipped and not replaced. Coefficients come from the sums of a
-last pass. The paper's γ is λn here, its σ is gamma.
+rounds with the chosen vectors and with each other, and the choices follow from the sums, exactly those of a pass a
+round, in O((m + 59r)²) memory (`candidate_products.py`, `forward_selection.py`). A round's candidates are drawn from
+all rows; those chosen already, or spanned, whose Δ is rounding, are skipped and not replaced. Coefficients come from
+the sums of a last pass. The paper's γ is λn here, its σ is gamma.
 """
 
 from collections.abc import Iterator

@@ -71,16 +71,16 @@ def test_rounds_choose_among_their_own(seed: int, n: int, n_targets: int, wanted
 
 
 @given(seed=st.integers(0, 10**6), n_before=st.integers(0, 12))
-def test_going_on_from_what_was_chosen_before_chooses_the_same(seed: int, begun: int) -> None:
+def test_continuing_from_earlier_choices_gives_the_same(seed: int, n_before: int) -> None:
     normal, rhs = draw(12, seed, 2)
     straight = choose_by_gain(normal, rhs, 12)
-    order = np.concatenate([straight.columns[:begun], np.setdiff1d(np.arange(12), straight.columns[:begun])])
-    resumed = choose_by_gain(normal[np.ix_(order, order)], rhs[order], 12, n_before=begun)
+    order = np.concatenate([straight.columns[:n_before], np.setdiff1d(np.arange(12), straight.columns[:n_before])])
+    resumed = choose_by_gain(normal[np.ix_(order, order)], rhs[order], 12, n_before=n_before)
     assert (order[resumed.columns] == straight.columns).all()
     rounds = [np.arange(12)] * 12  # which name those chosen before, too
-    again = choose_by_gain(normal[np.ix_(order, order)], rhs[order], 12, n_before=begun, allowed=rounds)
+    again = choose_by_gain(normal[np.ix_(order, order)], rhs[order], 12, n_before=n_before, allowed=rounds)
     assert (again.columns == resumed.columns).all()
-    assert resumed.rounds.tolist() == [-1] * begun + list(range(12 - begun))
+    assert resumed.rounds.tolist() == [-1] * n_before + list(range(12 - n_before))
     np.testing.assert_allclose(resumed.factor, straight.factor, rtol=0, atol=1e-9 * np.abs(straight.factor).max())
     np.testing.assert_allclose(resumed.half_solution, straight.half_solution, rtol=1e-6, atol=1e-9)
 
@@ -102,8 +102,8 @@ def test_the_first_wins_a_tie_and_a_target_of_zeros_is_no_obstacle() -> None:
 def test_without_candidates_nothing_is_chosen() -> None:
     found = choose_by_gain(np.empty((0, 0)), np.empty((0, 2)), 5)
     assert (found.factor.shape, found.half_solution.shape) == ((0, 0), (0, 2))
-    begun = choose_by_gain(np.eye(2), np.ones((2, 1)), 5, n_before=2)
-    assert begun.columns.tolist() == [0, 1]
+    chosen = choose_by_gain(np.eye(2), np.ones((2, 1)), 5, n_before=2)
+    assert chosen.columns.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

@@ -57,11 +57,11 @@ def test_every_size_is_a_fit_of_its_own(n_basis: int, n_targets: int, seed: int)
 
 @settings(max_examples=20)
 @given(n_before=st.integers(0, 9), n_targets=st.integers(1, 3))
-def test_only_the_last_sizes_can_be_asked_for(begun: int, n_targets: int) -> None:
+def test_measures_of_the_last_sizes_alone_are_those_of_all(n_before: int, n_targets: int) -> None:
     case = Case(9, n_targets)
-    errors, growth = case.models.after(begun, case.train)
-    np.testing.assert_allclose(errors, case.models.squared_errors(case.train)[begun + 1 :], rtol=1e-8)
-    np.testing.assert_allclose(growth, np.diff(case.models.freedoms(case.train))[begun:], rtol=1e-8)
+    errors, growth = case.models.after(n_before, case.train)
+    np.testing.assert_allclose(errors, case.models.squared_errors(case.train)[n_before + 1 :], rtol=1e-8)
+    np.testing.assert_allclose(growth, np.diff(case.models.freedoms(case.train))[n_before:], rtol=1e-8)
 
 
 def test_a_perfect_fit_has_no_error_below_zero() -> None:
