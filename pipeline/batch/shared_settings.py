@@ -3,7 +3,6 @@
 Defaults of what the online learner has too are the online learner's.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -108,12 +107,3 @@ def shared_names() -> frozenset[str]:
 def own_settings(kind: type) -> tuple[Setting, ...]:
     """Return the settings of a method's own, those of its section in job files."""
     return tuple(setting for setting in settings_of(kind) if setting.name not in shared_names())
-
-
-def check_comparison(n_kernels: int, regularizations: Sequence[float], folds: int) -> None:
-    """Raise InputError if there are several kernels or λ to compare, but no folds to compare them by."""
-    if folds == 1 and (n_kernels > 1 or len(regularizations) > 1):
-        raise InputError(
-            f"folds = 1 cannot choose from {n_kernels} kernels and {len(regularizations)} regularizations: "
-            "give folds = 2 or more, or one of each"
-        )
