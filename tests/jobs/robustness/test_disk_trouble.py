@@ -243,7 +243,7 @@ def test_damage_of_the_last_commit(tmp_path: Path, whole: Workplace, kind: str, 
 
 
 @pytest.mark.parametrize(("kind", "how"), [("chunk", "a byte"), ("snapshot", "deleted"), ("branch", "deleted")])
-def test_the_command_tells_of_damage(tmp_path: Path, whole: Workplace, kind: str, how: str) -> None:
+def test_the_command_reports_damage(tmp_path: Path, whole: Workplace, kind: str, how: str) -> None:
     work = copy_of(whole, tmp_path / "work")
     damage(of_last_commit(work)[kind], how)
     assert_clear(run_command("run", work.job(JOB)), str(work.store))

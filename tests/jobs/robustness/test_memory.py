@@ -38,7 +38,7 @@ def measure(folder: Path, rows: int) -> dict[str, dict[str, Any]]:
     return told
 
 
-def test_the_peak_that_is_told_is_the_process_s_own(tmp_path: Path) -> None:
+def test_the_reported_peak_is_that_of_the_process(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(1))
     done = run_program([sys.executable, "-c", TELL_PEAK, "run", work.job(), "--json"])

@@ -191,7 +191,7 @@ def test_a_prediction_that_is_killed_goes_on_and_leaves_no_half(
     assert predictions_in(server, tmp_path).equals(pq.read_table(local.folder / "predictions"))
 
 
-def test_a_place_that_cannot_be_reached_is_told_and_nothing_is_put_aside(
+def test_an_unreachable_location_is_reported_and_nothing_is_quarantined(
     server: ObjectStore, local: Workplace, tmp_path: Path
 ) -> None:
     job = in_object_store(server, local, tmp_path, {"source.on_bad": "quarantine"}).folder / "job.toml"
@@ -221,7 +221,7 @@ def test_reports_are_beside_the_store_as_pages_for_a_browser_and_made_up_for_whe
     assert server.get(f"{tmp_path.name}/store-reports/model-0001.html") == kept["html"]
 
 
-def test_a_bucket_for_reports_that_is_not_there_is_told_after_the_night_is_kept(
+def test_a_missing_bucket_for_reports_is_reported_after_the_night_is_committed(
     server: ObjectStore, local: Workplace, tmp_path: Path
 ) -> None:
     job = in_object_store(server, local, tmp_path, {"report": "s3://no-such-bucket/reports"}).folder / "job.toml"

@@ -220,7 +220,7 @@ def test_a_class_of_dropped_rows_alone_is_no_class(tmp_path: Path) -> None:
     assert Segment.open(store.root(), 0).facts().classes == (5, 2)
 
 
-def test_a_column_without_a_value_stays_at_zero_and_is_told(tmp_path: Path) -> None:
+def test_a_column_without_a_value_stays_zero_and_is_reported(tmp_path: Path) -> None:
     columns: dict[str, Any] = {"x": pa.nulls(3, pa.float64()), "c": pa.nulls(3, pa.string()), "z": [1.0, 2.0, 4.0]}
     write_partition(tmp_path / "in" / "part-0.parquet", columns | {"y": [0.0, 1.0, 2.0]})
     write_partition(
@@ -299,7 +299,7 @@ def test_rows_that_are_left_out_are_not_judged(tmp_path: Path, missing: str) -> 
 
 
 @pytest.mark.parametrize("door", ["predict", "evaluate"])
-def test_a_missing_value_is_refused_unless_it_is_said_what_becomes_of_it(tmp_path: Path, door: str) -> None:
+def test_a_missing_value_is_refused_unless_a_policy_says_otherwise(tmp_path: Path, door: str) -> None:
     files = list_partitions(write_partition(tmp_path / "part-0.parquet", column_of("x", pa.array([1.0, None]))))
     model = model_with(plain_map(["x"]))
     schema = Schema("y", None, (Feature("x", "numeric"),))

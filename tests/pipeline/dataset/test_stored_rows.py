@@ -166,7 +166,7 @@ def test_a_pass_keeps_the_name_under_which_version_0_1_0_kept_it(function: Calla
     assert name_of_pass(function) == (f"ridgestream.pipeline.{module}", function.__name__)
 
 
-def test_a_pass_without_a_name_is_refused_where_its_sums_are_to_be_kept(store: Store) -> None:
+def test_a_pass_without_a_name_is_refused_if_its_sums_are_checkpointed(store: Store) -> None:
     with pytest.raises(InputError, match=r"has no name for its checkpoints: decorate it with named_pass"):
         rows_of(store, checkpoints=KeptHere()).reduce(unnamed, 0, COUNT)
 

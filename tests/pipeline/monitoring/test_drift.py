@@ -183,7 +183,7 @@ def statistics_of(values: Array, *, sketched: bool = True) -> SegmentStatistics:
 
 
 @pytest.mark.parametrize("sketched", [True, False])
-def test_missing_values_are_told_and_more_of_them_are_drift(sketched: bool) -> None:
+def test_missing_values_are_reported_and_an_increase_is_drift(sketched: bool) -> None:
     schema = Schema("y", None, (Feature("x", NUMERIC),))
     rng = np.random.default_rng(0)
     values = rng.standard_normal((3, ROWS))

@@ -158,7 +158,7 @@ def test_a_partition_that_changes_while_it_is_evaluated_is_refused(
         evaluate_folder(model, schema, folder)
 
 
-def test_the_reporter_is_told(tmp_path: Path) -> None:
+def test_progress_is_reported(tmp_path: Path) -> None:
     model, schema = trained(tmp_path)
     notes = Notes()
     result = evaluate(model, schema, list_partitions(write_mixed(tmp_path / "test", [3, 4])), InProcess(), notes)

@@ -325,9 +325,7 @@ def test_what_killed_processes_have_left_long_ago_is_deleted(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_file_of_somebody_else_s_is_not_replaced(
-    regression: tuple[Model, Schema], tmp_path: Path, *, again: bool
-) -> None:
+def test_a_foreign_file_is_not_replaced(regression: tuple[Model, Schema], tmp_path: Path, *, again: bool) -> None:
     source = write_mixed(tmp_path / "in", [5, 6])
     write_mixed(tmp_path / "out", [3])
     before = (tmp_path / "out" / "part-0.parquet").read_bytes()
@@ -373,7 +371,7 @@ OTHER: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("change", OTHER.values(), ids=OTHER.keys())
-def test_another_model_or_option_predicts_anew(
+def test_another_model_or_option_predicts_again(
     regression: tuple[Model, Schema], tmp_path: Path, change: dict[str, Any]
 ) -> None:
     model, schema = regression
@@ -389,7 +387,7 @@ def test_another_model_or_option_predicts_anew(
     assert predict(model, schema, files, tmp_path / "out", (), InProcess(), Silent()).written == 1
 
 
-def test_another_input_under_the_same_name_is_predicted_anew(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_another_input_under_the_same_name_is_predicted_again(regression: tuple[Model, Schema], tmp_path: Path) -> None:
     source = write_mixed(tmp_path / "in", [5, 6])
     predict_folder(regression, source, tmp_path / "out")
     (file, _) = list_partitions(source)

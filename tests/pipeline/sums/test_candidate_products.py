@@ -68,7 +68,7 @@ def test_candidate_sums_are_those_of_their_definitions(kernel: Kernel, n_basis: 
 
 
 def test_more_rows_than_kernel_values_are_formed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ridgestream.pipeline.sums.normal_equations.KERNEL_BYTES", 1)
+    monkeypatch.setattr("ridgestream.pipeline.sums.basis.KERNEL_BYTES", 1)
     block, asked = draw(700), candidate_summing(KERNELS[0], 3)
     assert_sums(sum_candidates(asked, [block]), asked, block)
     assert_residuals(sum_residuals(residual_summing(KERNELS[0], 3), [block]), KERNELS[0], 3, block)

@@ -40,7 +40,7 @@ def test_rows_count_by_their_weight_and_those_of_none_not_at_all() -> None:
     assert found == ErrorHistogram.of(np.array([0.5]), np.array([2.5]))
 
 
-def test_what_is_shown_is_the_middle_and_the_rest_is_told() -> None:
+def test_the_middle_is_shown_and_the_weight_outside_is_reported() -> None:
     errors = np.concatenate([np.random.default_rng(1).normal(size=10_000), [1e5, -3e4]])
     bars = ErrorHistogram.of(errors, None).shown(40)
     assert 20 <= len(bars.weights) <= 40

@@ -8,7 +8,7 @@ from ridgestream.pipeline.sums.folds import deal_folds
 
 
 @given(first=st.integers(0, 10**12), count=st.integers(0, 200), n_folds=st.integers(1, 20), seed=st.integers(0, 2**63))
-def test_a_fold_is_of_the_row_whatever_block_it_comes_in(first: int, count: int, n_folds: int, seed: int) -> None:
+def test_a_row_s_fold_does_not_depend_on_its_block(first: int, count: int, n_folds: int, seed: int) -> None:
     whole = deal_folds(first, count, n_folds, seed)
     assert len(whole) == count
     half = count // 2

@@ -94,7 +94,7 @@ def test_cleaning_again_changes_nothing(store: Store, tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
 
 
-def test_a_dry_run_tells_what_would_go_and_takes_nothing(store: Store, tmp_path: Path) -> None:
+def test_a_dry_run_reports_what_would_be_deleted_and_deletes_nothing(store: Store, tmp_path: Path) -> None:
     names = [commit(store, seed) for seed in range(3)]
     Checkpoints(store, "m").save("a", {}, {"x": values(9)})
     Checkpoints(store, "m").save("a", {}, {"x": values(8)})

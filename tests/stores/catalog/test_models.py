@@ -240,7 +240,7 @@ def test_the_hash_of_parameters_survives_the_store_and_the_order_of_keys(
     assert replace(record, parameters=backwards).parameters_hash == record.parameters_hash
 
 
-def test_the_hash_is_of_the_parameters_alone() -> None:
+def test_the_hash_depends_on_the_parameters_alone() -> None:
     assert record_of().parameters_hash == record_of("other", learned=(), arrays={}).parameters_hash
     assert record_of().parameters_hash != record_of(parameters=PARAMETERS | {"max_basis": 5}).parameters_hash
 

@@ -323,7 +323,7 @@ def test_an_object_appears_whole_or_not_at_all(server: ObjectStore, prefix: Obje
     assert server.pending_uploads() == []
 
 
-def test_what_predictions_were_made_of_is_read_from_them(prefix: ObjectPath, tmp_path: Path) -> None:
+def test_the_provenance_of_predictions_is_read_from_them(prefix: ObjectPath, tmp_path: Path) -> None:
     schema = pa.schema({"prediction": pa.float64()})
     batch = pa.record_batch([pa.array([0.5] * 50_000)], schema=schema)
     for place in (prefix / "out", tmp_path / "out"):

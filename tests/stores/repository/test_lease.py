@@ -109,7 +109,7 @@ def test_the_lease_makes_no_history(place: StoreLocation) -> None:
     assert [commit.message for commit in store.repository.ancestry(branch="main")][:1] == ["Create the store"]
 
 
-def test_a_second_writer_is_told_of_the_first(place: StoreLocation) -> None:
+def test_a_second_writer_gets_the_name_of_the_first(place: StoreLocation) -> None:
     store, other = Store.create(place), Store.open(place)
     with store.lock():
         with (
@@ -155,7 +155,7 @@ def test_waiting_ends(place: StoreLocation) -> None:
 
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("wait", [0.0, 0.3, PATIENCE])
-def test_a_holder_of_another_machine_that_does_not_renew_is_taken_for_dead(place: StoreLocation, wait: float) -> None:
+def test_a_holder_of_another_machine_that_does_not_renew_is_considered_dead(place: StoreLocation, wait: float) -> None:
     """Also by who does not want to wait, where the clocks say that it is long silent."""
     store = Store.create(place)
     with held_by(store, elsewhere()):
@@ -253,7 +253,7 @@ def test_without_the_lease_a_commit_whose_base_is_old_is_refused_and_not_rebased
     assert "mine" not in Store.open(place).root()
 
 
-def test_of_many_who_reach_for_the_lease_at_once_one_gets_it(place: StoreLocation) -> None:
+def test_of_concurrent_requests_for_the_lease_one_succeeds(place: StoreLocation) -> None:
     Store.create(place)
     branches = [lease._LeaseBranch(Store.open(place).repository, place.text) for _ in range(8)]
     free, barrier = branches[0].snapshot(), threading.Barrier(8)
@@ -338,7 +338,7 @@ def leave_a_beginning(place: StoreLocation) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_a_beginning_that_was_cut_off_is_begun_anew(place: StoreLocation) -> None:
+def test_an_interrupted_creation_is_repeated(place: StoreLocation) -> None:
     leave_a_beginning(place)
     assert not Store.exists(place)
     touch(Store.create(place))
@@ -374,7 +374,7 @@ def test_a_prefix_with_other_objects_is_not_taken(place: StoreLocation) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_many_who_make_a_store_at_once_make_one(place: StoreLocation) -> None:
+def test_concurrent_creations_make_one_store(place: StoreLocation) -> None:
     stores: list[Store] = []
     barrier = threading.Barrier(6)
 

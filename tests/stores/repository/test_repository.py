@@ -144,7 +144,7 @@ def test_a_file_on_the_way_to_the_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("root", ["group", "array", "nothing at the root"])
-def test_somebody_elses_icechunk_repository(tmp_path: Path, root: str) -> None:
+def test_a_foreign_icechunk_repository_is_refused(tmp_path: Path, root: str) -> None:
     session = make_repository(tmp_path / "store").writable_session("main")
     if root == "array":
         zarr.create_array(session.store, shape=(3,), dtype="float64")
@@ -309,7 +309,7 @@ except StoreError as error:
 """
 
 
-def test_a_disk_that_takes_no_more_is_told_and_the_last_commit_stands(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_the_last_commit_stands(tmp_path: Path) -> None:
     """A limit to the size of files, since a full disk cannot be had everywhere."""
     store = new_store(tmp_path / "store")
     before = put(store, 1)
@@ -321,7 +321,7 @@ def test_a_disk_that_takes_no_more_is_told_and_the_last_commit_stands(tmp_path: 
     assert (Store.open(store.location).snapshot(), value_in(store)) == (before, 1)
 
 
-def test_of_two_sessions_at_once_one_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_of_two_concurrent_sessions_one_fails_and_nothing_is_lost(tmp_path: Path) -> None:
     """What happens in a bucket, where nothing is locked."""
     store, other = new_store(tmp_path / "store"), Store.open(location_of(tmp_path / "store"))
     with pytest.raises(StoreError, match=r"another writer has committed to the store .*/store meanwhile; run"):
@@ -367,7 +367,7 @@ def test_a_lost_branch_is_an_error(tmp_path: Path) -> None:
         Store.create(store.location)
 
 
-def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:
+def test_a_second_writer_gets_the_name_of_the_first(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     with other_process(HOLD_LOCK, tmp_path / "store") as holder:
         message = rf"the store .*/store is being written by process {holder.pid} on .* since 20.*; .*--wait SECONDS"

@@ -238,7 +238,7 @@ LEDGER = {
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_whatever_a_ledger_says_it_ends_in_an_error_that_is_foreseen(data: st.DataObject) -> None:
+def test_any_ledger_is_read_or_ends_in_an_expected_error(data: st.DataObject) -> None:
     kept = Kept(copy.deepcopy(cast("dict[str, Any]", LEDGER)), {})
     change_plain(kept, data)
     root = zarr.create_group(MemoryStore())
@@ -360,7 +360,7 @@ def test_a_branch_s_name_does_not_lead_out_of_the_folder(work: Workplace) -> Non
     assert outside.exists()
 
 
-def test_an_array_in_the_place_of_the_models_is_told(work: Workplace) -> None:
+def test_an_array_instead_of_the_group_of_models_is_reported(work: Workplace) -> None:
     store = open_store(work.store)
     with store.lock(), store.write("Change") as writing:
         writing.root.create_array("models", shape=(1,), dtype="float64", overwrite=True)
