@@ -158,7 +158,7 @@ def test_a_type_checker_resolves_the_public_names_from_elsewhere(tmp_path: Path)
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(not (TOP / ".git").exists(), reason="a source distribution is made from what git tracks")
 def test_wheel_and_source_distribution_hold_what_belongs_to_them(tmp_path: Path) -> None:
     clone, backend, made = tmp_path / "clone", tmp_path / "backend", tmp_path / "dist"

@@ -26,7 +26,7 @@ from support.jobs.jobs import (
     open_store,
     put_forest,
     run_command,
-    run_program,
+    run_prepared,
     wait_until,
 )
 
@@ -77,7 +77,7 @@ def program(setup: str) -> list[str]:
 
 def run_signalled(setup: str, command: str, *arguments: str | Path) -> Outcome:
     """Run a command in a process that sends itself signals, as the statements `setup` say."""
-    return run_program([*program(setup), command, *arguments])
+    return run_prepared(f"{SETUP}\n{setup}", command, *arguments)
 
 
 @contextmanager

@@ -6,13 +6,21 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.jobs.jobs import COMMAND, PATIENCE, Outcome, Workplace, clean_environment, run_command, run_program
+from support.jobs.jobs import (
+    COMMAND,
+    PATIENCE,
+    Outcome,
+    Workplace,
+    clean_environment,
+    run_command,
+    run_prepared,
+    run_program,
+)
 
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.console import throughput
@@ -33,10 +41,8 @@ def work(tmp_path: Path) -> Workplace:
 
 def run_with(setup: str, *arguments: str | Path) -> Outcome:
     """Run a command after Python statements in its process."""
-    code = (
-        f"import ridgestream.jobs.cli.app, ridgestream.jobs.console.progress, ridgestream.jobs.cli.signals\n{setup}\n"
-    )
-    return run_program([sys.executable, "-c", f"{code}ridgestream.jobs.cli.app.main()", *arguments])
+    imports = "import ridgestream.jobs.cli.app, ridgestream.jobs.console.progress, ridgestream.jobs.cli.signals"
+    return run_prepared(f"{imports}\n{setup}", *arguments)
 
 
 def lines_of(done: Outcome) -> list[dict[str, Any]]:

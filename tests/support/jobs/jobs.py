@@ -235,11 +235,16 @@ def after(calls, real, what):
 """Python for a process of its own: call `what` before the call of `real` with the number `calls`."""
 
 
-def run_until(setup: str, work: Workplace, changes: Settings | None = None, *arguments: str) -> Outcome:
-    """Run the job in a process that kills itself, as Python statements `setup` arrange by `die`.
+def run_prepared(setup: str, *arguments: str | Path) -> Outcome:
+    """Run the command after the Python statements `setup` in its process, a fork as for `run_command`.
 
     The modules of commands are imported already: replace a function in the module that calls it.
     """
+    return _run_forked(_shared_zygote(), arguments, environment=clean_environment(), setup=setup)
+
+
+def run_until(setup: str, work: Workplace, changes: Settings | None = None, *arguments: str) -> Outcome:
+    """Run the job as `run_prepared` does, in a process that kills itself, as `setup` arranges by `die`."""
     code = f"""
 import os, pathlib, signal, threading
 import ridgestream.jobs.cli.app, ridgestream.jobs.console.progress, ridgestream.stores.repository.repository
@@ -248,9 +253,7 @@ def die(*arguments):
 {AFTER}
 {setup}
 """
-    done = _run_forked(
-        _shared_zygote(), ["run", work.job(changes), *arguments], environment=clean_environment(), setup=code
-    )
+    done = run_prepared(code, "run", work.job(changes), *arguments)
     assert done.code == -signal.SIGKILL, done
     return done
 
