@@ -1,11 +1,13 @@
 """Decorators that compile the learner's loops."""
 
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core.caching import FunctionCache
 
 from ridgestream.pipeline.online.compiled.cache_folder import cache_folder, compiled_sources
 
@@ -15,6 +17,7 @@ _OPTIONS: dict[str, Any] = {"fastmath": {"reassoc", "contract"}, "error_model": 
 """Sums may be reordered, the same way every time; a division by zero gives infinity, as in NumPy."""
 
 _config: Any = numba.config
+_FunctionCache: Any = FunctionCache
 
 _FOLDER = cache_folder(compiled_sources(), _config.CACHE_DIR)
 
@@ -26,9 +29,37 @@ def compiled(function: Compiled) -> Compiled:
     """
     try:
         with _caching_in(_FOLDER):
-            return _compile(function, cache=True, nogil=True)
+            cache = _DispensableCache(function)
     except RuntimeError:
         return _compile(function, nogil=True)
+    dispatcher = _compile(function, nogil=True)
+    dispatcher._cache = cache  # type: ignore[attr-defined]  # noqa: SLF001 - numba has no other way to give a cache
+    return dispatcher
+
+
+class _DispensableCache(_FunctionCache):  # type: ignore[misc]
+    """Numba's cache, but what it cannot read or write costs a compilation and a warning, never the run."""
+
+    def load_overload(self, *key: object) -> object:
+        """Return the cached machine code for a signature; None where there is none, or none that is intact."""
+        try:
+            return super().load_overload(*key)
+        except Exception as error:  # noqa: BLE001 - whatever a damaged file raises
+            self._warn(error)
+            with suppress(Exception):
+                self.flush()
+        return None
+
+    def save_overload(self, *compiled_code: object) -> None:
+        """Cache the machine code for a signature."""
+        try:
+            super().save_overload(*compiled_code)
+        except Exception as error:  # noqa: BLE001 - the code is compiled, and runs without a cache
+            self._warn(error)
+
+    def _warn(self, error: Exception) -> None:
+        text = f"the machine code in {self.cache_path} cannot be used, so it is compiled: {error!r}"
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
 def compiled_part(function: Compiled) -> Compiled:

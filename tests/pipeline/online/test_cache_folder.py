@@ -10,6 +10,7 @@ import pytest
 
 import ridgestream.pipeline
 from ridgestream.pipeline.online.compiled.cache_folder import UNUSED_DAYS, cache_folder, compiled_sources
+from ridgestream.pipeline.online.compiled.jit import compiled
 from ridgestream.pipeline.online.compiled.update import run_rows
 
 PROGRAM = """
@@ -66,6 +67,36 @@ def test_where_the_users_cache_cannot_be_written_numba_chooses_another_folder(tm
     (tmp_path / "file").touch()
     cached = run_program(tmp_path, XDG_CACHE_HOME=str(tmp_path / "file"), NUMBA_CACHE_DIR="")[0]
     assert Path(cached) == tmp_path / "__pycache__"
+
+
+def damage_all(folder: str, suffix: str, size: int) -> None:
+    for file in Path(folder).glob(f"*{suffix}"):
+        file.write_bytes(file.read_bytes()[:size])
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("size", [0, 20])
+def test_a_damaged_cache_costs_a_compilation_and_is_written_again(tmp_path: Path, suffix: str, size: int) -> None:
+    folder = run_program(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "own"))[0]
+    whole = {file.name for file in Path(folder).iterdir()}
+    damage_all(folder, suffix, size)
+    run_program(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "own"))
+    assert {file.name for file in Path(folder).iterdir()} >= whole
+    run_program(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "own"), PYTHONWARNINGS="error")
+
+
+def test_code_that_cannot_be_cached_runs_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no compiled object yet")
+
+    monkeypatch.setattr("numba.core.caching.CompileResultCacheImpl.reduce", fail)
+
+    @compiled
+    def thrice(x: int) -> int:
+        return 3 * x
+
+    with pytest.warns(RuntimeWarning, match="no compiled object yet"):
+        assert thrice(2) == 6
 
 
 def test_a_changed_source_gives_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
