@@ -12,6 +12,7 @@ from support.jobs.jobs import REGRESSION, Workplace, draw_regression, draw_rows,
 from support.jobs.recording import Notes
 
 from ridgestream.jobs.cli import exit_codes
+from ridgestream.jobs.commands.history import run_rollback
 from ridgestream.jobs.commands.plan import run_plan
 from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import read_job
@@ -168,6 +169,38 @@ def test_another_regularization_of_a_stream_costs_a_refit_alone(work: Workplace)
     told = plan(work, other)
     assert (told["rows_to_learn"], told["passes"]) == (0, 1)
     assert run(work, other).passes == 2  # the stream's own is of no rows
+
+
+def test_partitions_that_a_rollback_excluded_are_not_new(work: Workplace) -> None:
+    run(work, asked("online"))
+    work.put(3)
+    run(work, asked("online"))
+    run_rollback(read_job(work.job(asked("online")), {}), 1, 0.0, replay=False)
+    facts = plan(work, asked("online"))
+    assert (facts["new_partitions"], facts["rows_to_learn"], facts["rows"], facts["passes"]) == (0, 0, 600, 0)
+    assert facts["based_on"] == "nothing new to learn"
+    assert run(work, asked("online")).codes[-1] == "train.nothing_new"
+    work.put(4)
+    facts = plan(work, asked("online"))
+    assert (facts["new_partitions"], facts["rows_to_learn"], facts["rows"], facts["passes"]) == (1, 200, 800, 1)
+    assert plan(work, asked("online"), new_model=True)["rows_to_learn"] == 1000
+    run(work, asked("online"))
+    assert work.model().learned == (0, 1, 2, 4)
+
+
+@pytest.mark.parametrize(("method", "changes"), [("online", {"refit": True}), ("kernel-ridge", {})])
+def test_a_new_partition_without_rows_is_learned_by_a_model(
+    method: str, changes: dict[str, Any], work: Workplace
+) -> None:
+    run(work, asked(method, **changes))
+    assert plan(work, asked(method, **changes))["passes"] == 0
+    work.put(3, draw_rows(3).slice(0, 0))
+    facts = plan(work, asked(method, **changes))
+    assert (facts["new_partitions"], facts["rows_to_learn"], facts["rows"]) == (1, 0, 600)
+    assert facts["passes"] > 0
+    run(work, asked(method, **changes))
+    assert work.model().learned == (0, 1, 2, 3)
+    assert plan(work, asked(method, **changes))["passes"] == 0
 
 
 def test_nothing_is_changed_and_nobody_waits(work: Workplace) -> None:
