@@ -57,11 +57,15 @@ class ModelKeys(Section):
         given = {name: getattr(self, name) for name in names}
         return {name: None if value == UNLIMITED else value for name, value in given.items()}
 
-    def method_settings(self, method: str) -> MethodSettings:
-        """Return the settings of a batch method; raise InputError for values that do not fit together."""
+    def method_settings(self, method: str, *, only_selects: bool = False) -> MethodSettings:
+        """Return the settings of a batch method; raise InputError for values that do not fit together.
+
+        A method that `only_selects` the initial dictionary of the job's method uses no λ: those are for the job's.
+        """
         kind = METHODS[method].settings
         own = {setting.name for setting in own_settings(kind)}
-        shared = self.values({setting.name for setting in settings_of(kind)} - own)
+        unused = {"regularization"} if only_selects else set()
+        shared = self.values({setting.name for setting in settings_of(kind)} - own - unused)
         section = getattr(self, section_of(method), None)
         if section is None and own:
             section = METHOD_SECTIONS[section_of(method)]()

@@ -138,7 +138,7 @@ def _batch_request(job: Job) -> BatchRequest:
         kernel=model.kernel.name,
         kernels=model.kernel.parameters(),
         settings=settings,
-        others={"efvs": model.method_settings("efvs")} if uses_efvs else {},
+        others={"efvs": model.method_settings("efvs", only_selects=True)} if uses_efvs else {},
         scaling_rows=_scaling_rows(job),
         dictionary=job.place(model.dictionary) if model.dictionary else None,
         unseen_categories=job.source.unseen_categories,

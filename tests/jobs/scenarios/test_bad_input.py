@@ -132,7 +132,7 @@ SPOILS: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     "lists": (put_column("x0", pa.array([[1.0]] * 200)), ("'x0'", "list", "numeric")),
     "a number of 2**60 + 1": (
         put_column("x0", pa.array([2**60 + 1] * 200)),
-        ("'x0'", "no room for integers beyond 2⁵³"),
+        ("'x0'", "cannot represent integers beyond 2⁵³"),
     ),
     "a name twice": (name_twice, ("2 columns 'x1'",)),
     "0 bytes": (write_bytes(b""), ("is empty (0 bytes)",)),

@@ -114,7 +114,7 @@ def test_a_batch_method_that_selects_again_reads_all_rows_in_shared_tasks() -> N
 
 
 def test_memory_is_checked_for_what_is_new_and_for_a_refit() -> None:
-    small = {"memory_limit_bytes": 10**6}
+    small: dict[str, Any] = {"memory_limit_bytes": 10**6}
     plan(record_of(0, 1, 2), **small).check_memory()
     with pytest.raises(MemoryRefused, match="training with max_basis = 20 needs"):
         plan(record_of(0, 1, 2), 0, **small).check_memory()
