@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.jobs.jobs import Workplace, open_store, run_command
 from support.stores.training import MODEL
+from zarr.codecs import ZstdCodec
 from zarr.storage import MemoryStore
 
 from ridgestream.jobs.cli import exit_codes
@@ -80,7 +81,7 @@ class Kept:
         root = zarr.create_group(MemoryStore())
         group = root.create_group("models/model", attributes=cast("Any", self.plain))
         for name, values in self.arrays.items():
-            codec = zarr.codecs.ZstdCodec(level=1, checksum=True)
+            codec = ZstdCodec(level=1, checksum=True)
             chunks = tuple(max(1, n) for n in values.shape)
             made = group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=chunks, compressors=[codec])
             if values.size:
