@@ -1,4 +1,4 @@
-"""The checks at the doors of the core: which rows, targets and weights are taken, and what is said of others."""
+"""Checks of the arrays users pass: which rows, targets and weights are accepted, and the messages for others."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -29,12 +29,12 @@ MASKED = np.ma.masked_array(np.arange(6.0).reshape(3, 2), mask=np.arange(6).resh
         ([[10**400]], "^X must hold real numbers, row by row: int too large"),
     ],
 )
-def test_rows_of_another_kind_are_refused(X: Any, message: str) -> None:
+def test_rows_that_are_not_a_dense_real_array_are_refused(X: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_rows(X)
 
 
-def test_targets_and_weights_of_another_kind_are_refused_by_name() -> None:
+def test_invalid_targets_and_weights_are_refused_by_name() -> None:
     with pytest.raises(InputError, match=r"^y is masked at row 1, column 1: "):
         check_targets(MASKED, 3)
     with pytest.raises(InputError, match=r"^y is masked at row 1: "):
@@ -56,7 +56,7 @@ def test_targets_and_weights_of_another_kind_are_refused_by_name() -> None:
         np.ma.masked_array([[1.0, 2.0], [3.0, 4.0]], mask=False),
     ],
 )
-def test_numbers_of_any_real_kind_are_taken_as_they_are(X: Any) -> None:
+def test_real_numbers_of_any_type_are_accepted(X: Any) -> None:
     rows = check_rows(X)
     assert type(rows) is np.ndarray
     assert rows.flags.c_contiguous

@@ -1,4 +1,4 @@
-"""One BLAS thread while sums are made, whoever else makes some, and learners that keep out of each other's way."""
+"""One BLAS thread while sums are computed, also in several threads at once, and learners independent of each other."""
 
 import copy
 import pickle
@@ -16,7 +16,7 @@ from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 
 Array = npt.NDArray[np.float64]
 
-GO_ON = """
+CONTINUE = """
 import pickle, sys, numpy as np
 learner, X, y = pickle.load(open(sys.argv[1], "rb"))
 np.save(sys.argv[2], learner.partial_fit(X, y).state().normal_matrix)
@@ -34,7 +34,7 @@ def learn(max_basis: int, rows: int = 4096) -> Array:
     return OnlineLSSVM(RBF(0.2), max_basis=max_basis).partial_fit(X, y).state().normal_matrix
 
 
-def test_learners_in_several_threads_have_the_bits_of_one() -> None:
+def test_learners_in_several_threads_give_the_same_bits_as_in_one() -> None:
     sizes = [40, 90, 40, 150]
     alone = [learn(size) for size in sizes]
     with ThreadPoolExecutor(4) as pool:
@@ -42,7 +42,7 @@ def test_learners_in_several_threads_have_the_bits_of_one() -> None:
     assert [a.tobytes() for a in alone] == [b.tobytes() for b in together]
 
 
-def test_the_limit_ends_with_the_last_context_in_whatever_thread() -> None:
+def test_the_limit_ends_with_the_last_context_in_any_thread() -> None:
     before = blas_threads()
     first, second = one_blas_thread(), one_blas_thread()
     first.__enter__()
@@ -54,13 +54,13 @@ def test_the_limit_ends_with_the_last_context_in_whatever_thread() -> None:
     assert blas_threads() == before
 
 
-def test_a_copy_and_a_pickle_go_on_alike(tmp_path: Path) -> None:
+def test_a_copy_and_a_pickle_continue_with_the_same_results(tmp_path: Path) -> None:
     X, y = make_rows(4096)
     learner = OnlineLSSVM(RBF(0.2), max_basis=40).partial_fit(X[:2048], y[:2048])
-    again = copy.deepcopy(learner)
-    given, made = tmp_path / "given.pickle", tmp_path / "made.npy"
-    given.write_bytes(pickle.dumps((learner, X[2048:], y[2048:])))
-    subprocess.run([sys.executable, "-c", GO_ON, str(given), str(made)], check=True)
+    copied = copy.deepcopy(learner)
+    pickled, output = tmp_path / "learner.pickle", tmp_path / "normal_matrix.npy"
+    pickled.write_bytes(pickle.dumps((learner, X[2048:], y[2048:])))
+    subprocess.run([sys.executable, "-c", CONTINUE, str(pickled), str(output)], check=True)
     expected = learner.partial_fit(X[2048:], y[2048:]).state().normal_matrix
-    assert np.array_equal(again.partial_fit(X[2048:], y[2048:]).state().normal_matrix, expected)
-    assert np.array_equal(np.load(made), expected)
+    assert np.array_equal(copied.partial_fit(X[2048:], y[2048:]).state().normal_matrix, expected)
+    assert np.array_equal(np.load(output), expected)

@@ -27,7 +27,7 @@ def nodes() -> tuple[ast.AST, ...]:
     return tuple(node for module in modules() for node in ast.walk(module))
 
 
-def test_codes_are_unique_and_named_by_room_and_what_happened() -> None:
+def test_codes_are_unique_and_named_by_subject_and_event() -> None:
     codes = [event.code for event in EVENTS.values()]
     assert len(set(codes)) == len(codes) > 50
     for name, event in EVENTS.items():

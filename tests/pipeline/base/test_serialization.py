@@ -1,4 +1,4 @@
-"""Values taken apart into plain JSON and arrays, and put together again by the type that is asked for."""
+"""Values converted to plain JSON and arrays, and back to a given type."""
 
 import json
 from dataclasses import dataclass
@@ -19,24 +19,24 @@ def statistics(seed: int) -> BlockStatistics:
     return BlockStatistics(rng.random((3, 3)), rng.random((3, 2)), rng.random((2, 2)), 7.5, 9)
 
 
-def test_sums_come_back_bit_for_bit() -> None:
+def test_sums_round_trip_bit_for_bit() -> None:
     sums = SeveralStatistics((FoldedStatistics((statistics(0), statistics(1))), FoldedStatistics((statistics(2),))))
     plain, arrays = to_plain(sums)
-    found = from_plain(SeveralStatistics, json.loads(json.dumps(plain)), arrays)
-    assert isinstance(found, SeveralStatistics)
-    for part, expected in zip(found.parts, sums.parts, strict=True):
+    restored = from_plain(SeveralStatistics, json.loads(json.dumps(plain)), arrays)
+    assert isinstance(restored, SeveralStatistics)
+    for part, expected in zip(restored.parts, sums.parts, strict=True):
         for fold, other in zip(part.folds, expected.folds, strict=True):
             assert fold.products.tobytes() == other.products.tobytes()
             assert (fold.weight, fold.rows) == (7.5, 9)
 
 
-def test_tuples_and_absent_values_come_back() -> None:
-    found = Evaluation(3.0, 1.0, (0.5, 0.25), classes=False, confusion=((1.0, 2.0), (0.0, 0.0)))
-    plain, arrays = to_plain(found)
-    assert from_plain(Evaluation, json.loads(json.dumps(plain)), arrays) == found
+def test_tuples_and_none_round_trip() -> None:
+    evaluation = Evaluation(3.0, 1.0, (0.5, 0.25), classes=False, confusion=((1.0, 2.0), (0.0, 0.0)))
+    plain, arrays = to_plain(evaluation)
+    assert from_plain(Evaluation, json.loads(json.dumps(plain)), arrays) == evaluation
 
 
-def test_what_is_no_value_of_the_type_is_refused() -> None:
+def test_a_value_of_another_type_is_refused() -> None:
     plain, arrays = to_plain(statistics(0))
     with pytest.raises(InputError, match="a FoldedStatistics has the fields folds; this has"):
         from_plain(FoldedStatistics, plain, arrays)
@@ -48,13 +48,13 @@ def test_what_is_no_value_of_the_type_is_refused() -> None:
 
 @dataclass(frozen=True)
 class Pair:
-    """Something with a hash."""
+    """A dataclass to hash."""
 
     left: Floats
     right: object
 
 
-def test_a_hash_depends_on_numbers_texts_and_types_alone() -> None:
+def test_a_hash_depends_only_on_numbers_strings_and_types() -> None:
     a = np.arange(4.0)
     assert hash_of(Pair(a, RBF(0.5))) == hash_of(Pair(a.copy(), RBF(0.5)))
     assert hash_of(Pair(a[::2], RBF(0.5))) == hash_of(Pair(np.array([0.0, 2.0]), RBF(0.5)))

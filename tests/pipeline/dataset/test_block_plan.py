@@ -1,4 +1,4 @@
-"""Blocks: every row once, in order, on a grid that the store and the job alone decide."""
+"""Block plans: every row once, in order, on a grid determined by the store and the job."""
 
 from itertools import groupby, pairwise
 
@@ -14,7 +14,7 @@ SegmentSizes = list[tuple[int, int, int]]
 
 @st.composite
 def segments(draw: st.DrawFn) -> tuple[SegmentSizes, int]:
-    """Return (order, rows, chunk rows) as segments have them, and the bytes of a row's features."""
+    """Draw (order, rows, chunk rows) of segments, and the bytes of a row's features."""
     n_numeric = draw(st.integers(0, 5000))
     sizes = []
     for order in range(draw(st.integers(0, 5))):
@@ -42,7 +42,7 @@ def test_blocks_cover_every_row_once_in_order(plan: tuple[SegmentSizes, int], bl
 
 
 @given(plan=segments(), block_bytes=budgets)
-def test_blocks_begin_at_multiples_of_256_and_keep_to_their_bytes(
+def test_blocks_start_at_multiples_of_256_and_stay_within_their_bytes(
     plan: tuple[SegmentSizes, int], block_bytes: int
 ) -> None:
     sizes, row_bytes = plan
@@ -54,7 +54,7 @@ def test_blocks_begin_at_multiples_of_256_and_keep_to_their_bytes(
 
 
 @given(plan=segments(), block_bytes=budgets)
-def test_no_block_needs_two_chunks(plan: tuple[SegmentSizes, int], block_bytes: int) -> None:
+def test_no_block_spans_two_chunks(plan: tuple[SegmentSizes, int], block_bytes: int) -> None:
     sizes, row_bytes = plan
     chunk = {order: chunk_rows for order, _, chunk_rows in sizes}
     for block in plan_blocks(sizes, block_bytes, row_bytes):
@@ -72,11 +72,11 @@ def test_the_blocks_of_a_segment_do_not_depend_on_the_others(
     assert parts == list(plan_blocks(sizes, block_bytes, row_bytes))
 
 
-def test_an_empty_segment_is_one_empty_block_that_ends_it() -> None:
+def test_an_empty_segment_is_one_empty_last_block() -> None:
     assert list(plan_blocks([(3, 0, 1)], 1000, 8)) == [BlockRange(3, 0, 0, ends_segment=True)]
 
 
 @pytest.mark.parametrize("row_bytes", [0, 1])
-def test_rows_without_bytes_are_cut_at_chunks(row_bytes: int) -> None:
+def test_rows_of_few_bytes_are_split_at_chunks(row_bytes: int) -> None:
     blocks = list(plan_blocks([(0, 100_000, 65536)], 2**23, row_bytes))
     assert [(block.start, block.stop) for block in blocks] == [(0, 65536), (65536, 100_000)]

@@ -1,4 +1,4 @@
-"""The stream: all rows in order, standardized, decoded ahead in one thread that goes when the stream goes."""
+"""The block stream: all rows in order, standardized, decoded ahead in one thread that ends with the stream."""
 
 import gc
 import threading
@@ -28,7 +28,7 @@ ORDERS = range(len(SIZES))
 
 @pytest.fixture(autouse=True)
 def _small_blocks_and_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """256 rows to a block and to a chunk, so that few rows are many of them."""
+    """Use 256 rows per block and per chunk, so that few rows give several of each."""
     monkeypatch.setattr(stream, "BLOCK_BYTES", 1)
     monkeypatch.setattr(segments, "CHUNK_BYTES", 1)
 
@@ -59,13 +59,13 @@ def test_blocks_hold_every_row_once_in_order(store: Store) -> None:
     assert [len(block.features) for block in blocks if block.where.segment == 0] == [256, 256, 188]
 
 
-def test_no_block_spans_two_segments_and_each_segment_is_ended(store: Store) -> None:
+def test_no_block_spans_two_segments_and_each_segment_has_a_last_block(store: Store) -> None:
     blocks = [block.where for block in blocks_of(store)]
     assert [block.segment for block in blocks if block.ends_segment] == list(ORDERS)
     assert [sum(b.stop - b.start for b in blocks if b.segment == order) for order in ORDERS] == SIZES
 
 
-def test_categories_become_the_indicators_of_the_model_whatever_the_segments_codes(tmp_path: Path) -> None:
+def test_categories_become_the_model_s_indicators_whatever_the_segment_s_codes(tmp_path: Path) -> None:
     store, source = new_store(tmp_path / "store"), tmp_path / "source"
     tables = (["b", "a"], ["a", "c"], ["c", "b", "a"])
     for i, colours in enumerate(tables):
@@ -79,16 +79,16 @@ def test_categories_become_the_indicators_of_the_model_whatever_the_segments_cod
         features = np.concatenate([block.features for block in blocks_of(store, [order])])[:, first:]
         raw = np.rint(features * feature_map.scale[first:] + feature_map.centre[first:])
         np.testing.assert_array_equal(
-            raw, [[v == known for known in feature_map.categorical[0].categories] for v in values]
+            raw, [[v == category for category in feature_map.categorical[0].categories] for v in values]
         )
 
 
-def test_orders_are_taken_as_given(store: Store) -> None:
+def test_segments_are_read_in_the_given_order(store: Store) -> None:
     assert [block.where.segment for block in blocks_of(store, [4, 2])] == [4, 2]
     assert list(blocks_of(store, [])) == []
 
 
-def test_a_stream_begins_at_any_block_of_its_plan(store: Store) -> None:
+def test_a_stream_can_start_at_any_block_of_its_plan(store: Store) -> None:
     stream = Stream(store.root(), ORDERS, feature_map_of(store))
     whole = list(stream.blocks())
     assert tuple(block.where for block in whole) == stream.ranges
@@ -98,7 +98,7 @@ def test_a_stream_begins_at_any_block_of_its_plan(store: Store) -> None:
         assert [b.features.tobytes() for b in rest] == [b.features.tobytes() for b in whole[begin:]]
 
 
-def test_weights_go_with_their_rows(tmp_path: Path) -> None:
+def test_weights_belong_to_their_rows(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     weights = np.arange(600.0)
     write_partition(tmp_path / "source" / "part.parquet", mixed_columns(600) | {"w": weights})
@@ -107,7 +107,7 @@ def test_weights_go_with_their_rows(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.concatenate([w for w in streamed if w is not None]), weights)
 
 
-def test_two_streams_of_one_store_are_bit_for_bit_the_same(store: Store) -> None:
+def test_two_streams_of_a_store_are_bit_for_bit_equal(store: Store) -> None:
     for left, right in zip(blocks_of(store), blocks_of(store), strict=True):
         assert left.where == right.where
         assert left.features.tobytes() == right.features.tobytes()
@@ -115,7 +115,7 @@ def test_two_streams_of_one_store_are_bit_for_bit_the_same(store: Store) -> None
 
 
 def damage(store: Store, rows: int) -> None:
-    """Damage the chunk of the numbers of the segment that has so many rows."""
+    """Damage a chunk of the segment that has `rows` rows."""
     assert store.location.folder is not None
     chunks = store.location.folder / "chunks"
     for path in chunks.iterdir():
@@ -124,7 +124,7 @@ def damage(store: Store, rows: int) -> None:
         if is_damaged(store, SIZES.index(rows)):
             return
         path.write_bytes(whole)
-    pytest.fail("no chunk is of that segment")
+    pytest.fail("no chunk belongs to that segment")
 
 
 def is_damaged(store: Store, order: int) -> bool:
@@ -135,36 +135,36 @@ def is_damaged(store: Store, order: int) -> bool:
     return False
 
 
-def test_damage_is_an_error_when_its_block_is_asked_for_and_not_before(store: Store) -> None:
+def test_damage_raises_when_its_block_is_requested_and_not_before(store: Store) -> None:
     feature_map, root = feature_map_of(store), store.root()
     damage(store, 1000)
-    seen: list[Block] = []
+    blocks: list[Block] = []
     with pytest.raises(StoreError, match=r"segments/000003/\w+ of the store"):
-        seen.extend(Stream(root, ORDERS, feature_map).blocks())
+        blocks.extend(Stream(root, ORDERS, feature_map).blocks())
     assert decoding_threads() == []
-    seen = []
+    blocks = []
     with pytest.raises(StoreError, match=r"segments/000003/\w+ of the store"):
-        gather(Stream(root, ORDERS, feature_map).blocks(), seen)
-    assert {block.where.segment for block in seen} >= {0, 1, 2}
+        gather(Stream(root, ORDERS, feature_map).blocks(), blocks)
+    assert {block.where.segment for block in blocks} >= {0, 1, 2}
 
 
-def gather(blocks: Iterator[Block], seen: list[Block]) -> None:
+def gather(blocks: Iterator[Block], gathered: list[Block]) -> None:
     for block in blocks:
-        seen.append(block)  # noqa: PERF402 (an error must leave those before it)
+        gathered.append(block)  # noqa: PERF402 (keeps the blocks before an error)
 
 
-def test_a_segment_that_is_not_there_is_an_error(store: Store) -> None:
+def test_a_missing_segment_raises(store: Store) -> None:
     with pytest.raises(StoreError, match="segments/000009 of the store"):
         next(blocks_of(store, [9]))
 
 
-def test_a_category_that_the_model_does_not_know_is_no_indicators(store: Store) -> None:
-    """Whether it may come at all is decided before a row is read."""
+def test_a_category_unknown_to_the_model_has_all_indicators_zero(store: Store) -> None:
+    """Whether unknown categories are allowed is checked before any row is read."""
     whole = feature_map_of(store)
     numeric = tuple(replace(column, centre=0.0, scale=1.0) for column in whole.numeric)
     colours = CategoricalColumn("colour", whole.categorical[0].categories[:2], (0.0, 0.0), (1.0, 1.0))
-    known = replace(whole, numeric=numeric, categorical=(colours,))
-    for block, full in zip(Stream(store.root(), ORDERS, known).blocks(), blocks_of(store), strict=True):
+    smaller = replace(whole, numeric=numeric, categorical=(colours,))
+    for block, full in zip(Stream(store.root(), ORDERS, smaller).blocks(), blocks_of(store), strict=True):
         indicators = (full.features * whole.scale + whole.centre)[:, 4:]
         np.testing.assert_allclose(block.features[:, 4:], indicators[:, :2], atol=1e-12)
     assert decoding_threads() == []
@@ -196,7 +196,7 @@ def test_a_stream_that_ends_leaves_no_thread(store: Store) -> None:
 
 
 class Counting(ThreadPoolExecutor):
-    """A pool that counts what it is given."""
+    """A pool that counts its submitted tasks."""
 
     submitted = 0
 
@@ -205,22 +205,24 @@ class Counting(ThreadPoolExecutor):
         return super().submit(fn, *args, **kwargs)
 
 
-def test_memory_is_bounded_by_what_is_read_ahead(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_by_the_blocks_read_ahead(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "ThreadPoolExecutor", Counting)
     monkeypatch.setattr(Counting, "submitted", 0)
     blocks = blocks_of(store)
     total = sum(max(1, -(-rows // 256)) for rows in SIZES)
     earlier: list[weakref.ref[Any]] = []
-    for taken in range(1, total + 1):
+    for count in range(1, total + 1):
         block = next(blocks)
-        assert Counting.submitted == min(taken + AHEAD, total)
+        assert Counting.submitted == min(count + AHEAD, total)
         assert [ref for ref in earlier if ref() is not None] == []
         earlier.append(weakref.ref(block.features))
         del block
     assert next(blocks, None) is None
 
 
-def test_the_next_blocks_are_decoded_while_one_is_learned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_blocks_are_decoded_while_the_current_one_is_used(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read, ahead = stream.BlockReader.read, threading.Event()
 
     def note(reader: Any, where: Any) -> Block:
@@ -232,5 +234,5 @@ def test_the_next_blocks_are_decoded_while_one_is_learned(store: Store, monkeypa
     monkeypatch.setattr(stream.BlockReader, "read", note)
     blocks = blocks_of(store)
     assert next(blocks).where.start == 0
-    assert ahead.wait(60)  # the third block, though nobody has asked for the second
+    assert ahead.wait(60)  # the third block, although the second has not been requested
     blocks.close()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The dataset as dask arrays: what was ingested, in ledger order, with categories of the whole store."""
+"""The dataset as dask arrays: the ingested rows in ledger order, with categories of the whole store."""
 
 import asyncio
 import pickle
@@ -38,7 +38,7 @@ def labels_of(dataset: DaskDataset, column: int) -> list[str]:
 
 
 @pytest.mark.parametrize("sizes", [[300, 0, 50], [0, 7], [7, 0], [0], [0, 0]], ids=str)
-def test_the_arrays_hold_what_was_ingested(tmp_path: Path, store: Store, sizes: list[int]) -> None:
+def test_the_arrays_hold_the_ingested_rows(tmp_path: Path, store: Store, sizes: list[int]) -> None:
     ingest_folder(store, write_mixed(tmp_path / "source", sizes), REQUEST)
     dataset, rows = open_dask_arrays(store), stored_rows(store)
     numeric, targets = compute(dataset.numeric, dataset.targets)
@@ -53,11 +53,11 @@ def test_the_arrays_hold_what_was_ingested(tmp_path: Path, store: Store, sizes: 
     assert codes.dtype == dataset.codes.dtype
 
 
-def test_they_are_read_whole_across_a_cleaning(tmp_path: Path, store: Store) -> None:
-    """Every chunk is read after the commit that the arrays are of has been superseded, and would have gone."""
+def test_arrays_can_be_read_completely_after_a_clean(tmp_path: Path, store: Store) -> None:
+    """Every chunk is read after the commit of the arrays was superseded and would have been deleted."""
     ingest_folder(store, write_mixed(tmp_path / "source", [300, 50]), REQUEST)
     dataset, before = open_dask_arrays(store), stored_rows(store)
-    with store.write("Take all away") as writing:
+    with store.write("Delete all segments") as writing:
         del writing.root["segments/000000"], writing.root["segments/000001"]
     assert clean(Store.open(store.location), timedelta(0)).readers >= 1
     numeric, targets = compute(dataset.numeric, dataset.targets)
@@ -81,7 +81,7 @@ def test_categories_are_those_of_the_store_not_of_the_segment(tmp_path: Path, st
     assert labels_of(dataset, 1) == table["shape"].to_pylist()
 
 
-def test_weights_and_single_and_double_precision_side_by_side(tmp_path: Path, store: Store) -> None:
+def test_weights_and_mixed_single_and_double_precision(tmp_path: Path, store: Store) -> None:
     noise = np.random.default_rng(0).standard_normal(40)
     for i, x in enumerate((noise, noise + 1e4)):
         write_partition(tmp_path / "source" / f"{i}.parquet", {"x": x, "y": noise, "w": np.arange(40) % 3})
@@ -94,7 +94,7 @@ def test_weights_and_single_and_double_precision_side_by_side(tmp_path: Path, st
     assert codes.shape == (80, 0)
 
 
-def test_chunks_are_those_of_the_store_and_work_is_done_chunk_by_chunk(
+def test_chunks_are_those_of_the_store_and_are_computed_one_by_one(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segments, "CHUNK_BYTES", 1)
@@ -106,7 +106,7 @@ def test_chunks_are_those_of_the_store_and_work_is_done_chunk_by_chunk(
     np.testing.assert_array_equal(tail, rows.numeric[550:620])
 
 
-def test_a_graph_carries_locations_not_rows(tmp_path: Path, store: Store) -> None:
+def test_a_graph_holds_locations_not_rows(tmp_path: Path, store: Store) -> None:
     ingest_folder(store, write_mixed(tmp_path / "source", [20_000]), REQUEST)
     dataset = open_dask_arrays(store)
     graph = pickle.dumps(dict(da.concatenate([dataset.numeric, dataset.targets], axis=1).dask))
@@ -138,7 +138,7 @@ def test_an_empty_store_has_no_arrays(store: Store) -> None:
 
 
 @pytest.mark.parametrize("name", ["numeric", "codes", "targets"])
-def test_a_lost_chunk_is_an_error_not_a_fill_value(tmp_path: Path, store: Store, name: str) -> None:
+def test_a_missing_chunk_raises_instead_of_reading_a_fill_value(tmp_path: Path, store: Store, name: str) -> None:
     ingest_folder(store, write_mixed(tmp_path / "source", [100]), REQUEST)
     with store.write("lose a chunk") as writing:
         asyncio.run(writing.session.store.delete(f"segments/000000/{name}/c/0/0"))

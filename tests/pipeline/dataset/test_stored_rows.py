@@ -1,4 +1,4 @@
-"""A store's rows as a row set: the same answers as rows in memory, wherever the tasks are done."""
+"""A store's rows as a row set: the same results as rows in memory, wherever tasks run."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ COUNT = Step("count", "count")
 
 @dataclass(frozen=True)
 class Numbers:
-    """The rows that a pass saw: a monoid that forgets nothing."""
+    """The row numbers that a pass read, in order, and its number of parts."""
 
     rows: tuple[int, ...]
     parts: int = 1
@@ -91,31 +91,31 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return store_of(tmp_path, weighted=request.param)
 
 
-def test_rows_are_taken_in_any_order_and_as_often_as_asked(store: Store) -> None:
+def test_rows_can_be_taken_in_any_order_and_repeatedly(store: Store) -> None:
     rows = rows_of(store)
     whole = in_memory(rows)
-    places = np.array([1057, 3, 299, 300, 3, 800, 801])
-    found, expected = rows.take(places), whole.take(places)
-    np.testing.assert_array_equal(found.features, expected.features)
-    np.testing.assert_array_equal(found.targets, expected.targets)
-    assert (found.weights is None) == (expected.weights is None)
-    if found.weights is not None and expected.weights is not None:
-        np.testing.assert_array_equal(found.weights, expected.weights)
+    indices = np.array([1057, 3, 299, 300, 3, 800, 801])
+    block, expected = rows.take(indices), whole.take(indices)
+    np.testing.assert_array_equal(block.features, expected.features)
+    np.testing.assert_array_equal(block.targets, expected.targets)
+    assert (block.weights is None) == (expected.weights is None)
+    if block.weights is not None and expected.weights is not None:
+        np.testing.assert_array_equal(block.weights, expected.weights)
     assert len(rows.take(np.empty(0, dtype=np.int64)).features) == 0
 
 
-def test_every_row_is_seen_once_in_order_however_the_rows_are_cut(
+def test_a_pass_reads_every_row_once_in_order_however_rows_are_split(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
     for rows in (rows_of(store), in_memory(rows_of(store))):
         assert rows.reduce(number_rows, 10, COUNT).rows == tuple(range(10, 1068))
-        seen = rows.reduce(number_rows, 0, COUNT, parts=7)
-        assert (seen.rows, seen.parts) == (tuple(range(1058)), 7)
+        numbers = rows.reduce(number_rows, 0, COUNT, parts=7)
+        assert (numbers.rows, numbers.parts) == (tuple(range(1058)), 7)
     assert rows_of(store).reduce(number_rows, 0, COUNT).parts == 2 + 2 + 1 + 2
 
 
-def test_places_are_of_the_set_and_numbers_of_the_whole_store(store: Store) -> None:
+def test_indices_count_in_the_set_and_numbers_in_the_whole_store(store: Store) -> None:
     rows = rows_of(store, [2, 4])
     assert rows.n_rows == 757
     assert rows.reduce(number_rows, 0, COUNT).rows == tuple(range(757))
@@ -126,27 +126,27 @@ def test_places_are_of_the_set_and_numbers_of_the_whole_store(store: Store) -> N
     )
 
 
-def test_no_row_is_one_call_without_blocks(store: Store) -> None:
+def test_a_set_without_rows_is_one_call_without_blocks(store: Store) -> None:
     empty: RowSet = rows_of(store, [1])
     assert empty.reduce(number_rows, 0, COUNT) == Numbers(())
     assert empty.reduce(number_rows, 0, COUNT, parts=3) == Numbers(())
 
 
-class KeptHere:
-    """A keeper in memory."""
+class MemoryCheckpoints:
+    """A checkpoint store in memory."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]] = {}
-        self.held: dict[str, CheckpointBuilder] = {}
+        self.saved: dict[str, tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]] = {}
+        self.pending: dict[str, CheckpointBuilder] = {}
 
     def load(self, key: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | None:
-        return self.kept.get(key)
+        return self.saved.get(key)
 
     def save(self, key: str, record: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        self.kept[key] = json.loads(json.dumps(record)), dict(arrays)
+        self.saved[key] = json.loads(json.dumps(record)), dict(arrays)
 
     def set_pending(self, key: str, make: CheckpointBuilder | None) -> None:
-        self.held = {key: make} if make else {}
+        self.pending = {key: make} if make else {}
 
 
 @pytest.mark.parametrize(
@@ -162,16 +162,18 @@ class KeptHere:
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
-def test_a_pass_keeps_the_name_under_which_version_0_1_0_kept_it(function: Callable[..., Any], module: str) -> None:
+def test_checkpoints_of_a_pass_have_the_name_they_had_in_version_0_1_0(
+    function: Callable[..., Any], module: str
+) -> None:
     assert name_of_pass(function) == (f"ridgestream.pipeline.{module}", function.__name__)
 
 
 def test_a_pass_without_a_name_is_refused_if_its_sums_are_checkpointed(store: Store) -> None:
     with pytest.raises(InputError, match=r"has no name for its checkpoints: decorate it with named_pass"):
-        rows_of(store, checkpoints=KeptHere()).reduce(unnamed, 0, COUNT)
+        rows_of(store, checkpoints=MemoryCheckpoints()).reduce(unnamed, 0, COUNT)
 
 
-def test_a_renamed_dataclass_is_hashed_by_the_name_that_it_had() -> None:
+def test_a_renamed_dataclass_is_hashed_by_its_former_name() -> None:
     @dataclass(frozen=True)
     class Before:
         value: int
@@ -185,33 +187,31 @@ def test_a_renamed_dataclass_is_hashed_by_the_name_that_it_had() -> None:
     assert hash_of(After(3)) != hash_of(After(4))
 
 
-def test_a_pass_that_was_killed_goes_on_and_ends_in_the_same_bits(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_pass_resumes_and_gives_the_same_bits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
     monkeypatch.setattr(pass_checkpoint, "KEEP_SECONDS", 0.0)
     monkeypatch.setattr(pass_checkpoint, "WORTH_SECONDS", 0.0)
-    keeper, straight = KeptHere(), bits(rows_of(store), 3)
-    done = []
+    checkpoints, straight = MemoryCheckpoints(), bits(rows_of(store), 3)
+    counts = []
     for after in (2, 1, 2, 9):
         executor = Killed(after)
-        rows = rows_of(store, executor=executor, checkpoints=keeper)
+        rows = rows_of(store, executor=executor, checkpoints=checkpoints)
         with suppress(KeyboardInterrupt):
             assert [b.tobytes() for b in bits(rows, 3)] == [b.tobytes() for b in straight]
-        done.append(executor.done)
-    assert done == [2, 1, 2, 2]  # seven tasks, none twice
+        counts.append(executor.done)
+    assert counts == [2, 1, 2, 2]  # seven tasks, none twice
     executor = Killed(9)
-    bits(rows_of(store, executor=executor, checkpoints=keeper), 3)
+    bits(rows_of(store, executor=executor, checkpoints=checkpoints), 3)
     assert executor.done == 0
-    assert [b.tobytes() for b in bits(rows_of(store, [0, 2], checkpoints=keeper), 3)] == [
+    assert [b.tobytes() for b in bits(rows_of(store, [0, 2], checkpoints=checkpoints), 3)] == [
         b.tobytes() for b in bits(rows_of(store, [0, 2]), 3)
     ]
 
 
-def test_a_short_pass_is_not_kept(store: Store) -> None:
-    keeper = KeptHere()
-    bits(rows_of(store, checkpoints=keeper), 3)
-    assert not keeper.kept
+def test_a_short_pass_is_not_checkpointed(store: Store) -> None:
+    checkpoints = MemoryCheckpoints()
+    bits(rows_of(store, checkpoints=checkpoints), 3)
+    assert not checkpoints.saved
 
 
 def bits(rows: RowSet, folds: int) -> list[npt.NDArray[np.float64]]:
@@ -220,14 +220,14 @@ def bits(rows: RowSet, folds: int) -> list[npt.NDArray[np.float64]]:
     return [fold.products for fold in sums.folds]
 
 
-def test_sums_have_the_same_bits_wherever_they_are_made_and_those_of_memory_to_rounding(
+def test_sums_have_the_same_bits_in_any_executor_and_match_memory_to_rounding(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
-    here, there = bits(rows_of(store), 3), bits(rows_of(store, executor=Elsewhere()), 3)
-    assert [b.tobytes() for b in here] == [b.tobytes() for b in there]
-    for found, expected in zip(here, bits(in_memory(rows_of(store)), 3), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-13)
+    local, pickled = bits(rows_of(store), 3), bits(rows_of(store, executor=Elsewhere()), 3)
+    assert [b.tobytes() for b in local] == [b.tobytes() for b in pickled]
+    for matrix, expected in zip(local, bits(in_memory(rows_of(store)), 3), strict=True):
+        np.testing.assert_allclose(matrix, expected, rtol=1e-13)
 
 
 @pytest.mark.parametrize(("n_rows", "parts"), [(0, 3), (2, 3), (3, 3), (1000, 7)])

@@ -1,4 +1,4 @@
-"""Learners by way of the store: what went on a disk between two nights leaves no trace in the bits."""
+"""Learners saved in a store: a round trip between two nights changes no bit."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +20,13 @@ from ridgestream.stores.repository.repository import Store
 
 
 def night(store: Store, request: OnlineRequest = MODEL) -> ModelRecord:
-    """Train on what is new, keep the model, read it back."""
+    """Train on new partitions, save the model, and read it back."""
     root = store.root()
-    known = "models" in root
-    record = require_model(root, request.name) if known else None
-    done = OnlineTrainer(request).train(context_of(store, record))
-    learned = (*done.record.learned, *(entry.segment for entry in done.entries))
+    record = require_model(root, request.name) if "models" in root else None
+    result = OnlineTrainer(request).train(context_of(store, record))
+    segments = (*result.record.learned, *(entry.segment for entry in result.entries))
     with store.write("a night") as writing:
-        write_model(writing.root, replace(done.record, learned=learned))
+        write_model(writing.root, replace(result.record, learned=segments))
     return require_model(store.root(), request.name)
 
 
@@ -38,7 +37,7 @@ def bits(record: ModelRecord) -> dict[str, Any]:
 SIZES = [300, 0, 500, 1, 257]
 
 
-def test_night_by_night_is_bit_for_bit_all_at_once(tmp_path: Path) -> None:
+def test_training_night_by_night_equals_training_at_once_bit_for_bit(tmp_path: Path) -> None:
     straight, nightly = new_store(tmp_path / "straight"), new_store(tmp_path / "nightly")
     source = tmp_path / "source"
     for i, rows in enumerate(SIZES):
@@ -53,11 +52,11 @@ def test_night_by_night_is_bit_for_bit_all_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("weights", [np.zeros(20), np.r_[np.zeros(10), np.ones(10)]], ids=["none", "some"])
-def test_rows_of_weight_zero_are_no_rows(tmp_path: Path, weights: Any) -> None:
+def test_rows_of_weight_zero_do_not_count(tmp_path: Path, weights: Any) -> None:
     columns = mixed_columns(20)
-    kept = {name: column.filter(weights > 0) for name, column in columns.items()}
+    weighted = {name: column.filter(weights > 0) for name, column in columns.items()}
     models = []
-    for name, rows in (("all", columns | {"w": weights}), ("kept", kept | {"w": weights[weights > 0]})):
+    for name, rows in (("all", columns | {"w": weights}), ("kept", weighted | {"w": weights[weights > 0]})):
         write_partition(tmp_path / name / "part-0.parquet", rows)
         write_partition(tmp_path / name / "part-1.parquet", mixed_columns(5, seed=1) | {"w": np.zeros(5)})
         store = new_store(tmp_path / f"store-{name}")
@@ -67,8 +66,8 @@ def test_rows_of_weight_zero_are_no_rows(tmp_path: Path, weights: Any) -> None:
         np.testing.assert_allclose(models[0].arrays[array], models[1].arrays[array], rtol=1e-9, atol=1e-12)
 
 
-def test_a_model_that_has_learned_nothing_predicts_the_centre_of_the_targets(tmp_path: Path) -> None:
-    """No row weighs anything: the dictionary is empty."""
+def test_a_model_without_basis_vectors_predicts_the_centre_of_the_targets(tmp_path: Path) -> None:
+    """All weights are zero, so the dictionary is empty."""
     write_partition(tmp_path / "source" / "part-0.parquet", mixed_columns(20) | {"w": np.zeros(20)})
     store = new_store(tmp_path / "store")
     ingest_folder(store, tmp_path / "source", replace(REQUEST, weight="w"))
@@ -89,7 +88,7 @@ def test_a_record_that_lacks_an_array_of_the_state_is_damaged(tmp_path: Path) ->
         learner_of(replace(record, arrays=arrays))
 
 
-def test_a_record_asked_for_with_other_parameters_is_refused(tmp_path: Path) -> None:
+def test_a_record_requested_with_other_parameters_is_refused(tmp_path: Path) -> None:
     write_partition(tmp_path / "source" / "part-0.parquet", mixed_columns(20))
     store = new_store(tmp_path / "store")
     ingest_folder(store, tmp_path / "source", REQUEST)

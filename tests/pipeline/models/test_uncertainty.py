@@ -1,4 +1,4 @@
-"""Error bars: the formula against a dense Gaussian process, their limits, and how often they hold."""
+"""Error bars: the formula against a dense Gaussian process, limiting cases, and coverage."""
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ def noisy(n: int, noise: float, seed: int = 0) -> tuple[Array, Array]:
     return X, np.sin(2 * X[:, 0]) + noise * rng.standard_normal(n)
 
 
-def test_with_every_row_in_the_dictionary_it_is_the_gaussian_process() -> None:
+def test_variance_with_every_row_in_the_dictionary_is_the_gaussian_process() -> None:
     X = np.linspace(-3, 3, 9)[:, np.newaxis]
     y = np.cos(X[:, 0])
     learner = OnlineLSSVM(KERNEL, regularization=1e-2, max_basis=9, novelty_threshold=0, usefulness_threshold=0)
@@ -49,7 +49,7 @@ def test_with_every_row_in_the_dictionary_it_is_the_gaussian_process() -> None:
     assert np.allclose(uncertainty.variance(k, np.ones(21))[:, 0], expected, rtol=1e-6, atol=1e-12)
 
 
-def test_it_reverts_to_the_prior_far_away_and_is_small_among_the_rows() -> None:
+def test_variance_reverts_to_the_prior_far_away_and_is_small_near_the_rows() -> None:
     X, y = noisy(3000, 0.3)
     learner = learn(X, y)
     uncertainty = Uncertainty.of(learner.state())
@@ -59,13 +59,13 @@ def test_it_reverts_to_the_prior_far_away_and_is_small_among_the_rows() -> None:
 
 
 @pytest.mark.parametrize("regularization", [1e-4, 1e-9, 1e-14])
-def test_it_is_never_negative_at_a_basis_vector(regularization: float) -> None:
+def test_variance_is_never_negative_at_a_basis_vector(regularization: float) -> None:
     X, y = noisy(500, 0.1)
     learner = learn(X, y, regularization)
     assert variance(learner, learner.state().basis_vectors).min() >= 0
 
 
-def test_the_noise_is_found() -> None:
+def test_the_noise_is_estimated() -> None:
     X, y = noisy(20_000, 0.25)
     assert Uncertainty.of(learn(X, y).state()).noise[0] == pytest.approx(0.25**2, rel=0.03)
 
@@ -77,7 +77,7 @@ def test_two_targets_have_their_own_noise() -> None:
     assert noise[1] == pytest.approx(9 * noise[0])
 
 
-def test_intervals_of_95_per_cent_hold_95_per_cent_of_new_observations() -> None:
+def test_95_per_cent_intervals_cover_95_per_cent_of_new_observations() -> None:
     X, y = noisy(20_000, 0.4)
     test, truth = noisy(20_000, 0.4, seed=1)
     learner = learn(X, y)
@@ -87,16 +87,16 @@ def test_intervals_of_95_per_cent_hold_95_per_cent_of_new_observations() -> None
 
 
 def elevations(part: str) -> tuple[Array, Array]:
-    """Forest's other 53 columns, and the elevation that belongs to them, in metres."""
+    """Return the other 53 columns of the forest data, and the elevation in metres as target."""
     X, _ = read_forest(part, PARTITION_ROWS)
     return np.ascontiguousarray(X[:, 1:]), X[:, 0].copy()
 
 
-def test_intervals_of_95_per_cent_hold_95_per_cent_of_real_observations() -> None:
-    """λ is the product's default, and the best for the RMS error among powers of ten.
+def test_95_per_cent_intervals_cover_95_per_cent_of_real_observations() -> None:
+    """λ is the default, and among powers of ten it has the lowest RMS error.
 
-    The errors are no Gaussian's: 50 % intervals hold 55 %, and with λ ten times smaller, where 300 vectors explain less
-    than their prior allows, 95 % intervals hold 97 %.
+    The errors are not Gaussian: 50 % intervals cover 55 %. With λ ten times smaller, 300 vectors explain less than
+    their prior allows, and 95 % intervals cover 97 %.
     """
     (X, y), (test, truth) = elevations("train"), elevations("test")
     scaling, target = Scaling.of(X), Scaling.of(y[:, np.newaxis])
@@ -105,8 +105,8 @@ def test_intervals_of_95_per_cent_hold_95_per_cent_of_real_observations() -> Non
     learner.partial_fit(scaling.apply(X), target.apply(y[:, np.newaxis])).refresh()
     state = learner.state()
     uncertainty, basis, test = Uncertainty.of(state), state.basis_vectors, scaling.apply(test)
-    found = uncertainty.variance(kernel.block(test, basis, state.centre), kernel.diagonal(test))
-    deviation = np.sqrt(found + uncertainty.noise)[:, 0] * target.scale[0]
+    variances = uncertainty.variance(kernel.block(test, basis, state.centre), kernel.diagonal(test))
+    deviation = np.sqrt(variances + uncertainty.noise)[:, 0] * target.scale[0]
     error = np.abs(learner.predict(test)[:, 0] * target.scale[0] + target.centre[0] - truth)
     assert np.sqrt(np.mean(error**2)) < 0.45 * truth.std()
     assert abs(np.mean(error <= 1.96 * deviation) - 0.95) < 0.015

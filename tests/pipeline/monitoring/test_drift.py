@@ -1,4 +1,4 @@
-"""Partitions against training rows by what their segments keep: with sketches, without, columns of every kind."""
+"""Drift of partitions from training rows, computed from segment statistics with and without sketches."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +30,7 @@ ROWS = 2000
 
 
 def record_of(store: Store, scaled_by: int = 1) -> ModelRecord:
-    """A model that was standardized by the first partitions of a store."""
+    """Return a model record standardized by the first `scaled_by` partitions of a store."""
     segments = tuple(entry.segment for entry in ledger_of(store).entries[:scaled_by])
     return ModelRecord("model", {"scaling_rows": 1}, {}, scaled_by=segments)
 
@@ -52,15 +52,17 @@ def store_with(folder: Path, tables: list[dict[str, Any]], request: SchemaReques
     return store
 
 
-def forget_sketches(monkeypatch: pytest.MonkeyPatch, of: Callable[[SegmentFacts], bool] = lambda _: True) -> None:
-    """Let ingest write segments as older releases did."""
+def omit_sketches(
+    monkeypatch: pytest.MonkeyPatch, from_segment: Callable[[SegmentFacts], bool] = lambda _: True
+) -> None:
+    """Make ingest write segments without sketches, as older releases did."""
     facts_of = partition_profile._Statistics.facts
 
-    def without(gathered: Any, decoder: Any) -> SegmentFacts:
+    def facts_without_sketch(gathered: Any, decoder: Any) -> SegmentFacts:
         facts = facts_of(gathered, decoder)
-        return replace(facts, sketch=None) if of(facts) else facts
+        return replace(facts, sketch=None) if from_segment(facts) else facts
 
-    monkeypatch.setattr(partition_profile._Statistics, "facts", without)
+    monkeypatch.setattr(partition_profile._Statistics, "facts", facts_without_sketch)
 
 
 def units(columns: dict[str, Any]) -> dict[str, Any]:
@@ -84,32 +86,34 @@ def target(columns: dict[str, Any]) -> dict[str, Any]:
     return columns | {"y": pa.array(10.0 * columns["y"].to_numpy())}
 
 
-BROKEN = {"length": units, "count": constant, "flag": flag, "colour": colour, "y": target}
+CHANGES = {"length": units, "count": constant, "flag": flag, "colour": colour, "y": target}
 
 
 @pytest.mark.parametrize("sketched", [True, False])
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", CHANGES)
 def test_a_column_that_has_moved_is_named_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sketched: bool
 ) -> None:
     if not sketched:
-        forget_sketches(monkeypatch)
+        omit_sketches(monkeypatch)
     tables = [mixed_columns(ROWS, seed=seed) for seed in range(4)]
-    first, same, broken, after = compare_all(store_with(tmp_path, [*tables[:2], BROKEN[name](tables[2]), tables[3]]))
+    first, unchanged, changed, last = compare_all(
+        store_with(tmp_path, [*tables[:2], CHANGES[name](tables[2]), tables[3]])
+    )
     assert {column.shift.psi for column in first.columns} == {0.0}
-    assert moved(same) == moved(after) == []
-    assert moved(broken) == [name]
-    assert broken.is_suspect
-    assert broken.largest is not None
-    assert broken.largest.column == name
-    assert [column.column for column in broken.columns] == ["length", "count", "flag", "seen", "colour", "y"]
-    compared = {column.column: column.compared for column in broken.columns}
+    assert moved(unchanged) == moved(last) == []
+    assert moved(changed) == [name]
+    assert changed.is_suspect
+    assert changed.largest is not None
+    assert changed.largest.column == name
+    assert [column.column for column in changed.columns] == ["length", "count", "flag", "seen", "colour", "y"]
+    compared = {column.column: column.compared for column in changed.columns}
     assert set(compared.values()) == {"quantiles" if sketched else "moments", "counts"}
     assert compared["colour"] == "counts"
 
 
-def test_training_rows_may_have_come_in_several_partitions(tmp_path: Path) -> None:
-    """Two halves of a distribution: each is far from the whole, and the whole has not moved."""
+def test_training_rows_may_come_from_several_partitions(tmp_path: Path) -> None:
+    """Two halves of a distribution: each differs from the whole, and the whole has not moved."""
     columns = mixed_columns(ROWS, seed=0)
     low = columns["length"].to_numpy() < 0
     halves = [pa.table(columns).filter(pa.array(part)) for part in (low, ~low)]
@@ -126,33 +130,33 @@ def test_training_rows_may_have_come_in_several_partitions(tmp_path: Path) -> No
 def test_partitions_with_and_without_a_sketch_are_compared_by_their_moments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store of an older release, gone on with: what it standardized by has no sketch."""
+    """A store of an older release that is continued: its scaling partitions have no sketch."""
     tables = [mixed_columns(ROWS, seed=seed) for seed in range(3)]
     with monkeypatch.context() as older:
-        forget_sketches(older)
+        omit_sketches(older)
         store = store_with(tmp_path, tables[:1])
     for i, columns in enumerate([tables[1], units(tables[2])], 1):
         write_partition(tmp_path / "source" / f"{i}.parquet", columns)
     ingest_folder(store, tmp_path / "source", REQUEST)
-    old, same, broken = compare_all(store)
-    assert {column.compared for column in [*old.columns, *same.columns, *broken.columns]} == {"moments", "counts"}
-    assert moved(same) == []
-    assert moved(broken) == ["length"]
+    old, unchanged, changed = compare_all(store)
+    assert {column.compared for column in [*old.columns, *unchanged.columns, *changed.columns]} == {"moments", "counts"}
+    assert moved(unchanged) == []
+    assert moved(changed) == ["length"]
 
 
-def test_classes_that_are_learned_each_are_compared_by_their_counts(tmp_path: Path) -> None:
+def test_multiclass_targets_are_compared_by_their_counts(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     tables = [
         {"x": rng.standard_normal(ROWS), "y": rng.choice(["a", "b", "c"], ROWS, p=p)} for p in 3 * [[0.5, 0.3, 0.2]]
     ]
     tables[2]["y"] = rng.choice(["c", "a", "b"], ROWS, p=[0.6, 0.3, 0.1])
-    _, same, broken = compare_all(store_with(tmp_path, tables, SchemaRequest("y", classes="all")))
-    assert [column.column for column in same.columns] == ["x", "y"]
-    assert moved(same) == []
-    assert moved(broken) == ["y"]
+    _, unchanged, changed = compare_all(store_with(tmp_path, tables, SchemaRequest("y", classes="all")))
+    assert [column.column for column in unchanged.columns] == ["x", "y"]
+    assert moved(unchanged) == []
+    assert moved(changed) == ["y"]
 
 
-def test_rows_of_weight_zero_are_absent(tmp_path: Path) -> None:
+def test_rows_of_weight_zero_do_not_count(tmp_path: Path) -> None:
     tables = [mixed_columns(ROWS, seed=seed) | {"w": pa.array(np.ones(ROWS))} for seed in range(3)]
     length = tables[1]["length"].to_numpy().copy()
     length[::2] = 1e6
@@ -174,7 +178,7 @@ def test_a_partition_without_rows_has_nothing_to_compare(tmp_path: Path) -> None
 
 
 def statistics_of(values: Array, *, sketched: bool = True) -> SegmentStatistics:
-    """What a segment would keep of a feature that some rows lack, and of a target that all have."""
+    """Return the statistics of a segment with a feature that has missing values and a target without."""
     present = values[~np.isnan(values)]
     feature, target = Moments.of(present[:, np.newaxis]), Moments.of(np.arange(float(len(values)))[:, np.newaxis])
     moments = np.hstack([feature.as_array(), target.as_array()])
@@ -191,22 +195,22 @@ def test_missing_values_are_reported_and_an_increase_is_drift(sketched: bool) ->
     values[1, rng.random(ROWS) < 0.1] = np.nan
     values[2, rng.random(ROWS) < 0.5] = np.nan
     training = TrainingRows(schema, [statistics_of(values[0], sketched=sketched)])
-    same, worse, all_of_them = (
+    unchanged, worse, entirely = (
         training.compare(statistics_of(v, sketched=sketched))[0] for v in (values[1], values[2], np.full(ROWS, np.nan))
     )
-    assert same.missing == pytest.approx(0.1, abs=0.03)
-    assert not same.shift.is_large
+    assert unchanged.missing == pytest.approx(0.1, abs=0.03)
+    assert not unchanged.shift.is_large
     assert worse.missing == pytest.approx(0.5, abs=0.03)
     assert worse.shift.is_large
-    assert all_of_them.missing == 1.0
-    assert all_of_them.shift.is_large
+    assert entirely.missing == 1.0
+    assert entirely.shift.is_large
 
 
 def night_of(partitions: list[str], **more: Any) -> Night:
     return Night("", tuple(partitions), ROWS, ROWS, 1, more.pop("error", 0.2), None, None, 0.0, **more)
 
 
-def test_errors_belong_to_segments_and_those_learned_again_have_the_last(tmp_path: Path) -> None:
+def test_errors_belong_to_segments_and_relearned_segments_have_the_latest(tmp_path: Path) -> None:
     store = store_with(tmp_path, [mixed_columns(ROWS, seed=seed) for seed in range(5)])
     nights = (
         night_of(["0", "1"], segments=(0, 1), progressive_errors=(0.30, 0.25)),
@@ -222,7 +226,7 @@ def test_errors_belong_to_segments_and_those_learned_again_have_the_last(tmp_pat
     assert [drift.erred for drift in drifts] == [False, False, False, False, True]
 
 
-def test_a_model_of_an_older_release_has_the_rows_of_its_first_run_and_the_errors_of_its_nights(tmp_path: Path) -> None:
+def test_a_model_of_an_older_release_compares_with_the_rows_of_its_first_run(tmp_path: Path) -> None:
     tables = [mixed_columns(ROWS, seed=seed) for seed in range(4)]
     store = store_with(tmp_path, [tables[0], tables[1], units(tables[2]), tables[3]])
     record = ModelRecord(
@@ -236,7 +240,7 @@ def test_a_model_of_an_older_release_has_the_rows_of_its_first_run_and_the_error
     assert drifts[3].erred
 
 
-def test_a_model_whose_training_rows_are_gone_is_compared_with_nothing(tmp_path: Path) -> None:
+def test_a_model_whose_training_rows_are_gone_has_no_comparison(tmp_path: Path) -> None:
     store = store_with(tmp_path, [mixed_columns(ROWS)])
     (drift,) = compare_all(store, replace(record_of(store), scaled_by=(17,)))
     assert drift.columns == ()

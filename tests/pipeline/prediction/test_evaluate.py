@@ -1,4 +1,4 @@
-"""Evaluation: errors counted from their definitions, with weights, partition by partition."""
+"""Evaluation: errors match their definitions, with weights, partition by partition."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from ridgestream.stores.schema.schema import Schema, SchemaRequest
 
 
 def trained(tmp_path: Path, request: SchemaRequest = REQUEST, **more: Any) -> tuple[Model, Schema]:
-    """Return a model over an ingested partition, and the schema of the store."""
+    """Return a model for an ingested partition, and the schema of the store."""
     store = new_store(tmp_path / "store")
     write_partition(tmp_path / "train" / "part-0.parquet", mixed_columns(200) | {k: v(200) for k, v in more.items()})
     ingest_folder(store, tmp_path / "train", request)
@@ -91,20 +91,20 @@ def test_weights_count_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("weights", [[0.0, 0.0], []], ids=["weight zero", "no rows"])
-def test_without_rows_there_is_no_error_to_tell(tmp_path: Path, weights: list[float]) -> None:
+def test_an_evaluation_without_rows_has_no_error(tmp_path: Path, weights: list[float]) -> None:
     model, schema = classifier(tmp_path, weight="w")
     write_partition(tmp_path / "test" / "0.parquet", classes(len(weights)) | {"w": pa.array(weights, pa.float64())})
     result = evaluate_folder(model, schema, tmp_path / "test")
     assert (result.weight, result.test_error, result.test_mse) == (0.0, None, None)
 
 
-def test_where_tasks_run_leaves_no_trace(tmp_path: Path) -> None:
+def test_the_executor_does_not_change_the_result(tmp_path: Path) -> None:
     model, schema = trained(tmp_path)
     folder = write_mixed(tmp_path / "test", [30, 40, 50], seed=50)
     assert evaluate_folder(model, schema, folder, Elsewhere()) == evaluate_folder(model, schema, folder)
 
 
-def test_cuts_into_row_groups_and_files_leave_no_trace_beyond_rounding(tmp_path: Path) -> None:
+def test_splits_into_row_groups_and_files_change_only_rounding(tmp_path: Path) -> None:
     model, schema = trained(tmp_path)
     table = pa.table(mixed_columns(20_000, seed=50))
     write_partition(tmp_path / "whole" / "0.parquet", table)
@@ -114,7 +114,7 @@ def test_cuts_into_row_groups_and_files_leave_no_trace_beyond_rounding(tmp_path:
     assert cut == pytest.approx(whole, rel=1e-12)
 
 
-def test_columns_may_be_permuted_and_more(tmp_path: Path) -> None:
+def test_columns_may_be_permuted_and_extra_ones_are_ignored(tmp_path: Path) -> None:
     model, schema = trained(tmp_path)
     columns = mixed_columns(30, seed=50)
     write_partition(tmp_path / "plain" / "0.parquet", columns)

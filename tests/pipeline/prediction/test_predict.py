@@ -1,4 +1,4 @@
-"""Prediction: row for row with the input, one file a partition, each of which appears whole or not at all."""
+"""Prediction: row for row with the input, one file per partition, each of which appears whole or not at all."""
 
 import os
 import signal
@@ -120,7 +120,7 @@ def test_kept_columns_are_repeated_as_they_are(regression: tuple[Model, Schema],
     np.testing.assert_allclose(table["prediction"].to_numpy(), predictions_of(regression[0], columns), rtol=1e-9)
 
 
-def test_columns_may_be_permuted_and_more_and_that_is_said(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_columns_may_be_permuted_and_extra_ones_are_reported(regression: tuple[Model, Schema], tmp_path: Path) -> None:
     columns = mixed_columns(30, seed=5)
     write_partition(tmp_path / "plain" / "part-0.parquet", columns)
     extra = {"extra": ["?"] * 30, "kept": range(30)}
@@ -134,14 +134,14 @@ def test_columns_may_be_permuted_and_more_and_that_is_said(regression: tuple[Mod
     assert (notes.steps, notes.rows, notes.ended) == (["predict"], 30, [{"rows": 30, "partitions": 1}])
 
 
-def test_nothing_is_said_where_nothing_is_left_out(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_nothing_is_reported_if_no_column_is_ignored(regression: tuple[Model, Schema], tmp_path: Path) -> None:
     notes = Notes()
     files = list_partitions(write_mixed(tmp_path / "in", [3]))
     predict(*regression, files, tmp_path / "out", (), InProcess(), notes)
     assert notes.events == []
 
 
-def test_where_tasks_run_leaves_no_trace(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_the_executor_does_not_change_the_files(regression: tuple[Model, Schema], tmp_path: Path) -> None:
     source = write_mixed(tmp_path / "in", [30, 0, 50], seed=5)
     predict_folder(regression, source, tmp_path / "here")
     predict_folder(regression, source, tmp_path / "there", executor=Elsewhere())
@@ -181,7 +181,7 @@ def test_a_bad_partition_is_named_and_files_finished_before_it_stay(
         (["prediction"], r"/part-0\.parquet: column 'prediction' cannot be kept, the predictions have that name"),
     ],
 )
-def test_columns_that_cannot_be_kept(
+def test_columns_that_cannot_be_kept_are_refused(
     regression: tuple[Model, Schema], tmp_path: Path, keep: list[str], message: str
 ) -> None:
     write_partition(tmp_path / "in" / "part-0.parquet", mixed_columns(5) | {"prediction": range(5)})
@@ -197,8 +197,8 @@ def test_an_earlier_file_of_predictions_is_replaced_or_left_whole(
     predict_folder(regression, source, tmp_path / "out")
     before = (tmp_path / "out" / "part-0.parquet").read_bytes()
     write_partition(source / "part-0.parquet", mixed_columns(40_000) | {"length": [0.0] * 39_999 + [np.nan]})
-    stays = r"column 'length' has the value nan in row 39999.*; .*/out/part-0.parquet is unchanged, from an earlier"
-    with pytest.raises(PartitionError, match=stays):
+    message = r"column 'length' has the value nan in row 39999.*; .*/out/part-0.parquet is unchanged, from an earlier"
+    with pytest.raises(PartitionError, match=message):
         predict_folder(regression, source, tmp_path / "out")
     assert (tmp_path / "out" / "part-0.parquet").read_bytes() == before
     write_mixed(source, [7])
@@ -207,7 +207,7 @@ def test_an_earlier_file_of_predictions_is_replaced_or_left_whole(
     assert files_below(tmp_path / "out") == ["part-0.parquet"]
 
 
-def test_a_partition_that_changes_while_it_is_predicted_gives_no_file(
+def test_a_partition_that_changes_during_prediction_gives_no_file(
     regression: tuple[Model, Schema], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = write_mixed(tmp_path / "in", [10])
@@ -236,7 +236,7 @@ with write_predictions(Path(sys.argv[1]), schema) as writer:
 """
 
 
-def test_a_kill_in_the_middle_leaves_no_half_file_under_the_final_name(tmp_path: Path) -> None:
+def test_a_killed_write_leaves_no_partial_file_under_the_final_name(tmp_path: Path) -> None:
     path = tmp_path / "out" / "part-0.parquet"
     command = [sys.executable, "-c", WRITE_AND_HANG, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
@@ -250,7 +250,7 @@ def test_a_kill_in_the_middle_leaves_no_half_file_under_the_final_name(tmp_path:
         list_partitions(tmp_path / "out")
 
 
-def test_an_interrupt_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
+def test_an_interrupted_write_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted_write(tmp_path / "part-0.parquet")
     assert files_below(tmp_path) == []
@@ -263,7 +263,7 @@ def interrupted_write(path: Path) -> None:
         raise KeyboardInterrupt
 
 
-def test_an_output_that_cannot_be_written(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_written_raises(regression: tuple[Model, Schema], tmp_path: Path) -> None:
     source = write_mixed(tmp_path / "in", [5])
     (tmp_path / "file").write_text("mine")
     with pytest.raises(StoreError, match=r"the predictions .*/file/part-0\.parquet cannot be written"):
@@ -275,11 +275,13 @@ def test_an_output_that_cannot_be_written(regression: tuple[Model, Schema], tmp_
 
 
 @pytest.mark.parametrize("way", ["plain", "dotted", "linked"])
-def test_predictions_do_not_replace_their_input(regression: tuple[Model, Schema], tmp_path: Path, way: str) -> None:
+def test_predictions_never_replace_their_input(
+    regression: tuple[Model, Schema], tmp_path: Path, path_form: str
+) -> None:
     source = write_mixed(tmp_path / "in", [5])
     (tmp_path / "link").symlink_to(source)
     before = (source / "part-0.parquet").read_bytes()
-    output = {"plain": source, "dotted": tmp_path / "out" / ".." / "in", "linked": tmp_path / "link"}[way]
+    output = {"plain": source, "dotted": tmp_path / "out" / ".." / "in", "linked": tmp_path / "link"}[path_form]
     (tmp_path / "out").mkdir()
     with pytest.raises(PartitionError, match=r"the predictions of .*/part-0\.parquet would replace it: choose another"):
         predict_folder(regression, source, output)
@@ -287,7 +289,7 @@ def test_predictions_do_not_replace_their_input(regression: tuple[Model, Schema]
 
 
 @pytest.mark.parametrize("output", ["", "predictions", "deep/er", "link/in/out"])
-def test_an_output_below_the_source_would_become_partitions_of_it(tmp_path: Path, output: str) -> None:
+def test_an_output_below_the_source_is_refused(tmp_path: Path, output: str) -> None:
     source = write_mixed(tmp_path / "in", [5])
     (source / "link").symlink_to(tmp_path)
     with pytest.raises(PartitionError, match=r"the output .* lies in the source .*/in, whose partitions its files"):
@@ -295,13 +297,13 @@ def test_an_output_below_the_source_would_become_partitions_of_it(tmp_path: Path
 
 
 @pytest.mark.parametrize("output", ["../out", "../in-2", "_predictions", ".predictions/x", ".."])
-def test_an_output_beside_the_source_or_hidden_in_it(tmp_path: Path, output: str) -> None:
+def test_an_output_beside_the_source_or_hidden_in_it_is_accepted(tmp_path: Path, output: str) -> None:
     source = write_mixed(tmp_path / "in", [5])
     check_apart(source, source / output)
     check_apart(source / "part-0.parquet", source / "predictions")
 
 
-def test_an_unfinished_file_of_the_same_process_is_written_over(tmp_path: Path) -> None:
+def test_an_unfinished_file_of_the_same_process_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / f".part-0.parquet.{os.getpid()}.unfinished").write_bytes(b"half")
     schema = pa.schema({"prediction": pa.float64()})
     with write_predictions(tmp_path / "part-0.parquet", schema) as writer:
@@ -310,18 +312,18 @@ def test_an_unfinished_file_of_the_same_process_is_written_over(tmp_path: Path) 
     assert pq.read_table(tmp_path / "part-0.parquet")["prediction"].to_pylist() == [1.0]
 
 
-def test_what_killed_processes_have_left_long_ago_is_deleted(tmp_path: Path) -> None:
-    left = [
+def test_old_unfinished_files_of_killed_processes_are_deleted(tmp_path: Path) -> None:
+    unfinished = [
         tmp_path / f".{name}.parquet.{pid}.unfinished" for name, pid in (("part-0", 1), ("part-0", 2), ("part-1", 1))
     ]
-    for path in left:
+    for path in unfinished:
         path.write_bytes(b"half")
-    for path in left[1:]:
+    for path in unfinished[1:]:
         os.utime(path, (0, 0))
     schema = pa.schema({"prediction": pa.float64()})
     with write_predictions(tmp_path / "part-0.parquet", schema) as writer:
         writer.write_batch(pa.record_batch([pa.array([1.0])], schema=schema))
-    assert files_below(tmp_path) == [left[0].name, left[2].name, "part-0.parquet"]
+    assert files_below(tmp_path) == [unfinished[0].name, unfinished[2].name, "part-0.parquet"]
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -339,9 +341,7 @@ def times_below(folder: Path) -> dict[str, int]:
     return {name: (folder / name).stat().st_mtime_ns for name in files_below(folder)}
 
 
-def test_what_is_finished_is_skipped_until_it_is_asked_for_again(
-    regression: tuple[Model, Schema], tmp_path: Path
-) -> None:
+def test_finished_partitions_are_skipped_unless_again_is_set(regression: tuple[Model, Schema], tmp_path: Path) -> None:
     files = list_partitions(write_mixed(tmp_path / "in", [5, 0, 7]))
 
     def run(*, again: bool = False) -> PredictionResult:
@@ -382,8 +382,8 @@ def test_another_model_or_option_predicts_again(
     other = replace(model, basis=basis, coefficients=model.coefficients + change.pop("coefficients", 0.0))
     keep = change.pop("keep", ())
     for expected in (1, 0):
-        done = predict(other, schema, files, tmp_path / "out", keep, InProcess(), Silent(), **change)
-        assert (done.written, done.skipped) == (expected, 1 - expected)
+        result = predict(other, schema, files, tmp_path / "out", keep, InProcess(), Silent(), **change)
+        assert (result.written, result.skipped) == (expected, 1 - expected)
     assert predict(model, schema, files, tmp_path / "out", (), InProcess(), Silent()).written == 1
 
 
@@ -393,11 +393,11 @@ def test_another_input_under_the_same_name_is_predicted_again(regression: tuple[
     (file, _) = list_partitions(source)
     os.utime(source / "part-0.parquet", ns=(file.modified_ns, file.modified_ns + 1000))
     files = list_partitions(source)
-    done = predict(*regression, files, tmp_path / "out", (), InProcess(), Silent())
-    assert (done.written, done.skipped) == (1, 1)
+    result = predict(*regression, files, tmp_path / "out", (), InProcess(), Silent())
+    assert (result.written, result.skipped) == (1, 1)
 
 
-def test_bad_partitions_undo_no_others(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_bad_partitions_do_not_affect_others(regression: tuple[Model, Schema], tmp_path: Path) -> None:
     source = write_mixed(tmp_path / "in", [5, 6, 7, 8])
     for number in (1, 2):
         write_partition(source / f"part-{number}.parquet", mixed_columns(2) | {"length": [0.0, np.nan]})
@@ -410,7 +410,7 @@ def test_bad_partitions_undo_no_others(regression: tuple[Model, Schema], tmp_pat
     assert notes.ended == [{"rows": 8, "partitions": 4, "failed": 3}]
 
 
-def test_rows_come_in_groups_that_are_worth_reading(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_row_groups_have_131072_rows(regression: tuple[Model, Schema], tmp_path: Path) -> None:
     write_partition(tmp_path / "in" / "part-0.parquet", mixed_columns(150_000), row_group_size=1000)
     predict_folder(regression, tmp_path / "in", tmp_path / "out")
     metadata = pq.read_metadata(tmp_path / "out" / "part-0.parquet")

@@ -1,4 +1,4 @@
-"""Progressive errors: sums by partition that any cut of the rows leaves as they are, and when one is far above."""
+"""Progressive errors: sums by partition that do not depend on blocks, and limits that detect a high error."""
 
 from functools import reduce
 
@@ -32,24 +32,24 @@ def test_sums_by_partition_do_not_depend_on_blocks(sizes: list[int], cuts: list[
     ]
     merged = reduce(Progressive.merge, blocks, Progressive(Evaluation(classes=False)))
     grouped: list[Progressive] = [Progressive(Evaluation(classes=False))]
-    for place, block in enumerate(blocks):
+    for i, block in enumerate(blocks):
         grouped[-1] = grouped[-1].merge(block)
-        if place in cuts:
+        if i in cuts:
             grouped.append(Progressive(Evaluation(classes=False)))
-    again = reduce(Progressive.merge, grouped)
+    merged_groups = reduce(Progressive.merge, grouped)
     expected = {segment: float((((p - t) * [2.0, 3.0]) ** 2).mean(axis=1).mean()) for segment, (p, t) in rows if len(p)}
-    for found in (merged, again):
-        assert found.segments == tuple(range(len(sizes)))
-        assert found.errors() == pytest.approx(expected)
-        assert found.total.weight == sum(sizes)
+    for sums in (merged, merged_groups):
+        assert sums.segments == tuple(range(len(sizes)))
+        assert sums.errors() == pytest.approx(expected)
+        assert sums.total.weight == sum(sizes)
 
 
-def test_sums_can_be_kept_and_taken_up_again() -> None:
+def test_sums_round_trip_through_plain_values() -> None:
     sums = sums_of(3, np.random.default_rng(0), 20, classes=True)
     assert from_plain(Progressive, *to_plain(sums)) == sums
 
 
-def test_a_partition_without_a_row_that_counts_has_no_error() -> None:
+def test_a_partition_whose_rows_all_have_weight_zero_has_no_error() -> None:
     nothing = Evaluation.of(np.ones((2, 1)), np.ones((2, 1)), np.zeros(2), classes=True)
     assert Progressive.of(0, nothing, MAP).errors() == {}
 
@@ -61,7 +61,7 @@ def test_the_first_error_and_missing_ones_have_no_limit(classes: bool) -> None:
 
 
 @given(p=st.floats(0.0, 0.5), n=st.integers(10, 5000), seed=st.integers(0, 2**32 - 1), partitions=st.integers(2, 30))
-def test_chance_alone_is_seldom_far_above(p: float, n: int, seed: int, partitions: int) -> None:
+def test_random_variation_seldom_exceeds_the_limit(p: float, n: int, seed: int, partitions: int) -> None:
     errors = np.random.default_rng(seed).binomial(n, p, partitions) / n
     limits = find_limits(list(errors), [n] * partitions, classes=True)
     above = [error for error, limit in zip(errors, limits, strict=True) if limit is not None and error > limit]
@@ -69,7 +69,7 @@ def test_chance_alone_is_seldom_far_above(p: float, n: int, seed: int, partition
 
 
 @pytest.mark.parametrize("n", [20, 200, 50_000])
-def test_flipped_labels_are_far_above(n: int) -> None:
+def test_flipped_labels_exceed_the_limit(n: int) -> None:
     rng = np.random.default_rng(0)
     errors = [*(rng.binomial(n, 0.2, 15) / n), 0.8]
     limit = find_limits(errors, [n] * 16, classes=True)[-1]
@@ -88,11 +88,11 @@ def test_one_bad_partition_does_not_hide_the_next() -> None:
     ]
 
 
-def test_less_than_half_as_much_again_is_not_far_above_however_many_rows() -> None:
+def test_the_limit_is_at_least_half_above_the_usual_error_for_any_number_of_rows() -> None:
     assert find_limits([0.2, 0.2, 0.2], [10**6] * 3, classes=True)[-1] == pytest.approx(0.3)
 
 
-def test_a_regression_s_limit_gives_small_partitions_room() -> None:
+def test_the_limit_of_a_regression_is_wider_for_small_partitions() -> None:
     small, large = (find_limits([4.0, 4.0, 4.0], [3, 3, n], classes=False)[-1] for n in (10, 10_000))
     assert large == pytest.approx(6.0)
     assert small == pytest.approx(4.0 + 4.0 * 4.0 * (8 / 10) ** 0.5)

@@ -1,4 +1,4 @@
-"""Sums for candidates are those of their definitions, whatever the blocks and parts, and travel to other processes."""
+"""Sums for candidates match their definitions however rows are split, and can be pickled."""
 
 import pickle
 from itertools import pairwise
@@ -39,88 +39,88 @@ def candidate_summing(kernel: Kernel, n_basis: int) -> CandidateSumming:
 
 
 def residual_summing(kernel: Kernel, n_basis: int) -> ResidualSumming:
-    asked = candidate_summing(kernel, n_basis)
-    K, across = kernel.block(asked.vectors, asked.vectors), kernel.block(asked.vectors, asked.candidates)
-    return ResidualSumming(kernel, asked.vectors, asked.candidates, np.asarray(np.linalg.solve(K, across)))
+    summing = candidate_summing(kernel, n_basis)
+    K, across = kernel.block(summing.vectors, summing.vectors), kernel.block(summing.vectors, summing.candidates)
+    return ResidualSumming(kernel, summing.vectors, summing.candidates, np.asarray(np.linalg.solve(K, across)))
 
 
-def assert_sums(found: CandidateSums, asked: CandidateSumming, block: RowBlock) -> None:
+def assert_sums(sums: CandidateSums, summing: CandidateSumming, block: RowBlock) -> None:
     w = np.ones(len(block.features)) if block.weights is None else block.weights
-    k, q = (asked.kernel.block(block.features, Z) for Z in (asked.vectors, asked.candidates))
+    k, q = (summing.kernel.block(block.features, Z) for Z in (summing.vectors, summing.candidates))
     y, W = block.targets, np.diag(w)
     for name, expected in zip(SUMMED, (q.T @ W @ q, q.T @ W @ k, q.T @ W @ y, y.T @ W @ y), strict=True):
-        np.testing.assert_allclose(getattr(found, name), expected, rtol=0, atol=1e-11 * np.abs(expected).max(initial=1))
-    assert (found.weight, found.rows) == (w.sum(), len(w))
-    assert (found.own == found.own.T).all()
+        np.testing.assert_allclose(getattr(sums, name), expected, rtol=0, atol=1e-11 * np.abs(expected).max(initial=1))
+    assert (sums.weight, sums.rows) == (w.sum(), len(w))
+    assert (sums.own == sums.own.T).all()
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.name)
 @pytest.mark.parametrize("n_basis", [0, 3])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_candidate_sums_are_those_of_their_definitions(kernel: Kernel, n_basis: int, weighted: bool) -> None:
-    block, asked = draw(weighted=weighted), candidate_summing(kernel, n_basis)
-    assert_sums(sum_candidates(asked, [block]), asked, block)
-    assert_sums(sum_candidates(asked, cut(block, [1, 7, 7, 390])), asked, block)
-    first, *others = (sum_candidates(asked, [part]) for part in cut(block, [1, 7, 7, 390]))
+def test_candidate_sums_match_their_definitions(kernel: Kernel, n_basis: int, weighted: bool) -> None:
+    block, summing = draw(weighted=weighted), candidate_summing(kernel, n_basis)
+    assert_sums(sum_candidates(summing, [block]), summing, block)
+    assert_sums(sum_candidates(summing, cut(block, [1, 7, 7, 390])), summing, block)
+    first, *others = (sum_candidates(summing, [part]) for part in cut(block, [1, 7, 7, 390]))
     for other in others:
         first = first.merge(other)
-    assert_sums(first, asked, block)
+    assert_sums(first, summing, block)
 
 
-def test_more_rows_than_kernel_values_are_formed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rows_than_are_evaluated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ridgestream.pipeline.sums.basis.KERNEL_BYTES", 1)
-    block, asked = draw(700), candidate_summing(KERNELS[0], 3)
-    assert_sums(sum_candidates(asked, [block]), asked, block)
+    block, summing = draw(700), candidate_summing(KERNELS[0], 3)
+    assert_sums(sum_candidates(summing, [block]), summing, block)
     assert_residuals(sum_residuals(residual_summing(KERNELS[0], 3), [block]), KERNELS[0], 3, block)
 
 
-def test_with_what_is_known_of_the_chosen_they_are_the_sums_of_both() -> None:
-    block, asked = draw(), candidate_summing(KERNELS[0], 3)
+def test_candidate_sums_extend_the_sums_of_chosen_vectors() -> None:
+    block, summing = draw(), candidate_summing(KERNELS[0], 3)
     centre = np.zeros(3)
-    chosen = sum_rows(Summing(Basis(asked.kernel, asked.vectors, centre), 2), [block]).total()
-    both = Basis(asked.kernel, np.concatenate([asked.vectors, asked.candidates]), centre)
+    chosen_sums = sum_rows(Summing(Basis(summing.kernel, summing.vectors, centre), 2), [block]).total()
+    both = Basis(summing.kernel, np.concatenate([summing.vectors, summing.candidates]), centre)
     expected = sum_rows(Summing(both, 2), [block]).total()
-    found = sum_candidates(asked, [block]).extend(chosen)
+    sums = sum_candidates(summing, [block]).extend(chosen_sums)
     for name in ("products", "rhs", "target_square", "weight", "rows"):
-        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(getattr(sums, name), getattr(expected, name), rtol=1e-11, atol=1e-11)
 
 
-def assert_residuals(found: ResidualSums, kernel: Kernel, n_basis: int, block: RowBlock) -> None:
-    asked = candidate_summing(kernel, n_basis)
+def assert_residuals(sums: ResidualSums, kernel: Kernel, n_basis: int, block: RowBlock) -> None:
+    summing = candidate_summing(kernel, n_basis)
     lengths = kernel.diagonal(block.features)
     w = np.ones(len(lengths)) if block.weights is None else block.weights
-    k, q = (kernel.block(block.features, Z) for Z in (asked.vectors, asked.candidates))
+    k, q = (kernel.block(block.features, Z) for Z in (summing.vectors, summing.candidates))
     E = q - k @ np.linalg.solve(
-        kernel.block(asked.vectors, asked.vectors), kernel.block(asked.vectors, asked.candidates)
+        kernel.block(summing.vectors, summing.vectors), kernel.block(summing.vectors, summing.candidates)
     )
     shares = np.where(lengths > 0, w / np.where(lengths > 0, lengths, 1.0), 0.0)
     expected = E.T @ (shares[:, np.newaxis] * E)
-    np.testing.assert_allclose(found.own, expected, rtol=0, atol=1e-10 * np.abs(expected).max(initial=1.0))
-    assert found.weight == w[lengths > 0].sum()
+    np.testing.assert_allclose(sums.own, expected, rtol=0, atol=1e-10 * np.abs(expected).max(initial=1.0))
+    assert sums.weight == w[lengths > 0].sum()
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.name)
 @pytest.mark.parametrize("n_basis", [0, 3])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_residual_sums_are_those_of_their_definitions(kernel: Kernel, n_basis: int, weighted: bool) -> None:
-    block, asked = draw(weighted=weighted), residual_summing(kernel, n_basis)
-    assert_residuals(sum_residuals(asked, [block]), kernel, n_basis, block)
-    first, *others = (sum_residuals(asked, [part]) for part in cut(block, [1, 7, 7, 390]))
+def test_residual_sums_match_their_definitions(kernel: Kernel, n_basis: int, weighted: bool) -> None:
+    block, summing = draw(weighted=weighted), residual_summing(kernel, n_basis)
+    assert_residuals(sum_residuals(summing, [block]), kernel, n_basis, block)
+    first, *others = (sum_residuals(summing, [part]) for part in cut(block, [1, 7, 7, 390]))
     for other in others:
         first = first.merge(other)
     assert_residuals(first, kernel, n_basis, block)
 
 
-def test_they_travel_to_other_processes() -> None:
+def test_functions_and_arguments_can_be_pickled() -> None:
     block = draw()
-    function, asked = pickle.loads(pickle.dumps((sum_candidates, candidate_summing(KERNELS[0], 3))))  # noqa: S301
-    assert_sums(function(asked, [block]), candidate_summing(KERNELS[0], 3), block)
+    function, summing = pickle.loads(pickle.dumps((sum_candidates, candidate_summing(KERNELS[0], 3))))  # noqa: S301
+    assert_sums(function(summing, [block]), candidate_summing(KERNELS[0], 3), block)
     function, residual = pickle.loads(pickle.dumps((sum_residuals, residual_summing(KERNELS[0], 3))))  # noqa: S301
     assert_residuals(function(residual, [block]), KERNELS[0], 3, block)
 
 
-def test_without_rows_they_are_zero() -> None:
-    found = sum_candidates(candidate_summing(KERNELS[0], 3), [])
-    assert (found.weight, found.rows, found.across.shape) == (0.0, 0, (11, 3))
-    assert not found.own.any()
+def test_sums_without_rows_are_zero() -> None:
+    sums = sum_candidates(candidate_summing(KERNELS[0], 3), [])
+    assert (sums.weight, sums.rows, sums.across.shape) == (0.0, 0, (11, 3))
+    assert not sums.own.any()
     assert not sum_residuals(residual_summing(KERNELS[0], 3), []).own.any()

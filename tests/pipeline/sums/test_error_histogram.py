@@ -1,4 +1,4 @@
-"""Histograms of errors: however rows are cut, the same bins; what is shown adds up to all rows."""
+"""Histograms of errors: the same bins however rows are split, and displayed bars that add up to all rows."""
 
 from functools import reduce
 
@@ -23,21 +23,21 @@ def test_parts_add_up_to_the_whole(parts: list[list[float]]) -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e12])
-def test_many_rows_have_few_bins_and_the_same_ones_in_any_parts(scale: float) -> None:
+def test_many_rows_have_few_bins_and_the_same_ones_for_any_split(scale: float) -> None:
     errors = scale * np.random.default_rng(0).standard_t(2, size=20_000)
     whole = ErrorHistogram.of(errors, None)
     assert MOST_BINS / 8 < len(whole.bins) <= MOST_BINS
-    cut = [ErrorHistogram.of(part, None) for part in np.array_split(errors, 7)]
-    assert reduce(ErrorHistogram.merge, cut) == whole
+    parts = [ErrorHistogram.of(part, None) for part in np.array_split(errors, 7)]
+    assert reduce(ErrorHistogram.merge, parts) == whole
     edges = np.ldexp(np.array([*whole.bins, whole.bins[-1] + 1], dtype=float), whole.exponent)
-    for left, weight in zip(edges[:-1], whole.weights, strict=True):
-        assert weight == ((errors >= left) & (errors < left + 2.0**whole.exponent)).sum()
+    for lower, weight in zip(edges[:-1], whole.weights, strict=True):
+        assert weight == ((errors >= lower) & (errors < lower + 2.0**whole.exponent)).sum()
 
 
-def test_rows_count_by_their_weight_and_those_of_none_not_at_all() -> None:
-    found = ErrorHistogram.of(np.array([0.5, 0.5, 1e300]), np.array([2.0, 0.5, 0.0]))
-    assert found.weights == (2.5,)
-    assert found == ErrorHistogram.of(np.array([0.5]), np.array([2.5]))
+def test_rows_count_by_their_weight() -> None:
+    histogram = ErrorHistogram.of(np.array([0.5, 0.5, 1e300]), np.array([2.0, 0.5, 0.0]))
+    assert histogram.weights == (2.5,)
+    assert histogram == ErrorHistogram.of(np.array([0.5]), np.array([2.5]))
 
 
 def test_the_middle_is_shown_and_the_weight_outside_is_reported() -> None:
@@ -47,9 +47,9 @@ def test_the_middle_is_shown_and_the_weight_outside_is_reported() -> None:
     assert bars.below + sum(bars.weights) + bars.above == len(errors)
     assert max(bars.below, bars.above) <= 0.005 * len(errors)
     assert bars.begin < -2 < 2 < bars.begin + bars.width * len(bars.weights)
-    for place, weight in enumerate(bars.weights):
-        left = bars.begin + place * bars.width
-        assert weight == ((errors >= left) & (errors < left + bars.width)).sum()
+    for i, weight in enumerate(bars.weights):
+        lower = bars.begin + i * bars.width
+        assert weight == ((errors >= lower) & (errors < lower + bars.width)).sum()
 
 
 @pytest.mark.parametrize("errors", [[], [0.0, 0.0], [5e-324, -5e-324], [1e300, -1e300, 1.0]])

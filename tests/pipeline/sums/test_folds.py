@@ -1,4 +1,4 @@
-"""Rows dealt to folds: equally, by their numbers alone, in no period."""
+"""Assignment of rows to folds: equal sizes, determined by row numbers, without a period."""
 
 import numpy as np
 from hypothesis import given
@@ -8,7 +8,7 @@ from ridgestream.pipeline.sums.folds import deal_folds
 
 
 @given(first=st.integers(0, 10**12), count=st.integers(0, 200), n_folds=st.integers(1, 20), seed=st.integers(0, 2**63))
-def test_a_row_s_fold_does_not_depend_on_its_block(first: int, count: int, n_folds: int, seed: int) -> None:
+def test_the_fold_of_a_row_does_not_depend_on_its_block(first: int, count: int, n_folds: int, seed: int) -> None:
     whole = deal_folds(first, count, n_folds, seed)
     assert len(whole) == count
     half = count // 2
@@ -18,14 +18,14 @@ def test_a_row_s_fold_does_not_depend_on_its_block(first: int, count: int, n_fol
 
 @given(run=st.integers(0, 10**9), n_folds=st.integers(2, 20))
 def test_every_run_of_rows_has_one_row_in_each_fold(run: int, n_folds: int) -> None:
-    dealt = deal_folds(run * n_folds, n_folds, n_folds, 0)
-    assert sorted(dealt) == list(range(n_folds))
+    folds = deal_folds(run * n_folds, n_folds, n_folds, 0)
+    assert sorted(folds) == list(range(n_folds))
 
 
 def test_the_order_of_runs_has_no_period_and_depends_on_the_seed() -> None:
-    dealt = deal_folds(0, 50_000, 5, 0).reshape(-1, 5)
-    counts = np.array([np.bincount(place, minlength=5) for place in dealt.T])
-    assert np.abs(counts - 2000).max() < 5 * np.sqrt(2000)  # each fold as often at each place
-    same = float(np.mean(np.all(dealt[1:] == dealt[:-1], axis=1)))
-    assert abs(same - 1 / 120) < 0.006
-    assert np.any(deal_folds(0, 50_000, 5, 1) != dealt.ravel())
+    folds = deal_folds(0, 50_000, 5, 0).reshape(-1, 5)
+    counts = np.array([np.bincount(position, minlength=5) for position in folds.T])
+    assert np.abs(counts - 2000).max() < 5 * np.sqrt(2000)  # each fold equally often at each position
+    repeats = float(np.mean(np.all(folds[1:] == folds[:-1], axis=1)))
+    assert abs(repeats - 1 / 120) < 0.006
+    assert np.any(deal_folds(0, 50_000, 5, 1) != folds.ravel())

@@ -1,4 +1,4 @@
-"""Moments against NumPy, and merged in any grouping."""
+"""Moments against NumPy, merged in any grouping."""
 
 from functools import reduce
 from itertools import pairwise
@@ -22,7 +22,7 @@ weights_of = st.sampled_from([0.0, 0.25, 1.0, 2.0, 1000.0])
 
 
 def plain(x: Array, w: Array) -> Moments:
-    """The definitions, in one go, in extended precision."""
+    """Compute the definitions directly in extended precision."""
     x, w = x[w > 0].astype(np.longdouble), w[w > 0].astype(np.longdouble)
     if not len(x):
         return Moments.empty(x.shape[1])
@@ -33,7 +33,7 @@ def plain(x: Array, w: Array) -> Moments:
 
 
 def assert_close(actual: Moments, expected: Moments, size: float) -> None:
-    """Equal to rounding: of the values for means, of their squares times the weight for sums of squares."""
+    """Check equality up to rounding, relative to the values for means and to weight times values² for squares."""
     np.testing.assert_allclose(actual.count, expected.count, rtol=1e-14)
     np.testing.assert_allclose(actual.mean, expected.mean, rtol=1e-13, atol=1e-13 * size + 1e-300)
     weight = expected.count.max(initial=0.0)
@@ -47,7 +47,7 @@ def largest(x: Array) -> float:
 
 
 @given(x=values, data=st.data())
-def test_moments_are_those_of_their_definitions(x: Array, data: st.DataObject) -> None:
+def test_moments_match_their_definitions(x: Array, data: st.DataObject) -> None:
     w = np.array(data.draw(st.lists(weights_of, min_size=len(x), max_size=len(x))), dtype=np.float64)
     assert_close(Moments.of(x, w), plain(x, w), largest(x))
     assert_close(Moments.of(x), plain(x, np.ones(len(x))), largest(x))
@@ -66,25 +66,25 @@ def test_merging_in_any_grouping_gives_the_moments_of_all(x: Array, data: st.Dat
 
 
 @given(x=values)
-def test_no_rows_change_nothing(x: Array) -> None:
+def test_merging_empty_moments_changes_nothing(x: Array) -> None:
     moments, empty = Moments.of(x), Moments.empty(x.shape[1])
     for merged in (moments.merge(empty), empty.merge(moments)):
         np.testing.assert_array_equal(merged.as_array(), moments.as_array())
 
 
 @given(x=values)
-def test_a_weight_of_two_is_the_row_twice_and_of_zero_no_row(x: Array) -> None:
+def test_a_weight_of_two_counts_the_row_twice_and_zero_not_at_all(x: Array) -> None:
     w = np.arange(len(x)) % 3
     assert_close(Moments.of(x, w.astype(np.float64)), Moments.of(np.repeat(x, w, axis=0)), largest(x))
 
 
-def test_weights_of_zero_leave_even_damaged_rows_out() -> None:
+def test_rows_of_weight_zero_are_left_out_even_with_nan() -> None:
     x = np.array([[1.0], [np.nan], [3.0]])
     np.testing.assert_array_equal(Moments.of(x, np.array([1.0, 0.0, 1.0])).as_array(), Moments.of(x[[0, 2]]).as_array())
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e4, -1e8])
-def test_a_shift_does_not_swallow_the_spread(shift: float) -> None:
+def test_a_large_mean_does_not_cancel_the_deviation(shift: float) -> None:
     noise = np.random.default_rng(0).standard_normal((100_000, 1))
     parts = [Moments.of(part + shift) for part in np.array_split(noise, 37)]
     deviation = merge_moments(parts, 1).deviation()
@@ -93,7 +93,7 @@ def test_a_shift_does_not_swallow_the_spread(shift: float) -> None:
 
 @pytest.mark.parametrize("value", [0.0, 0.1, -1e100, 1e-300, 5e-324])
 @pytest.mark.parametrize("rows", [1, 3, 1000])
-def test_a_constant_column_has_deviation_one_whatever_rounding_says(value: float, rows: int) -> None:
+def test_a_constant_column_has_deviation_one_despite_rounding(value: float, rows: int) -> None:
     x = np.full((rows, 1), value)
     halves = Moments.of(x).merge(Moments.of(x, np.full(rows, 0.3)))
     for moments in (Moments.of(x), halves):
@@ -101,18 +101,18 @@ def test_a_constant_column_has_deviation_one_whatever_rounding_says(value: float
         np.testing.assert_array_equal(moments.deviation(), [1.0])
 
 
-def test_columns_that_were_never_counted_have_deviation_one() -> None:
+def test_columns_without_values_have_deviation_one() -> None:
     np.testing.assert_array_equal(Moments.empty(2).deviation(), [1.0, 1.0])
     assert Moments.empty(2).constant().all()
 
 
-def test_two_constants_make_a_column_that_is_none() -> None:
+def test_two_different_constants_merge_to_a_column_that_is_not_constant() -> None:
     merged = Moments.of(np.full((3, 1), 1.0)).merge(Moments.of(np.full((1, 1), 5.0)))
     assert not merged.constant().any()
     np.testing.assert_allclose(merged.deviation(), np.std([1, 1, 1, 5]))
 
 
-def test_the_largest_values_that_ingest_lets_through_do_not_overflow() -> None:
+def test_the_largest_values_that_ingest_accepts_do_not_overflow() -> None:
     x = np.array([[1e100], [-1e100]])
     moments = merge_moments([Moments.of(x, np.array([1e3, 1e3]))] * 1000, 1)
     assert np.isfinite(moments.as_array()).all()
@@ -120,11 +120,11 @@ def test_the_largest_values_that_ingest_lets_through_do_not_overflow() -> None:
 
 
 @given(x=values)
-def test_an_array_keeps_moments(x: Array) -> None:
+def test_moments_round_trip_through_an_array(x: Array) -> None:
     moments = Moments.of(x)
-    again: Any = Moments.from_array(moments.as_array())
-    assert again.as_array().tobytes() == moments.as_array().tobytes()
+    restored: Any = Moments.from_array(moments.as_array())
+    assert restored.as_array().tobytes() == moments.as_array().tobytes()
 
 
-def test_merging_nothing_is_empty() -> None:
+def test_merging_no_moments_is_empty() -> None:
     np.testing.assert_array_equal(merge_moments([], 2).as_array(), Moments.empty(2).as_array())

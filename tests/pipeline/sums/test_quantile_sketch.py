@@ -1,4 +1,4 @@
-"""Quantile sketches against the rows themselves, and samples that no cut of the rows into batches changes."""
+"""Quantile sketches against the rows themselves, and samples that do not depend on batches."""
 
 from itertools import pairwise
 from typing import Any
@@ -31,7 +31,7 @@ def sample_in(values: Array, weights: Array | None, cuts: list[int]) -> Sketch:
 
 
 @given(values=columns, data=st.data())
-def test_points_are_quantiles_and_shares_are_counted(values: Array, data: st.DataObject) -> None:
+def test_points_are_quantiles_and_shares_match_counts(values: Array, data: st.DataObject) -> None:
     weights = np.array(
         data.draw(st.lists(st.sampled_from([0.5, 1.0, 3.0]), min_size=len(values), max_size=len(values)))
     )
@@ -69,7 +69,7 @@ def test_the_distribution_function_rises_from_zero_to_one_through_the_points(val
     ],
     ids=["normal", "long tail", "whole numbers", "many zeros", "rare flag"],
 )
-def test_between_the_points_the_share_is_off_by_little(draw: Any) -> None:
+def test_shares_between_the_points_are_nearly_exact(draw: Any) -> None:
     values = draw(np.random.default_rng(0))
     sketch = Sketch.of(values[:, np.newaxis])
     at = np.unique(np.quantile(values, np.linspace(0, 1, 301)))
@@ -78,21 +78,21 @@ def test_between_the_points_the_share_is_off_by_little(draw: Any) -> None:
 
 
 @given(st.integers(0, 5 * SAMPLE_ROWS))
-def test_a_sample_has_every_row_of_few_and_one_of_each_run_of_many(n_rows: int) -> None:
-    places = sample_indices(n_rows)
-    assert (np.diff(places) > 0).all()
-    assert len(places) <= SAMPLE_ROWS
+def test_a_sample_has_all_of_few_rows_and_one_row_per_run_of_many(n_rows: int) -> None:
+    indices = sample_indices(n_rows)
+    assert (np.diff(indices) > 0).all()
+    assert len(indices) <= SAMPLE_ROWS
     if n_rows <= SAMPLE_ROWS:
-        np.testing.assert_array_equal(places, np.arange(n_rows))
+        np.testing.assert_array_equal(indices, np.arange(n_rows))
     else:
-        assert places[0] >= 0
-        assert places[-1] < n_rows
-        assert np.diff(places).max() <= 2 * n_rows / SAMPLE_ROWS + 1
-        assert len(places) > SAMPLE_ROWS / 2
+        assert indices[0] >= 0
+        assert indices[-1] < n_rows
+        assert np.diff(indices).max() <= 2 * n_rows / SAMPLE_ROWS + 1
+        assert len(indices) > SAMPLE_ROWS / 2
 
 
 @pytest.mark.parametrize("period", [2, 3, 7, 16, 24, 100, 365])
-def test_rows_that_come_in_turn_are_sampled_evenly(period: int) -> None:
+def test_periodic_rows_are_sampled_evenly(period: int) -> None:
     n_rows = 48 * SAMPLE_ROWS
     counts = np.bincount(sample_indices(n_rows) % period, minlength=period) / SAMPLE_ROWS
     assert np.abs(counts - 1 / period).max() < 0.02
@@ -104,9 +104,7 @@ def test_rows_that_come_in_turn_are_sampled_evenly(period: int) -> None:
     weighted=st.booleans(),
     seed=st.integers(0, 9),
 )
-def test_a_sample_is_the_same_however_rows_come_in_batches(
-    n_rows: int, cuts: list[float], weighted: bool, seed: int
-) -> None:
+def test_a_sample_does_not_depend_on_batches(n_rows: int, cuts: list[float], weighted: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = rng.standard_normal((n_rows, 2))
     weights = rng.choice([0.0, 1.0, 2.5], n_rows) if weighted else None
@@ -115,32 +113,32 @@ def test_a_sample_is_the_same_however_rows_come_in_batches(
     np.testing.assert_array_equal(parts.as_array(), whole.as_array())
 
 
-def test_rows_of_weight_zero_and_missing_values_are_absent() -> None:
+def test_rows_of_weight_zero_and_missing_values_do_not_count() -> None:
     rng = np.random.default_rng(0)
     values, weights = rng.standard_normal((500, 2)), rng.choice([0.0, 1.0], 500)
     values[::7, 0] = np.nan
     sketch = Sketch.of(np.where(weights[:, np.newaxis] > 0, values, 1e9), weights)
-    counted = weights > 0
-    first = values[counted & ~np.isnan(values[:, 0]), 0]
+    weighted = weights > 0
+    first = values[weighted & ~np.isnan(values[:, 0]), 0]
     np.testing.assert_array_equal(sketch.as_array()[:, 0], Sketch.of(first[:, np.newaxis]).as_array()[:, 0])
-    np.testing.assert_array_equal(sketch.as_array()[:, 1], Sketch.of(values[counted, 1:]).as_array()[:, 0])
+    np.testing.assert_array_equal(sketch.as_array()[:, 1], Sketch.of(values[weighted, 1:]).as_array()[:, 0])
 
 
-def test_nothing_counted_gives_zeros_that_can_be_kept() -> None:
+def test_a_sketch_without_values_is_stored_as_zeros() -> None:
     for values in (np.empty((0, 3)), np.full((4, 3), np.nan)):
         array = Sketch.of(values).as_array()
         assert array.shape == (3 * len(LEVELS) + 1, 3)
         assert not array.any()
 
 
-def test_a_sketch_comes_back_from_its_array() -> None:
+def test_a_sketch_round_trips_through_its_array() -> None:
     sketch = Sketch.of(np.random.default_rng(0).standard_normal((50, 3)))
-    again = Sketch.from_array(sketch.as_array())
+    restored = Sketch.from_array(sketch.as_array())
     for name in ("points", "below", "upto", "sampled"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(sketch, name))
+        np.testing.assert_array_equal(getattr(restored, name), getattr(sketch, name))
 
 
-def test_moments_alone_stand_for_a_normal_distribution_within_the_range() -> None:
+def test_a_sketch_of_moments_is_a_normal_distribution_within_the_range() -> None:
     values = np.random.default_rng(0).normal(5.0, 2.0, (20_000, 1))
     sketch = Sketch.of_moments(Moments.of(values), 20_000)
     assert np.abs(sketch.points[6:-6, 0] - np.quantile(values, LEVELS[6:-6])).max() < 0.1
@@ -150,7 +148,7 @@ def test_moments_alone_stand_for_a_normal_distribution_within_the_range() -> Non
 
 
 @pytest.mark.parametrize("share", [0.0, 0.0003, 0.25, 1.0])
-def test_moments_tell_two_values_exactly(share: float) -> None:
+def test_a_sketch_of_moments_is_exact_for_two_values(share: float) -> None:
     values = np.full((10_000, 1), -3.0)
     values[: round(share * 10_000)] = 8.0
     sketch = Sketch.of_moments(Moments.of(values), 10_000)
@@ -159,5 +157,5 @@ def test_moments_tell_two_values_exactly(share: float) -> None:
     )
 
 
-def test_moments_of_nothing_stand_for_nothing() -> None:
+def test_a_sketch_of_empty_moments_is_empty() -> None:
     assert not Sketch.of_moments(Moments.empty(2), 0).as_array().any()

@@ -1,4 +1,4 @@
-"""Arrow columns of every type that Parquet can hold, each of four rows, and what is to become of each."""
+"""Arrow columns of every type that Parquet can hold, each with four rows and the way it should be read."""
 
 import uuid
 from collections.abc import Callable
@@ -13,7 +13,7 @@ import pyarrow as pa
 NUMBER, BOOLEAN, TEXT, TIME, NULL, OTHER = "number", "boolean", "text", "time", "null", "other"
 
 VALUES = (0, 1, 1, 0)
-"""What numbers and booleans are; text has the same as words, times are these days after 1970."""
+"""The values of numbers and booleans; text columns hold them as strings, times as days after 1970-01-01."""
 
 
 @dataclass(frozen=True)
@@ -21,21 +21,21 @@ class Sample:
     """A column of one type."""
 
     group: str
-    """What its values are."""
+    """How its values should be read: one of the constants above."""
     make: Callable[[], pa.Array]
-    """Makes it."""
+    """Builds the column."""
     shown: str = ""
-    """How a message names its type, as it is read back; the type itself if empty."""
+    """The name of its type in messages; if empty, the type itself."""
     extension: str = ""
-    """The name of its extension type, where a library that is not loaded has written it."""
+    """The name of its extension type if the library that defines it is not loaded."""
 
     def table(self, name: str, others: dict[str, Any]) -> pa.Table:
-        """Return the column under a name, others after it."""
-        made = self.make()
+        """Return a table of the column under a name, followed by other columns."""
+        column = self.make()
         metadata = {"ARROW:extension:name": self.extension} if self.extension else None
-        fields = [pa.field(name, made.type, metadata=metadata)]
+        fields = [pa.field(name, column.type, metadata=metadata)]
         fields += [pa.field(n, pa.array(values).type) for n, values in others.items()]
-        return pa.table([made, *others.values()], schema=pa.schema(fields))
+        return pa.table([column, *others.values()], schema=pa.schema(fields))
 
 
 def _numbers(kind: pa.DataType) -> Sample:
@@ -120,4 +120,4 @@ SAMPLES: dict[str, Sample] = {
         "pandas.interval",
     ),
 }
-"""Columns by the names of their types."""
+"""Sample columns by type name."""

@@ -35,7 +35,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Scaling:
-    """What turns raw features into standardized ones."""
+    """Standardizes raw features."""
 
     centre: Array
     """Means of the first partition, shape (54,)."""
@@ -44,12 +44,12 @@ class Scaling:
 
     @classmethod
     def of(cls, X: Array) -> "Scaling":
-        """Take it from the first partition of raw rows, as the main job does."""
+        """Compute it from the first partition of raw rows, as the main job does."""
         moments = Moments.of(X[:PARTITION_ROWS])
         return cls(moments.mean, moments.deviation())
 
     def apply(self, X: Array) -> Array:
-        """Standardize raw rows in place, so that a peak of memory is not that of two copies; return them."""
+        """Standardize raw rows in place, which avoids a second copy in memory, and return them."""
         X -= self.centre
         X /= self.scale
         return X
@@ -58,8 +58,8 @@ class Scaling:
 def read_forest(part: str, rows: int | None = None, *, classes: bool = False) -> tuple[Array, Array]:
     """Return raw features (rows, 54) and ±1 targets of the bundled rows: class 2 against the rest (rows,).
 
-    With `classes`, the targets are each of the seven against the rest, (rows, 7). `part` is "train" or "test"; of the
-    former, only the partitions that the first `rows` rows need are read.
+    With `classes`, the targets are each of the seven classes against the rest, (rows, 7). `part` is "train" or "test".
+    With `rows`, only the partitions that hold the first `rows` rows are read.
     """
     files = sorted((FOREST / part).glob("*.parquet"))
     table = pq.read_table(files[: None if rows is None else -(-max(rows, 1) // PARTITION_ROWS)])
@@ -79,9 +79,9 @@ def standardized_forest(rows: int = 500_000) -> tuple[Rows, Rows]:
 
 
 def stream_like_forest(seed: int = 0) -> Iterator[Rows]:
-    """Yield partitions of standardized rows without end: the bundled ones, then these drawn again, a little moved.
+    """Yield an endless stream of standardized partitions: the bundled ones, then resampled and perturbed rows.
 
-    Each measured quantity of a row drawn again has −1, 0 or 1 added; flags and targets stay.
+    −1, 0 or 1 is added to each measured quantity of a resampled row; flags and targets are unchanged.
     """
     X, y = read_forest("train")
     scaling, rng = Scaling.of(X), np.random.default_rng(seed)
@@ -89,7 +89,7 @@ def stream_like_forest(seed: int = 0) -> Iterator[Rows]:
         part = slice(start, start + PARTITION_ROWS)
         yield Rows(scaling.apply(X[part].copy()), y[part])
     while True:
-        drawn = rng.integers(len(X), size=PARTITION_ROWS)
-        moved = X[drawn]
-        moved[:, :N_MEASURED] += rng.integers(-1, 2, size=(PARTITION_ROWS, N_MEASURED))
-        yield Rows(scaling.apply(moved), y[drawn])
+        indices = rng.integers(len(X), size=PARTITION_ROWS)
+        features = X[indices]
+        features[:, :N_MEASURED] += rng.integers(-1, 2, size=(PARTITION_ROWS, N_MEASURED))
+        yield Rows(scaling.apply(features), y[indices])

@@ -1,4 +1,4 @@
-"""Partitions that lack values: drawn columns, and what a user of pandas and scikit-learn makes of them."""
+"""Random partitions with missing values, and a reference implementation with pandas and scikit-learn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ NUMERIC, CATEGORICAL = ["length", "count", "flag"], ["colour"]
 def draw_lacking(
     rows: int, seed: int, *, share: float = 0.2, colours: Sequence[str] = ("red", "green", "blue"), target: bool = False
 ) -> pa.Table:
-    """Draw rows whose features, and the target if asked for, are missing in a share of the places.
+    """Draw rows in which a share of the values of features, and of the target if `target`, is missing.
 
-    Every number is one of single precision, so that a store rounds none.
+    Every number is exact in single precision, so that a store does not round it.
     """
     rng = np.random.default_rng(seed)
     length = rng.standard_normal(rows).astype(np.float32).astype(np.float64)
@@ -49,7 +49,7 @@ def write_all(folder: Path, tables: Sequence[pa.Table]) -> Path:
 
 @st.composite
 def tables(draw: st.DrawFn, *, target: bool = False, most: int = 12) -> pa.Table:
-    """Any few rows, any values of them missing; NaN stands for null in some."""
+    """Draw up to `most` rows with any values missing, as null or NaN."""
     rows = draw(st.integers(1, most))
 
     def column(values: st.SearchStrategy[Any], *, missing: bool = True) -> list[Any]:
@@ -69,13 +69,13 @@ def tables(draw: st.DrawFn, *, target: bool = False, most: int = 12) -> pa.Table
 
 
 def without_lacking(table: pa.Table) -> pa.Table:
-    """Return the rows that lack nothing, as pandas drops them."""
-    kept = table.to_pandas().notna().all(axis=1).to_numpy()
-    return table.filter(pa.array(kept))
+    """Return the rows without missing values, as `DataFrame.dropna` does."""
+    complete = table.to_pandas().notna().all(axis=1).to_numpy()
+    return table.filter(pa.array(complete))
 
 
 def frame_of(table: pa.Table) -> pd.DataFrame:
-    """Return the features as pandas has them: numbers as floats with NaN, names as objects with None."""
+    """Return the features as a data frame: numbers as floats with NaN, categories as objects with None."""
     columns: dict[str, Any] = {}
     for name in NUMERIC:
         columns[name] = np.array([np.nan if v is None else float(v) for v in table[name].to_pylist()])
@@ -86,30 +86,30 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """scikit-learn's way: impute what is missing, encode, and standardize by the training rows that have a value."""
+    """The reference in scikit-learn: impute, encode, and standardize by the training rows that have a value."""
 
     training: pd.DataFrame
     """The training rows."""
     categories: Sequence[str]
-    """The categories that have an indicator, in order."""
+    """The categories that have an indicator column, in order."""
 
     def features(self, rows: pd.DataFrame) -> Array:
-        return np.hstack([self._numbers(rows), self._names(rows)])
+        return np.hstack([self._numbers(rows), self._indicators(rows)])
 
     def _numbers(self, rows: pd.DataFrame) -> Array:
         with np.errstate(invalid="ignore"):  # a column without a value
-            scaler = StandardScaler().fit(self.training[NUMERIC])  # passes over NaN
+            scaler = StandardScaler().fit(self.training[NUMERIC])  # ignores NaN
         means = SimpleImputer(strategy="mean", keep_empty_features=True).fit(self.training[["length", "count"]])
         modes = SimpleImputer(strategy="most_frequent", keep_empty_features=True).fit(self.training[["flag"]])
         filled = np.hstack([means.transform(rows[["length", "count"]]), modes.transform(rows[["flag"]])])
         centre, scale = np.nan_to_num(scaler.mean_), np.nan_to_num(scaler.scale_, nan=1.0)
         return np.asarray((filled - centre) / scale)
 
-    def _names(self, rows: pd.DataFrame) -> Array:
+    def _indicators(self, rows: pd.DataFrame) -> Array:
         present = self.training[CATEGORICAL].dropna()
-        if not len(present):  # which scikit-learn refuses: nothing is centred, scaled or imputed
-            same = [[value == known for known in self.categories] for value in rows["colour"]]
-            return np.array(same, dtype=np.float64).reshape(len(rows), len(self.categories))
+        if not len(present):  # scikit-learn raises: nothing is centred, scaled or imputed
+            indicators = [[value == category for category in self.categories] for value in rows["colour"]]
+            return np.array(indicators, dtype=np.float64).reshape(len(rows), len(self.categories))
         encoder = OneHotEncoder(categories=[list(self.categories)], handle_unknown="ignore", sparse_output=False)
         encoder.fit(present.to_numpy(dtype=object))
         scaler = StandardScaler().fit(encoder.transform(present.to_numpy(dtype=object)))

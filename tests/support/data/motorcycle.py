@@ -1,11 +1,11 @@
-"""A regression set of one input like the motorcycle data (Silverman 1985): noisy, and of few degrees of freedom."""
+"""A regression problem with one input like the motorcycle data (Silverman 1985): noisy, few degrees of freedom."""
 
 import numpy as np
 from support.references.isls import Data
 
 
 def motorcycle(rows: int, seed: int) -> Data:
-    """Standardized rows; the response is flat, falls, rises and rings out, and is noisier where it moves."""
+    """Return standardized rows: the response is flat, falls, rises and levels off; noise grows after the flat part."""
     rng = np.random.default_rng(seed)
     t = np.sort(rng.gamma(6.0, 4.2, rows))
     mean = -110 * np.exp(-(((t - 21) / 5) ** 2)) + 50 * np.exp(-(((t - 33) / 5) ** 2))

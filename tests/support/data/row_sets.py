@@ -1,4 +1,4 @@
-"""Row sets that tell what was asked of them."""
+"""A row set that records its passes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -14,16 +14,16 @@ Summed = TypeVar("Summed", bound=Sums)
 
 @dataclass(frozen=True)
 class CountedRows(ArrayRows):
-    """Rows in memory that are summed in parts, as a store's are, and that note the label of each pass."""
+    """Rows in memory that are summed in parts, as a store's are, and that record the name of each pass."""
 
     n_parts: int = 3
-    """The parts."""
+    """Number of parts."""
     labels: list[str] = field(default_factory=list)
-    """What each pass was for."""
+    """Name of each pass, in order."""
 
     @property
     def passes(self) -> int:
-        """How many passes there were."""
+        """Number of passes so far."""
         return len(self.labels)
 
     def reduce(
@@ -35,9 +35,9 @@ class CountedRows(ArrayRows):
     ) -> Summed:
         self.labels.append(step.name)
         ranges = cut_evenly(self.n_rows, parts or self.n_parts)
-        found = [function(argument, [self._part(start, stop)]) for start, stop in ranges]
-        merged = found[0]
-        for other in found[1:]:
+        sums = [function(argument, [self._part(start, stop)]) for start, stop in ranges]
+        merged = sums[0]
+        for other in sums[1:]:
             merged = merged.merge(other)
         return merged
 

@@ -1,4 +1,4 @@
-"""Hard streams for an online learner: everything is drawn from a seed, so a failure is told in one line."""
+"""Difficult streams for an online learner, drawn from a seed so that one line reproduces a failure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,18 +13,18 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Rows in their order and the settings of the learner that reads them."""
+    """Rows in order, and the settings of the learner that reads them."""
 
     X: Array = field(repr=False)
     """Rows (n, d)."""
     y: Array = field(repr=False)
-    """Outputs (n, c)."""
+    """Targets (n, c)."""
     weights: Array = field(repr=False)
     """Weights (n,), some 0."""
     max_basis: int
-    """Most vectors in the dictionary."""
+    """Largest number of basis vectors."""
     gamma: float
-    """Width of the Gaussian kernel."""
+    """γ of the RBF kernel."""
     regularization: float
     """lambda, per row."""
     novelty_threshold: float
@@ -32,7 +32,7 @@ class Stream:
     usefulness_threshold: float
     """TOL2."""
     recipe: str = ""
-    """The call of `make_stream` that gives X, y and weights again."""
+    """The call of `make_stream` that reproduces X, y and weights."""
 
 
 def cloud(rng: Rng, n: int, d: int, centres: int) -> Array:  # noqa: ARG001
@@ -53,7 +53,7 @@ def constant_features(rng: Rng, n: int, d: int, centres: int) -> Array:
 
 
 def cycling_clusters(rng: Rng, n: int, d: int, centres: int) -> Array:
-    """One more centre than the dictionary holds, in turn: the vector just thrown out is always the next one needed."""
+    """Cycle through one more centre than the dictionary holds, so that the vector just removed is needed next."""
     return 3 * rng.standard_normal((centres, d))[np.arange(n) % centres] + 0.01 * rng.standard_normal((n, d))
 
 
@@ -109,7 +109,7 @@ def ones(rng: Rng, n: int) -> Array:  # noqa: ARG001
 
 
 def mixed(rng: Rng, n: int) -> Array:
-    """Sums of these are exact in any order, so every learner sees the weight pass a power of two on the same row."""
+    """Weights whose sums are exact in any order, so that all learners reach a power of two at the same row."""
     return rng.choice([0.0, 0.3125, 1.0, 2.0], size=n)
 
 
@@ -119,7 +119,7 @@ WEIGHTS: dict[str, Callable[[Rng, int], Array]] = {f.__name__: f for f in (ones,
 def make_stream(
     inputs: str, targets: str, weights: str, seed: int, *, n: int, d: int, c: int, centres: int
 ) -> tuple[Array, Array, Array]:
-    """X (n, d), y (n, c) and weights (n,) of the named kinds."""
+    """Return X (n, d), y (n, c) and weights (n,) of the named kinds."""
     rng = np.random.default_rng(seed)
     X = INPUTS[inputs](rng, n, d, centres)
     return X, TARGETS[targets](rng, X, c), WEIGHTS[weights](rng, n)
@@ -127,9 +127,9 @@ def make_stream(
 
 @st.composite
 def streams(draw: st.DrawFn, max_rows: int = 200, inputs: str | None = None) -> Stream:
-    """Streams of 1 to `max_rows` rows, 1 to 6 features, 1 to 3 outputs, and a dictionary of at most 1 to 25.
+    """Draw streams of 1 to `max_rows` rows, 1 to 6 features, 1 to 3 targets, and a max_basis of 1 to 25.
 
-    `inputs` names the kind of rows; without it, any.
+    `inputs` names the kind of rows; without it, any kind is drawn.
     """
     max_basis, d, c = draw(st.integers(1, 25)), draw(st.integers(1, 6)), draw(st.integers(1, 3))
     n = draw(st.integers(1, max_rows) | st.integers(1 + max_rows // 2, max_rows))

@@ -1,6 +1,6 @@
-"""A proxy before an S3-protocol server: it counts the requests, and strikes at one of them.
+"""A proxy in front of an S3-protocol server that counts requests and runs a function at one of them.
 
-It looks at nothing but where a request and its answer end, so that what passes is what the storage engine said.
+It only parses where a request and its response end, so everything else is forwarded byte for byte.
 """
 
 import threading
@@ -13,7 +13,7 @@ from support.jobs.jobs import PATIENCE
 
 
 class KillingProxy:
-    """The requests that came, and what is done at one of them."""
+    """Counts requests and runs a function at one of them."""
 
     def __init__(self, port: int) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler(port))
@@ -28,19 +28,19 @@ class KillingProxy:
         return self._server.server_port
 
     def arm(self, strike: Callable[[], None] | None, at: int, *, forward: bool, only: str = "") -> None:
-        """Strike at the request number `at` from here, after its forwarding to the server, or in its place.
+        """Call `strike` at request number `at` from now: after forwarding it if `forward`, otherwise instead of that.
 
-        Only requests whose method and path begin with `only` are counted.
+        Only requests whose method and path start with `only` are counted.
         """
         with self._mutex:
             self.seen, self._strike, self._at, self._forward, self._only = [], strike, at, forward, only
 
-    def _comes(self, told: str) -> Callable[[], None] | None:
-        """Count a request and return what is to be done if it is the one."""
+    def _count(self, request: str) -> Callable[[], None] | None:
+        """Count a request and return the function to call if it is the chosen one."""
         with self._mutex:
-            if not told.startswith(self._only):
+            if not request.startswith(self._only):
                 return None
-            self.seen.append(told)
+            self.seen.append(request)
             return self._strike if len(self.seen) == self._at else None
 
     def _handler(self, port: int) -> type[BaseHTTPRequestHandler]:
@@ -56,9 +56,9 @@ class KillingProxy:
                     return
                 self.close_connection = True
 
-            def _pass_on(self) -> None:
+            def _forward_request(self) -> None:
                 body = _read_body(self)
-                strike = proxy._comes(f"{self.command} {self.path}")
+                strike = proxy._count(f"{self.command} {self.path}")
                 if strike and not proxy._forward:
                     strike()
                     self.close_connection = True
@@ -66,24 +66,24 @@ class KillingProxy:
                 connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
                 headers = {k: v for k, v in self.headers.items() if k.lower() not in ("transfer-encoding", "expect")}
                 connection.request(self.command, self.path, body, headers)
-                answer = connection.getresponse()
-                content = answer.read()
+                response = connection.getresponse()
+                content = response.read()
                 connection.close()
                 if strike:
                     strike()
-                self._give_back(answer, content)
+                self._send_response(response, content)
 
-            def _give_back(self, answer: HTTPResponse, content: bytes) -> None:
-                self.send_response_only(answer.status, answer.reason)
-                for name, value in answer.getheaders():
+            def _send_response(self, response: HTTPResponse, content: bytes) -> None:
+                self.send_response_only(response.status, response.reason)
+                for name, value in response.getheaders():
                     if name.lower() not in ("connection", "content-length", "transfer-encoding"):
                         self.send_header(name, value)
-                length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(content))
+                length = response.getheader("Content-Length") if self.command == "HEAD" else str(len(content))
                 self.send_header("Content-Length", length or "0")
                 self.end_headers()
                 self.wfile.write(content)
 
-            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass_on  # noqa: N815
+            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _forward_request  # noqa: N815
 
             def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
                 del format, arguments

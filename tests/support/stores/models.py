@@ -1,4 +1,4 @@
-"""Models that were never trained: random coefficients, so that what they predict can be computed a second time."""
+"""Untrained models with random coefficients, whose predictions are easy to compute independently."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,13 +21,13 @@ Array = npt.NDArray[np.float64]
 
 
 def feature_map_of(store: Store, scaling_rows: int | None = None) -> FeatureMap:
-    """Return the map that a model begun now would have."""
+    """Return the feature map of a model that is created now."""
     root = store.root()
     return fit_feature_map(root, read_ledger(root), scaling_rows)
 
 
 def plain_map(names: Sequence[str], target: TargetMap | None = None) -> FeatureMap:
-    """Return the map that takes these numeric columns, and one target, as they are."""
+    """Return a map that leaves these numeric columns and one target unscaled."""
     columns = tuple(NumericColumn(name, 0.0, 1.0, 0.0) for name in names)
     return FeatureMap(columns, (), target or TargetMap((0.0,), (1.0,)))
 
@@ -41,7 +41,7 @@ def model_with(feature_map: FeatureMap, n_basis: int = 20, seed: int = 0) -> Mod
 
 
 def predictions_of(model: Model, columns: dict[str, Any]) -> Array:
-    """Return f of each row of plain columns, from the definition: standardized features, distances, exponentials."""
+    """Return predictions for rows of columns, from the definition: standardized features, distances, exponentials."""
     fm = model.feature_map
     names = [column.name for column in fm.numeric]
     numeric = [_seconds(columns[name]) for name in names]

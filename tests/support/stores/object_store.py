@@ -1,4 +1,4 @@
-"""A real S3-protocol server for the tests: a process of its own on loopback, with a bucket."""
+"""A real S3-protocol server for the tests: a separate process on loopback, with one bucket."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ class ObjectStore:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What tells a process of the server and gives it keys."""
+        """Environment variables with the server's address and credentials."""
         return object_store_environment(self.port)
 
     @property
@@ -51,7 +51,7 @@ class ObjectStore:
             return bytes(stream.read())
 
     def media_type(self, key: str) -> str:
-        """What a browser is told an object to be."""
+        """The Content-Type of an object."""
         with self._files().open_input_stream(f"{BUCKET}/{key}") as stream:
             return bytes(stream.metadata()["Content-Type"]).decode()
 
@@ -60,32 +60,32 @@ class ObjectStore:
         self._files().delete_file(f"{BUCKET}/{key}")
 
     def _files(self) -> S3FileSystem:
-        where = {"region": "us-east-1", "scheme": "http", "endpoint_override": f"127.0.0.1:{self.port}"}
-        return S3FileSystem(access_key="key", secret_key="secret", **where)  # noqa: S106
+        options = {"region": "us-east-1", "scheme": "http", "endpoint_override": f"127.0.0.1:{self.port}"}
+        return S3FileSystem(access_key="key", secret_key="secret", **options)  # noqa: S106
 
     def keys(self, prefix: str) -> list[str]:
         """The names of all objects below a prefix, relative to it."""
-        found = ET.fromstring(self._ask(f"?list-type=2&prefix={quote(prefix)}/"))  # noqa: S314 (from moto)
-        keys = [unquote(key.text or "") for key in found.iter() if key.tag.endswith("Key")]
+        document = ET.fromstring(self._get(f"?list-type=2&prefix={quote(prefix)}/"))  # noqa: S314 (from moto)
+        keys = [unquote(key.text or "") for key in document.iter() if key.tag.endswith("Key")]
         return sorted(key.removeprefix(f"{prefix}/") for key in keys)
 
     def pending_uploads(self) -> list[str]:
-        """The names of uploads in parts that were neither ended nor given up."""
-        found = ET.fromstring(self._ask("?uploads"))  # noqa: S314 (from moto)
-        return [key.text or "" for key in found.iter() if key.tag.endswith("Key")]
+        """The names of multipart uploads that were neither completed nor aborted."""
+        document = ET.fromstring(self._get("?uploads"))  # noqa: S314 (from moto)
+        return [key.text or "" for key in document.iter() if key.tag.endswith("Key")]
 
-    def _ask(self, query: str) -> bytes:
+    def _get(self, query: str) -> bytes:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         connection.request("GET", f"/{BUCKET}{query}")
-        answer = connection.getresponse()
-        told = answer.read()
+        response = connection.getresponse()
+        content = response.read()
         connection.close()
-        assert answer.status == 200, told
-        return told
+        assert response.status == 200, content
+        return content
 
 
 def object_store_environment(port: int) -> dict[str, str]:
-    """Return what sends S3 requests to a port of loopback."""
+    """Return environment variables that send S3 requests to a port on loopback."""
     return {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
         "AWS_ACCESS_KEY_ID": "key",
@@ -97,7 +97,7 @@ def object_store_environment(port: int) -> dict[str, str]:
 
 @contextmanager
 def object_store(folder: Path) -> Iterator[ObjectStore]:
-    """Start a server, make its bucket, and kill it at the end; what it says is in the folder's file server.log."""
+    """Start a server, create its bucket, and kill it at the end; its output goes to server.log in `folder`."""
     program = Path(__file__).with_name("object_store_server.py")
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, stderr=log)
@@ -115,4 +115,4 @@ def object_store(folder: Path) -> Iterator[ObjectStore]:
 
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
-"""Credentials, without what says where the server is."""
+"""Credentials without the server's address."""

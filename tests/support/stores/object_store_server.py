@@ -1,7 +1,7 @@
-"""An S3-protocol server on loopback, a process of its own: moto's, with its writes one after the other.
+"""An S3-protocol server on loopback as a separate process: moto's, handling one request at a time.
 
-Prints its port on the first line. What moto checks of If-Match and If-None-Match and what it then writes are two steps,
-which another request could come between.
+Prints its port on the first line. moto checks If-Match and If-None-Match and then writes, in two steps; with
+concurrent requests another write could happen between them.
 """
 
 import logging
@@ -15,7 +15,7 @@ from werkzeug.serving import make_server
 
 
 class OneAtATime:
-    """A WSGI application that sees each request whole, and no two at once."""
+    """A WSGI application that reads each request whole and handles one at a time."""
 
     def __init__(self, application: Any) -> None:
         self._application, self._mutex = application, threading.Lock()
@@ -23,7 +23,7 @@ class OneAtATime:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         length = -1 if environ.get("wsgi.input_terminated") else int(environ.get("CONTENT_LENGTH") or 0)
         body = environ["wsgi.input"].read(length)
-        environ["wsgi.input"] = BytesIO(body)  # here, so that nobody waits for a client that is stopped in the middle
+        environ["wsgi.input"] = BytesIO(body)  # before the lock, so that a stopped client blocks nobody else
         with self._mutex:
             return [b"".join(self._application(environ, start_response))]
 

@@ -1,4 +1,4 @@
-"""Small Parquet partitions, drawn from a seed, with a column of every kind that the stores take."""
+"""Small random Parquet partitions with a column of every kind that stores support."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ from ridgestream.stores.parquet.partitions import PartitionFile, list_partitions
 from ridgestream.stores.schema.schema import SchemaRequest
 
 REQUEST = SchemaRequest(target="y")
-"""What a job says of the columns of `mixed_columns`: regression on y, every other column a feature."""
+"""The schema request for `mixed_columns`: regression on y, every other column a feature."""
 
 COLOURS = ("red", "green", "blue", "grey")
 
@@ -36,7 +36,7 @@ def mixed_columns(rows: int, seed: int = 0, colours: Sequence[str] = COLOURS) ->
 
 
 def write_partition(path: Path, columns: Mapping[str, Any] | pa.Table, **options: Any) -> Path:
-    """Write columns as one Parquet file, its folder too; `options` are those of `pyarrow.parquet.write_table`."""
+    """Write columns as one Parquet file, creating its folder; `options` are passed to `pyarrow.parquet.write_table`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(dict(columns)), path, **options)
     return path
@@ -50,12 +50,12 @@ def write_mixed(folder: Path, rows: Sequence[int], seed: int = 0) -> Path:
 
 
 def only_partition(path: Path) -> PartitionFile:
-    """Return the one partition that a file is."""
+    """Return a file as the only partition of a source."""
     (file,) = list_partitions(path)
     return file
 
 
 def column_of(name: str, values: Any, rows: int | None = None) -> dict[str, Any]:
-    """Return columns with the one of interest, and a target `y` beside it."""
+    """Return one column and a target `y`."""
     n = len(values) if rows is None else rows
     return {name: values, "y": pa.array(np.arange(n, dtype=np.float64))}

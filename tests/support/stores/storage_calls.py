@@ -1,8 +1,8 @@
-"""Count the system calls by which a process and its children change files, and strike at one of them.
+"""Count the system calls with which a process and its children change files, and call a function at one of them.
 
-Linux reports each such call, before it is carried out, to whoever holds the other end of a filter that the process has
-put on itself (seccomp's user notification): no rights are needed, and calls of native code are seen, too. Run as a
-program, this puts the filter on itself, gives its other end away, and becomes the command that it is told.
+With a seccomp filter and user notifications, Linux reports each such call to the holder of the listener before carrying
+it out. This needs no privileges and includes calls from native code. Run as a program, this module installs the filter,
+sends the listener to its parent, and executes the given command.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from fcntl import ioctl
 from pathlib import Path
 
 Strike = Callable[[int, int], None]
-"""What is done at the chosen call; it is told the number of the command's process and that of the caller."""
+"""Called at the chosen call with two process ids: that of the command and that of the caller."""
 
 _NUMBERS = {
     "x86_64": {
@@ -66,15 +66,15 @@ _BY_DESCRIPTOR = {"write": 0, "pwrite64": 0, "writev": 0, "fsync": 0, "fdatasync
 _BY_DESCRIPTOR |= {"copy_file_range": 2}
 _BY_PATH = {"rename": 1, "mkdir": 0, "rmdir": 0, "link": 1, "unlink": 0, "openat": 1, "mkdirat": 1, "unlinkat": 1}
 _BY_PATH |= {"renameat": 3, "linkat": 3, "renameat2": 3}
-"""Which argument of a call names the file that it changes."""
+"""Index of the argument that names the file a call changes."""
 
-_TAKES_NO_ROOM = ("unlink", "unlinkat", "rmdir", "fsync", "fdatasync", "syncfs")
+_NEEDS_NO_SPACE = ("unlink", "unlinkat", "rmdir", "fsync", "fdatasync", "syncfs")
 
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 _ALLOW, _REPORT = 0x7FFF0000, 0x7FC00000
 _FLAGS_OF_OPENAT = 16 + 2 * 8
 _NO_NEW_PRIVILEGES, _SET_FILTER, _WITH_LISTENER = 38, 1, 8
-_RECEIVE, _ID_IS_VALID, _SEND, _GO_ON = 0xC0502100, 0x40082102, 0xC0182101, 1
+_RECEIVE, _ID_IS_VALID, _SEND, _CONTINUE = 0xC0502100, 0x40082102, 0xC0182101, 1
 
 
 class _Step(ctypes.Structure):
@@ -86,14 +86,14 @@ class _Program(ctypes.Structure):
 
 
 def _filter() -> "ctypes.Array[_Step]":
-    """Return steps that report the calls of the table, of openat those that may make a file."""
+    """Return the filter: it reports the calls of the table, and openat only if it may create or truncate a file."""
     numbers = {name: number for name, number in _NUMBERS[platform.machine()].items() if name != "seccomp"}
     openat = numbers.pop("openat")
     steps = [_Step(_LOAD, 0, 0, 0)]
-    left = len(numbers)
+    remaining = len(numbers)
     for number in numbers.values():
-        left -= 1
-        steps.append(_Step(_EQUAL, left + 4, 0, number))
+        remaining -= 1
+        steps.append(_Step(_EQUAL, remaining + 4, 0, number))
     steps += [
         _Step(_EQUAL, 0, 2, openat),
         _Step(_LOAD, 0, 0, _FLAGS_OF_OPENAT),
@@ -105,23 +105,23 @@ def _filter() -> "ctypes.Array[_Step]":
 
 
 def _install() -> int:
-    """Put the filter on this process for good and return its other end; raise OSError where that is not to be had."""
+    """Install the filter on this process permanently and return its listener; raises OSError where unsupported."""
     libc = ctypes.CDLL(None, use_errno=True)
     steps = _filter()
     program = _Program(len(steps), steps)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     number = _NUMBERS[platform.machine()]["seccomp"]
-    end = int(libc.syscall(number, _SET_FILTER, _WITH_LISTENER, ctypes.byref(program)))
-    if end < 0:
+    listener = int(libc.syscall(number, _SET_FILTER, _WITH_LISTENER, ctypes.byref(program)))
+    if listener < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return end
+    return listener
 
 
 class CallTrap:
-    """A command under the filter: its changes of files below a folder, and what is done at one of them.
+    """Runs a command under the filter, counts its changes to files below a folder, and calls a function at one of them.
 
-    Counted is what begins with `folder`, also of paths: "/data/store/chunks" counts chunks. With `fails`, the chosen
-    call and all that would write after it are not carried out, and end with that error's number.
+    `folder` is a prefix of paths: "/data/store/chunks" counts chunks. With `fails`, an error number, the chosen call
+    and all later ones that need disk space fail with that error.
     """
 
     def __init__(
@@ -142,35 +142,35 @@ class CallTrap:
             with theirs:
                 launcher = [sys.executable, __file__, str(theirs.fileno()), *command]
                 self.process = start_in_session(launcher, log, environment, (theirs.fileno(),))
-            _, ends, _, _ = socket.recv_fds(ours, 1, 1)
-        if not ends:
+            _, listeners, _, _ = socket.recv_fds(ours, 1, 1)
+        if not listeners:
             self.process.wait()
-            raise OSError(f"no filter of system calls is to be had here: {log.read_text()[-200:]}")
-        self._thread = threading.Thread(target=self._serve, args=(ends[0],), daemon=True)
+            raise OSError(f"system calls cannot be filtered here: {log.read_text()[-200:]}")
+        self._thread = threading.Thread(target=self._serve, args=(listeners[0],), daemon=True)
         self._thread.start()
 
     def wait(self, seconds: float) -> int:
-        """Wait for the command's end and return its code."""
+        """Wait for the command to end and return its exit code."""
         code = self.process.wait(seconds)
-        self._thread.join(1.0)  # it goes on as long as any child of the command
+        self._thread.join(1.0)  # the thread runs as long as any child of the command
         return code
 
-    def _serve(self, end: int) -> None:
+    def _serve(self, listener: int) -> None:
         poll = select.poll()
-        poll.register(end)
+        poll.register(listener)
         while not poll.poll()[0][1] & select.POLLHUP:
             report = bytearray(80)
             try:
-                ioctl(end, _RECEIVE, report)
-                error = self._look(report)
-                answer = (0, -error, 0) if error else (0, 0, _GO_ON)
-                ioctl(end, _SEND, struct.pack("=QqiI", struct.unpack_from("=Q", report)[0], *answer))
-            except OSError:  # the process has been killed meanwhile
+                ioctl(listener, _RECEIVE, report)
+                error = self._check_call(report)
+                response = (0, -error, 0) if error else (0, 0, _CONTINUE)
+                ioctl(listener, _SEND, struct.pack("=QqiI", struct.unpack_from("=Q", report)[0], *response))
+            except OSError:  # the process was killed in the meantime
                 continue
-        os.close(end)
+        os.close(listener)
 
-    def _look(self, report: bytearray) -> int:
-        """Count a call and strike; return the number of the error with which it is to end, 0 for none."""
+    def _check_call(self, report: bytearray) -> int:
+        """Count a call, run the function at the chosen one, and return the error number it should fail with, or 0."""
         _, process, _, number = struct.unpack_from("=QIIi", report)
         arguments = struct.unpack_from("=6Q", report, 32)
         name = self._names[number]
@@ -180,12 +180,12 @@ class CallTrap:
         self.calls.append(f"{name} {os.fsdecode(path[len(self._folder) :])}")
         if len(self.calls) == self._at:
             self._strike(self.process.pid, process)
-        harmless = name in _TAKES_NO_ROOM or (name.startswith("mkdir") and Path(os.fsdecode(path)).exists())
+        harmless = name in _NEEDS_NO_SPACE or (name.startswith("mkdir") and Path(os.fsdecode(path)).exists())
         return self._fails if 0 < self._at <= len(self.calls) and not harmless else 0
 
 
 class FolderTrap:
-    """The same by looking at the folder again and again: where calls cannot be filtered, and for what they leave."""
+    """Like CallTrap, but polls the folder for new files; for systems where calls cannot be filtered."""
 
     def __init__(
         self, command: Sequence[str], folder: Path, strike: Strike, at: int, log: Path, environment: Mapping[str, str]
@@ -197,26 +197,26 @@ class FolderTrap:
         self._thread.start()
 
     def wait(self, seconds: float) -> int:
-        """Wait for the command's end and return its code."""
+        """Wait for the command to end and return its exit code."""
         code = self.process.wait(seconds)
         self._thread.join(seconds)
         return code
 
     def _watch(self) -> None:
-        known: set[str] = set()
+        known_paths: set[str] = set()
         while self.process.poll() is None:
-            found = {os.path.join(top, name) for top, _, names in os.walk(self._folder) for name in names}  # noqa: PTH118
-            for name in sorted(found - known):
+            current_paths = {os.path.join(top, name) for top, _, names in os.walk(self._folder) for name in names}  # noqa: PTH118
+            for name in sorted(current_paths - known_paths):
                 self.calls.append(f"appears {name}")
                 if len(self.calls) == self._at:
                     self._strike(self.process.pid, self.process.pid)
-            known |= found
+            known_paths |= current_paths
 
 
 def open_trap(
     command: Sequence[str], folder: Path, strike: Strike, at: int, log: Path, environment: Mapping[str, str]
 ) -> CallTrap | FolderTrap:
-    """Start the command, in a session of its own, with a trap at its change number `at` of the folder; 0 is none."""
+    """Start the command in a new session, with a trap at change number `at` of the folder; 0 for no trap."""
     try:
         return CallTrap(command, folder, strike, at, log, environment)
     except OSError:
@@ -226,7 +226,7 @@ def open_trap(
 def start_in_session(
     command: Sequence[str], log: Path, environment: Mapping[str, str], pass_fds: Sequence[int] = ()
 ) -> "subprocess.Popen[bytes]":
-    """Start a command as the first of a process group of its own; it speaks into the files `log` and `log`.out."""
+    """Start a command in a new session; its stderr goes to the file `log` and its stdout to `log`.out."""
     with log.open("wb") as err, log.with_name(log.name + ".out").open("wb") as out:
         return subprocess.Popen(
             command,
@@ -252,9 +252,9 @@ def _path(process: int, name: str, arguments: Sequence[int]) -> bytes | None:
 
 def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as ours:
-        end = _install()
-        socket.send_fds(ours, [b"."], [end])
-        os.close(end)
+        listener = _install()
+        socket.send_fds(ours, [b"."], [listener])
+        os.close(listener)
     os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606
 
 

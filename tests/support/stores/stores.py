@@ -1,4 +1,4 @@
-"""Stores in a test's folder, what is in them, and executors that do what a cluster might."""
+"""Helpers to create stores in a test's folder and read them, and an executor that imitates a cluster."""
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 def new_store(folder: Path) -> Store:
-    """Make an empty store in `folder`."""
+    """Create an empty store in `folder`."""
     return Store.create(location_of(folder))
 
 
@@ -34,7 +34,7 @@ def location_of(folder: Path) -> StoreLocation:
 
 
 def ingest_folder(store: Store, source: Path, request: SchemaRequest, executor: Executor | None = None) -> IngestReport:
-    """Ingest what a folder holds, in this process unless another executor is given."""
+    """Ingest the partitions of a folder, in this process unless another executor is given."""
     with store.lock():
         return ingest(store, list_partitions(source), request, executor or InProcess(), Silent())
 
@@ -66,7 +66,7 @@ def stored_values(store: Store, column: int) -> list[str]:
 
 
 def same_rows(left: Rows, right: Rows) -> bool:
-    """Tell whether all arrays are equal, in values, widths and shapes."""
+    """Return whether all arrays are equal in values, dtypes and shapes."""
     return all(_same(getattr(left, n), getattr(right, n)) for n in ("numeric", "codes", "targets", "weights"))
 
 
@@ -77,7 +77,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 class Elsewhere(InProcess):
-    """Runs tasks as a cluster would: arguments and results are pickled, the last task is done first, each twice."""
+    """Runs tasks as a cluster might: arguments and results pickled, tasks in reverse order, each twice."""
 
     def run(self, function: Callable[..., Result], tasks: Iterable[Task], *shared: Any) -> Iterator[Result]:
         calls = [pickle.dumps((function, task, shared)) for task in tasks]

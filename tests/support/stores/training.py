@@ -1,4 +1,4 @@
-"""Trainings on a store without a job: a small online request, and the context of a store's last commit."""
+"""Training without a job file: a small online request, and a training context for a store's last commit."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def context_of(
     executor: Executor | None = None,
     keeper: CheckpointStore | Any = None,
 ) -> TrainingContext:
-    """The context of a training on the store's last commit, with all the memory that it may need."""
+    """Return the context for training on the store's last commit, with practically unlimited memory."""
     return TrainingContext(
         root=store.root(),
         ledger=ledger or ledger_of(store),
