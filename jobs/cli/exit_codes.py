@@ -6,7 +6,8 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import InputError, MemoryRefused, NumericalBreakdown
 from ridgestream.stores.errors.exceptions import ModelError, NewerFormat, PartitionError, StoreError, StoreLocked
 
-UNEXPECTED, USAGE, DATA, STORE, LOCKED, NUMERICS, MEMORY, CLUSTER, MODEL = range(1, 10)
+UNEXPECTED, USAGE, DATA, STORE, LOCKED = 1, 2, 3, 4, 5
+NUMERICS, MEMORY, CLUSTER, MODEL = 6, 7, 8, 9
 HELD, UNREPORTED = 11, 12  # version 0.1.0 used 10
 INTERRUPTED, TERMINATED = 130, 143
 

@@ -1,16 +1,23 @@
 """The section `[model.kernel]` of a job file."""
 
-from typing import Literal, Self
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import model_validator
 
 from ridgestream.jobs.config.section import Count, Grid, NotNegative, Positive, Section
+from ridgestream.pipeline.kernels import KERNELS
+
+if TYPE_CHECKING:
+    KernelName = str
+else:
+    KernelName = Literal[tuple(KERNELS)]
 
 
 class KernelSection(Section):
     """The kernel."""
 
-    name: Literal["rbf", "polynomial", "linear"] = "rbf"
+    name: KernelName = "rbf"
     """The kernel's name."""
     gamma: Positive | Grid | None = None
     """Width of rbf, scale of polynomial; 1/n_features if absent. Batch methods may compare several."""
@@ -21,8 +28,9 @@ class KernelSection(Section):
 
     @model_validator(mode="after")
     def _check_taken(self) -> Self:
-        taken = {"rbf": {"gamma"}, "polynomial": {"gamma", "degree", "coef0"}, "linear": set()}[self.name]
-        given = {name for name in ("gamma", "degree", "coef0") if getattr(self, name) is not None}
+        kernel: Any = KERNELS[self.name]
+        taken = {field.name for field in fields(kernel)}
+        given = {name for name in type(self).model_fields if name != "name" and getattr(self, name) is not None}
         if given - taken:
             raise ValueError(f"the {self.name} kernel takes no {', '.join(sorted(given - taken))}")
         return self

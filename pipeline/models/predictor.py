@@ -56,7 +56,6 @@ class Model:
         with one_blas_thread():
             for part in self._parts(len(numeric)):
                 features = self.feature_map.features(numeric[part], codes[part], maps)
-                features = self.feature_map.features(numeric[part], codes[part], maps)
                 values, diagonal = self.basis.values(features), self.basis.kernel.diagonal(features)
                 variance[part] = self.uncertainty.variance(values, diagonal)
         scale = np.array(self.feature_map.target.scale)

@@ -14,12 +14,12 @@ first of m. (25) divides by λ + qᵢᵀqᵢ with Q as it is, not normalized, so
 
 Departures, each with its reason:
 
-- Neither pseudoinverse nor Q is kept: G = KᵀK, a row and a column a step, gives U, qᵀq and qᵀy (`orols_columns`), and
-  residuals are y − Kβ. Memory is O(n_basis²) in every process, whatever the rows; tasks are pure.
-- No ε on the diagonal: it would make of equal rows columns that differ by noise alone. A row whose column is spanned,
+- Neither pseudoinverse nor Q is kept: G = KᵀK, a row and a column a step, gives U, qᵀq and qᵀy (`orthogonal_columns`),
+  and residuals are y − Kβ. Memory is O(n_basis²) in every process, whatever the rows; tasks are pure.
+- No ε on the diagonal: equal rows would get columns that differ by noise alone. A row whose column is spanned,
   or would take Q beyond `condition_limit`, is passed over; the machine stops after REFUSALS such rows one after the
   other. Rows that equal one taken or passed over are out at once, by a key of their values.
-- A pass confirms several steps (`orols_machine`): steps are expected among rows whose columns are known, all their
+- A pass confirms several steps (`binary_machine`): steps are expected among rows whose columns are known, all their
   models are looked through at once, and those hold whose row has the largest residual of all. The same choices result,
   from fewer passes; `foreseen` and `pool` change nothing else.
 - Rows may carry weights; M is their sum. A row of weight two is two rows.

@@ -1,1 +1,1 @@
-"""The compiled loops of the online LS-SVM; the only room that imports numba."""
+"""The compiled loops of the online LS-SVM; the only folder that imports numba."""

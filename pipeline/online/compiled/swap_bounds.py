@@ -1,4 +1,4 @@
-"""Bounds that show for most rows, without K⁻¹k, that they reposition no vector of a full dictionary.
+"""Bounds that show for most rows, without K⁻¹k, that they replace no vector of a full dictionary.
 
 Index i can be swapped out by a row only if
 
@@ -27,7 +27,7 @@ _STRETCH = 32
 """Basis vectors that are compared together in the search for the nearest."""
 
 _ROUNDING = 1e-7
-"""Bounds are widened by this share, indices is more than their rounding error; a novelty by this share of k*."""
+"""Bounds are widened by this share, which is more than their rounding error; a novelty by this share of k*."""
 
 
 @compiled_part
@@ -52,10 +52,10 @@ def measure_reach(gram_diagonal: Floats, tracking: Tracking) -> None:
 
 
 class Swapper(NamedTuple):
-    """A row, just absorbed, that may reposition a basis vector: the terms of the bound."""
+    """A row, just absorbed, that may replace a basis vector: the terms of the bound."""
 
     low: float
-    """The least novelty with indices it could be taken."""
+    """The least novelty with which it could be taken."""
     lead: float
     """φ²/Δ."""
     tilt: float
@@ -110,14 +110,14 @@ def nearest(kernel: Floats, diagonal: Floats, size: int, indices: Integers, shar
 
 
 @compiled_part
-def project(kernel: Floats, self_kernel: float, gram: Floats, found: int, room: Neighbours) -> float:
-    """Return the novelty δ_T of a row to the first `found` neighbours alone; fill `room.apart`; O(found³).
+def project(kernel: Floats, self_kernel: float, gram: Floats, found: int, neighbours: Neighbours) -> float:
+    """Return the novelty δ_T of a row to the first `found` neighbours alone; fill `neighbours.apart`; O(found³).
 
-    `room.apart` is the novelty to all of them but each: δ_T + a_i²/(K_T⁻¹)_ii with a_T = K_T⁻¹k, by the Cholesky factor
-    of K_T. A vector in the span of those before it is skipped, and its `apart` is δ_T. The possible rounding error is
-    added to the novelties. gram: K, upper triangle.
+    `neighbours.apart` is the novelty to all of them but each: δ_T + a_i²/(K_T⁻¹)_ii with a_T = K_T⁻¹k, by the
+    Cholesky factor of K_T. A vector in the span of those before it is skipped, and its `apart` is δ_T. The possible
+    rounding error is added to the novelties. gram: K, upper triangle.
     """
-    indices, apart, L = room.indices, room.apart, room.L
+    indices, apart, L = neighbours.indices, neighbours.apart, neighbours.L
     v, a = np.zeros(found), np.zeros(found)
     novelty = self_kernel
     for r in range(found):
@@ -156,9 +156,9 @@ def project(kernel: Floats, self_kernel: float, gram: Floats, found: int, room: 
 
 
 @compiled_inline
-def weigh(beta: Floats, innovation: Floats, room: Neighbours) -> None:
+def weigh(beta: Floats, innovation: Floats, neighbours: Neighbours) -> None:
     """Compute ϱ·β_i and ‖β_i‖² for every basis vector."""
-    cross, norms, first, rho = room.cross, room.norms, beta[0], innovation[0]
+    cross, norms, first, rho = neighbours.cross, neighbours.norms, beta[0], innovation[0]
     for i in range(len(cross)):
         cross[i] = rho * first[i]
         norms[i] = (1.0 - _ROUNDING) * first[i] * first[i]
@@ -170,7 +170,7 @@ def weigh(beta: Floats, innovation: Floats, room: Neighbours) -> None:
 
 @compiled_inline
 def count_hits(row: Swapper, high: float, far: float, reach: Floats) -> int:
-    """Count the basis vectors for indices the bound, with |a_i| ≤ reach_i·far, does not rule a swap out."""
+    """Count the basis vectors for which the bound, with |a_i| ≤ reach_i·far, does not rule a swap out."""
     direction, cross, norms, q = row.direction, row.cross, row.norms, row.q
     lead, tilt, weight, ridge, low, hits = row.lead, row.tilt, row.weight, row.ridge, row.low, 0
     for i in range(len(q)):
@@ -197,8 +197,8 @@ def count_weaker(row: Swapper, novelty: float) -> int:
 
 
 @compiled_part
-def may_swap(row: Swapper, high: float, found: int, room: Neighbours, tracked: Integers, reach: Floats) -> bool:
-    """Tell whether the row may reposition a basis vector; O(n_basis).
+def may_swap(row: Swapper, high: float, found: int, neighbours: Neighbours, tracked: Integers, reach: Floats) -> bool:
+    """Tell whether the row may replace a basis vector; O(n_basis).
 
     `high` is its novelty to the first `found` neighbours alone.
     """
@@ -208,23 +208,23 @@ def may_swap(row: Swapper, high: float, found: int, room: Neighbours, tracked: I
         i = tracked[n]
         hits += may_leave(row, i, row.cross[i] * row.a[n], high)
     for n in range(found):
-        i = room.indices[n]
-        hits += may_leave(row, i, abs(row.cross[i]) * reach[i] * math.sqrt(room.apart[n]), high)
+        i = neighbours.indices[n]
+        hits += may_leave(row, i, abs(row.cross[i]) * reach[i] * math.sqrt(neighbours.apart[n]), high)
     return bool(hits > 0)
 
 
 @compiled_part
-def is_ruled_out(j: int, phi: float, rows: Rows, model: Model, rules: StripRules, room: Neighbours) -> bool:
+def is_ruled_out(j: int, phi: float, rows: Rows, model: Model, rules: StripRules, neighbours: Neighbours) -> bool:
     """Whether bounds show that row j, with φ² = `phi`, does not change the dictionary; O(n_basis)."""
     inverses, tracking, gram = model.inverses, model.tracking, model.information.gram
     w, pivot, k, self_kernel = rows.weights[j], rows.pivots[j], rows.kernel[j], rows.self_kernel[j]
-    found = nearest(k, tracking.self_kernel, 2, room.indices, room.shares)
-    low, high, ridge = rows.least_novelty[j], self_kernel - room.shares[0], rules.penalty * pivot
+    found = nearest(k, tracking.self_kernel, 2, neighbours.indices, neighbours.shares)
+    low, high, ridge = rows.least_novelty[j], self_kernel - neighbours.shares[0], rules.penalty * pivot
     if not high > low:
         return True
     if phi * high * high <= (1.0 - _ROUNDING) * rules.least_usefulness * pivot * (w * high + ridge):
         return True
-    weigh(inverses.beta, rows.innovations[j], room)
+    weigh(inverses.beta, rows.innovations[j], neighbours)
     tilt, q = 2.0 * w * math.sqrt(w / pivot), inverses.diagonal
     row = Swapper(
         low=low,
@@ -234,13 +234,13 @@ def is_ruled_out(j: int, phi: float, rows: Rows, model: Model, rules: StripRules
         ridge=ridge,
         direction=rows.directions[j],
         a=rows.A[j],
-        cross=room.cross,
-        norms=room.norms,
+        cross=neighbours.cross,
+        norms=neighbours.norms,
         q=q,
     )
-    room.apart[0] = self_kernel - room.shares[1]
-    if not may_swap(row, high, min(found, 1), room, tracking.tracked, tracking.reach):
+    neighbours.apart[0] = self_kernel - neighbours.shares[1]
+    if not may_swap(row, high, min(found, 1), neighbours, tracking.tracked, tracking.reach):
         return True
-    found = nearest(k, tracking.self_kernel, len(room.apart), room.indices, room.shares)
-    high = project(k, self_kernel, gram, found, room)
-    return not (high > low and may_swap(row, high, found, room, tracking.tracked, tracking.reach))
+    found = nearest(k, tracking.self_kernel, len(neighbours.apart), neighbours.indices, neighbours.shares)
+    high = project(k, self_kernel, gram, found, neighbours)
+    return not (high > low and may_swap(row, high, found, neighbours, tracking.tracked, tracking.reach))

@@ -7,7 +7,6 @@ from ridgestream.pipeline.online.compiled.candidate import REFINEMENTS, evaluate
 from ridgestream.pipeline.online.compiled.jit import compiled, compiled_part, zero
 from ridgestream.pipeline.online.compiled.kernel_column import KernelCode, kernel_column
 from ridgestream.pipeline.online.compiled.lapack import Lapack, add_products, cross_products, times_symmetric
-from ridgestream.pipeline.online.compiled.scan import END, GROW, UNSAFE, eliminate, scan_rows
 from ridgestream.pipeline.online.compiled.swap import (
     Replacement,
     clear_column,
@@ -16,6 +15,7 @@ from ridgestream.pipeline.online.compiled.swap import (
     swap_in_inverses,
 )
 from ridgestream.pipeline.online.compiled.swap_bounds import gather_columns, measure_reach
+from ridgestream.pipeline.online.compiled.swap_test import END, GROW, UNSAFE, eliminate, scan_rows
 from ridgestream.pipeline.online.compiled.vector_loops import add_multiple, add_two, copy
 
 

@@ -1,9 +1,9 @@
-"""The sequential part of a block: absorbs row after row and finds the first one that changes the dictionary.
+"""The swap test, row by row: absorbs the rows of a block and finds the first one that changes the dictionary.
 
 Absorbing the rows of a block one by one is the Cholesky factorization of I + C, C = Kb P⁻¹ Kbᵀ, computed as if no row
 changed the dictionary. The scan then goes through the rows with β and the diagonal of P⁻¹ as each leaves them, and
-stops at the first row that does change the dictionary; its caller makes that change. When the dictionary is full,
-`swap_bounds` rules most rows out first.
+stops at the first row that does change the dictionary: by growing it, or, when it is full, by taking the place of the
+weakest basis vector (`weakest_vector`; `swap_bounds` rules most rows out before). `update` makes the change.
 """
 
 import math
@@ -76,7 +76,9 @@ def absorb(direction: Floats, step: Floats, beta: Floats, q: Floats) -> bool:
 
 @compiled_part
 def weakest_vector(row: Swapper, lift: float, kappa: Floats, schur: float, gain: float, beta: Floats) -> int:
-    """Return the index with the smallest score after growing by a row of this gain; −1 if it is the row's own; O(m).
+    """Return the index of the basis vector that the row replaces, −1 if none: the swap test; O(m).
+
+    It is the vector with the smallest score after growing by the row, unless the row's own, its gain, is smaller.
 
     The scores are Σ_c (β_i − κ w_b,i)²/(q_i + w_b,i²/Δ_b) with w_b = a + δ·lift·W̃; `row.low` is δ.
     """
@@ -103,7 +105,7 @@ def scan_rows(  # noqa: C901
     UNSAFE is not. Changes β, q, innovations, a and counts. O(m) per row, O(m²) where K⁻¹k is computed.
     """
     inverses, tracking = model.inverses, model.tracking
-    room, counts, a, penalty = scratch.neighbours, scratch.counts, scratch.candidate.a, rules.penalty
+    neighbours, counts, a, penalty = scratch.neighbours, scratch.counts, scratch.candidate.a, rules.penalty
     beta, q = inverses.beta, inverses.diagonal
     n_targets, everything = len(beta), len(tracking.tracked) == len(q)
     kappa = np.empty(n_targets)
@@ -119,7 +121,7 @@ def scan_rows(  # noqa: C901
         counts[SCANNED] += is_full
         if everything:
             copy(rows.A[j], a)
-        elif is_ruled_out(j, phi, rows, model, rules, room):
+        elif is_ruled_out(j, phi, rows, model, rules, neighbours):
             continue
         else:
             times_vector(scratch.lapack, inverses.gram, k, a)
@@ -136,7 +138,7 @@ def scan_rows(  # noqa: C901
             continue
         if not is_full:
             return GROW, j, -1
-        weigh(beta, rows.innovations[j], room)
+        weigh(beta, rows.innovations[j], neighbours)
         tilt, ridge = 2.0 * w * math.sqrt(w / pivot), penalty * pivot
         row = Swapper(
             low=novelty,
@@ -146,8 +148,8 @@ def scan_rows(  # noqa: C901
             ridge=ridge,
             direction=rows.directions[j],
             a=a,
-            cross=room.cross,
-            norms=room.norms,
+            cross=neighbours.cross,
+            norms=neighbours.norms,
             q=q,
         )
         if count_weaker(row, novelty) == 0:
