@@ -26,7 +26,8 @@ from ridgestream.pipeline.ingest.partition_profile import profile_partition
 from ridgestream.pipeline.ingest.source_schema import find_schema
 from ridgestream.pipeline.planning.run_estimate import RunEstimate, estimate_run
 from ridgestream.pipeline.planning.run_plan import RunPlan
-from ridgestream.pipeline.planning.runtime_estimate import Sample, plan_sample_rows, sampled, take_sample
+from ridgestream.pipeline.planning.runtime_estimate import plan_sample_rows
+from ridgestream.pipeline.planning.sample import Sample, sampled_files, take_sample
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.parquet.decoder import Decoder
@@ -96,7 +97,7 @@ def _take_sample(
         return stack.enter_context(take_sample(first, rows, schema_request(job), policies(job))), ""
     except (PartitionError, InputError) as error:
         if job.source.on_bad == ERROR:
-            for file in sampled(first):
+            for file in sampled_files(first):
                 profile_partition(file, schema, job.source.missing)
         return None, f"no estimate, since the first rows cannot be ingested: {error}"
 

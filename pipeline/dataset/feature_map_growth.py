@@ -42,13 +42,14 @@ class Encodings:
 def plan_encodings(
     root: "zarr.Group",
     ledger: Ledger,
+    *,
     record: ModelRecord | None,
     entries: Sequence[LedgerEntry],
     scaling_rows: int | None,
     policy: str,
     report: Reporter,
 ) -> Encodings:
-    """Return the feature map of each partition of a training; a new model's map is fitted here.
+    """Return the feature map of each of these partitions, which a training learns; a new model's map is fitted here.
 
     With the policy `error`, a new model's map has every category of the ledger; else those of the partitions that
     standardize it, and `extend` adds the others where they first appear. Raises InputError naming the first partition

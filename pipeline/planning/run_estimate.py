@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from ridgestream.pipeline.base.errors import DictionaryError, InputError, NumericalBreakdown
 from ridgestream.pipeline.planning.run_plan import RunPlan
-from ridgestream.pipeline.planning.runtime_estimate import Estimate, Sample, calibrate, time_sums
+from ridgestream.pipeline.planning.runtime_estimate import calibrate, time_sums
+from ridgestream.pipeline.planning.sample import Sample
+from ridgestream.pipeline.planning.timing import Estimate
 
 
 @dataclass(frozen=True)

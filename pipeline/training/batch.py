@@ -132,9 +132,16 @@ class BatchTrainer:
 
     def _plan(self, context: TrainingContext) -> Encodings:
         """Return the feature maps of the partitions; raise what can be found without reading a row."""
-        ledger, entries, report = context.ledger, context.unlearned, context.report
-        policy, scaling_rows = self.request.unseen_categories, self.request.scaling_rows
-        encodings = plan_encodings(context.root, ledger, context.record, entries, scaling_rows, policy, report)
+        ledger, entries = context.ledger, context.unlearned
+        encodings = plan_encodings(
+            context.root,
+            ledger,
+            record=context.record,
+            entries=entries,
+            scaling_rows=self.request.scaling_rows,
+            policy=self.request.unseen_categories,
+            report=context.report,
+        )
         plan = self.plan_memory(context.record, ledger.rows, encodings.last.n_features, encodings.last.target.n_outputs)
         plan.check(context.memory_limit_bytes)
         context.executor.admit([MemoryNeed(plan.worker_bytes)])

@@ -150,7 +150,15 @@ class _Training:
         """Plan the training; raise what can be found without reading a row."""
         record, ledger, entries = context.record, context.ledger, context.unlearned
         policy = request.unseen_categories if record else request.first_categories
-        encodings = plan_encodings(context.root, ledger, record, entries, request.scaling_rows, policy, context.report)
+        encodings = plan_encodings(
+            context.root,
+            ledger,
+            record=record,
+            entries=entries,
+            scaling_rows=request.scaling_rows,
+            policy=policy,
+            report=context.report,
+        )
         plan = trainer.plan_memory(record, ledger.rows, encodings.last.n_features, encodings.first.target.n_outputs)
         plan.check(context.memory_limit_bytes)
         check_ranges(context.root, entries, encodings.first, context.targets)

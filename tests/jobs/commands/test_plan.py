@@ -25,7 +25,8 @@ from ridgestream.pipeline.base.memory_plan import BatchPlan
 from ridgestream.pipeline.base.reporter import Fact
 from ridgestream.pipeline.batch.ols import OLSSettings
 from ridgestream.pipeline.batch.registry import METHODS
-from ridgestream.pipeline.planning import runtime_estimate
+from ridgestream.pipeline.planning import run_estimate
+from ridgestream.pipeline.planning.timing import Estimate
 from ridgestream.pipeline.training.request import BatchRequest
 from ridgestream.pipeline.training.trainer import trainer_of
 from ridgestream.stores.errors.exceptions import ModelError, PartitionError
@@ -314,8 +315,7 @@ def test_what_names_footers_and_first_rows_show_is_refused_in_the_words_of_the_r
 
 
 def test_workers_share_passes_but_not_a_stream(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_estimate, "calibrate", lambda *_: runtime_estimate.Estimate(1.0, 10.0, 600, 1.0))
-    monkeypatch.setattr("ridgestream.pipeline.planning.run_estimate.calibrate", runtime_estimate.calibrate)
+    monkeypatch.setattr(run_estimate, "calibrate", lambda *_: Estimate(1.0, 10.0, 600, 1.0))
     one = plan(work, asked("ols"))
     three = plan(work, asked("ols"), Several())
     assert (one["train_seconds"], three["train_seconds"]) == (610.0, 210.0)

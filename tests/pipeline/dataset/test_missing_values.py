@@ -228,7 +228,9 @@ def test_a_column_without_a_value_stays_zero_and_is_reported(tmp_path: Path) -> 
     )
     store, notes = taken_in(tmp_path, "impute"), Notes()
     ledger = ledger_of(store)
-    encodings = plan_encodings(store.root(), ledger, None, ledger.entries, 1, "ignore", notes)
+    encodings = plan_encodings(
+        store.root(), ledger, record=None, entries=ledger.entries, scaling_rows=1, policy="ignore", report=notes
+    )
     assert notes.events[0][1] == {"columns": "x, c"}
     feature_map = encodings.last
     assert (feature_map.numeric[0].centre, feature_map.numeric[0].scale, feature_map.categorical[0].categories) == (
