@@ -29,7 +29,7 @@ class Reporter(Protocol):
         """Count rows that are done since the last call."""
 
     def end(self, **facts: Fact) -> None:
-        """End the step that was begun last."""
+        """End the step that started last."""
 
     def say(self, event: Event, **facts: Fact) -> None:
         """Report an event that is worth a line."""

@@ -1,4 +1,4 @@
-"""Killed with −9 at any moment, the same command makes the model of the undisturbed run, with every row once."""
+"""After a kill −9 at any moment, the same command gives the model of an undisturbed run, with every row once."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory, server: ObjectStore) -> Iter
 
 
 @pytest.mark.parametrize(("series", "kills", "landed"), [(1, 2, 3), pytest.param(2, 5, 13, marks=pytest.mark.thorough)])
-def test_killed_at_changes_of_the_store(bench: CrashBench, series: int, kills: int, landed: int) -> None:
+def test_kills_at_changes_of_the_store_are_recovered(bench: CrashBench, series: int, kills: int, landed: int) -> None:
     early = [spread("alone", "call", kills, seed, until=0.5) for seed in range(series)]
     late = [[kill] for kill in spread("alone", "call", 4 * series, 2)[2 * series :]]
     blows = strike_all(bench, early + late, at_once=2)
@@ -39,21 +39,23 @@ def test_killed_at_changes_of_the_store(bench: CrashBench, series: int, kills: i
 
 
 @pytest.mark.thorough
-def test_killed_at_any_time(bench: CrashBench) -> None:
+def test_kills_at_any_time_are_recovered(bench: CrashBench) -> None:
     blows = strike_all(bench, [spread("alone", "time", 3, 3 + seed, until=0.8) for seed in range(2)], at_once=2)
     assert sum(blow.landed for blow in blows) >= 4
 
 
 @pytest.mark.parametrize(("kills", "late", "landed"), [(2, 1, 2), pytest.param(7, 3, 8, marks=pytest.mark.thorough)])
-def test_killed_at_requests_to_an_object_store(bench: CrashBench, kills: int, late: int, landed: int) -> None:
-    """Some of them still reach the server, others do not."""
+def test_kills_at_requests_to_an_object_store_are_recovered(
+    bench: CrashBench, kills: int, late: int, landed: int
+) -> None:
+    """Some of the requests still reach the server, others do not."""
     early = spread("alone", "request", kills, 4, until=0.6)
     series = [early, *([kill] for kill in spread("alone", "request", 2 * late, 5)[late:])]
     assert sum(blow.landed for blow in strike_all(bench, series, at_once=2)) >= landed
 
 
-def test_killed_with_all_its_workers_and_then_one_of_them(bench: CrashBench) -> None:
-    """The one is killed as it writes, and the run goes on without it, or says that it cannot."""
+def test_kills_of_the_whole_cluster_and_then_of_one_worker_are_recovered(bench: CrashBench) -> None:
+    """The last worker is killed while it writes; the run continues without it or reports that it cannot."""
     blows = strike_all(
         bench, [[Kill("cluster", "call", 0.1), Kill("cluster", "call", 0.2), Kill("worker", "call", 0.1)]]
     )
@@ -62,7 +64,7 @@ def test_killed_with_all_its_workers_and_then_one_of_them(bench: CrashBench) -> 
 
 
 @pytest.mark.thorough
-def test_the_scheduler_is_killed(bench: CrashBench) -> None:
+def test_a_kill_of_the_scheduler_is_recovered(bench: CrashBench) -> None:
     blows = strike_all(bench, [[Kill("scheduler", "call", 0.2)]])
     assert [blow.landed for blow in blows] == [True]
 
@@ -78,8 +80,8 @@ for number in range(1000):
 
 
 @pytest.mark.parametrize("trap", [CallTrap, FolderTrap, open_trap])
-def test_a_trap_stops_what_writes_at_the_chosen_change(tmp_path: Path, trap: type[CallTrap] | type[FolderTrap]) -> None:
-    """The folder is watched where calls cannot be filtered: not as exactly, but it kills."""
+def test_a_trap_kills_a_writer_at_the_chosen_change(tmp_path: Path, trap: type[CallTrap] | type[FolderTrap]) -> None:
+    """Where calls cannot be filtered, the folder is polled, which is less exact but also kills."""
     folder = tmp_path / "written"
     folder.mkdir()
     killed: list[int] = []
@@ -89,21 +91,21 @@ def test_a_trap_stops_what_writes_at_the_chosen_change(tmp_path: Path, trap: typ
         killed.append(process)
         os.kill(process, signal.SIGKILL)
 
-    sprung = trap([sys.executable, "-c", WRITES, str(folder)], folder, kill, 5, tmp_path / "log", clean_environment())
-    assert sprung.wait(60) == -signal.SIGKILL
-    assert killed == [sprung.process.pid]
+    running = trap([sys.executable, "-c", WRITES, str(folder)], folder, kill, 5, tmp_path / "log", clean_environment())
+    assert running.wait(60) == -signal.SIGKILL
+    assert killed == [running.process.pid]
     names = {path.name for path in folder.iterdir()}
     assert 0 < len(names) < 1000
-    if not isinstance(sprung, FolderTrap):
-        assert [told.partition(" ")[0] for told in sprung.calls] == ["openat", "write", "rename", "openat", "write"]
+    if not isinstance(running, FolderTrap):
+        assert [call.partition(" ")[0] for call in running.calls] == ["openat", "write", "rename", "openat", "write"]
         assert names == {"old-0", "new-1"}
         assert (folder / "new-1").read_text() == ""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_two_hundred_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: ObjectStore) -> None:
+def test_two_hundred_kills_are_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: ObjectStore) -> None:
     for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)  # to be undone
+        monkeypatch.setenv(name, value)  # undone after the test
     counts: Mapping[str, Mapping[str, int]] = run_matrix(tmp_path, kills=50)
-    assert {mode: told["kills"] >= 50 for mode, told in counts.items()} == dict.fromkeys(MODES, True)
+    assert {mode: count["kills"] >= 50 for mode, count in counts.items()} == dict.fromkeys(MODES, True)

@@ -1,4 +1,4 @@
-"""The peak of resident memory, VmHWM of the process itself, does not grow with the rows."""
+"""The peak of resident memory (VmHWM) does not grow with the number of rows."""
 
 import sys
 from pathlib import Path
@@ -10,10 +10,10 @@ from support.jobs.jobs import COMMAND, Workplace, run_program
 
 JOB = {"source.target": "Cover_Type", "model.max_basis": 100, "model.kernel.gamma": 1 / 54, "evaluate.path": None}
 
-TELL_PEAK = f"""
+PRINT_PEAK = f"""
 import json, os, sys
 from pathlib import Path
-os._exit = sys.exit  # so that the figure can be told
+os._exit = sys.exit  # so that the finally block runs
 sys.argv[0] = {COMMAND!r}
 from ridgestream.jobs.cli.app import main
 try:
@@ -25,24 +25,24 @@ finally:
 
 
 def measure(folder: Path, rows: int) -> dict[str, dict[str, Any]]:
-    """What ingest, train and a refit tell of so many rows, each step a process of its own."""
+    """Return the reports of ingest, train and a refit on `rows` rows, each step in its own process."""
     folder.mkdir()
     work = Workplace(folder)
     write_many_rows(folder / "rows", rows)
     steps = {"ingest": ["ingest"], "train": ["train"], "refit": ["train", "--refit"]}
-    told = {name: run_program([COMMAND, *step, str(work.job(JOB)), "--json"]).result for name, step in steps.items()}
-    assert told["ingest"]["new_rows"] == told["train"]["rows_seen"] == rows
-    assert told["refit"]["refitted"] is True
-    for step, figures in told.items():
-        print(f"{step} {rows:,} rows: peak {figures['peak_rss_bytes'] / 1e6:.1f} MB")  # noqa: T201
-    return told
+    reports = {name: run_program([COMMAND, *step, str(work.job(JOB)), "--json"]).result for name, step in steps.items()}
+    assert reports["ingest"]["new_rows"] == reports["train"]["rows_seen"] == rows
+    assert reports["refit"]["refitted"] is True
+    for step, report in reports.items():
+        print(f"{step} {rows:,} rows: peak {report['peak_rss_bytes'] / 1e6:.1f} MB")  # noqa: T201
+    return reports
 
 
 def test_the_reported_peak_is_that_of_the_process(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(1))
-    done = run_program([sys.executable, "-c", TELL_PEAK, "run", work.job(), "--json"])
-    assert done.result["peak_rss_bytes"] == pytest.approx(int(done.err.splitlines()[-1]), rel=0.01)
+    outcome = run_program([sys.executable, "-c", PRINT_PEAK, "run", work.job(), "--json"])
+    assert outcome.result["peak_rss_bytes"] == pytest.approx(int(outcome.err.splitlines()[-1]), rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_reported_peak_is_that_of_the_process(tmp_path: Path) -> None:
         pytest.param(5_000_000, marks=pytest.mark.slow),
     ],
 )
-def test_the_peak_does_not_grow_with_the_rows(tmp_path: Path, rows: int) -> None:
+def test_the_peak_does_not_grow_with_the_number_of_rows(tmp_path: Path, rows: int) -> None:
     few, many = measure(tmp_path / "few", 50_000), measure(tmp_path / "many", rows)
     for step in ("train", "ingest", "refit"):
         assert many[step]["peak_rss_bytes"] < 1.1 * few[step]["peak_rss_bytes"], step

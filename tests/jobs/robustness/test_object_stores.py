@@ -60,7 +60,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
-    """What a run over local files makes, and its predictions."""
+    """A finished run over local files, with predictions."""
     work = Workplace(tmp_path_factory.mktemp("local"))
     work.put_all(range(PARTITIONS), held_out=3)
     work.run_here()
@@ -71,7 +71,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
 def in_object_store(
     server: ObjectStore, local: Workplace, folder: Path, changes: dict[str, Any] | None = None
 ) -> Workplace:
-    """The same partitions below a prefix of their own, and a job file that names nothing else."""
+    """Upload the same partitions below a separate prefix and write a job file that uses only object storage."""
     name = folder.name
     settings = {
         "store": server.location(f"{name}/store"),
@@ -98,32 +98,34 @@ def predictions_in(server: ObjectStore, folder: Path) -> pa.Table:
 
 
 @pytest.mark.parametrize("cluster", ["none", "scheduler"])
-def test_a_job_in_an_object_store_ends_in_the_bits_of_a_local_one(
+def test_a_job_in_an_object_store_gives_the_bits_of_a_local_one(
     server: ObjectStore, local: Workplace, tmp_path: Path, cluster: str
 ) -> None:
-    """Workers have credentials in their environment, and learn from the tasks where the server is."""
+    """Workers have credentials in their environment; tasks carry the server's address."""
     job = in_object_store(server, local, tmp_path).folder / "job.toml"
     if cluster != "scheduler":
         run_and_compare(server, local, tmp_path, job, cluster)
         return
-    with real_cluster(tmp_path, 2) as started:
-        run_and_compare(server, local, tmp_path, job, started.address)
+    with real_cluster(tmp_path, 2) as running:
+        run_and_compare(server, local, tmp_path, job, running.address)
 
 
 def run_and_compare(server: ObjectStore, local: Workplace, folder: Path, job: Path, cluster: str) -> None:
-    told = run_command("run", job, "--cluster", cluster, "--json").result
-    assert told["partitions_consumed"] == PARTITIONS
+    result = run_command("run", job, "--cluster", cluster, "--json").result
+    assert result["partitions_consumed"] == PARTITIONS
     assert_same_model(model_of(server, folder), local.model())
-    assert told["test_error"] == local.model().history[-1].test_error
+    assert result["test_error"] == local.model().history[-1].test_error
     predicted = run_command("predict", job, "--cluster", cluster, "--json").result
     assert (predicted["written"], predicted["skipped"], predicted["rows"]) == (3, 0, 600)
     assert predictions_in(server, folder).equals(pq.read_table(local.folder / "predictions"))
     assert run_command("predict", job, "--cluster", cluster, "--json").result["skipped"] == 3
-    again = run_command("run", job, "--cluster", cluster, "--json").result
-    assert (again["new_partitions"], again["rows_seen"]) == (0, told["rows_seen"])
+    second_run = run_command("run", job, "--cluster", cluster, "--json").result
+    assert (second_run["new_partitions"], second_run["rows_seen"]) == (0, result["rows_seen"])
 
 
-def test_a_second_night_and_a_changed_object(server: ObjectStore, local: Workplace, tmp_path: Path) -> None:
+def test_a_second_night_works_and_a_changed_object_is_refused(
+    server: ObjectStore, local: Workplace, tmp_path: Path
+) -> None:
     job = in_object_store(server, local, tmp_path).folder / "job.toml"
     run_command("run", job, "--json")
     table = draw_rows(PARTITIONS)
@@ -132,30 +134,30 @@ def test_a_second_night_and_a_changed_object(server: ObjectStore, local: Workpla
     server.put(f"{tmp_path.name}/rows/part-04.parquet", local_file.read_bytes())
     pq.write_table(pq.read_table(local.folder / "rows" / "part-00.parquet"), local_file, compression="zstd")
     server.put(f"{tmp_path.name}/rows/part-00.parquet", local_file.read_bytes())  # the same rows, other bytes
-    told = run_command("run", job, "--json").result
-    assert (told["new_partitions"], told["rows_seen"]) == (1, 200 * (PARTITIONS + 1))
+    result = run_command("run", job, "--json").result
+    assert (result["new_partitions"], result["rows_seen"]) == (1, 200 * (PARTITIONS + 1))
     pq.write_table(table.slice(1), local_file)
     server.put(f"{tmp_path.name}/rows/part-00.parquet", local_file.read_bytes())
-    done = run_command("run", job)
-    assert done.code == exit_codes.DATA
-    assert f"{server.location(tmp_path.name)}/rows/part-00.parquet was ingested with other values" in done.err
+    outcome = run_command("run", job)
+    assert outcome.code == exit_codes.DATA
+    assert f"{server.location(tmp_path.name)}/rows/part-00.parquet was ingested with other values" in outcome.err
 
 
-def test_a_dictionary_in_an_object_store(server: ObjectStore, local: Workplace, tmp_path: Path) -> None:
+def test_a_dictionary_can_be_read_from_an_object_store(server: ObjectStore, local: Workplace, tmp_path: Path) -> None:
     server.put(f"{tmp_path.name}/dictionary.parquet", (local.folder / "rows" / "part-00.parquet").read_bytes())
     fixed = {"model.selection": "fixed", "model.max_basis": None, "evaluate.path": None}
     dictionary = server.location(f"{tmp_path.name}/dictionary.parquet")
     job = in_object_store(server, local, tmp_path, {**fixed, "model.dictionary": dictionary}).folder / "job.toml"
     run_command("run", job, "--json")
-    here = Workplace(tmp_path / "here")
-    here.folder.mkdir()
+    work = Workplace(tmp_path / "here")
+    work.folder.mkdir()
     for number in range(PARTITIONS):
-        here.put(number)
-    here.run_here({**fixed, "model.dictionary": "rows/part-00.parquet"})
-    assert_same_model(model_of(server, tmp_path), here.model())
+        work.put(number)
+    work.run_here({**fixed, "model.dictionary": "rows/part-00.parquet"})
+    assert_same_model(model_of(server, tmp_path), work.model())
 
 
-def test_input_and_output_of_the_command_are_urls(server: ObjectStore, local: Workplace, tmp_path: Path) -> None:
+def test_input_and_output_of_the_command_can_be_urls(server: ObjectStore, local: Workplace, tmp_path: Path) -> None:
     job = local.job({"storage.endpoint_url": server.endpoint}, name="job-with-urls.toml")
     source = server.put_folder(local.folder / "held-out", f"{tmp_path.name}/a b/100%")
     output = server.location(f"{tmp_path.name}/predictions")
@@ -167,10 +169,10 @@ def test_input_and_output_of_the_command_are_urls(server: ObjectStore, local: Wo
 
 
 @pytest.mark.parametrize("forward", [False, True])
-def test_a_prediction_that_is_killed_goes_on_and_leaves_no_half(
+def test_a_killed_prediction_resumes_and_leaves_no_partial_file(
     server: ObjectStore, local: Workplace, tmp_path: Path, *, forward: bool
 ) -> None:
-    """Killed at the second of three uploads, before the server has it or after."""
+    """The process is killed at the second of three uploads, before or after the server receives it."""
     job = local.job(name="job-killed.toml")
     output = server.location(f"{tmp_path.name}/predictions")
     with killing_proxy(server.port) as proxy:
@@ -186,8 +188,10 @@ def test_a_prediction_that_is_killed_goes_on_and_leaves_no_half(
         assert len(server.keys(f"{tmp_path.name}/predictions")) == finished
         assert server.pending_uploads() == []
         proxy.arm(None, 0, forward=True)
-        told = run_command("predict", job, local.folder / "held-out", output, "--json", environment=environment).result
-    assert (told["written"], told["skipped"], told["rows"]) == (3 - finished, finished, 600)
+        result = run_command(
+            "predict", job, local.folder / "held-out", output, "--json", environment=environment
+        ).result
+    assert (result["written"], result["skipped"], result["rows"]) == (3 - finished, finished, 600)
     assert predictions_in(server, tmp_path).equals(pq.read_table(local.folder / "predictions"))
 
 
@@ -195,46 +199,46 @@ def test_an_unreachable_location_is_reported_and_nothing_is_quarantined(
     server: ObjectStore, local: Workplace, tmp_path: Path
 ) -> None:
     job = in_object_store(server, local, tmp_path, {"source.on_bad": "quarantine"}).folder / "job.toml"
-    done = run_command("run", job, "--set", "source.path=s3://no-such-bucket/rows")
-    assert (done.code, done.err.count("there is no bucket 'no-such-bucket'")) == (exit_codes.STORE, 1)
-    done = run_command("run", job, "--set", f"source.path={server.location('nothing')}")
-    assert done.code == exit_codes.DATA
-    assert f"the source {server.location('nothing')} does not exist" in done.err
-    done = run_command("run", job, "--set", "storage.endpoint_url=http://127.0.0.1:1")
-    assert done.code == exit_codes.STORE
-    assert "http://127.0.0.1:1 cannot be reached" in done.err
+    outcome = run_command("run", job, "--set", "source.path=s3://no-such-bucket/rows")
+    assert (outcome.code, outcome.err.count("there is no bucket 'no-such-bucket'")) == (exit_codes.STORE, 1)
+    outcome = run_command("run", job, "--set", f"source.path={server.location('nothing')}")
+    assert outcome.code == exit_codes.DATA
+    assert f"the source {server.location('nothing')} does not exist" in outcome.err
+    outcome = run_command("run", job, "--set", "storage.endpoint_url=http://127.0.0.1:1")
+    assert outcome.code == exit_codes.STORE
+    assert "http://127.0.0.1:1 cannot be reached" in outcome.err
 
 
-def test_reports_are_beside_the_store_as_pages_for_a_browser_and_made_up_for_where_they_lack(
+def test_reports_beside_the_store_have_media_types_and_are_rewritten_if_missing(
     server: ObjectStore, local: Workplace, tmp_path: Path
 ) -> None:
     job = in_object_store(server, local, tmp_path, {"report": None}).folder / "job.toml"
-    told = run_command("run", job, "--json").result
+    result = run_command("run", job, "--json").result
     pages = {kind: server.location(f"{tmp_path.name}/store-reports/model-0001.{kind}") for kind in ("json", "html")}
-    assert told["report"] == pages
-    kept = {kind: server.get(f"{tmp_path.name}/store-reports/model-0001.{kind}") for kind in pages}
-    assert json.loads(kept["json"])["figures"]["test_error"] == told["test_error"]
+    assert result["report"] == pages
+    contents = {kind: server.get(f"{tmp_path.name}/store-reports/model-0001.{kind}") for kind in pages}
+    assert json.loads(contents["json"])["figures"]["test_error"] == result["test_error"]
     assert server.media_type(f"{tmp_path.name}/store-reports/model-0001.html") == "text/html; charset=utf-8"
     assert server.media_type(f"{tmp_path.name}/store-reports/model-0001.json") == "application/json"
     server.delete(f"{tmp_path.name}/store-reports/model-0001.html")
     assert run_command("run", job, "--json").result["report"] == pages
-    assert server.get(f"{tmp_path.name}/store-reports/model-0001.html") == kept["html"]
+    assert server.get(f"{tmp_path.name}/store-reports/model-0001.html") == contents["html"]
 
 
 def test_a_missing_bucket_for_reports_is_reported_after_the_night_is_committed(
     server: ObjectStore, local: Workplace, tmp_path: Path
 ) -> None:
     job = in_object_store(server, local, tmp_path, {"report": "s3://no-such-bucket/reports"}).folder / "job.toml"
-    done = run_command("run", job, "--json")
-    assert done.code == exit_codes.UNREPORTED
-    assert "the report s3://no-such-bucket/reports/model-0001.json cannot be written: there is no bucket" in done.err
+    outcome = run_command("run", job, "--json")
+    assert outcome.code == exit_codes.UNREPORTED
+    assert "the report s3://no-such-bucket/reports/model-0001.json cannot be written: there is no bucket" in outcome.err
     assert model_of(server, tmp_path).history[-1].rows_seen == PARTITIONS * 200
 
 
-def test_a_server_that_takes_requests_and_never_answers_is_given_up_and_the_same_command_goes_on(
+def test_a_hanging_server_is_reported_and_the_same_command_resumes(
     server: ObjectStore, local: Workplace, tmp_path: Path
 ) -> None:
-    """Partitions are local, so that all that waits for the server is native code of the store's."""
+    """Partitions are local, so that only native code of the store waits for the server."""
     job = in_object_store(server, local, tmp_path, {"source.path": str(local.folder / "rows"), "report": "none"})
     freeze = f"""
 import os, signal, sys
@@ -249,16 +253,16 @@ ridgestream.jobs.console.progress.LineReporter.begin = begin
 ridgestream.jobs.cli.app.main()
 """
     try:
-        done = run_program([sys.executable, "-c", freeze, "run", job.folder / "job.toml", "--log", "json"])
+        outcome = run_program([sys.executable, "-c", freeze, "run", job.folder / "job.toml", "--log", "json"])
     finally:
         server.process.send_signal(signal.SIGCONT)
-    last = json.loads(done.err.splitlines()[-1])
-    assert (done.code, last["exit_code"], last["level"]) == (exit_codes.STORE, exit_codes.STORE, "error")
+    last = json.loads(outcome.err.splitlines()[-1])
+    assert (outcome.code, last["exit_code"], last["level"]) == (exit_codes.STORE, exit_codes.STORE, "error")
     assert f"the store {server.location(tmp_path.name)}/store cannot be opened: {server.endpoint}" in last["message"]
     assert "cannot be reached" in last["message"]
     assert last["message"].endswith("what was committed stands, and the same command goes on from there")
-    again = run_command("run", job.folder / "job.toml", "--json")
-    assert "event='ingest' rows=0" in again.err, again
+    resumed = run_command("run", job.folder / "job.toml", "--json")
+    assert "event='ingest' rows=0" in resumed.err, resumed
     assert_same_model(model_of(server, tmp_path), local.model())
 
 
@@ -282,7 +286,7 @@ def test_secrets_in_a_job_file_are_refused_and_not_repeated(
     assert "hush" not in str(caught.value)
 
 
-def test_no_task_and_no_commit_holds_a_credential(
+def test_no_task_and_no_commit_contains_a_credential(
     server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "hush-id")
@@ -295,21 +299,21 @@ def test_no_task_and_no_commit_holds_a_credential(
     with store.lock():
         ingest(store, (file,), SchemaRequest("label"), Elsewhere(), Silent())
     task = PredictTask(file, source / "out", ())
-    travels = [pickle.dumps(each) for each in (task, store.repository.writable_session("main").fork())]
-    stays = [server.get(f"{tmp_path.name}/{key}") for key in server.keys(tmp_path.name)]
-    assert len(stays) > 5
-    assert server.endpoint.encode() in travels[0]
-    assert not [content for content in (*travels, *stays) if b"hush" in content]
+    sent = [pickle.dumps(each) for each in (task, store.repository.writable_session("main").fork())]
+    stored = [server.get(f"{tmp_path.name}/{key}") for key in server.keys(tmp_path.name)]
+    assert len(stored) > 5
+    assert server.endpoint.encode() in sent[0]
+    assert not [content for content in (*sent, *stored) if b"hush" in content]
 
 
 def test_the_command_does_not_print_a_secret(local: Workplace) -> None:
-    done = run_command("run", local.job({"storage.secret_access_key": "hush"}, name="job-secret.toml"))
-    assert done.code == exit_codes.USAGE
-    assert "secret_access_key would be a secret in a job file" in done.err
-    assert "hush" not in done.err + done.out
+    outcome = run_command("run", local.job({"storage.secret_access_key": "hush"}, name="job-secret.toml"))
+    assert outcome.code == exit_codes.USAGE
+    assert "secret_access_key would be a secret in a job file" in outcome.err
+    assert "hush" not in outcome.err + outcome.out
 
 
-def test_storage_may_come_from_the_environment_and_has_no_other_keys(
+def test_storage_can_be_set_in_the_environment_and_has_no_other_keys(
     local: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RIDGESTREAM_STORAGE__REGION", "eu-north-1")

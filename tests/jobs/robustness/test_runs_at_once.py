@@ -1,4 +1,4 @@
-"""Several runs of one job at once, on a folder and on an S3-protocol server: each partition once, and no run lost."""
+"""Concurrent runs of one job, on a folder and on an S3-protocol server: every partition once, and no run lost."""
 
 import os
 import re
@@ -46,23 +46,23 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
 
 
 @pytest.fixture(params=["folder", "object store"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, server: ObjectStore) -> StoreLocation:
+def location(request: pytest.FixtureRequest, tmp_path: Path, server: ObjectStore) -> StoreLocation:
     return StoreLocation(str(tmp_path / "store") if request.param == "folder" else server.location(tmp_path.name))
 
 
 def run_at_once(
-    place: StoreLocation, undisturbed: Workplace, folder: Path, runs: int, *arguments: str
+    location: StoreLocation, undisturbed: Workplace, folder: Path, runs: int, *arguments: str
 ) -> list[tuple[int, str]]:
-    """Start so many commands and return how each ended and what it said."""
+    """Start `runs` commands and return the exit code and log of each."""
     job = undisturbed.job(JOB)
     logs = [folder / f"log-{number}" for number in range(runs)]
-    started = [start_command("run", job, "--store", place.text, *arguments, log=log) for log in logs]
+    started = [start_command("run", job, "--store", location.text, *arguments, log=log) for log in logs]
     return [(run.wait(2 * PATIENCE), log.read_text()) for run, log in zip(started, logs, strict=True)]
 
 
-def assert_once(place: StoreLocation, undisturbed: Workplace) -> None:
-    """Every partition once, one night, the model of the undisturbed run, and commits of one writer after the other."""
-    store = Store.open(place)
+def assert_once(location: StoreLocation, undisturbed: Workplace) -> None:
+    """Check: every partition once, one night, the model of the undisturbed run, and commits of successive writers."""
+    store = Store.open(location)
     root = store.root()
     entries, record = read_ledger(root).entries, require_model(root, "model")
     assert [entry.name for entry in entries] == [f"part-{n:02d}.parquet" for n in range(PARTITIONS)]
@@ -75,40 +75,40 @@ def assert_once(place: StoreLocation, undisturbed: Workplace) -> None:
 
 
 @pytest.mark.parametrize("runs", [2, pytest.param(8, marks=pytest.mark.thorough)])
-def test_runs_that_wait_come_one_after_the_other(
-    place: StoreLocation, undisturbed: Workplace, tmp_path: Path, runs: int
+def test_runs_that_wait_execute_one_after_the_other(
+    location: StoreLocation, undisturbed: Workplace, tmp_path: Path, runs: int
 ) -> None:
-    ended = run_at_once(place, undisturbed, tmp_path, runs, "--wait", str(PATIENCE))
-    assert [code for code, _ in ended] == [0] * runs, ended
-    assert sum("nothing new to learn" in said for _, said in ended) == runs - 1
-    assert_once(place, undisturbed)
+    outcomes = run_at_once(location, undisturbed, tmp_path, runs, "--wait", str(PATIENCE))
+    assert [code for code, _ in outcomes] == [0] * runs, outcomes
+    assert sum("nothing new to learn" in log for _, log in outcomes) == runs - 1
+    assert_once(location, undisturbed)
 
 
 @pytest.mark.parametrize("runs", [2, pytest.param(8, marks=pytest.mark.thorough)])
-def test_runs_that_do_not_wait_leave_with_their_own_code(
-    place: StoreLocation, undisturbed: Workplace, tmp_path: Path, runs: int
+def test_runs_that_do_not_wait_exit_with_their_own_code(
+    location: StoreLocation, undisturbed: Workplace, tmp_path: Path, runs: int
 ) -> None:
-    """Who comes late enough to find nothing new ends well; some run has done it all."""
-    ended = run_at_once(place, undisturbed, tmp_path, runs)
-    codes = [code for code, _ in ended]
-    assert set(codes) <= {0, exit_codes.LOCKED}, ended
+    """A run late enough to find nothing new exits with 0; one of the runs has done all the work."""
+    outcomes = run_at_once(location, undisturbed, tmp_path, runs)
+    codes = [code for code, _ in outcomes]
+    assert set(codes) <= {0, exit_codes.LOCKED}, outcomes
     assert codes.count(0) >= 1
-    for code, said in ended:
-        # a writer that leaves while it is asked for has no name any more
-        named = r"ridgestream: .* is being written by (process \d+ on .*|another process); .* --wait SECONDS"
-        assert code == 0 or re.search(named, said), said
-    assert_once(place, undisturbed)
+    for code, log in outcomes:
+        # a writer that exits at that moment has no name any more
+        message = r"ridgestream: .* is being written by (process \d+ on .*|another process); .* --wait SECONDS"
+        assert code == 0 or re.search(message, log), log
+    assert_once(location, undisturbed)
 
 
-def test_who_waits_follows_a_writer_that_is_killed(
-    place: StoreLocation, undisturbed: Workplace, tmp_path: Path
+def test_waiting_runs_continue_after_a_writer_is_killed(
+    location: StoreLocation, undisturbed: Workplace, tmp_path: Path
 ) -> None:
     job = undisturbed.job(JOB)
     log = tmp_path / "first"
-    first = start_command("run", job, "--store", place.text, log=log)
-    wait_until(lambda: Store.exists(place), first)
+    first = start_command("run", job, "--store", location.text, log=log)
+    wait_until(lambda: Store.exists(location), first)
     os.kill(first.pid, 9)
     assert first.wait(PATIENCE) == -9
-    ended = run_at_once(place, undisturbed, tmp_path, 2, "--wait", str(PATIENCE))
-    assert [code for code, _ in ended] == [0, 0], ended
-    assert_once(place, undisturbed)
+    outcomes = run_at_once(location, undisturbed, tmp_path, 2, "--wait", str(PATIENCE))
+    assert [code for code, _ in outcomes] == [0, 0], outcomes
+    assert_once(location, undisturbed)

@@ -1,7 +1,7 @@
-"""Anything that may happen to a store, in any order, against a plain list of what it should hold.
+"""Random sequences of operations on a store, compared with a plain list of its expected contents.
 
-Runs are commands in processes of their own; some are killed with −9 as they enter a function of the stores. What a
-model must be is told by a straight run over the partitions that it has learned, in the order of learning.
+Runs are commands in their own processes; some are killed with −9 when they enter a function of the stores. The expected
+model is that of one run over the partitions it has learned, in the order of learning.
 """
 
 import json
@@ -34,7 +34,7 @@ from ridgestream.stores.catalog.models import ModelRecord, night_tag
 from ridgestream.stores.parquet.partitions import natural_key
 
 ROWS = 24
-"""Rows of a partition: the first fixes the standardization."""
+"""Rows per partition; the first partition determines the standardization."""
 
 CHANGES = {"model.max_basis": 6, "model.scaling_rows": ROWS, "evaluate.path": None}
 WAIT = ("--wait", "60")
@@ -42,7 +42,7 @@ WAIT = ("--wait", "60")
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition as it was taken in."""
+    """A partition as it was ingested."""
 
     name: str
     seed: int
@@ -50,7 +50,7 @@ class Partition:
 
 @cache
 def straight_bits(seeds: tuple[int, ...]) -> tuple[bytes, bytes, bytes, str]:
-    """The model of one run over partitions of these seeds."""
+    """Return the bits of the model of one run over partitions with these seeds."""
     with tempfile.TemporaryDirectory() as folder:
         work = Workplace(Path(folder))
         for number, seed in enumerate(seeds):
@@ -66,7 +66,7 @@ def bits(record: ModelRecord) -> tuple[bytes, bytes, bytes, str]:
 
 
 class Nights(RuleBasedStateMachine):
-    """A source, a store, and what the store should hold."""
+    """A source, a store, and the expected contents of the store."""
 
     zygote: Zygote
 
@@ -88,7 +88,7 @@ class Nights(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """Two nights have gone well, the second with a late partition."""
+        """Run two successful nights, the second with a late partition."""
         self.work.job(CHANGES)
         for numbers in ((3,), (1, 6)):
             for number in numbers:
@@ -100,12 +100,12 @@ class Nights(RuleBasedStateMachine):
         return self.zygote.run(self.folder / "log", name, self.folder / "job.toml", *others, die_at=die_at)
 
     @property
-    def said(self) -> str:
+    def log(self) -> str:
         return (self.folder / "log").read_text()
 
     @rule(number=st.integers(0, 9))
     def add(self, number: int) -> None:
-        """A partition lands, late or not."""
+        """Add a partition to the source, late or not."""
         name = f"part-{number:02d}.parquet"
         if name not in self.files:
             self.seed += 1
@@ -115,7 +115,7 @@ class Nights(RuleBasedStateMachine):
     @precondition(lambda self: not self.changed)
     @rule(data=st.data())
     def rewrite(self, data: Any) -> None:
-        """A partition that was taken in gets other values."""
+        """Change the values of an ingested partition."""
         name = data.draw(st.sampled_from(sorted(part.name for part in self.ledger if part.name in self.files)))
         self.seed += 1
         self.work.put(int(name[5:7]), draw_rows(self.seed, ROWS))
@@ -126,7 +126,7 @@ class Nights(RuleBasedStateMachine):
         return {part.name for part in self.ledger if self.files.get(part.name, part.seed) != part.seed}
 
     def ingested(self, policy: str) -> list[Partition]:
-        """The ledger after an ingest."""
+        """Return the expected ledger after an ingest."""
         new = [Partition(name, seed) for name, seed in self.files.items() if name not in {p.name for p in self.ledger}]
         new.sort(key=lambda part: natural_key(part.name))
         if policy == "rebuild" and self.changed:
@@ -135,14 +135,14 @@ class Nights(RuleBasedStateMachine):
         return [*self.ledger, *new]
 
     def trained(self, ledger: list[Partition]) -> tuple[list[Partition], list[Partition]]:
-        """What the model has learned after a training on a ledger, and what stays excluded."""
+        """Return the partitions learned after training on a ledger, and those that stay excluded."""
         excluded = [part for part in self.excluded if part in ledger]
         learned = self.learned if set(self.learned) <= set(ledger) else []
         return [*learned, *(p for p in ledger if p not in learned and p not in excluded)], excluded
 
     @property
     def is_due(self) -> bool:
-        """Whether a run has something to do."""
+        """Whether a run has anything to do."""
         return bool(self.changed) or self.trained(self.ingested("ignore"))[0] != self.learned
 
     @precondition(lambda self: self.is_due)
@@ -150,15 +150,15 @@ class Nights(RuleBasedStateMachine):
     def run(self, policy: str) -> None:
         code = self.command("run", "--set", f"source.on_changed={policy}", "--json")
         if policy == "error" and self.changed:
-            assert code == exit_codes.DATA, self.said
-            assert "was ingested with other values" in self.said
+            assert code == exit_codes.DATA, self.log
+            assert "was ingested with other values" in self.log
             return
-        assert code == 0, self.said
+        assert code == 0, self.log
         self.ledger = self.ingested(policy)
-        self.follow(*self.trained(self.ledger))
+        self.record_night(*self.trained(self.ledger))
 
-    def follow(self, learned: list[Partition], excluded: list[Partition]) -> None:
-        """A night after which the model has learned this, if that is anything new."""
+    def record_night(self, learned: list[Partition], excluded: list[Partition]) -> None:
+        """Record a night after which the model has learned `learned`, if that is new."""
         if learned != self.learned:
             self.nights.append(learned)
         self.learned, self.excluded = learned, excluded
@@ -166,23 +166,23 @@ class Nights(RuleBasedStateMachine):
     @precondition(lambda self: self.is_due)
     @rule(policy=st.sampled_from(["ignore", "rebuild"]), call=st.integers(0, 900))
     def killed_run(self, policy: str, call: int) -> None:
-        """A run that is killed leaves the old ledger or the new one, the old model or the new one."""
+        """A killed run leaves the old or the new ledger, and the old or the new model."""
         code = self.command("run", "--set", f"source.on_changed={policy}", die_at=call)
-        assert code in (0, KILLED), self.said
-        ledger, found = self.ingested(policy), self.found()
-        assert found in (self.ledger, ledger)
-        if found == ledger:
+        assert code in (0, KILLED), self.log
+        ledger, stored = self.ingested(policy), self.stored_partitions()
+        assert stored in (self.ledger, ledger)
+        if stored == ledger:
             self.ledger = ledger
             learned, excluded = self.trained(ledger)
             if len(self.record().history) > len(self.nights):
-                self.follow(learned, excluded)
+                self.record_night(learned, excluded)
 
     @precondition(lambda self: any(night != self.learned for night in self.nights))
     @rule(data=st.data(), replay=st.booleans(), call=st.none() | st.integers(0, 120))
     def roll_back(self, data: Any, replay: bool, call: int | None) -> None:
         night = 1 + data.draw(st.sampled_from([i for i, n in enumerate(self.nights) if n != self.learned]))
         code = self.command("rollback", str(night), *(["--replay"] if replay else []), die_at=call)
-        assert code in (0, KILLED), self.said
+        assert code in (0, KILLED), self.log
         if len(self.record().history) > len(self.nights):
             then = self.nights[night - 1]
             since = [part for part in self.learned if part not in then]
@@ -195,9 +195,9 @@ class Nights(RuleBasedStateMachine):
     @precondition(lambda self: self.cleaned < len(self.nights))
     @rule(call=st.none() | st.integers(0, 150))
     def clean(self, call: int | None) -> None:
-        """A cleaning, killed or not, leaves every night."""
+        """A cleaning, killed or not, keeps every night."""
         code = self.command("clean", "--older-than", "0", die_at=call)
-        assert code in (0, KILLED), self.said
+        assert code in (0, KILLED), self.log
         if code == 0:
             self.cleaned = len(self.nights)
             numbers = range(1, len(self.nights) + 1)
@@ -206,12 +206,12 @@ class Nights(RuleBasedStateMachine):
     @precondition(lambda self: self.predicted != self.learned)
     @rule()
     def predict(self) -> None:
-        """Readers are served by the last commit."""
+        """Readers use the last commit."""
         self.predicted = self.learned
-        self.work.put(0, draw_rows(1000, ROWS), where="asked")
+        self.work.put(0, draw_rows(1000, ROWS), where="requested")
         output = self.folder / "predictions"
         shutil.rmtree(output, ignore_errors=True)
-        assert self.command("predict", self.folder / "asked", output) == 0, self.said
+        assert self.command("predict", self.folder / "requested", output) == 0, self.log
         assert pq.read_table(output).num_rows == ROWS
 
     @precondition(lambda self: self.is_due and not self.changed)
@@ -222,19 +222,21 @@ class Nights(RuleBasedStateMachine):
         codes = [self.zygote.wait(run) for run in runs]
         assert codes == [0, 0], [(self.folder / f"log-{n}").read_text() for n in range(2)]
         self.ledger = self.ingested("error")
-        self.follow(*self.trained(self.ledger))
+        self.record_night(*self.trained(self.ledger))
 
-    def found(self) -> list[Partition]:
-        """What the store holds: an entry whose segment was there when it was last looked at has the old values."""
+    def stored_partitions(self) -> list[Partition]:
+        """Return the partitions in the store; an entry whose segment existed at the last check has the old values."""
         entries = read_ledger(open_store(self.work.store).root()).entries
-        known = {part.name: part.seed for part in self.ledger}
-        return [Partition(e.name, known[e.name] if e.segment in self.segments else self.files[e.name]) for e in entries]
+        old_seeds = {part.name: part.seed for part in self.ledger}
+        return [
+            Partition(e.name, old_seeds[e.name] if e.segment in self.segments else self.files[e.name]) for e in entries
+        ]
 
     def record(self) -> ModelRecord:
         return self.work.model()
 
     @invariant()
-    def the_store_holds_what_it_should(self) -> None:
+    def the_store_has_the_expected_contents(self) -> None:
         ledger = read_ledger(open_store(self.work.store).root())
         assert [entry.name for entry in ledger.entries] == [part.name for part in self.ledger]
         assert ledger.rows == ROWS * len(self.ledger)
@@ -272,10 +274,10 @@ def drive(zygote: Zygote, examples: int, steps: int) -> None:
 
 
 @pytest.mark.parametrize("examples", [2, pytest.param(6, marks=pytest.mark.thorough)])
-def test_whatever_happens_the_store_holds_what_it_should(zygote: Zygote, examples: int) -> None:
+def test_any_sequence_of_operations_gives_the_expected_store(zygote: Zygote, examples: int) -> None:
     drive(zygote, examples, steps=14)
 
 
 @pytest.mark.slow
-def test_whatever_happens_for_long(zygote: Zygote) -> None:
+def test_long_sequences_of_operations_give_the_expected_store(zygote: Zygote) -> None:
     drive(zygote, examples=100, steps=40)

@@ -1,4 +1,4 @@
-"""Cleaning: what nobody is to see again goes; what is named, tagged or being read stays, whole."""
+"""Cleaning deletes unreferenced data; named, tagged and currently read data stays intact."""
 
 import hashlib
 import signal
@@ -39,7 +39,7 @@ def values(seed: int) -> Floats:
 
 
 def commit(store: Store, seed: int, tag: str | None = None) -> str:
-    """Put other values in the place of those that were there."""
+    """Replace the values and commit."""
     with store.write(f"Commit {seed}", tag) as writing:
         group = writing.root.create_group("values", overwrite=True)
         create_array(group, "x", (100, 100), "float64", 10)[...] = values(seed)
@@ -54,7 +54,7 @@ def read(root: zarr.Group) -> Floats:
 
 
 def reads(store: Store, snapshot: str, seed: int) -> bool:
-    """Tell whether the snapshot is there, and then whole."""
+    """Return whether the snapshot exists; check that it is intact if so."""
     try:
         root = store.root(snapshot)
     except StoreError:
@@ -73,14 +73,18 @@ def reopened(store: Store) -> Store:
     return Store.open(store.location)
 
 
-def test_untagged_commits_go_and_the_last_one_and_nights_stay(store: Store) -> None:
+def test_untagged_commits_expire_and_the_last_one_and_nights_stay(store: Store) -> None:
     names = [commit(store, seed, tag="night.m.0001" if seed == 1 else None) for seed in range(4)]
     before = size_of(store)
-    done = clean(store, NOW)
-    assert (done.expired_snapshots, done.dropped_checkpoints, done.readers) == (3, (), 0)  # two, and the empty store
+    result = clean(store, NOW)
+    assert (result.expired_snapshots, result.dropped_checkpoints, result.readers) == (
+        3,
+        (),
+        0,
+    )  # two, and the empty store
     store = reopened(store)
     assert [reads(store, name, seed) for seed, name in enumerate(names)] == [False, True, False, True]
-    assert before - size_of(store) > 0.9 * done.freed_bytes > 1.5 * values(0).nbytes
+    assert before - size_of(store) > 0.9 * result.freed_bytes > 1.5 * values(0).nbytes
     assert store.snapshot_of_tag("night.m.0001") == names[1]
 
 
@@ -89,8 +93,8 @@ def test_cleaning_again_changes_nothing(store: Store, tmp_path: Path) -> None:
         commit(store, seed, tag="night.m.0001" if seed == 1 else None)
     clean(store, NOW)
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    done = clean(reopened(store), NOW)
-    assert (done.expired_snapshots, done.freed_bytes) == (0, 0)
+    result = clean(reopened(store), NOW)
+    assert (result.expired_snapshots, result.freed_bytes) == (0, 0)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
 
 
@@ -99,27 +103,25 @@ def test_a_dry_run_reports_what_would_be_deleted_and_deletes_nothing(store: Stor
     Checkpoints(store, "m").save("a", {}, {"x": values(9)})
     Checkpoints(store, "m").save("a", {}, {"x": values(8)})
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    told = clean(store, NOW, dry_run=True)
+    preview = clean(store, NOW, dry_run=True)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
-    assert told.freed_bytes > 0.9 * values(9).nbytes
+    assert preview.freed_bytes > 0.9 * values(9).nbytes
     assert [reads(store, name, seed) for seed, name in enumerate(names)] == [True] * 3
-    assert clean(store, NOW).expired_snapshots == told.expired_snapshots == 3
+    assert clean(store, NOW).expired_snapshots == preview.expired_snapshots == 3
 
 
-def test_commits_that_are_younger_stay_and_the_last_of_the_older(store: Store) -> None:
+def test_younger_commits_and_the_last_older_one_stay(store: Store) -> None:
     old = [commit(store, seed) for seed in range(2)]
     time.sleep(0.3)
     young = [commit(store, seed) for seed in range(2, 4)]
-    written = {c.id: c.written_at for c in store.repository.ancestry(branch="main")}
-    age = datetime.now(UTC) - written[young[0]] + timedelta(seconds=0.1)
+    commit_times = {c.id: c.written_at for c in store.repository.ancestry(branch="main")}
+    age = datetime.now(UTC) - commit_times[young[0]] + timedelta(seconds=0.1)
     assert clean(store, age).expired_snapshots == 2
     store = reopened(store)
     assert [reads(store, name, seed) for seed, name in enumerate([*old, *young])] == [False, True, True, True]
 
 
-def test_a_night_whose_tag_was_not_made_before_a_kill_is_tagged_first(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_night_that_a_kill_left_untagged_is_tagged_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     class Killed(BaseException):
         pass
 
@@ -151,7 +153,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def reader(store: Store) -> "Iterator[subprocess.Popen[bytes]]":
-    """Another process that has the first commit open, of which it has read nothing yet."""
+    """Start another process that has opened the first commit but read nothing yet."""
     commit(store, 0)
     process = subprocess.Popen(
         [sys.executable, "-c", READ, store.location.text],
@@ -166,15 +168,15 @@ def reader(store: Store) -> "Iterator[subprocess.Popen[bytes]]":
     process.communicate(timeout=PATIENCE)
 
 
-def test_an_open_reader_reads_every_chunk_across_cleanings(store: Store, reader: "subprocess.Popen[bytes]") -> None:
+def test_an_open_reader_can_read_every_chunk_after_cleanings(store: Store, reader: "subprocess.Popen[bytes]") -> None:
     first = store.snapshot()
     assert reader.stdin is not None
     assert reader.stdout is not None
     for seed in range(1, 11):
         commit(reopened(store), seed)
-        done = clean(reopened(store), NOW)
-        assert done.readers == 1
-        assert done.expired_snapshots == (1 if seed == 1 else 0)  # the empty store
+        result = clean(reopened(store), NOW)
+        assert result.readers == 1
+        assert result.expired_snapshots == (1 if seed == 1 else 0)  # the empty store
         start = 10 * (seed - 1)
         reader.stdin.write(b"%d\n" % start)
         reader.stdin.flush()
@@ -182,12 +184,12 @@ def test_an_open_reader_reads_every_chunk_across_cleanings(store: Store, reader:
         assert reader.stdout.readline().decode().strip() == expected
     reader.kill()
     reader.communicate(timeout=PATIENCE)
-    done = clean(reopened(store), NOW)
-    assert (done.readers, done.expired_snapshots) == (0, 10)
+    result = clean(reopened(store), NOW)
+    assert (result.readers, result.expired_snapshots) == (0, 10)
     assert not reads(reopened(store), first, 0)
 
 
-def test_a_reader_of_a_tagged_or_of_the_last_commit_holds_nothing_back(store: Store) -> None:
+def test_a_reader_of_a_tagged_or_the_last_commit_does_not_delay_cleaning(store: Store) -> None:
     night = commit(store, 0, tag="night.m.0001")
     commit(store, 1)
     last = commit(store, 2)
@@ -196,7 +198,7 @@ def test_a_reader_of_a_tagged_or_of_the_last_commit_holds_nothing_back(store: St
     assert [read(root).tobytes() for root in roots] == [values(0).tobytes(), values(2).tobytes()]
 
 
-def test_one_who_is_about_to_read_holds_back_what_was_the_last_before(
+def test_a_reader_that_is_opening_protects_the_previously_last_commit(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [commit(store, seed) for seed in range(3)]
@@ -217,7 +219,7 @@ def keep_model(store: Store, record: ModelRecord) -> None:
         write_model(writing.root, record)
 
 
-def test_a_checkpoint_goes_when_a_night_has_come_after_it(store: Store) -> None:
+def test_a_checkpoint_is_deleted_after_a_later_night(store: Store) -> None:
     hour = timedelta(hours=1)
     keep_model(store, record_of(datetime.now(UTC) - hour))
     Checkpoints(store, "m").save("a", {}, {"x": values(1)})
@@ -228,30 +230,28 @@ def test_a_checkpoint_goes_when_a_night_has_come_after_it(store: Store) -> None:
     assert Checkpoints(reopened(store), "m").load("a") is None
 
 
-def test_a_checkpoint_goes_after_a_while_if_nothing_is_left_to_learn(store: Store) -> None:
+def test_an_old_checkpoint_is_deleted_if_every_partition_is_learned(store: Store) -> None:
     keep_model(store, record_of(datetime.now(UTC) - timedelta(hours=1)))
     Checkpoints(store, "m").save("a", {}, {"x": values(1)})
     assert clean(store, timedelta(hours=1)).dropped_checkpoints == ()
     assert clean(store, NOW).dropped_checkpoints == ("m",)
 
 
-def test_the_checkpoint_of_a_first_night_stays_until_nobody_remembers_it(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_checkpoint_of_a_first_night_stays_until_it_is_old(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     Checkpoints(store, "m").save("a", {}, {"x": values(1)})
     assert clean(store, NOW).dropped_checkpoints == ()
     monkeypatch.setattr(cleaning, "ABANDONED", timedelta(0))
     assert clean(store, NOW).dropped_checkpoints == ("m",)
 
 
-def test_a_damaged_checkpoint_goes(store: Store, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_deleted(store: Store, tmp_path: Path) -> None:
     Checkpoints(store, "m").save("a", {}, {"x": values(1)})
     (tmp_path / "store" / "refs" / "branch.checkpoints.a.m" / "ref.json").write_text("{")
     assert clean(reopened(store), NOW).dropped_checkpoints == ("m",)
     assert set(reopened(store).repository.list_branches()) == {"main"}
 
 
-def test_unfinished_files_go(store: Store, tmp_path: Path) -> None:
+def test_unfinished_files_are_deleted(store: Store, tmp_path: Path) -> None:
     commit(store, 1)
     for folder in ("chunks", "manifests"):
         (tmp_path / "store" / folder / "ABCDEF0123456789#1").write_bytes(b"half")
@@ -260,21 +260,21 @@ def test_unfinished_files_go(store: Store, tmp_path: Path) -> None:
     assert size_of(store) == before - 8
 
 
-def test_on_an_object_store_age_alone_protects(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is young may be of a writer elsewhere, also where nothing names it; by default that is a day."""
+def test_on_an_object_store_only_age_protects(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recent data may belong to a writer on another machine even if nothing refers to it; the default is a day."""
     names = [commit(store, seed) for seed in range(3)]
-    kept = Checkpoints(store, "m")
+    checkpoints = Checkpoints(store, "m")
     monkeypatch.setattr(type(store.location), "folder", None)
     for seed in range(3):
-        kept.save("a", {"seed": seed}, {"x": values(seed)})
+        checkpoints.save("a", {"seed": seed}, {"x": values(seed)})
     assert collect(store) == 0
     root = store.root(names[0])
     assert clean(store, timedelta(hours=1)).freed_bytes == 0
     assert read(root).tobytes() == values(0).tobytes()
-    done = clean(store, NOW)
-    assert (done.expired_snapshots, done.readers) == (3, 0)
-    assert done.freed_bytes > 4 * 0.9 * values(0).nbytes
-    assert kept.load("a") is not None
+    result = clean(store, NOW)
+    assert (result.expired_snapshots, result.readers) == (3, 0)
+    assert result.freed_bytes > 4 * 0.9 * values(0).nbytes
+    assert checkpoints.load("a") is not None
     assert measure_bytes(store) is None
 
 
@@ -286,11 +286,11 @@ from ridgestream.stores.catalog.expiry import clean
 from ridgestream.stores.repository.store_location import StoreLocation
 from ridgestream.stores.repository.repository import Store
 store = Store.open(StoreLocation(sys.argv[1]))
-left = [int(sys.argv[2])]
+remaining = [int(sys.argv[2])]
 def counted(real):
     def call(*arguments, **named):
-        left[0] -= 1
-        if left[0] == -1:
+        remaining[0] -= 1
+        if remaining[0] == -1:
             os.kill(os.getpid(), signal.SIGKILL)
         return real(*arguments, **named)
     return call
@@ -302,16 +302,16 @@ print("whole")
 """
 
 
-def test_killed_between_any_two_steps_of_a_cleaning_the_next_one_ends_it(tmp_path: Path) -> None:
+def test_a_cleaning_killed_between_any_two_steps_is_finished_by_the_next(tmp_path: Path) -> None:
     calls, killed = 0, True
     while killed:
         store = new_store(tmp_path / f"store-{calls}")
         names = [commit(store, seed, tag=night_tag("m", seed) if seed == 2 else None) for seed in range(4)]
         keep_model(store, record_of(datetime.now(UTC) + timedelta(hours=1)))
         Checkpoints(store, "m").save("a", {}, {"x": values(1)})
-        done = run_program([sys.executable, "-c", KILLED, store.location.text, str(calls)])
-        killed = done.code == -signal.SIGKILL
-        assert killed or (done.code, done.out) == (0, "whole\n"), done
+        outcome = run_program([sys.executable, "-c", KILLED, store.location.text, str(calls)])
+        killed = outcome.code == -signal.SIGKILL
+        assert killed or (outcome.code, outcome.out) == (0, "whole\n"), outcome
         clean(reopened(store), NOW)
         assert set(reopened(store).repository.list_branches()) == {"main"}
         assert [reads(reopened(store), name, seed) for seed, name in enumerate(names)] == [False, False, True, False]
@@ -322,8 +322,8 @@ def test_killed_between_any_two_steps_of_a_cleaning_the_next_one_ends_it(tmp_pat
 
 
 @pytest.mark.parametrize("trials", [3, pytest.param(8, marks=pytest.mark.thorough)])
-def test_an_engine_that_is_killed_at_any_time_leaves_a_store_that_opens(tmp_path: Path, trials: int) -> None:
-    """Not between steps: the kill comes some time after the cleaning began, drawn from a seed."""
+def test_a_cleaning_killed_at_any_time_leaves_a_readable_store(tmp_path: Path, trials: int) -> None:
+    """The kill comes at a random time after the start of the cleaning, not between steps."""
     code = "import os, signal, sys, threading\nfrom time import sleep\n" + KILLED.replace(
         "clean(store, timedelta(0))",
         "threading.Thread(target=lambda: (sleep(float(sys.argv[3])), os.kill(os.getpid(), 9)), daemon=True).start()\n"
@@ -333,10 +333,10 @@ def test_an_engine_that_is_killed_at_any_time_leaves_a_store_that_opens(tmp_path
     for trial, seconds in enumerate(np.random.default_rng(0).uniform(0, 0.012, trials)):
         store = new_store(tmp_path / f"store-{trial}")
         names = [commit(store, seed, tag=night_tag("m", seed) if seed == 12 else None) for seed in range(25)]
-        done = run_program([sys.executable, "-c", code, store.location.text, "1000", str(seconds)])
-        killed += done.code == -signal.SIGKILL
+        outcome = run_program([sys.executable, "-c", code, store.location.text, "1000", str(seconds)])
+        killed += outcome.code == -signal.SIGKILL
         clean(reopened(store), NOW)
-        kept = [reads(reopened(store), name, seed) for seed, name in enumerate(names)]
-        assert kept == [seed in (12, 24) for seed in range(25)]
+        readable = [reads(reopened(store), name, seed) for seed, name in enumerate(names)]
+        assert readable == [seed in (12, 24) for seed in range(25)]
         assert size_of(reopened(store)) < 4 * values(0).nbytes
     assert killed

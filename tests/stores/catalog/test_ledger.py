@@ -1,4 +1,4 @@
-"""The ledger: what it keeps of each partition, and how it grows."""
+"""The ledger: what it records about each partition, and how it grows."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,28 +30,28 @@ def test_a_store_without_partitions_has_an_empty_ledger(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("positive", [None, True, 2, 2.0, "b"])
-def test_what_is_written_is_what_is_read(tmp_path: Path, positive: Label | None) -> None:
+def test_a_ledger_round_trips(tmp_path: Path, positive: Label | None) -> None:
     schema = replace(SCHEMA, positive=positive, ignore=("z",), weight="w")
     ledger = Ledger(schema, (entry(0), entry(1, rows=0)), (("x", "", "ü\n\"'"), ()))
     with new_store(tmp_path / "store").write("ledger") as writing:
         write_ledger(writing.root, ledger)
-    again = ledger_of(Store.open(location_of(tmp_path / "store")))
-    assert again == ledger
-    assert again.schema is not None
-    assert type(again.schema.positive) is type(positive)
+    ledger_read = ledger_of(Store.open(location_of(tmp_path / "store")))
+    assert ledger_read == ledger
+    assert ledger_read.schema is not None
+    assert type(ledger_read.schema.positive) is type(positive)
 
 
 @pytest.mark.parametrize("classes", [(), (3, 1), ("ü", "a"), (True, False), (0.5, -1.0)], ids=str)
-def test_classes_that_are_written_are_read(tmp_path: Path, classes: tuple[Label, ...]) -> None:
+def test_classes_round_trip(tmp_path: Path, classes: tuple[Label, ...]) -> None:
     ledger = Ledger(replace(SCHEMA, positive=None, classes="all", class_kind="text"), (entry(0),), ((), ()), classes)
     with new_store(tmp_path / "store").write("ledger") as writing:
         write_ledger(writing.root, ledger)
-    again = ledger_of(Store.open(location_of(tmp_path / "store")))
-    assert again == ledger
-    assert [type(label) for label in again.classes] == [type(label) for label in classes]
+    ledger_read = ledger_of(Store.open(location_of(tmp_path / "store")))
+    assert ledger_read == ledger
+    assert [type(label) for label in ledger_read.classes] == [type(label) for label in classes]
 
 
-def test_a_later_ledger_takes_the_place_of_the_earlier_and_nothing_else(tmp_path: Path) -> None:
+def test_a_later_ledger_replaces_the_earlier_and_nothing_else(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     with store.write("first") as writing:
         writing.root.create_group("other")
@@ -62,7 +62,7 @@ def test_a_later_ledger_takes_the_place_of_the_earlier_and_nothing_else(tmp_path
     assert "other" in store.root()
 
 
-def test_classes_stay_in_the_order_in_which_they_came() -> None:
+def test_classes_stay_in_order_of_first_appearance() -> None:
     ledger = Ledger(SCHEMA).with_entries([entry(0), entry(1)], [[[], []]] * 2, [[2, 1], [3, 1]])
     assert ledger.with_entries([entry(2)], [[[], []]], [[0, 2]]).classes == (2, 1, 3, 0)
 
@@ -73,7 +73,7 @@ def test_a_ledger_without_a_schema_is_not_written(tmp_path: Path) -> None:
         write_ledger(writing.root, Ledger())
 
 
-def test_a_damaged_ledger_is_an_error(tmp_path: Path) -> None:
+def test_a_damaged_ledger_raises(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     with store.write("damage") as writing:
         writing.root.create_group("ledger", attributes={"entries": [["part-0", 1]]})
@@ -102,26 +102,26 @@ def test_categories_are_in_order_of_first_appearance_however_the_ledger_grew(
         assert list(values) == list(dict.fromkeys(v for partition in partitions for v in partition[position]))
 
 
-def test_a_known_category_keeps_its_place() -> None:
+def test_a_known_category_keeps_its_position() -> None:
     ledger = Ledger(SCHEMA).with_entries([entry(0)], [[["b", "a"], []]])
     assert ledger.with_entries([entry(1)], [[["a", "c", "b"], ["x"]]]).categories == (("b", "a", "c"), ("x",))
 
 
-def test_a_ledger_without_a_schema_takes_no_entries() -> None:
+def test_a_ledger_without_a_schema_accepts_no_entries() -> None:
     with pytest.raises(StoreError, match="the ledger has no schema yet"):
         Ledger().with_entries([entry(0)], [[]])
 
 
-def test_size_and_time_stamp_are_the_first_look(tmp_path: Path) -> None:
+def test_size_and_modification_time_are_compared_first(tmp_path: Path) -> None:
     file = only_partition(write_partition(tmp_path / "part-0.parquet", mixed_columns(5)))
-    known = LedgerEntry(0, file.name, file.size_bytes, file.modified_ns, "ab" * 32, 5)
-    assert known.looks_like(file)
-    assert not known.looks_like(replace(file, size_bytes=file.size_bytes + 1))
-    assert not known.looks_like(replace(file, modified_ns=file.modified_ns + 1))
+    stored = LedgerEntry(0, file.name, file.size_bytes, file.modified_ns, "ab" * 32, 5)
+    assert stored.looks_like(file)
+    assert not stored.looks_like(replace(file, size_bytes=file.size_bytes + 1))
+    assert not stored.looks_like(replace(file, modified_ns=file.modified_ns + 1))
 
 
 def test_a_ledger_of_format_2_is_read(tmp_path: Path) -> None:
-    """Its entries had no names for their fields, and their positions for segments."""
+    """Its entries had no field names, and their positions were the segment numbers."""
     plain = {"schema": SCHEMA.as_dict(), "categories": [["x"], []]}
     values = [[e.name, e.size_bytes, e.modified_ns, e.content_sha256, e.rows] for e in (entry(0), entry(1))]
     store = new_store(tmp_path / "store")
@@ -130,10 +130,10 @@ def test_a_ledger_of_format_2_is_read(tmp_path: Path) -> None:
     assert ledger_of(store) == Ledger(SCHEMA, (entry(0), entry(1)), (("x",), ()), next_segment=2)
 
 
-def test_what_is_quarantined_comes_back_and_segments_keep_their_numbers(tmp_path: Path) -> None:
+def test_quarantined_partitions_round_trip_and_segments_keep_their_numbers(tmp_path: Path) -> None:
     bad = Quarantined("bad.parquet", "no footer", 7, 8, "2026-01-02T03:04:05+00:00")
-    taken = replace(bad, name="taken.parquet", by_hand=True, entry=replace(entry(3), dropped=2))
-    ledger = Ledger(SCHEMA, (entry(5), entry(1)), (("x",), ()), quarantined=(bad, taken), next_segment=9)
+    excluded = replace(bad, name="taken.parquet", by_hand=True, entry=replace(entry(3), dropped=2))
+    ledger = Ledger(SCHEMA, (entry(5), entry(1)), (("x",), ()), quarantined=(bad, excluded), next_segment=9)
     store = new_store(tmp_path / "store")
     with store.write("ledger") as writing:
         write_ledger(writing.root, ledger)

@@ -1,4 +1,4 @@
-"""Models in a store: kept bit for bit, refused when newer or damaged, and known by their parameters."""
+"""Models in a store: stored bit for bit, refused when newer or damaged, and identified by their parameters."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -59,23 +59,23 @@ def same(left: ModelRecord, right: ModelRecord) -> bool:
     } == {key: (a.dtype, a.shape, a.tobytes()) for key, a in right.arrays.items()}
 
 
-def test_a_model_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_a_model_round_trips(tmp_path: Path) -> None:
     put(new_store(tmp_path / "store"), record_of())
     assert same(require_model(Store.open(location_of(tmp_path / "store")).root(), "forest"), record_of())
 
 
-def test_errors_of_each_target_come_back_and_a_night_without_any_is_one_of_the_first_release(tmp_path: Path) -> None:
+def test_errors_per_target_round_trip_and_are_absent_in_nights_of_the_first_release(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     more = replace(NIGHT, progressive_mse_of={"a": 1 / 3, "ü": 2.0}, test_mse_of={"a": 0.1, "ü": 0.2})
     put(store, record_of(history=(NIGHT, more)))
     assert require_model(store.root(), "forest").history == (NIGHT, more)
-    kept: Any = store.root()["models/forest"].attrs.asdict()
-    first, second = kept["history"]
+    attributes: Any = store.root()["models/forest"].attrs.asdict()
+    first, second = attributes["history"]
     assert set(second) - set(first) == {"progressive_mse_of", "test_mse_of"}
     assert first["test_error"] is None
 
 
-def test_a_model_takes_the_place_of_the_one_of_its_name_with_no_array_left_over(tmp_path: Path) -> None:
+def test_a_model_replaces_the_one_of_its_name_with_all_its_arrays(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     put(store, record_of(), record_of("other"))
     smaller = record_of(learned=(0,), arrays={"centre": np.array([1.0])})
@@ -85,7 +85,7 @@ def test_a_model_takes_the_place_of_the_one_of_its_name_with_no_array_left_over(
     assert list_models(store.root()) == ("forest", "other")
 
 
-def test_a_model_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_model_raises(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     assert list_models(store.root()) == ()
     assert read_model(store.root(), "forest") is None
@@ -97,7 +97,7 @@ def test_a_model_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_record_of_the_first_format_is_read(tmp_path: Path) -> None:
-    """Its nights told nothing of a refit: there was none."""
+    """Its nights have no fields about refits, which did not exist yet."""
     store = new_store(tmp_path / "store")
     put(store, record_of())
     with store.write("from the past") as writing:
@@ -110,14 +110,14 @@ def test_a_record_of_the_first_format_is_read(tmp_path: Path) -> None:
     assert [night.refitted for night in require_model(store.root(), "forest").history] == [False, False]
 
 
-def test_a_night_of_a_refit_alone_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_a_night_with_only_a_refit_round_trips(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     record = record_of(history=(NIGHT, replace(NIGHT, partitions=(), progressive_error=None, refitted=True)))
     put(store, record)
     assert same(require_model(store.root(), "forest"), record)
 
 
-def test_a_model_refitted_meanwhile_has_been_overtaken() -> None:
+def test_a_model_refitted_in_the_meantime_is_outdated() -> None:
     refitted = record_of(history=(NIGHT, NIGHT, replace(NIGHT, refitted=True)))
     check_not_overtaken(record_of(), record_of(), "s3://x")
     with pytest.raises(StoreError, match="another writer has trained this model in the store s3://x meanwhile"):
@@ -129,15 +129,15 @@ def test_a_newer_format_is_refused_with_both_versions(tmp_path: Path) -> None:
     put(store, record_of())
     with store.write("from the future") as writing:
         writing.root["models/forest"].attrs["format_version"] = MODEL_FORMAT_VERSION + 1
-    newer, known = MODEL_FORMAT_VERSION + 1, MODEL_FORMAT_VERSION
+    newer, supported = MODEL_FORMAT_VERSION + 1, MODEL_FORMAT_VERSION
     with pytest.raises(
-        NewerFormat, match=f"'forest' has format version {newer}; this release reads up to {known}: inst"
+        NewerFormat, match=f"'forest' has format version {newer}; this release reads up to {supported}: inst"
     ):
         read_model(store.root(), "forest")
 
 
 @pytest.mark.parametrize("name", ["a", "A9", "9", "forest-2026.01_x", "m" * 64, "a..b"])
-def test_names_that_a_model_may_have(tmp_path: Path, name: str) -> None:
+def test_valid_model_names_are_accepted(tmp_path: Path, name: str) -> None:
     store = new_store(tmp_path / "store")
     put(store, record_of(name))
     assert list_models(store.root()) == (name,)
@@ -165,7 +165,7 @@ BAD_NAMES = [
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=repr)
-def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
+def test_names_that_are_paths_are_refused(tmp_path: Path, name: str) -> None:
     store = new_store(tmp_path / "store")
     message = r"a model's name consists of letters, digits, '_', '\.' and '-', 64 at most; .* does not"
     for action in (check_model_name, lambda n: read_model(store.root(), n), lambda n: put(store, record_of(n))):
@@ -175,7 +175,7 @@ def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("attribute", ["parameters", "parameters_hash"])
-def test_parameters_that_do_not_fit_their_hash_are_damage(tmp_path: Path, attribute: str) -> None:
+def test_parameters_that_do_not_match_their_hash_raise(tmp_path: Path, attribute: str) -> None:
     store = new_store(tmp_path / "store")
     put(store, record_of())
     with store.write("damage") as writing:
@@ -186,17 +186,17 @@ def test_parameters_that_do_not_fit_their_hash_are_damage(tmp_path: Path, attrib
         read_model(store.root(), "forest")
 
 
-@pytest.mark.parametrize("lost", ["learned", "history", "parameters_hash", "encoding"])
-def test_a_record_that_lacks_something_is_damage(tmp_path: Path, lost: str) -> None:
+@pytest.mark.parametrize("missing", ["learned", "history", "parameters_hash", "encoding"])
+def test_a_record_with_a_missing_field_raises(tmp_path: Path, missing: str) -> None:
     store = new_store(tmp_path / "store")
     put(store, record_of())
     with store.write("damage") as writing:
-        del writing.root["models/forest"].attrs[lost]
+        del writing.root["models/forest"].attrs[missing]
     with pytest.raises(StoreError, match="the model 'forest' holds damaged data"):
         read_model(store.root(), "forest")
 
 
-def test_a_deleted_chunk_of_a_model_is_an_error(tmp_path: Path) -> None:
+def test_a_deleted_chunk_of_a_model_raises(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     put(store, record_of())
     for path in (tmp_path / "store" / "chunks").rglob("*"):
@@ -206,7 +206,7 @@ def test_a_deleted_chunk_of_a_model_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", [{"a": np.array([np.nan])}, {"a": np.array([np.iinfo(np.int64).min])}])
-def test_a_model_with_a_number_that_is_none_is_damage(tmp_path: Path, bad: dict[str, Any]) -> None:
+def test_a_model_with_a_non_finite_number_raises(tmp_path: Path, bad: dict[str, Any]) -> None:
     store = new_store(tmp_path / "store")
     put(store, record_of(arrays=bad))
     with pytest.raises(StoreError, match="models/forest/a of the store holds damaged data"):
@@ -226,21 +226,21 @@ json_values = st.recursive(
 
 @settings(max_examples=40)
 @given(parameters=st.dictionaries(st.text(max_size=8), json_values, max_size=4))
-def test_the_hash_of_parameters_survives_the_store_and_the_order_of_keys(
+def test_the_hash_of_parameters_does_not_depend_on_storage_or_key_order(
     tmp_path_factory: pytest.TempPathFactory, parameters: dict[str, Any]
 ) -> None:
     store = new_store(tmp_path_factory.mktemp("store"))
     record = record_of(parameters=parameters, arrays={})
     put(store, record)
-    again = require_model(store.root(), "forest")
-    assert again.parameters == parameters
-    assert again.parameters_hash == record.parameters_hash
-    check_parameters(again, parameters)
+    restored = require_model(store.root(), "forest")
+    assert restored.parameters == parameters
+    assert restored.parameters_hash == record.parameters_hash
+    check_parameters(restored, parameters)
     backwards = dict(reversed(parameters.items()))
     assert replace(record, parameters=backwards).parameters_hash == record.parameters_hash
 
 
-def test_the_hash_depends_on_the_parameters_alone() -> None:
+def test_the_hash_depends_only_on_the_parameters() -> None:
     assert record_of().parameters_hash == record_of("other", learned=(), arrays={}).parameters_hash
     assert record_of().parameters_hash != record_of(parameters=PARAMETERS | {"max_basis": 5}).parameters_hash
 
@@ -261,5 +261,5 @@ def test_the_smallest_change_counts() -> None:
         check_parameters(record_of(), nearly)
 
 
-def test_the_same_parameters_pass_whatever_their_order() -> None:
+def test_the_same_parameters_in_any_order_are_accepted() -> None:
     check_parameters(record_of(), dict(reversed(PARAMETERS.items())))

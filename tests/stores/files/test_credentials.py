@@ -1,4 +1,4 @@
-"""Credentials in URLs, and what the environment holds as secrets, are hidden wherever something is written down."""
+"""Credentials in URLs and secrets of the environment are hidden in everything that is written."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_credentials_in_urls_are_hidden(text: str, hidden: str) -> None:
         "somebody@example.org wrote part-2.parquet?page=3",
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_texts_without_secrets_are_unchanged(text: str) -> None:
     assert without_secrets(text) == text
     assert not has_credentials(text)
 
@@ -55,7 +55,7 @@ def test_secrets_of_the_environment_are_hidden_in_texts_and_keys(monkeypatch: py
     assert without_secrets("a plan for all of us") == "a plan for all of us"
 
 
-def test_a_key_may_begin_like_a_path_and_the_path_of_a_key_is_no_secret(
+def test_a_key_that_starts_like_a_path_is_hidden_and_the_path_of_a_key_file_is_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     key = tmp_path / "key.pem"
@@ -63,11 +63,11 @@ def test_a_key_may_begin_like_a_path_and_the_path_of_a_key_is_no_secret(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "/JalrXUtnFEMI")
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/key.json")
     monkeypatch.setenv("SERVER_PRIVATE_KEY", str(key))
-    told = f"/nowhere/key.json and {key} are read, "
-    assert without_secrets(f"{told}/JalrXUtnFEMI") == f"{told}***"
+    text = f"/nowhere/key.json and {key} are read, "
+    assert without_secrets(f"{text}/JalrXUtnFEMI") == f"{text}***"
 
 
-def test_a_store_is_not_named_by_a_url_with_credentials() -> None:
+def test_messages_name_a_store_without_its_url_credentials() -> None:
     with pytest.raises(
         StoreError, match=r"s3://\*\*\*@bucket/store has credentials in its URL.* environment"
     ) as raised:

@@ -1,4 +1,4 @@
-"""Places of files: objects of a real S3-protocol server are listed, read and written as local files are."""
+"""File locations: objects on a real S3-protocol server are listed, read and written like local files."""
 
 import re
 import socket
@@ -48,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 
 @pytest.fixture(autouse=True)
 def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Credentials in the environment, and nothing that says where a server is or of which region."""
+    """Set credentials in the environment, but neither a server's address nor a region."""
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
@@ -62,7 +62,7 @@ def prefix(server: ObjectStore, tmp_path: Path) -> ObjectPath:
 
 
 def put(server: ObjectStore, prefix: ObjectPath, folder: Path, names: list[str]) -> None:
-    """The same files in a folder and below a prefix."""
+    """Write the same files into a folder and below a prefix."""
     for rows, name in enumerate(names):
         path = write_partition(folder / name, mixed_columns(rows))
         server.put(f"{prefix.name}/{name}", path.read_bytes())
@@ -82,47 +82,47 @@ NAMES = [
 ]
 
 
-def test_a_prefix_is_listed_as_the_folder_is(server: ObjectStore, prefix: ObjectPath, tmp_path: Path) -> None:
+def test_a_prefix_is_listed_like_a_folder(server: ObjectStore, prefix: ObjectPath, tmp_path: Path) -> None:
     put(server, prefix, tmp_path / "rows", NAMES)
-    here, there = list_partitions(tmp_path / "rows"), list_partitions(prefix)
-    assert [(file.name, file.size_bytes) for file in there] == [(file.name, file.size_bytes) for file in here]
-    assert len(here) == 5
-    for one, other in zip(here, there, strict=True):
+    local, remote = list_partitions(tmp_path / "rows"), list_partitions(prefix)
+    assert [(file.name, file.size_bytes) for file in remote] == [(file.name, file.size_bytes) for file in local]
+    assert len(local) == 5
+    for one, other in zip(local, remote, strict=True):
         assert str(other.path) == f"{prefix}/{one.name}"
         assert read_arrow_schema(one).equals(read_arrow_schema(other))
         assert list(read_batches(one, None)) == list(read_batches(other, None))
         check_unchanged(other)
 
 
-def test_one_object_is_a_source(server: ObjectStore, prefix: ObjectPath, tmp_path: Path) -> None:
+def test_a_single_object_is_a_source(server: ObjectStore, prefix: ObjectPath, tmp_path: Path) -> None:
     put(server, prefix, tmp_path, ["a b/rows 100%.data"])
     (file,) = list_partitions(prefix / "a b" / "rows 100%.data")
     assert (file.name, str(file.path)) == ("rows 100%.data", f"{prefix}/a b/rows 100%.data")
 
 
 @pytest.mark.parametrize("ahead_bytes", [1, 20_000, 10**9])
-def test_an_object_is_read_to_the_same_rows_however_far_ahead(
+def test_reading_ahead_does_not_change_the_rows(
     server: ObjectStore, prefix: ObjectPath, tmp_path: Path, ahead_bytes: int
 ) -> None:
-    """Row groups and columns that lie across the bounds of what is read ahead, and some that are larger."""
+    """Row groups and columns that cross the boundaries of reads ahead, and some that are larger than one."""
     path = tmp_path / "part-1.parquet"
     pq.write_table(pa.table(mixed_columns(20_000)), path, row_group_size=3000, compression="none")
     server.put(f"{prefix.name}/part-1.parquet", path.read_bytes())
-    (here,), (there,) = list_partitions(tmp_path), list_partitions(prefix)
-    assert there.size_bytes > 10 * 20_000
-    batches = pq.ParquetFile(open_file(there.path, ahead_bytes)).iter_batches(BATCH_ROWS)
-    assert list(batches) == list(read_batches(there, None)) == list(read_batches(here, None))
+    (local,), (remote,) = list_partitions(tmp_path), list_partitions(prefix)
+    assert remote.size_bytes > 10 * 20_000
+    batches = pq.ParquetFile(open_file(remote.path, ahead_bytes)).iter_batches(BATCH_ROWS)
+    assert list(batches) == list(read_batches(remote, None)) == list(read_batches(local, None))
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 but not Parquet", b"x" * 100])
-def test_an_object_that_is_no_parquet_is_named(server: ObjectStore, prefix: ObjectPath, content: bytes) -> None:
+def test_an_object_that_is_not_parquet_is_named(server: ObjectStore, prefix: ObjectPath, content: bytes) -> None:
     server.put(f"{prefix.name}/part-1.parquet", content)
     (file,) = list_partitions(prefix)
     with pytest.raises(PartitionError, match=rf"{prefix}/part-1\.parquet is (empty|not a readable Parquet file)"):
         read_arrow_schema(file)
 
 
-def test_an_object_that_changes_or_goes_is_found(server: ObjectStore, prefix: ObjectPath, tmp_path: Path) -> None:
+def test_an_object_that_changed_or_is_gone_raises(server: ObjectStore, prefix: ObjectPath, tmp_path: Path) -> None:
     put(server, prefix, tmp_path, ["part-1.parquet"])
     (file,) = list_partitions(prefix)
     server.put(f"{prefix.name}/part-1.parquet", b"other")
@@ -135,7 +135,7 @@ def test_an_object_that_changes_or_goes_is_found(server: ObjectStore, prefix: Ob
         read_arrow_schema(file)
 
 
-def test_nothing_below_a_prefix(server: ObjectStore, prefix: ObjectPath) -> None:
+def test_an_empty_prefix_raises(server: ObjectStore, prefix: ObjectPath) -> None:
     with pytest.raises(PartitionError, match=rf"the source {prefix} does not exist: there is no object of that name"):
         list_partitions(prefix)
     server.put(f"{prefix.name}/notes.txt", b"")
@@ -143,42 +143,42 @@ def test_nothing_below_a_prefix(server: ObjectStore, prefix: ObjectPath) -> None
         list_partitions(prefix)
 
 
-def test_no_such_bucket(server: ObjectStore) -> None:
-    place = ObjectPath("s3://no-such-bucket/rows", StorageSettings(server.endpoint))
+def test_a_missing_bucket_is_reported(server: ObjectStore) -> None:
+    location = ObjectPath("s3://no-such-bucket/rows", StorageSettings(server.endpoint))
     with pytest.raises(StoreError, match=r"s3://no-such-bucket/rows .* there is no bucket 'no-such-bucket'; make it"):
-        list_partitions(place)
+        list_partitions(location)
     with (
         pytest.raises(StoreError, match=r"there is no bucket 'no-such-bucket'; make it"),
-        write_atomically(place) as sink,
+        write_atomically(location) as sink,
     ):
         sink.write(b"x")
     with pytest.raises(StoreError, match=r"the store s3://no-such-bucket/rows: there is no bucket 'no-such-bucket'"):
-        Store.open(StoreLocation(place.url, place.storage))
+        Store.open(StoreLocation(location.url, location.storage))
 
 
-def test_an_endpoint_that_does_not_answer() -> None:
+def test_an_unreachable_endpoint_is_reported() -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # nobody listens
+        taken.bind(("127.0.0.1", 0))  # bound but not listening
         endpoint = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        place = ObjectPath("s3://bucket/rows", StorageSettings(endpoint))
+        location = ObjectPath("s3://bucket/rows", StorageSettings(endpoint))
         with pytest.raises(StoreError, match=rf"s3://bucket/rows cannot be listed: {endpoint} cannot be reached"):
-            list_partitions(place)
+            list_partitions(location)
         with pytest.raises(StoreError, match=rf"the store s3://bucket/rows cannot be opened: {endpoint} cannot be"):
-            Store.open(StoreLocation(place.url, place.storage))
+            Store.open(StoreLocation(location.url, location.storage))
 
 
 @pytest.fixture
 def refusing() -> Iterator[str]:
-    """The endpoint of a server that lets nobody in."""
+    """The endpoint of a server that denies every request."""
 
     class Handler(BaseHTTPRequestHandler):
         def refuse(self) -> None:
-            told = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+            body = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
             self.send_response(403)
-            self.send_header("Content-Length", str(len(told)))
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(told)
+                self.wfile.write(body)
 
         do_GET = do_HEAD = do_PUT = do_POST = refuse  # noqa: N815
 
@@ -194,21 +194,21 @@ def refusing() -> Iterator[str]:
     server.server_close()
 
 
-def test_access_denied(refusing: str) -> None:
-    place = ObjectPath("s3://bucket/rows", StorageSettings(refusing))
+def test_denied_access_is_reported(refusing: str) -> None:
+    location = ObjectPath("s3://bucket/rows", StorageSettings(refusing))
     message = r"s3://bucket/rows cannot be listed: access is denied .* do they reach the bucket 'bucket'"
     with pytest.raises(StoreError, match=message):
-        list_partitions(place)
-    with pytest.raises(StoreError, match=r"cannot be written: access is denied"), write_atomically(place) as sink:
+        list_partitions(location)
+    with pytest.raises(StoreError, match=r"cannot be written: access is denied"), write_atomically(location) as sink:
         sink.write(b"x")
     message = (
         r"the store s3://bucket/rows cannot be read or written.*do the credentials of this process's environment reach"
     )
     with pytest.raises(StoreError, match=message):
-        Store.open(StoreLocation(place.url, place.storage))
+        Store.open(StoreLocation(location.url, location.storage))
 
 
-def test_a_request_that_gets_no_answer_is_repeated(server: ObjectStore, prefix: ObjectPath, tmp_path: Path) -> None:
+def test_a_request_without_response_is_repeated(server: ObjectStore, prefix: ObjectPath, tmp_path: Path) -> None:
     put(server, prefix, tmp_path, ["part-1.parquet", "part-2.parquet"])
     dropped: list[str] = []
     with killing_proxy(server.port) as proxy:
@@ -216,24 +216,24 @@ def test_a_request_that_gets_no_answer_is_repeated(server: ObjectStore, prefix: 
         def drop_next(method: str) -> None:
             proxy.arm(lambda: dropped.append(method), 1, forward=False, only=method)
 
-        place = ObjectPath(prefix.url, StorageSettings(f"http://127.0.0.1:{proxy.port}"))
+        location = ObjectPath(prefix.url, StorageSettings(f"http://127.0.0.1:{proxy.port}"))
         drop_next("GET")
-        files = list_partitions(place)
+        files = list_partitions(location)
         drop_next("GET")
         assert sum(batch.num_rows for file in files for batch in read_batches(file, None)) == 1
         drop_next("PUT")
-        with write_atomically(place / "out") as sink:
+        with write_atomically(location / "out") as sink:
             sink.write(b"x")
     assert dropped == ["GET", "GET", "PUT"]
     assert server.get(f"{prefix.name}/out") == b"x"
 
 
-def test_no_region_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    place = ObjectPath("s3://bucket/rows")
+def test_a_missing_region_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    location = ObjectPath("s3://bucket/rows")
     with pytest.raises(StoreError, match=r"no region is known for s3://bucket/rows: set storage\.region in the job"):
-        list_partitions(place)
+        list_partitions(location)
     with pytest.raises(StoreError, match=r"no region is known for .*s3://bucket/rows: set storage\.region in the job"):
-        Store.open(StoreLocation(place.url))
+        Store.open(StoreLocation(location.url))
     (tmp_path / "config").write_text("[default]\nregion = eu-north-1\n[profile other]\nregion = eu-south-1\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     assert StorageSettings().region_of("it") == "eu-north-1"
@@ -272,7 +272,7 @@ def test_credentials_in_the_url_of_an_endpoint_are_refused_and_not_repeated() ->
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "location"),
     [
         ("rows", Path("/jobs/rows")),
         ("../rows/", Path("/rows")),
@@ -286,11 +286,11 @@ def test_credentials_in_the_url_of_an_endpoint_are_refused_and_not_repeated() ->
         ("abfs://box@account.dfs.core.windows.net/x", ObjectPath("abfs://box@account.dfs.core.windows.net/x")),
     ],
 )
-def test_what_a_text_names(text: str, place: FileLocation) -> None:
-    assert parse_location(text, BASE, "the source") == place
+def test_texts_are_parsed_as_locations(text: str, location: FileLocation) -> None:
+    assert parse_location(text, BASE, "the source") == location
 
 
-def test_keys_are_taken_as_they_are_written() -> None:
+def test_keys_are_used_literally() -> None:
     url = ObjectPath("s3://bucket/a b/100%25#1?x").parsed
     assert (url.bucket, url.key, url.path) == ("bucket", "a b/100%25#1?x", "bucket/a b/100%25#1?x")
     azure = ObjectPath("abfs://box@account.dfs.core.windows.net/x").parsed
@@ -298,7 +298,7 @@ def test_keys_are_taken_as_they_are_written() -> None:
 
 
 @pytest.mark.parametrize("text", ["http://host/rows", "s3:///rows", "ftp://host/x", "s3://"])
-def test_urls_that_name_no_place(text: str) -> None:
+def test_urls_without_a_location_are_refused(text: str) -> None:
     with pytest.raises(StoreError, match=rf"the source '{text}' must be a path, or a URL of s3, gs, gcs, abfs"):
         parse_location(text, BASE, "the source")
 
@@ -312,7 +312,7 @@ def test_an_object_appears_whole_or_not_at_all(server: ObjectStore, prefix: Obje
                 raise error
 
     before: list[str] = []
-    for size in (0, 10, 12 * 2**20):  # the last is sent in parts
+    for size in (0, 10, 12 * 2**20):  # the last is a multipart upload
         with pytest.raises(RuntimeError, match="in the middle"):
             write(b"y" * size, RuntimeError("in the middle"))
         assert server.keys(prefix.name) == before
@@ -323,16 +323,16 @@ def test_an_object_appears_whole_or_not_at_all(server: ObjectStore, prefix: Obje
     assert server.pending_uploads() == []
 
 
-def test_the_provenance_of_predictions_is_read_from_them(prefix: ObjectPath, tmp_path: Path) -> None:
+def test_the_provenance_of_predictions_is_read_from_their_files(prefix: ObjectPath, tmp_path: Path) -> None:
     schema = pa.schema({"prediction": pa.float64()})
     batch = pa.record_batch([pa.array([0.5] * 50_000)], schema=schema)
-    for place in (prefix / "out", tmp_path / "out"):
-        assert read_provenance(place) is None
-        with write_predictions(place, schema) as predictions:
+    for location in (prefix / "out", tmp_path / "out"):
+        assert read_provenance(location) is None
+        with write_predictions(location, schema) as predictions:
             for _ in range(6):
                 predictions.write_batch(batch)
             predictions.set_provenance({"input": ["ü", 1]})
-        assert read_provenance(place) == {"input": ["ü", 1]}
+        assert read_provenance(location) == {"input": ["ü", 1]}
     file = pq.ParquetFile(tmp_path / "out")
     assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [150_000, 150_000]
     pq.write_table(pa.table({"x": [1]}), tmp_path / "other")
@@ -340,7 +340,7 @@ def test_the_provenance_of_predictions_is_read_from_them(prefix: ObjectPath, tmp
         read_provenance(tmp_path / "other")
 
 
-def test_outputs_and_sources_in_an_object_store_lie_apart() -> None:
+def test_an_output_inside_the_source_prefix_is_refused() -> None:
     source = ObjectPath(f"s3://{BUCKET}/rows")
     for output in (f"s3://{BUCKET}/rows", f"s3://{BUCKET}/rows/out"):
         with pytest.raises(PartitionError, match=re.escape(f"the output {output} lies in the source {source}")):
@@ -360,7 +360,7 @@ def test_outputs_and_sources_in_an_object_store_lie_apart() -> None:
         ("abfs://box@one.dfs.core.windows.net/rows", "abfss://box@one.blob.core.windows.net/rows/out"),
     ],
 )
-def test_another_scheme_of_a_service_leads_to_the_same_bucket(source: str, output: str) -> None:
+def test_another_url_scheme_of_a_service_is_the_same_bucket(source: str, output: str) -> None:
     with pytest.raises(PartitionError, match=re.escape(f"the output {output} lies in the source {source}")):
         check_apart(ObjectPath(source), ObjectPath(output))
     other = ObjectPath("abfs://box@two.dfs.core.windows.net/rows")
@@ -368,7 +368,7 @@ def test_another_scheme_of_a_service_leads_to_the_same_bucket(source: str, outpu
 
 
 @pytest.mark.parametrize("key", ["rows//x.parquet", "rows/a//x.parquet"])
-def test_a_name_that_would_lead_elsewhere_is_refused(server: ObjectStore, prefix: ObjectPath, key: str) -> None:
+def test_a_key_with_path_components_is_refused(server: ObjectStore, prefix: ObjectPath, key: str) -> None:
     connection = HTTPConnection("127.0.0.1", server.port)  # Arrow writes no such names
     connection.request("PUT", f"/{BUCKET}/{prefix.name}/{key}", b"x")
     assert connection.getresponse().status == 200

@@ -1,4 +1,4 @@
-"""Arrow columns to rows: every type that can be a number, a time or a category, and every value that cannot."""
+"""Decoding Arrow columns: every type that can be a number, a time or a category, and all invalid values."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -37,13 +37,13 @@ def schema_with(kind: str, **more: Any) -> Schema:
 
 
 def decode_x(path: Path, x: pa.Array, kind: str = "numeric") -> npt.NDArray[np.floating]:
-    """Write column x and return it as it was decoded."""
+    """Write column x and return its decoded values."""
     rows, _ = decode(path, column_of("x", x), schema_with(kind))
     return rows.numeric[:, 0]
 
 
 def categories_of(path: Path, x: pa.Array) -> list[str]:
-    """Write column x and return its decoded values by way of codes and table."""
+    """Write column x as categories and return its decoded values, looked up by code."""
     rows, decoder = decode(path, column_of("x", x), schema_with("categorical"))
     table = list(decoder.categories[0])
     return [table[code] for code in rows.codes[:, 0]]
@@ -55,26 +55,26 @@ DECIMALS = [pa.decimal32(9, 2), pa.decimal64(12, 2), pa.decimal128(20, 2), pa.de
 
 
 @pytest.mark.parametrize("kind", [*INTEGERS, *FLOATS, *DECIMALS], ids=str)
-def test_every_width_of_number_gives_the_same_values(tmp_path: Path, kind: pa.DataType) -> None:
+def test_numbers_of_every_width_give_the_same_values(tmp_path: Path, kind: pa.DataType) -> None:
     values = [0, 1, 2, 100]
     x = pa.array([Decimal(v) for v in values] if pa.types.is_decimal(kind) else np.array(values)).cast(kind)
     np.testing.assert_array_equal(decode_x(tmp_path, x), [0.0, 1.0, 2.0, 100.0])
 
 
 @pytest.mark.parametrize("kind", INTEGERS, ids=str)
-def test_the_ends_of_an_integer_type(tmp_path: Path, kind: pa.DataType) -> None:
+def test_the_extremes_of_an_integer_type_are_exact(tmp_path: Path, kind: pa.DataType) -> None:
     info = np.iinfo(kind.to_pandas_dtype())
     low, high = max(info.min, -(2**53)), min(info.max, 2**53)
     np.testing.assert_array_equal(decode_x(tmp_path, pa.array([low, high], kind)), [float(low), float(high)])
 
 
 @given(values=st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=30))
-def test_floats_come_back_bit_for_bit(tmp_path_factory: pytest.TempPathFactory, values: list[float]) -> None:
+def test_floats_round_trip_bit_for_bit(tmp_path_factory: pytest.TempPathFactory, values: list[float]) -> None:
     path = tmp_path_factory.mktemp("floats")
     assert decode_x(path, pa.array(values)).tobytes() == np.array(values).tobytes()
 
 
-def test_float32_is_widened_without_change(tmp_path: Path) -> None:
+def test_float32_is_widened_exactly(tmp_path: Path) -> None:
     values = np.array([0.1, -3.3e38, 1.4e-45], dtype=np.float32)
     np.testing.assert_array_equal(decode_x(tmp_path, pa.array(values)), values.astype(np.float64))
 
@@ -89,12 +89,12 @@ def test_booleans_are_zero_and_one(tmp_path: Path, kind: str) -> None:
     np.testing.assert_array_equal(decode_x(tmp_path, pa.array([True, False]), kind), [1.0, 0.0])
 
 
-def test_a_number_that_is_no_boolean_is_refused(tmp_path: Path) -> None:
+def test_a_number_other_than_zero_or_one_is_no_boolean(tmp_path: Path) -> None:
     with pytest.raises(PartitionError, match=r"column 'x' has the value 7\.0 in row 1; .*true, false, 1 or 0"):
         decode_x(tmp_path, pa.array([1, 7], pa.int8()), "boolean")
 
 
-def test_numbers_may_stand_in_for_booleans(tmp_path: Path) -> None:
+def test_zeros_and_ones_are_accepted_as_booleans(tmp_path: Path) -> None:
     np.testing.assert_array_equal(decode_x(tmp_path, pa.array([1, 0], pa.int8()), "boolean"), [1.0, 0.0])
 
 
@@ -121,7 +121,7 @@ def test_dates_are_midnights(tmp_path: Path, kind: pa.DataType) -> None:
     np.testing.assert_array_equal(decoded, [86400.0, -86400.0])
 
 
-def test_a_time_beyond_the_calendar_is_refused_not_wrapped_round(tmp_path: Path) -> None:
+def test_a_time_out_of_range_is_refused_not_wrapped(tmp_path: Path) -> None:
     x = pa.array([0, 2**50], pa.timestamp("s")).cast(pa.timestamp("ms"))
     with pytest.raises(PartitionError, match=r"part-7\.parquet: column 'x' .*out of bounds timestamp.*; correct"):
         decode_x(tmp_path, x, "timestamp")
@@ -131,7 +131,7 @@ TEXTS = [pa.string(), pa.large_string(), pa.string_view()]
 
 
 @pytest.mark.parametrize("kind", TEXTS, ids=str)
-def test_text_of_every_layout_is_categories(tmp_path: Path, kind: pa.DataType) -> None:
+def test_text_of_every_arrow_layout_is_categorical(tmp_path: Path, kind: pa.DataType) -> None:
     values = ["b", "a", "", "b", "ä😀", "a"]
     assert categories_of(tmp_path, pa.array(values, kind)) == values
 
@@ -148,13 +148,13 @@ def test_text_of_every_layout_is_categories(tmp_path: Path, kind: pa.DataType) -
     ],
     ids=lambda value: str(getattr(value, "type", "")),
 )
-def test_numbers_can_be_names_and_are_the_same_names_in_another_type(
+def test_numbers_can_be_categories_and_are_equal_in_another_type(
     tmp_path: Path, x: pa.Array, expected: list[str]
 ) -> None:
     assert categories_of(tmp_path, x) == expected
 
 
-def test_codes_follow_first_appearance_whatever_the_dictionary_of_the_file(tmp_path: Path) -> None:
+def test_codes_follow_first_appearance_not_the_file_s_dictionary(tmp_path: Path) -> None:
     values = ["b", "a", "b", "c"]
     plain = decode(tmp_path / "plain", column_of("x", pa.array(values)), schema_with("categorical"))
     for position, table in enumerate((["a", "b", "c"], ["c", "unused", "b", "a"])):
@@ -178,7 +178,7 @@ def test_a_dictionary_of_numbers_is_numbers(tmp_path: Path, values: pa.Array) ->
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf"), 1e200, -1e200, 1.1 * LARGEST_VALUE])
-def test_values_that_no_sum_survives(tmp_path: Path, bad: float) -> None:
+def test_non_finite_and_huge_values_are_refused(tmp_path: Path, bad: float) -> None:
     message = rf"part-7\.parquet: column 'x' has the value {bad!r} in row 2; values must be finite and at most 1e\+100"
     with pytest.raises(PartitionError, match=message.replace("e+", r"e\+")):
         decode_x(tmp_path, pa.array([0.0, 1.0, bad, 2.0]))
@@ -203,18 +203,18 @@ def test_a_null_is_refused_with_its_row(tmp_path: Path, kind: str, values: pa.Ar
 
 
 @pytest.mark.parametrize("kind", ["numeric", "boolean", "timestamp", "categorical"])
-def test_a_column_of_nothing_but_nulls_is_refused_at_its_first_row(tmp_path: Path, kind: str) -> None:
+def test_a_column_of_nulls_is_refused_at_its_first_row(tmp_path: Path, kind: str) -> None:
     with pytest.raises(PartitionError, match=r"part-7\.parquet: column 'x' has the value null in row 0"):
         decode_x(tmp_path, pa.nulls(3), kind)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_number_that_is_none_is_no_category(tmp_path: Path, bad: float) -> None:
+def test_nan_is_no_category(tmp_path: Path, bad: float) -> None:
     with pytest.raises(PartitionError, match=rf"part-7\.parquet: column 'x' has the value {bad} in row 1"):
         categories_of(tmp_path, pa.array([1.0, bad]))
 
 
-def test_the_row_is_counted_from_the_start_of_the_file_not_of_the_batch(tmp_path: Path) -> None:
+def test_rows_in_messages_are_counted_from_the_start_of_the_file(tmp_path: Path) -> None:
     x = np.zeros(50_000)
     x[40_000] = np.nan
     with pytest.raises(PartitionError, match="column 'x' has the value nan in row 40000;"):
@@ -222,19 +222,19 @@ def test_the_row_is_counted_from_the_start_of_the_file_not_of_the_batch(tmp_path
 
 
 @pytest.mark.parametrize("bad", [2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)])
-def test_an_integer_that_a_double_has_no_room_for(tmp_path: Path, bad: int) -> None:
+def test_an_integer_that_is_not_exact_as_double_is_refused(tmp_path: Path, bad: int) -> None:
     with pytest.raises(
         PartitionError, match=rf"part-7\.parquet: column 'x' has the value {bad} in row 1; .*categorical"
     ):
         decode_x(tmp_path, pa.array([0, bad], pa.int64()))
 
 
-def test_an_unsigned_integer_that_a_double_has_no_room_for(tmp_path: Path) -> None:
+def test_an_unsigned_integer_that_is_not_exact_as_double_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PartitionError, match=r"column 'x' has the value 18446744073709551615 in row 1; .*offset"):
         decode_x(tmp_path, pa.array([0, 2**64 - 1], pa.uint64()))
 
 
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_invalid_utf8_is_refused(tmp_path: Path) -> None:
     offsets = pa.array([0, 1, 3], pa.int32()).buffers()[1]
     x = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"a\xff\xfe")])
     with pytest.raises(PartitionError, match=r"part-7\.parquet: column 'x' has a value that cannot be used.*utf-8"):
@@ -260,7 +260,7 @@ UNFIT = [
 
 
 @pytest.mark.parametrize(("kind", "x"), UNFIT, ids=[f"{kind}-{x.type}" for kind, x in UNFIT])
-def test_a_type_that_cannot_stand_for_the_stores(tmp_path: Path, kind: str, x: pa.Array) -> None:
+def test_a_type_incompatible_with_the_store_is_refused(tmp_path: Path, kind: str, x: pa.Array) -> None:
     message = (
         rf"part-7\.parquet: column 'x' has type .*, the store has it as {kind}, which takes .*; write the file again"
     )
@@ -269,7 +269,7 @@ def test_a_type_that_cannot_stand_for_the_stores(tmp_path: Path, kind: str, x: p
 
 
 @pytest.mark.parametrize("name", ["x", "y"])
-def test_a_missing_column(tmp_path: Path, name: str) -> None:
+def test_a_missing_column_is_refused(tmp_path: Path, name: str) -> None:
     columns = column_of("x", pa.array([1.0])) | {"other": [2.0]}
     del columns[name]
     with pytest.raises(PartitionError, match=rf"part-7\.parquet has no column '{name}'; new here: other; write"):
@@ -277,14 +277,14 @@ def test_a_missing_column(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x", "y"])
-def test_a_column_that_is_there_twice(tmp_path: Path, name: str) -> None:
+def test_a_duplicate_column_is_refused(tmp_path: Path, name: str) -> None:
     columns = column_of("x", pa.array([1.0]))
     table = pa.table(columns).append_column(name, pa.array([5.0]))
     with pytest.raises(PartitionError, match=rf"part-7\.parquet has 2 columns '{name}'; names must be unique"):
         decode(tmp_path, table, schema_with("numeric"))
 
 
-def test_columns_are_found_by_name_and_others_not_read(tmp_path: Path) -> None:
+def test_columns_are_selected_by_name_and_others_not_read(tmp_path: Path) -> None:
     columns = {"list": [[1], [2]], "y": [5.0, 6.0], "twice": [1, 2], "x": [1.0, 2.0]}
     table = pa.table(columns).append_column("twice", pa.array([None, 1]))
     rows, _ = decode(tmp_path, table, schema_with("numeric"))
@@ -312,7 +312,7 @@ LABELS: list[tuple[Label, pa.Array]] = [
 
 
 @pytest.mark.parametrize(("positive", "y"), LABELS, ids=[f"{label!r}-{y.type}" for label, y in LABELS])
-def test_one_class_against_the_rest(tmp_path: Path, positive: Label, y: pa.Array) -> None:
+def test_one_class_against_the_rest_is_plus_and_minus_one(tmp_path: Path, positive: Label, y: pa.Array) -> None:
     schema = Schema("y", positive, (Feature("x", "numeric"),))
     rows, _ = decode(tmp_path, {"x": [1.0, 2.0, 3.0, 4.0], "y": y}, schema)
     assert rows.targets is not None
@@ -335,33 +335,35 @@ WRONG_LABELS: list[tuple[Label, pa.Array]] = [
 
 
 @pytest.mark.parametrize(("positive", "y"), WRONG_LABELS, ids=[f"{label!r}-{y.type}" for label, y in WRONG_LABELS])
-def test_a_class_that_the_column_cannot_hold(tmp_path: Path, positive: Label, y: pa.Array) -> None:
+def test_a_class_of_another_type_than_the_column_is_refused(tmp_path: Path, positive: Label, y: pa.Array) -> None:
     schema = Schema("y", positive, (Feature("x", "numeric"),))
     message = rf"part-7\.parquet: column 'y' has type .*, which positive = {positive!r} cannot equal; give the class"
     with pytest.raises(PartitionError, match=message):
         decode(tmp_path, {"x": [1.0, 2.0], "y": y}, schema)
 
 
-def test_a_class_too_large_for_any_column(tmp_path: Path) -> None:
+def test_a_class_too_large_for_any_column_is_refused(tmp_path: Path) -> None:
     schema = Schema("y", 2**70, (Feature("x", "numeric"),))
     with pytest.raises(PartitionError, match=r"part-7\.parquet: column 'y' has a value that cannot be used.*too large"):
         decode(tmp_path, {"x": [1.0], "y": [1]}, schema)
 
 
-@pytest.mark.parametrize(("bad", "shown"), [(float("nan"), "nan"), (float("inf"), "inf"), (None, "null")])
+@pytest.mark.parametrize(("bad", "value_text"), [(float("nan"), "nan"), (float("inf"), "inf"), (None, "null")])
 @pytest.mark.parametrize("positive", [None, 1])
-def test_a_target_that_is_no_value(tmp_path: Path, bad: float | None, shown: str, positive: Label | None) -> None:
+def test_a_missing_or_non_finite_target_is_refused(
+    tmp_path: Path, bad: float | None, value_text: str, positive: Label | None
+) -> None:
     schema = Schema("y", positive, (Feature("x", "numeric"),))
-    with pytest.raises(PartitionError, match=rf"part-7\.parquet: column 'y' has the value {shown} in row 1"):
+    with pytest.raises(PartitionError, match=rf"part-7\.parquet: column 'y' has the value {value_text} in row 1"):
         decode(tmp_path, {"x": [1.0, 2.0], "y": pa.array([1.0, bad])}, schema)
 
 
-def test_text_where_a_number_was_to_be_learned(tmp_path: Path) -> None:
+def test_a_text_target_of_a_regression_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PartitionError, match=r"part-7\.parquet: column 'y' has type string, the store has it as numer"):
         decode(tmp_path, {"x": [1.0], "y": ["1"]}, schema_with("numeric"))
 
 
-def test_weights_are_read_beside_the_target(tmp_path: Path) -> None:
+def test_weights_are_read_with_the_target(tmp_path: Path) -> None:
     columns = column_of("x", pa.array([1.0, 2.0, 3.0])) | {"w": pa.array([0, 2, 1], pa.int8())}
     rows, _ = decode(tmp_path, columns, schema_with("numeric", weight="w"))
     assert rows.weights is not None
@@ -377,19 +379,19 @@ def test_weights_are_read_beside_the_target(tmp_path: Path) -> None:
         (None, "has the value null in row 1; every value must be present; a target or weight is never imputed"),
     ],
 )
-def test_weights_that_weigh_nothing(tmp_path: Path, bad: float | None, message: str) -> None:
+def test_invalid_weights_are_refused(tmp_path: Path, bad: float | None, message: str) -> None:
     columns = column_of("x", pa.array([1.0, 2.0, 3.0])) | {"w": pa.array([1.0, bad, 1.0])}
     with pytest.raises(PartitionError, match=rf"part-7\.parquet: column 'w' {message}"):
         decode(tmp_path, columns, schema_with("numeric", weight="w"))
 
 
-def test_weights_of_text(tmp_path: Path) -> None:
+def test_text_weights_are_refused(tmp_path: Path) -> None:
     columns = column_of("x", pa.array([1.0])) | {"w": ["1"]}
     with pytest.raises(PartitionError, match=r"part-7\.parquet: column 'w' has type string, the store has it as num"):
         decode(tmp_path, columns, schema_with("numeric", weight="w"))
 
 
-def test_rows_to_be_predicted_need_neither_target_nor_weight(tmp_path: Path) -> None:
+def test_rows_for_prediction_need_neither_target_nor_weight(tmp_path: Path) -> None:
     schema = schema_with("numeric", weight="w")
     file = only_partition(write_partition(tmp_path / "part-7.parquet", {"x": [1.0, 2.0]}))
     decoder = Decoder(schema, str(file.path), with_target=False)
@@ -402,8 +404,8 @@ def test_rows_to_be_predicted_need_neither_target_nor_weight(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["numeric", "categorical"])
-def test_no_rows_of_no_type(tmp_path: Path, kind: str) -> None:
-    """What pandas writes of an empty frame of objects."""
+def test_a_column_of_null_type_without_rows_is_accepted(tmp_path: Path, kind: str) -> None:
+    """As pandas writes an empty frame of objects."""
     columns = {"x": pa.nulls(0), "y": pa.array([], pa.float64())}
     file = only_partition(write_partition(tmp_path / "part-7.parquet", columns))
     decoder = Decoder(schema_with(kind), str(file.path))
@@ -412,7 +414,7 @@ def test_no_rows_of_no_type(tmp_path: Path, kind: str) -> None:
     assert decoder.rows == 0
 
 
-def test_the_schema_that_was_inferred_decodes_the_file_that_it_came_from(tmp_path: Path) -> None:
+def test_an_inferred_schema_decodes_its_own_file(tmp_path: Path) -> None:
     kinds = {str(x.type): x for x in (pa.array([1], kind) for kind in [*INTEGERS, *FLOATS[1:], pa.date32()])}
     kinds |= {str(kind): pa.array(["a"], kind) for kind in TEXTS} | {"flag": pa.array([True])}
     columns = kinds | {"y": pa.array([1.0])}
@@ -423,7 +425,7 @@ def test_the_schema_that_was_inferred_decodes_the_file_that_it_came_from(tmp_pat
     assert decoder.categories == [{"a": 0}] * len(TEXTS)
 
 
-def test_numbers_named_as_categories_stay_so_for_every_type(tmp_path: Path) -> None:
+def test_numbers_declared_as_categories_are_categories_in_every_type(tmp_path: Path) -> None:
     request = SchemaRequest(target="y", categorical=("x",))
     for position, x in enumerate((pa.array([1, 2]), pa.array([1.0, 2.0]), pa.array(["1", "2"]))):
         file = only_partition(write_partition(tmp_path / f"{position}.parquet", column_of("x", x)))

@@ -1,4 +1,4 @@
-"""Which files are partitions, in which order, and what is said of those that cannot be read."""
+"""Which files are partitions, their order, and the errors for unreadable ones."""
 
 import os
 import re
@@ -62,22 +62,22 @@ def test_nested_folders_are_part_of_the_name(tmp_path: Path) -> None:
         "parquet",
     ],
 )
-def test_hidden_and_other_files_are_no_partitions(tmp_path: Path, name: str) -> None:
+def test_hidden_and_other_files_are_not_partitions(tmp_path: Path, name: str) -> None:
     touch(tmp_path, "part-0.parquet", name)
     assert names_in(tmp_path) == ["part-0.parquet"]
 
 
-def test_a_hidden_folder_above_the_source_hides_nothing(tmp_path: Path) -> None:
+def test_a_source_inside_a_hidden_folder_is_listed(tmp_path: Path) -> None:
     touch(tmp_path, ".cache/source/part-0.parquet")
     assert names_in(tmp_path / ".cache" / "source") == ["part-0.parquet"]
 
 
-def test_a_folder_that_is_named_like_a_partition_is_walked_into(tmp_path: Path) -> None:
+def test_a_folder_named_like_a_partition_is_searched(tmp_path: Path) -> None:
     touch(tmp_path, "table.parquet/part-0.parquet")
     assert names_in(tmp_path) == ["table.parquet/part-0.parquet"]
 
 
-def test_a_single_file_is_a_source_whatever_it_is_called(tmp_path: Path) -> None:
+def test_a_single_file_of_any_name_is_a_source(tmp_path: Path) -> None:
     touch(tmp_path, "night.pq", "other.parquet")
     assert names_in(tmp_path / "night.pq") == ["night.pq"]
 
@@ -88,17 +88,17 @@ def test_names_with_control_characters_are_refused(tmp_path: Path, name: str) ->
         list_partitions(touch(tmp_path, "part-1.parquet", name))
 
 
-def test_a_source_that_does_not_exist(tmp_path: Path) -> None:
+def test_a_missing_source_raises(tmp_path: Path) -> None:
     with pytest.raises(PartitionError, match=r"the source .*/nowhere does not exist"):
         list_partitions(tmp_path / "nowhere")
 
 
-def test_a_source_that_cannot_be_looked_at(tmp_path: Path) -> None:
+def test_an_inaccessible_source_raises(tmp_path: Path) -> None:
     with pytest.raises(PartitionError, match=r"the source .*/xxx+ cannot be read: File name too long"):
         list_partitions(tmp_path / ("x" * 300))
 
 
-def test_a_folder_that_cannot_be_read_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_folder_is_not_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     touch(tmp_path, *(f"{folder}/a.parquet" for folder in ("open", "locked", "lost+found")))
     look = os.scandir
 
@@ -114,27 +114,27 @@ def test_a_folder_that_cannot_be_read_is_not_passed_over(tmp_path: Path, monkeyp
     assert names_in(tmp_path) == ["locked/a.parquet", "open/a.parquet"]
 
 
-def test_a_folder_without_partitions(tmp_path: Path) -> None:
+def test_a_folder_without_partitions_raises(tmp_path: Path) -> None:
     touch(tmp_path, "data.csv", "_x.parquet")
     with pytest.raises(PartitionError, match=r"has no file whose name ends in \.parquet"):
         list_partitions(tmp_path)
 
 
-def test_a_link_that_leads_nowhere_is_not_passed_over(tmp_path: Path) -> None:
+def test_a_broken_link_is_not_skipped(tmp_path: Path) -> None:
     touch(tmp_path, "part-0.parquet")
     (tmp_path / "part-1.parquet").symlink_to(tmp_path / "unmounted" / "part-1.parquet")
     with pytest.raises(PartitionError, match=r"part-1\.parquet cannot be read: No such file"):
         list_partitions(tmp_path)
 
 
-def test_a_link_to_a_partition_is_one(tmp_path: Path) -> None:
+def test_a_link_to_a_partition_is_a_partition(tmp_path: Path) -> None:
     touch(tmp_path, "elsewhere/part.parquet", "source/part-0.parquet")
     (tmp_path / "source" / "part-1.parquet").symlink_to(tmp_path / "elsewhere" / "part.parquet")
     assert names_in(tmp_path / "source") == ["part-0.parquet", "part-1.parquet"]
 
 
 @given(names=st.lists(st.text(alphabet="ab_-./0123456789²٣", min_size=1, max_size=8), unique=True), random=st.randoms())
-def test_natural_order_is_total_and_free_of_how_files_were_listed(names: list[str], random: Random) -> None:
+def test_natural_order_is_total_and_independent_of_the_listing(names: list[str], random: Random) -> None:
     ordered = sorted(names, key=natural_key)
     shuffled = list(names)
     random.shuffle(shuffled)
@@ -143,34 +143,34 @@ def test_natural_order_is_total_and_free_of_how_files_were_listed(names: list[st
 
 
 @given(numbers=st.lists(st.integers(0, 10**30), min_size=1, unique=True))
-def test_natural_order_of_numbered_names_is_that_of_the_numbers(numbers: list[int]) -> None:
+def test_natural_order_of_numbered_names_is_numeric(numbers: list[int]) -> None:
     numbered = [f"part-{n}.parquet" for n in numbers]
     assert sorted(numbered, key=natural_key) == [f"part-{n}.parquet" for n in sorted(numbers)]
 
 
-def test_a_zero_byte_file(tmp_path: Path) -> None:
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "part-0.parquet").touch()
     with pytest.raises(PartitionError, match=r"part-0\.parquet is empty \(0 bytes\).*write it again or remove it"):
         read_arrow_schema(only_partition(tmp_path / "part-0.parquet"))
 
 
-@pytest.mark.parametrize("kept", [4, 0.3, 0.9, -1])
-def test_a_file_without_its_footer(tmp_path: Path, kept: float) -> None:
+@pytest.mark.parametrize("length", [4, 0.3, 0.9, -1])
+def test_a_truncated_file_is_refused(tmp_path: Path, length: float) -> None:
     path = write_partition(tmp_path / "part-0.parquet", mixed_columns(100))
     whole = path.read_bytes()
-    path.write_bytes(whole[: int(len(whole) * kept) if isinstance(kept, float) else kept])
+    path.write_bytes(whole[: int(len(whole) * length) if isinstance(length, float) else length])
     with pytest.raises(PartitionError, match=r"part-0\.parquet is not a readable Parquet file"):
         count_rows(only_partition(path))
 
 
-def test_text_that_calls_itself_parquet(tmp_path: Path) -> None:
+def test_a_text_file_with_a_parquet_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "part-0.parquet"
     path.write_text("a,b\n1,2\n")
     with pytest.raises(PartitionError, match=r"part-0\.parquet is not a readable Parquet file"):
         read_arrow_schema(only_partition(path))
 
 
-def test_a_file_that_is_gone_before_it_is_read(tmp_path: Path) -> None:
+def test_a_file_deleted_after_listing_is_reported(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "part-0.parquet", mixed_columns(10))
     file = only_partition(path)
     path.unlink()
@@ -180,7 +180,7 @@ def test_a_file_that_is_gone_before_it_is_read(tmp_path: Path) -> None:
         check_unchanged(file)
 
 
-def test_a_page_that_is_damaged_behind_a_sound_footer(tmp_path: Path) -> None:
+def test_a_damaged_page_is_reported(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "part-0.parquet", mixed_columns(5000), compression="zstd")
     file = only_partition(path)
     raw = bytearray(path.read_bytes())
@@ -190,7 +190,7 @@ def test_a_page_that_is_damaged_behind_a_sound_footer(tmp_path: Path) -> None:
         list(read_batches(file, None))
 
 
-def test_a_flipped_bit_is_found_where_the_writer_left_checksums(tmp_path: Path) -> None:
+def test_a_flipped_bit_is_detected_if_pages_have_checksums(tmp_path: Path) -> None:
     values = {"a": np.random.default_rng(0).standard_normal(1000)}
     options = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
     path = write_partition(tmp_path / "part-0.parquet", values, **options)
@@ -201,7 +201,7 @@ def test_a_flipped_bit_is_found_where_the_writer_left_checksums(tmp_path: Path) 
         list(read_batches(only_partition(path), None))
 
 
-def test_a_file_that_grew_since_it_was_listed(tmp_path: Path) -> None:
+def test_a_file_that_grew_since_listing_is_refused(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "part-0.parquet", mixed_columns(10))
     file = only_partition(path)
     check_unchanged(file)
@@ -210,7 +210,7 @@ def test_a_file_that_grew_since_it_was_listed(tmp_path: Path) -> None:
         check_unchanged(file)
 
 
-def test_a_file_that_was_touched_since_it_was_listed(tmp_path: Path) -> None:
+def test_a_file_modified_since_listing_is_refused(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "part-0.parquet", mixed_columns(10))
     file = only_partition(path)
     os.utime(path, ns=(file.modified_ns, file.modified_ns + 1000))
@@ -228,13 +228,13 @@ def test_batches_hold_every_row_once_in_order(tmp_path: Path) -> None:
     assert count_rows(file) == rows
 
 
-def test_columns_are_read_by_name_though_one_begins_like_another(tmp_path: Path) -> None:
+def test_columns_are_read_by_full_name_if_one_is_a_prefix_of_another(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "part-0.parquet", {"a.c": [1, 2], "a": [3, 4], "ab": [5, 6]})
     (batch,) = read_batches(only_partition(path), ["a", "a.c"])
     assert (batch.column("a").to_pylist(), batch.column("a.c").to_pylist()) == ([3, 4], [1, 2])
 
 
-def test_size_and_time_stamp_are_those_of_the_file(tmp_path: Path) -> None:
+def test_size_and_modification_time_are_those_of_the_file(tmp_path: Path) -> None:
     write_mixed(tmp_path, [3, 4])
     for file in list_partitions(tmp_path):
         status = (tmp_path / file.name).stat()

@@ -1,4 +1,4 @@
-"""On an object store one writer at a time holds a lease, which outlives no writer, and nothing is lost without it."""
+"""Leases on object stores: one writer at a time, none left after a writer dies, and no lost commit without one."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
 
 SHORT = 1.0
-"""Seconds of a lease in the tests that wait for its end."""
+"""Lease duration in seconds in the tests that wait for its expiry."""
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 
 
 @pytest.fixture
-def place(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoreLocation:
-    """A place of its own for every test."""
+def location(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoreLocation:
+    """A separate store location for every test."""
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     return StoreLocation(server.location(tmp_path.name))
@@ -58,50 +58,50 @@ def touch(store: Store, value: int = 1) -> str:
     return writing.snapshot
 
 
-def touched(place: StoreLocation) -> object:
-    return Store.open(place).root().attrs.get("touched")
+def touched(location: StoreLocation) -> object:
+    return Store.open(location).root().attrs.get("touched")
 
 
-def named(store: Store) -> Owner | None:
-    """Whom the branch names."""
+def holder_of(store: Store) -> Owner | None:
+    """Return the owner that the branch names."""
     tip = store.repository.lookup_snapshot(store.repository.lookup_branch(HOLDER_BRANCH))
     return Owner.from_dict(tip.metadata["writer"]) if "writer" in tip.metadata else None
 
 
 @contextmanager
 def held_by(store: Store, owner: Owner) -> Iterator[None]:
-    """Let the branch name another process, which does not renew."""
+    """Make another process, which does not renew, the holder named by the branch."""
     branch = lease._LeaseBranch(store.repository, store.location.text)
     assert branch.replace(branch.snapshot(), owner)
     yield
 
 
 def elsewhere() -> Owner:
-    """A process of another machine."""
+    """A process on another machine."""
     return replace(Owner.of_this_process(), host="far.away", process=77, process_table="another")
 
 
-def test_the_lease_names_its_holder_and_then_nobody(place: StoreLocation) -> None:
-    store = Store.create(place)
-    assert named(store) is None
+def test_the_lease_names_its_holder_until_it_is_released(location: StoreLocation) -> None:
+    store = Store.create(location)
+    assert holder_of(store) is None
     with store.lock():
-        owner = named(store)
+        owner = holder_of(store)
         assert owner
         assert (owner.process, owner.is_gone()) == (os.getpid(), False)
         touch(store)
-    assert named(store) is None
+    assert holder_of(store) is None
     with store.lock():
         touch(store, 2)
-    assert touched(place) == 2
+    assert touched(location) == 2
 
 
-def test_the_lease_makes_no_history(place: StoreLocation) -> None:
-    """However often it is renewed, the branch has the first snapshot and one more."""
-    store = Store.create(place)
+def test_the_lease_branch_has_no_growing_history(location: StoreLocation) -> None:
+    """However often the lease is renewed, the branch has the first snapshot and one more."""
+    store = Store.create(location)
     for _ in range(2):
-        with writer_lease(store.repository, place.text, 0.0) as held:
+        with writer_lease(store.repository, location.text, 0.0) as active_lease:
             for _ in range(5):
-                held.renew()
+                active_lease.renew()
             history = [commit.id for commit in store.repository.ancestry(branch=HOLDER_BRANCH)]
             assert len(history) == 2
             assert history[-1] == FIRST_SNAPSHOT
@@ -109,8 +109,8 @@ def test_the_lease_makes_no_history(place: StoreLocation) -> None:
     assert [commit.message for commit in store.repository.ancestry(branch="main")][:1] == ["Create the store"]
 
 
-def test_a_second_writer_gets_the_name_of_the_first(place: StoreLocation) -> None:
-    store, other = Store.create(place), Store.open(place)
+def test_a_second_writer_is_refused_with_the_name_of_the_first(location: StoreLocation) -> None:
+    store, other = Store.create(location), Store.open(location)
     with store.lock():
         with (
             pytest.raises(StoreLocked, match=rf"process {os.getpid()} on \S+ since .* use --wait SECONDS"),
@@ -123,11 +123,11 @@ def test_a_second_writer_gets_the_name_of_the_first(place: StoreLocation) -> Non
 
 
 @pytest.mark.usefixtures("short")
-def test_who_waits_gets_the_lease_when_it_is_released(place: StoreLocation) -> None:
-    store, entered = Store.create(place), threading.Event()
+def test_a_waiting_writer_gets_the_lease_when_it_is_released(location: StoreLocation) -> None:
+    store, entered = Store.create(location), threading.Event()
 
     def second() -> None:
-        other = Store.open(place)
+        other = Store.open(location)
         with other.lock(PATIENCE):
             entered.set()
             touch(other, 2)
@@ -135,19 +135,19 @@ def test_who_waits_gets_the_lease_when_it_is_released(place: StoreLocation) -> N
     thread = threading.Thread(target=second)
     with store.lock():
         thread.start()
-        assert not entered.wait(2 * SHORT)  # the first renews all the while
+        assert not entered.wait(2 * SHORT)  # the first keeps renewing
         touch(store, 1)
     thread.join(PATIENCE)
-    assert touched(place) == 2
+    assert touched(location) == 2
 
 
 @pytest.mark.usefixtures("short")
-def test_waiting_ends(place: StoreLocation) -> None:
-    store, began = Store.create(place), monotonic()
+def test_waiting_times_out(location: StoreLocation) -> None:
+    store, began = Store.create(location), monotonic()
     with (
         store.lock(),
         pytest.raises(StoreLocked, match="is being written by process"),
-        Store.open(place).lock(1.5 * SHORT),
+        Store.open(location).lock(1.5 * SHORT),
     ):
         pass
     assert monotonic() - began >= 1.5 * SHORT
@@ -155,9 +155,11 @@ def test_waiting_ends(place: StoreLocation) -> None:
 
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("wait", [0.0, 0.3, PATIENCE])
-def test_a_holder_of_another_machine_that_does_not_renew_is_considered_dead(place: StoreLocation, wait: float) -> None:
-    """Also by who does not want to wait, where the clocks say that it is long silent."""
-    store = Store.create(place)
+def test_a_holder_on_another_machine_that_does_not_renew_is_considered_dead(
+    location: StoreLocation, wait: float
+) -> None:
+    """A writer that does not wait may also take over a lease that is long expired by the clocks."""
+    store = Store.create(location)
     with held_by(store, elsewhere()):
         if wait != PATIENCE:
             with pytest.raises(StoreLocked, match=r"process 77 on far\.away"), store.lock(wait):
@@ -167,38 +169,40 @@ def test_a_holder_of_another_machine_that_does_not_renew_is_considered_dead(plac
         with store.lock(wait):
             assert monotonic() - began >= SHORT
             touch(store)
-    assert touched(place) == 1
+    assert touched(location) == 1
 
 
 @pytest.mark.parametrize(
-    "gone", [{"started_seconds": -1000.0}, {"process": 2**22 + 1}], ids=["another began since", "no such process"]
+    "changes", [{"started_seconds": -1000.0}, {"process": 2**22 + 1}], ids=["process number reused", "no such process"]
 )
-def test_a_holder_of_this_machine_that_is_gone_is_followed_at_once(place: StoreLocation, gone: dict[str, int]) -> None:
-    store = Store.create(place)
-    with held_by(store, replace(Owner.of_this_process(), **gone)), store.lock():  # type: ignore[arg-type]
+def test_the_lease_of_a_dead_process_of_this_machine_is_taken_over_at_once(
+    location: StoreLocation, changes: dict[str, int]
+) -> None:
+    store = Store.create(location)
+    with held_by(store, replace(Owner.of_this_process(), **changes)), store.lock():  # type: ignore[arg-type]
         touch(store)
-    assert touched(place) == 1
+    assert touched(location) == 1
 
 
-def test_the_same_number_in_another_container_is_not_taken_for_gone(place: StoreLocation) -> None:
-    store = Store.create(place)
+def test_a_process_number_of_another_container_is_not_considered_dead(location: StoreLocation) -> None:
+    store = Store.create(location)
     owner = replace(Owner.of_this_process(), process=2**22 + 1, process_table="the same host, another container")
     with held_by(store, owner), pytest.raises(StoreLocked, match="is being written by"), store.lock():
         pass
 
 
-def test_a_holder_that_was_killed_is_followed_at_once(place: StoreLocation) -> None:
-    Store.create(place)
+def test_the_lease_of_a_killed_holder_is_taken_over_at_once(location: StoreLocation) -> None:
+    Store.create(location)
     code = f"""
 import os, signal
 from ridgestream.stores.repository.store_location import StoreLocation
 from ridgestream.stores.repository.repository import Store
-with Store.open(StoreLocation({place.text!r})).lock():
+with Store.open(StoreLocation({location.text!r})).lock():
     os.kill(os.getpid(), signal.SIGKILL)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
-    store = Store.open(place)
-    assert named(store)
+    store = Store.open(location)
+    assert holder_of(store)
     with store.lock():
         touch(store)
 
@@ -222,58 +226,58 @@ except StoreError as error:
 
 
 @pytest.mark.usefixtures("short")
-def test_a_holder_that_was_only_stopped_does_not_commit_any_more(place: StoreLocation) -> None:
-    store = Store.create(place)
-    command = [sys.executable, "-c", STOPPED, place.text, str(SHORT)]
+def test_a_stopped_holder_whose_lease_was_taken_over_cannot_commit(location: StoreLocation) -> None:
+    store = Store.create(location)
+    command = [sys.executable, "-c", STOPPED, location.text, str(SHORT)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as stopped:
         assert stopped.stdout
         assert stopped.stdout.readline() == b"holds\n"
         with store.lock(PATIENCE):
             stopped.send_signal(signal.SIGCONT)
-            kind, said = json.loads(stopped.stdout.readline())
+            kind, message = json.loads(stopped.stdout.readline())
             before = store.snapshot()
             assert kind == "StoreLocked"
-            assert f"has been taken over by process {os.getpid()} on" in said
-            assert f"did not answer for {SHORT:g} s" in said
+            assert f"has been taken over by process {os.getpid()} on" in message
+            assert f"did not answer for {SHORT:g} s" in message
             assert store.snapshot() == before
             touch(store)
-    assert touched(place) == 1
-    assert "late" not in Store.open(place).root().attrs
-    assert named(store) is None
+    assert touched(location) == 1
+    assert "late" not in Store.open(location).root().attrs
+    assert holder_of(store) is None
 
 
-def test_without_the_lease_a_commit_whose_base_is_old_is_refused_and_not_rebased(place: StoreLocation) -> None:
-    """Even where the two have nothing in common."""
-    store, other = Store.create(place), Store.open(place)
+def test_without_the_lease_a_commit_on_an_old_base_is_refused_and_not_rebased(location: StoreLocation) -> None:
+    """Even if the two commits change different things."""
+    store, other = Store.create(location), Store.open(location)
     with ExitStack() as stack:
         stack.enter_context(pytest.raises(StoreError, match="another writer has committed to the store"))
         stack.enter_context(store.write("late")).root.create_group("mine")
         touch(other)
-    assert touched(place) == 1
-    assert "mine" not in Store.open(place).root()
+    assert touched(location) == 1
+    assert "mine" not in Store.open(location).root()
 
 
-def test_of_concurrent_requests_for_the_lease_one_succeeds(place: StoreLocation) -> None:
-    Store.create(place)
-    branches = [lease._LeaseBranch(Store.open(place).repository, place.text) for _ in range(8)]
+def test_of_concurrent_requests_for_the_lease_one_succeeds(location: StoreLocation) -> None:
+    Store.create(location)
+    branches = [lease._LeaseBranch(Store.open(location).repository, location.text) for _ in range(8)]
     free, barrier = branches[0].snapshot(), threading.Barrier(8)
-    got: list[str | None] = []
+    snapshots: list[str | None] = []
 
-    def reach(branch: lease._LeaseBranch) -> None:
+    def request_lease(branch: lease._LeaseBranch) -> None:
         barrier.wait(PATIENCE)
-        got.append(branch.replace(free, Owner.of_this_process()))
+        snapshots.append(branch.replace(free, Owner.of_this_process()))
 
-    threads = [threading.Thread(target=reach, args=(branch,)) for branch in branches]
+    threads = [threading.Thread(target=request_lease, args=(branch,)) for branch in branches]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    winners = [snapshot for snapshot in got if snapshot]
-    assert (len(got), winners) == (8, [branches[0].snapshot()])
+    winners = [snapshot for snapshot in snapshots if snapshot]
+    assert (len(snapshots), winners) == (8, [branches[0].snapshot()])
 
 
-def test_what_the_server_does_not_do_ends_in_an_error(place: StoreLocation, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store.create(place)
+def test_an_operation_that_the_server_refuses_raises(location: StoreLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store.create(location)
 
     def refuse(*_arguments: object, **_named: object) -> None:
         raise icechunk.IcechunkError("no")
@@ -286,11 +290,11 @@ def test_what_the_server_does_not_do_ends_in_an_error(place: StoreLocation, monk
         touch(store)
 
 
-def test_a_lease_that_was_taken_and_released_meanwhile_is_tried_for_again(
-    place: StoreLocation, monkeypatch: pytest.MonkeyPatch
+def test_a_lease_taken_and_released_in_the_meantime_is_requested_again(
+    location: StoreLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The branch points to nobody when the request is refused, as it did when it was sent."""
-    store, real, calls = Store.create(place), icechunk.Repository.reset_branch, [0]
+    """The branch names nobody when the request is refused, as when it was sent."""
+    store, real, calls = Store.create(location), icechunk.Repository.reset_branch, [0]
 
     def overtaken(repository: icechunk.Repository, branch: str, snapshot: str, *, from_snapshot_id: str) -> None:
         calls[0] += 1
@@ -301,12 +305,12 @@ def test_a_lease_that_was_taken_and_released_meanwhile_is_tried_for_again(
     monkeypatch.setattr(icechunk.Repository, "reset_branch", overtaken)
     with store.lock():
         touch(store)
-    assert calls == [4]  # refused, taken, renewed, released
+    assert calls == [4]  # refused, acquired, renewed, released
 
 
-def test_a_request_that_is_sent_twice_counts_once(place: StoreLocation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first answer is lost on the way, and the second says that the branch has moved."""
-    store = Store.create(place)
+def test_a_request_sent_twice_counts_once(location: StoreLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first response is lost, and the second says that the branch has moved."""
+    store = Store.create(location)
     real = icechunk.Repository.reset_branch
 
     def twice(repository: icechunk.Repository, branch: str, snapshot: str, *, from_snapshot_id: str) -> None:
@@ -316,71 +320,71 @@ def test_a_request_that_is_sent_twice_counts_once(place: StoreLocation, monkeypa
     monkeypatch.setattr(icechunk.Repository, "reset_branch", twice)
     with store.lock():
         touch(store)
-    assert named(store) is None
+    assert holder_of(store) is None
 
 
-def test_a_store_made_without_the_branches_gets_them(place: StoreLocation) -> None:
-    """As stores of release 0.1.0 are."""
-    repository = creation._create(place.storage())
+def test_a_store_without_the_lease_branch_gets_one(location: StoreLocation) -> None:
+    """Stores of release 0.1.0 have none."""
+    repository = creation._create(location.storage())
     session = repository.writable_session("main")
     zarr.create_group(session.store, attributes={"ridgestream": {"format_version": 1}}).create_group("segments")
     session.commit("Create the store")
-    store = Store.open(place)
+    store = Store.open(location)
     with store.lock():
-        assert named(store)
+        assert holder_of(store)
         touch(store)
 
 
-def leave_a_beginning(place: StoreLocation) -> None:
-    """What a repository is before its branch is there."""
-    creation._create(place.storage())
-    place.prefix.files.delete_file(f"{place.prefix.path}/refs/branch.main/ref.json")
+def leave_incomplete_creation(location: StoreLocation) -> None:
+    """Leave a repository in the state before its branch is created."""
+    creation._create(location.storage())
+    location.prefix.files.delete_file(f"{location.prefix.path}/refs/branch.main/ref.json")
 
 
 @pytest.mark.usefixtures("short")
-def test_an_interrupted_creation_is_repeated(place: StoreLocation) -> None:
-    leave_a_beginning(place)
-    assert not Store.exists(place)
-    touch(Store.create(place))
-    assert touched(place) == 1
+def test_an_interrupted_creation_is_repeated(location: StoreLocation) -> None:
+    leave_incomplete_creation(location)
+    assert not Store.exists(location)
+    touch(Store.create(location))
+    assert touched(location) == 1
 
 
 @pytest.mark.usefixtures("short")
-def test_a_beginning_that_goes_on_is_left_alone(place: StoreLocation) -> None:
-    leave_a_beginning(place)
-    done = []
+def test_a_creation_that_is_still_running_is_left_alone(location: StoreLocation) -> None:
+    leave_incomplete_creation(location)
+    events = []
 
-    def go_on() -> None:
-        with place.prefix.files.open_output_stream(f"{place.prefix.path}/refs/branch.main/ref.json") as stream:
+    def finish() -> None:
+        with location.prefix.files.open_output_stream(f"{location.prefix.path}/refs/branch.main/ref.json") as stream:
             stream.write(json.dumps({"snapshot": FIRST_SNAPSHOT}).encode())
-        done.append(1)
+        events.append("finished")
 
-    timer = threading.Timer(SHORT / 3, go_on)
+    timer = threading.Timer(SHORT / 3, finish)
     timer.start()
-    store = Store.create(place)
+    store = Store.create(location)
     timer.join(PATIENCE)
-    assert done
+    assert events
     touch(store)
 
 
 @pytest.mark.usefixtures("short")
-def test_a_prefix_with_other_objects_is_not_taken(place: StoreLocation) -> None:
+def test_a_prefix_with_other_objects_is_refused(location: StoreLocation) -> None:
     for path in ("snapshots/mine", f"snapshots/{FIRST_SNAPSHOT}"):
-        with place.prefix.files.open_output_stream(f"{place.prefix.path}/{path}") as stream:
+        with location.prefix.files.open_output_stream(f"{location.prefix.path}/{path}") as stream:
             stream.write(b"not of Icechunk")
     with pytest.raises(StoreError, match="holds other objects and is not a Ridgestream store"):
-        Store.create(place)
-    assert creation._list_names(place) == {"snapshots/mine", f"snapshots/{FIRST_SNAPSHOT}"}
+        Store.create(location)
+    assert creation._list_names(location) == {"snapshots/mine", f"snapshots/{FIRST_SNAPSHOT}"}
 
 
 @pytest.mark.usefixtures("short")
-def test_concurrent_creations_make_one_store(place: StoreLocation) -> None:
+def test_concurrent_creations_create_one_store(location: StoreLocation) -> None:
     stores: list[Store] = []
     barrier = threading.Barrier(6)
 
     def make() -> None:
         barrier.wait(PATIENCE)
-        stores.append(Store.open_or_create(place, PATIENCE))
+        stores.append(Store.open_or_create(location, PATIENCE))
 
     threads = [threading.Thread(target=make) for _ in range(6)]
     for thread in threads:
@@ -392,8 +396,8 @@ def test_concurrent_creations_make_one_store(place: StoreLocation) -> None:
     assert len(list(stores[0].repository.ancestry(branch="main"))) == 2
 
 
-def test_the_threads_of_leases_end(place: StoreLocation) -> None:
-    store = Store.create(place)
+def test_the_lease_thread_ends_with_the_lease(location: StoreLocation) -> None:
+    store = Store.create(location)
     with store.lock():
         assert any(thread.name == "ridgestream-lease" for thread in threading.enumerate())
     wait_until(lambda: all(thread.name != "ridgestream-lease" for thread in threading.enumerate()))

@@ -1,4 +1,4 @@
-"""Readers: entered while they read, gone when they are, swept away when they ended without a word."""
+"""The reader registry: readers are registered while they read, removed when done, and swept if they crashed."""
 
 import os
 import signal
@@ -40,7 +40,7 @@ def files(store: Store) -> list[str]:
     return sorted(path.name for path in (store.location.folder / "readers").iterdir())
 
 
-def test_who_reads_is_entered_until_all_that_was_read_by_is_gone(store: Store) -> None:
+def test_a_reader_is_registered_until_its_last_group_is_released(store: Store) -> None:
     before = store.snapshot()
     root = store.root()
     with store.write("Change") as writing:
@@ -69,7 +69,7 @@ def start_reader(store: Store) -> "subprocess.Popen[bytes]":
     return process
 
 
-def test_another_process_is_seen_until_it_is_killed(store: Store) -> None:
+def test_a_reader_in_another_process_is_listed_until_it_is_killed(store: Store) -> None:
     process = start_reader(store)
     assert snapshots(store) == [store.snapshot()]
     process.kill()
@@ -80,7 +80,7 @@ def test_another_process_is_seen_until_it_is_killed(store: Store) -> None:
     assert files(store) == []
 
 
-def test_a_forked_process_that_ends_leaves_its_parent_entered(store: Store) -> None:
+def test_a_forked_process_that_ends_leaves_its_parent_registered(store: Store) -> None:
     root = store.root()
     code = "import os\nif not os.fork(): raise SystemExit\nos.wait()\nprint('parent lives', flush=True)\n"
     process = subprocess.Popen(
@@ -98,18 +98,18 @@ def test_a_forked_process_that_ends_leaves_its_parent_entered(store: Store) -> N
     del root
 
 
-def test_one_who_is_about_to_read_is_seen_without_a_snapshot(store: Store) -> None:
+def test_a_reader_that_is_opening_is_listed_without_a_snapshot(store: Store) -> None:
     with registered(store.location.folder):
         assert snapshots(store) == [None]
 
 
-def test_a_reader_that_fails_to_open_is_not_left_behind(store: Store) -> None:
+def test_a_reader_that_fails_to_open_is_removed(store: Store) -> None:
     with pytest.raises(StoreError, match="the store"):
         store.root("0" * 20)
     assert files(store) == []
 
 
-def test_where_nobody_can_be_entered_reading_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_works_if_no_reader_can_be_registered(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -119,14 +119,14 @@ def test_where_nobody_can_be_entered_reading_goes_on(store: Store, monkeypatch: 
     assert snapshots(store) == []
 
 
-def test_an_entry_that_cannot_be_looked_at_is_of_a_reader_of_any_age(store: Store, tmp_path: Path) -> None:
+def test_an_unreadable_entry_counts_as_a_reader_of_any_age(store: Store, tmp_path: Path) -> None:
     (tmp_path / "store" / "readers").mkdir(exist_ok=True)
     (tmp_path / "store" / "readers" / "loop.json").symlink_to("loop.json")
     assert list_readers(tmp_path / "store") == [Reader(datetime(1970, 1, 1, tzinfo=UTC), None)]
     assert "segments" in store.root()
 
 
-def test_what_was_being_entered_is_left_alone_while_it_is_new(store: Store, tmp_path: Path) -> None:
+def test_a_new_unfinished_entry_is_left_alone(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "store" / "readers"
     folder.mkdir(exist_ok=True)
     new = folder / "host.1.abc.new"
@@ -138,8 +138,8 @@ def test_what_was_being_entered_is_left_alone_while_it_is_new(store: Store, tmp_
     assert not new.exists()
 
 
-def test_a_store_with_readers_is_still_no_place_for_another(tmp_path: Path) -> None:
-    """The folder is no sign of a store, nor a strange file in one."""
+def test_a_folder_with_readers_is_still_refused_for_a_new_store(tmp_path: Path) -> None:
+    """Neither the readers folder alone nor an unknown file in it makes a store."""
     (tmp_path / "empty" / "readers").mkdir(parents=True)
     store = new_store(tmp_path / "empty")
     root = store.root()

@@ -1,4 +1,4 @@
-"""The repository: what is a store and what is not, who may write, and what a failure leaves behind."""
+"""The repository: what is a store, who may write, and what a failure leaves behind."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ from ridgestream.stores.repository.store_format import FORMAT_VERSION, mark_as_s
 
 
 def put(store: Store, value: int) -> str:
-    """Commit a value, return the snapshot."""
+    """Commit a value and return the snapshot."""
     with store.write(f"put {value}") as writing:
         writing.root.attrs["value"] = value
     assert writing.snapshot is not None
@@ -39,7 +39,7 @@ def value_in(store: Store, snapshot: str | None = None) -> object:
 
 @contextmanager
 def other_process(script: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """Run a script that prints one line when it is where it is wanted, and leaves when its input ends."""
+    """Run a script that prints one line when it is ready and exits when its input ends."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -81,30 +81,30 @@ def test_a_new_store_is_empty_and_can_be_opened(tmp_path: Path) -> None:
     assert not Store.exists(location)
     store = Store.create(location)
     assert Store.exists(location)
-    again = Store.open(location)
-    assert again.snapshot() == store.snapshot()
-    assert list(again.root().group_keys()) == ["segments"]
-    assert read_ledger(again.root()).entries == ()
+    reopened = Store.open(location)
+    assert reopened.snapshot() == store.snapshot()
+    assert list(reopened.root().group_keys()) == ["segments"]
+    assert read_ledger(reopened.root()).entries == ()
 
 
-def test_a_store_may_be_made_in_an_empty_folder(tmp_path: Path) -> None:
+def test_a_store_can_be_created_in_an_empty_folder(tmp_path: Path) -> None:
     assert Store.open(new_store(tmp_path).location).location.folder == tmp_path
 
 
-def test_looking_makes_nothing(tmp_path: Path) -> None:
+def test_checking_for_a_store_creates_nothing(tmp_path: Path) -> None:
     assert not Store.exists(location_of(tmp_path / "store"))
     with pytest.raises(StoreError, match=r"there is no store at .*/store; `ridgestream ingest` or"):
         Store.open(location_of(tmp_path / "store"))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_empty_folder_is_no_store(tmp_path: Path) -> None:
+def test_an_empty_folder_is_not_a_store(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no store at"):
         Store.open(location_of(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_is_not_made_twice(tmp_path: Path) -> None:
+def test_a_store_is_not_created_twice(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     put(store, 1)
     with pytest.raises(StoreError, match=r"there is already a store at .*/store"):
@@ -113,7 +113,7 @@ def test_a_store_is_not_made_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("action", [Store.open, Store.create, Store.exists])
-def test_a_file_is_no_store(tmp_path: Path, action: object) -> None:
+def test_a_file_is_not_a_store(tmp_path: Path, action: object) -> None:
     (tmp_path / "store").write_text("mine")
     with pytest.raises(StoreError, match=r"the store .*/store is a file; a store is a folder"):
         action(location_of(tmp_path / "store"))  # type: ignore[operator]
@@ -121,14 +121,14 @@ def test_a_file_is_no_store(tmp_path: Path, action: object) -> None:
 
 
 @pytest.mark.parametrize("action", [Store.open, Store.create, Store.exists])
-def test_a_place_that_cannot_be_looked_at(tmp_path: Path, action: object) -> None:
+def test_an_inaccessible_location_is_reported(tmp_path: Path, action: object) -> None:
     with pytest.raises(StoreError, match=r"the store .*/xxx+ cannot be read: File name too long"):
         action(location_of(tmp_path / ("x" * 300)))  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("action", [Store.open, Store.create, Store.exists])
 @pytest.mark.parametrize("name", ["thesis.tex", "chunks/0", "refs/heads", "snapshots.txt", "manifests/x"])
-def test_a_folder_with_other_files_is_no_store_and_stays_as_it_is(tmp_path: Path, action: object, name: str) -> None:
+def test_a_folder_with_other_files_is_refused_and_unchanged(tmp_path: Path, action: object, name: str) -> None:
     file = tmp_path / "store" / name
     file.parent.mkdir(parents=True)
     file.write_text("mine")
@@ -137,7 +137,7 @@ def test_a_folder_with_other_files_is_no_store_and_stays_as_it_is(tmp_path: Path
     assert [path for path in (tmp_path / "store").rglob("*") if path.is_file()] == [file]
 
 
-def test_a_file_on_the_way_to_the_store(tmp_path: Path) -> None:
+def test_a_file_as_parent_of_the_store_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("mine")
     with pytest.raises(StoreError, match=r"the store .*/data/store cannot be written: (Not a directory|File exists)"):
         new_store(tmp_path / "data" / "store")
@@ -170,15 +170,15 @@ def make_repository(folder: Path) -> icechunk.Repository:
     return icechunk.Repository.create(storage_of(folder))
 
 
-def test_an_icechunk_repository_without_a_commit_is_taken_as_a_place_for_a_store(tmp_path: Path) -> None:
-    """What is left where the making of a store in a bucket was cut off; locally it is made aside."""
+def test_an_icechunk_repository_without_a_commit_can_become_a_store(tmp_path: Path) -> None:
+    """An interrupted creation in a bucket leaves this; local stores are created under a temporary name."""
     make_repository(tmp_path / "bucket")
     mark_as_store(open_or_create_repository(location_of(tmp_path / "bucket")))
     put(Store.open(location_of(tmp_path / "bucket")), 1)
     assert Store.exists(location_of(tmp_path / "bucket"))
 
 
-def test_a_format_is_raised_by_the_next_change(tmp_path: Path) -> None:
+def test_the_format_version_is_raised_by_the_next_change(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     assert store.format_version == FORMAT_VERSION
     with store.write("back to the past") as writing:
@@ -187,7 +187,7 @@ def test_a_format_is_raised_by_the_next_change(tmp_path: Path) -> None:
     assert Store.open(location_of(tmp_path / "store")).format_version == FORMAT_VERSION
 
 
-def test_a_commit_gets_its_tag_even_where_a_kill_came_between(tmp_path: Path) -> None:
+def test_a_commit_gets_its_tag_even_after_a_kill_before_tagging(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     put(store, 1)
     store.restore_tags()
@@ -220,16 +220,14 @@ def test_a_newer_format_is_refused_with_both_versions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("renames", [0, 1, 2])
-def test_a_making_that_is_cut_off_can_be_done_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
-) -> None:
+def test_an_interrupted_creation_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int) -> None:
     rename = Path.rename
-    done: list[Path] = []
+    renamed: list[Path] = []
 
     def cut_off(path: Path, target: Path) -> Path:
-        if len(done) == renames:
+        if len(renamed) == renames:
             raise KeyboardInterrupt
-        done.append(path)
+        renamed.append(path)
         return rename(path, target)
 
     location = location_of(tmp_path / "store")
@@ -245,24 +243,24 @@ def test_a_making_that_is_cut_off_can_be_done_again(
     assert not list((tmp_path / "store").glob(".making-*"))
 
 
-def test_a_probe_that_was_left_behind_is_no_other_file(tmp_path: Path) -> None:
+def test_a_leftover_probe_file_does_not_count_as_another_file(tmp_path: Path) -> None:
     (tmp_path / ".probe-123").touch()
     assert not Store.exists(location_of(tmp_path))
     put(new_store(tmp_path), 1)
 
 
-def test_two_that_make_one_store_do_not_meet_in_it(tmp_path: Path) -> None:
+def test_two_concurrent_creations_do_not_share_a_store(tmp_path: Path) -> None:
     with writer_lock(tmp_path, 0.0), pytest.raises(StoreLocked, match=f"by process {os.getpid()} on"):
         new_store(tmp_path)
     new_store(tmp_path)
 
 
-def test_a_commit_is_seen_whole_and_older_states_stay(tmp_path: Path) -> None:
+def test_a_commit_is_visible_whole_and_older_snapshots_stay(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     first, second = put(store, 1), put(store, 2)
-    again = Store.open(store.location)
-    assert (value_in(again), value_in(again, first), value_in(again, second)) == (2, 1, 2)
-    assert again.snapshot() == second
+    reopened = Store.open(store.location)
+    assert (value_in(reopened), value_in(reopened, first), value_in(reopened, second)) == (2, 1, 2)
+    assert reopened.snapshot() == second
 
 
 def test_a_session_that_fails_leaves_the_previous_commit(tmp_path: Path) -> None:
@@ -282,12 +280,12 @@ def interrupt(store: Store) -> None:
         raise KeyboardInterrupt
 
 
-class OfTheCluster(RuntimeError):
-    """As jobs raise it when workers die."""
+class ClusterError(RuntimeError):
+    """Raised by jobs when workers die."""
 
 
-@pytest.mark.parametrize("error", [OfTheCluster(), ConnectionError(), KeyboardInterrupt(), ValueError()])
-def test_an_error_of_the_work_in_a_session_stays_what_it_is(tmp_path: Path, error: BaseException) -> None:
+@pytest.mark.parametrize("error", [ClusterError(), ConnectionError(), KeyboardInterrupt(), ValueError()])
+def test_an_error_inside_a_session_is_not_translated(tmp_path: Path, error: BaseException) -> None:
     store = new_store(tmp_path / "store")
     with pytest.raises(type(error)) as caught, store.write("fails"):
         raise error
@@ -310,19 +308,19 @@ except StoreError as error:
 
 
 def test_a_full_disk_is_reported_and_the_last_commit_stands(tmp_path: Path) -> None:
-    """A limit to the size of files, since a full disk cannot be had everywhere."""
+    """Uses a limit on file sizes, since a full disk cannot be simulated everywhere."""
     store = new_store(tmp_path / "store")
     before = put(store, 1)
     command = [sys.executable, "-c", FULL_DISK, str(tmp_path / "store")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    assert done.stdout.startswith("the model 'm' cannot be read or written: ")
-    assert "File too large" in done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.stderr == ""
+    assert process.stdout.startswith("the model 'm' cannot be read or written: ")
+    assert "File too large" in process.stdout
     assert (Store.open(store.location).snapshot(), value_in(store)) == (before, 1)
 
 
-def test_of_two_concurrent_sessions_one_fails_and_nothing_is_lost(tmp_path: Path) -> None:
-    """What happens in a bucket, where nothing is locked."""
+def test_one_of_two_concurrent_sessions_fails_and_nothing_is_lost(tmp_path: Path) -> None:
+    """As in a bucket, where nothing is locked."""
     store, other = new_store(tmp_path / "store"), Store.open(location_of(tmp_path / "store"))
     with pytest.raises(StoreError, match=r"another writer has committed to the store .*/store meanwhile; run"):
         write_in_turn(store, other)
@@ -335,13 +333,13 @@ def write_in_turn(store: Store, other: Store) -> None:
         put(other, 2)
 
 
-def test_a_snapshot_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_snapshot_raises(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     with pytest.raises(StoreError, match=r"the store .*/store cannot be read or written"):
         store.root("1CECHNKREP0F1RSTCMT1")
 
 
-def test_a_lost_snapshot_is_damage_and_no_empty_store(tmp_path: Path) -> None:
+def test_a_deleted_snapshot_is_damage_not_an_empty_store(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     (tmp_path / "store" / "snapshots" / put(store, 1)).unlink()
     with pytest.raises(StoreError, match=r"the store .*/store cannot be read or written: .*not found"):
@@ -351,14 +349,14 @@ def test_a_lost_snapshot_is_damage_and_no_empty_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"snapshot":"NOPE"}'])
-def test_a_damaged_branch_is_an_error(tmp_path: Path, content: str) -> None:
+def test_a_damaged_branch_raises(tmp_path: Path, content: str) -> None:
     store = new_store(tmp_path / "store")
     (tmp_path / "store" / "refs" / "branch.main" / "ref.json").write_text(content)
     with pytest.raises(StoreError, match=r"the store .*/store cannot be read or written"):
         Store.open(store.location)
 
 
-def test_a_lost_branch_is_an_error(tmp_path: Path) -> None:
+def test_a_deleted_branch_raises(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     put(store, 1)
     (tmp_path / "store" / "chunks").mkdir(exist_ok=True)
@@ -367,7 +365,7 @@ def test_a_lost_branch_is_an_error(tmp_path: Path) -> None:
         Store.create(store.location)
 
 
-def test_a_second_writer_gets_the_name_of_the_first(tmp_path: Path) -> None:
+def test_a_second_writer_is_refused_with_the_name_of_the_first(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     with other_process(HOLD_LOCK, tmp_path / "store") as holder:
         message = rf"the store .*/store is being written by process {holder.pid} on .* since 20.*; .*--wait SECONDS"
@@ -384,7 +382,7 @@ def test_a_second_writer_of_the_same_process_is_refused_too(tmp_path: Path) -> N
         pytest.fail("the lock was given twice")
 
 
-def test_an_owner_that_cannot_be_named_is_another_process(tmp_path: Path) -> None:
+def test_an_unknown_owner_is_called_another_process(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     with store.lock():
         (tmp_path / "store" / "writer.json").write_text('{"process"')
@@ -392,12 +390,12 @@ def test_an_owner_that_cannot_be_named_is_another_process(tmp_path: Path) -> Non
             pytest.fail("the lock was given twice")
 
 
-def test_a_second_writer_that_may_wait_gets_the_lock_when_the_first_leaves(
+def test_a_waiting_writer_gets_the_lock_when_the_first_releases_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = new_store(tmp_path / "store")
     refused = threading.Event()
-    acquire, got = filelock.FileLock._acquire, []
+    acquire, values = filelock.FileLock._acquire, []
 
     def tried(lock: filelock.FileLock) -> None:
         acquire(lock)
@@ -406,17 +404,17 @@ def test_a_second_writer_that_may_wait_gets_the_lock_when_the_first_leaves(
 
     def wait_for_it() -> None:
         with store.lock(wait_seconds=60):
-            got.append(value_in(store))
+            values.append(value_in(store))
 
     monkeypatch.setattr(filelock.FileLock, "_acquire", tried)
     waiting = threading.Thread(target=wait_for_it)
     with store.lock():
         waiting.start()
         assert refused.wait(60)
-        assert not got
+        assert not values
         put(store, 1)
     waiting.join(60)
-    assert got == [1]
+    assert values == [1]
 
 
 def test_the_lock_of_a_killed_owner_is_free(tmp_path: Path) -> None:
@@ -428,17 +426,17 @@ def test_the_lock_of_a_killed_owner_is_free(tmp_path: Path) -> None:
             put(store, 1)
 
 
-def test_a_writer_that_is_killed_before_its_commit_leaves_the_previous_state(tmp_path: Path) -> None:
+def test_a_writer_killed_before_its_commit_leaves_the_previous_state(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     before = put(store, 1)
     with other_process(WRITE_WITHOUT_COMMIT, tmp_path / "store") as writer:
         assert (Store.open(store.location).snapshot(), value_in(store)) == (before, 1)
         writer.kill()
         writer.wait(60)
-    again = Store.open(store.location)
-    assert (again.snapshot(), value_in(again), "junk" in again.root()) == (before, 1, False)
-    with again.lock():
-        put(again, 2)
+    reopened = Store.open(store.location)
+    assert (reopened.snapshot(), value_in(reopened), "junk" in reopened.root()) == (before, 1, False)
+    with reopened.lock():
+        put(reopened, 2)
     assert value_in(Store.open(store.location)) == 2
 
 
@@ -466,8 +464,8 @@ say(lambda: Store.open(store).lock().__enter__())
 """
 
 
-def test_a_folder_that_may_only_be_read_is_read_and_not_written() -> None:
-    """Another user's folder, by a process that gives up being root: a read-only mount needs rights that CI lacks."""
+def test_a_read_only_folder_can_be_read_but_not_written() -> None:
+    """Uses another user's folder and a process that gives up root; a read-only mount needs rights that CI lacks."""
     with tempfile.TemporaryDirectory() as parent:
         Path(parent).chmod(0o755)
         folder = Path(parent) / "store"
@@ -476,19 +474,19 @@ def test_a_folder_that_may_only_be_read_is_read_and_not_written() -> None:
             path.chmod(0o555 if path.is_dir() else 0o444)
         Path(parent).chmod(0o555)
         command = [sys.executable, "-c", READ_ONLY, str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+        process = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
         Path(parent).chmod(0o755)
         folder.chmod(0o755)
         for path in folder.rglob("*"):
             path.chmod(0o755)
-    assert done.stderr == ""
-    value, created, locked = done.stdout.splitlines()
+    assert process.stderr == ""
+    value, created, locked = process.stdout.splitlines()
     assert value == "7"
     assert created == f"StoreError the store {folder}-new/deep cannot be written: Permission denied"
     assert locked == f"StoreError the store {folder} cannot be written: Permission denied"
 
 
-def test_a_snapshot_that_cannot_be_asked_for_is_not_one_that_there_is_not(
+def test_a_failed_request_for_a_snapshot_is_not_a_missing_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = new_store(tmp_path / "store")

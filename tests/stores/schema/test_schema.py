@@ -1,4 +1,4 @@
-"""The schema: read off the first partition, kept as JSON, and held against what later jobs and files say."""
+"""The schema: inferred from the first partition, stored as JSON, and checked against later jobs and files."""
 
 import json
 from dataclasses import replace
@@ -47,51 +47,51 @@ def test_every_other_column_is_a_feature_of_the_kind_of_its_type() -> None:
     }
 
 
-def test_named_features_are_the_only_ones_in_their_order() -> None:
+def test_named_features_are_the_only_ones_and_keep_their_order() -> None:
     schema = infer(features=("shape", "count"))
     assert kinds(schema) == {"shape": "categorical", "count": "numeric"}
     assert schema.columns(with_target=True) == ["shape", "count", "y"]
     assert schema.columns(with_target=False) == ["shape", "count"]
 
 
-def test_ignored_columns_are_no_features_and_need_not_be_there() -> None:
+def test_ignored_columns_are_no_features_and_may_be_missing() -> None:
     assert "length" not in kinds(infer(ignore=("length", "not yet there")))
 
 
-def test_an_index_that_pandas_has_written_along_is_a_feature_only_if_it_is_named() -> None:
+def test_an_index_written_by_pandas_is_a_feature_only_if_named() -> None:
     indexed = ARROW.append(pa.field("__index_level_0__", pa.int64()))
-    inferred, named = (infer(indexed, features=features) for features in ((), ("length", "__index_level_0__")))
+    inferred, selected = (infer(indexed, features=features) for features in ((), ("length", "__index_level_0__")))
     assert "length" in kinds(inferred)
     assert "__index_level_0__" not in kinds(inferred)
-    assert list(kinds(named)) == ["length", "__index_level_0__"]
+    assert list(kinds(selected)) == ["length", "__index_level_0__"]
 
 
-def test_the_weight_is_read_with_the_target_only() -> None:
+def test_the_weight_is_read_only_with_the_target() -> None:
     schema = infer(weight="w", features=("length",))
     assert schema.columns(with_target=True) == ["length", "y", "w"]
     assert schema.columns(with_target=False) == ["length"]
 
 
 @pytest.mark.parametrize("key", ["target", "weight"])
-def test_a_column_that_is_not_there(key: str) -> None:
+def test_a_missing_column_is_refused(key: str) -> None:
     with pytest.raises(PartitionError, match=r"part-0\.parquet has no column 'z'; its columns are length, count"):
         infer(**{key: "z"})
 
 
 @pytest.mark.parametrize("key", ["features", "categorical"])
-def test_a_named_feature_that_is_not_there(key: str) -> None:
+def test_a_missing_named_feature_is_refused(key: str) -> None:
     with pytest.raises(PartitionError, match=r"part-0\.parquet has no column 'z'"):
         infer(**{key: ("z",)})
 
 
 @pytest.mark.parametrize("request_", [SchemaRequest("y"), SchemaRequest("y", features=("x",))], ids=["all", "named"])
-def test_a_feature_that_is_there_twice(request_: SchemaRequest) -> None:
+def test_a_duplicate_feature_is_refused(request_: SchemaRequest) -> None:
     arrow = pa.schema([pa.field("x", pa.int8()), pa.field("x", pa.int8()), pa.field("y", pa.int8())])
     with pytest.raises(PartitionError, match=r"part-0\.parquet has 2 columns 'x'; names must be unique"):
         infer_schema(request_, arrow, "part-0.parquet")
 
 
-def test_a_column_that_is_there_twice_may_be_ignored() -> None:
+def test_a_duplicate_column_may_be_ignored() -> None:
     arrow = pa.schema([pa.field(name, pa.int8()) for name in ("x", "z", "z", "y")])
     assert kinds(infer(arrow, ignore=("z",))) == {"x": "numeric"}
 
@@ -111,19 +111,19 @@ def test_a_column_that_is_there_twice_may_be_ignored() -> None:
     ids=str,
 )
 @pytest.mark.parametrize("categorical", [(), ("x",)], ids=["", "categorical"])
-def test_a_type_that_is_no_feature(kind: pa.DataType, categorical: tuple[str, ...]) -> None:
+def test_a_type_that_cannot_be_a_feature_is_refused(kind: pa.DataType, categorical: tuple[str, ...]) -> None:
     arrow = pa.schema({"x": kind, "y": pa.int8()})
     with pytest.raises(PartitionError, match=r"part-0\.parquet: column 'x' has type .*(under ignore|categoric)"):
         infer(arrow, categorical=categorical)
     assert kinds(infer(pa.schema({"x": kind, "y": pa.int8(), "z": pa.int8()}), ignore=("x",))) == {"z": "numeric"}
 
 
-def test_days_are_not_taken_as_names() -> None:
+def test_dates_cannot_be_categories() -> None:
     with pytest.raises(PartitionError, match=r"column 'day' has type date32.*only text and numbers can be categorical"):
         infer(categorical=("day",))
 
 
-def test_nothing_to_learn_from() -> None:
+def test_a_schema_without_features_is_refused() -> None:
     arrow = pa.schema({"y": pa.int8(), "w": pa.int8(), "id": pa.string()})
     with pytest.raises(PartitionError, match=r"part-0\.parquet has no feature column beside id, w, y"):
         infer(arrow, weight="w", ignore=("id",))
@@ -138,7 +138,7 @@ def test_nothing_to_learn_from() -> None:
     ],
     ids=["target", "weight", "ignored"],
 )
-def test_a_column_with_two_parts(request_: SchemaRequest, name: str) -> None:
+def test_a_column_with_two_roles_is_refused(request_: SchemaRequest, name: str) -> None:
     with pytest.raises(PartitionError, match=rf"column '{name}' is named as a feature and as target, weight or ignor"):
         infer_schema(request_, ARROW, "part-0.parquet")
 
@@ -148,7 +148,7 @@ def test_a_column_with_two_parts(request_: SchemaRequest, name: str) -> None:
     [(SchemaRequest("y", features=("flag", "flag")), "flag"), (SchemaRequest("y", weight="y"), "y")],
     ids=["feature", "target as weight"],
 )
-def test_a_column_that_is_named_twice(request_: SchemaRequest, name: str) -> None:
+def test_a_column_named_twice_is_refused(request_: SchemaRequest, name: str) -> None:
     with pytest.raises(PartitionError, match=rf"part-0\.parquet: column '{name}' is named twice"):
         infer_schema(request_, ARROW, "part-0.parquet")
 
@@ -163,7 +163,7 @@ def test_a_column_that_is_named_twice(request_: SchemaRequest, name: str) -> Non
     ],
     ids=["target", "weight", "ignored", "left out"],
 )
-def test_a_category_that_is_no_feature_is_refused_at_once_not_at_the_second_run(request_: SchemaRequest) -> None:
+def test_a_category_that_is_no_feature_is_refused_in_the_first_run(request_: SchemaRequest) -> None:
     (name,) = request_.categorical
     with pytest.raises(
         PartitionError, match=rf"part-0\.parquet: column '{name}' is listed as categorical, but is not a fea"
@@ -172,29 +172,29 @@ def test_a_category_that_is_no_feature_is_refused_at_once_not_at_the_second_run(
 
 
 @pytest.mark.parametrize("positive", [None, True, False, 0, 2, -1.5, 2.0, "b", "", 2**53])
-def test_json_keeps_a_schema(positive: Label | None) -> None:
+def test_a_schema_round_trips_through_json(positive: Label | None) -> None:
     schema = infer(positive=positive, weight="w", categorical=("code",), ignore=("flag",))
-    again = Schema.from_dict(json.loads(json.dumps(schema.as_dict())))
-    assert again == schema
-    assert type(again.positive) is type(positive)
+    restored = Schema.from_dict(json.loads(json.dumps(schema.as_dict())))
+    assert restored == schema
+    assert type(restored.positive) is type(positive)
 
 
 @pytest.mark.parametrize("classes", ["all", (1, 2), (3,)])
-def test_json_keeps_classes(classes: Classes) -> None:
+def test_classes_round_trip_through_json(classes: Classes) -> None:
     schema = infer(target="count", classes=classes)
-    again = Schema.from_dict(json.loads(json.dumps(schema.as_dict())))
-    assert again == schema
-    assert (again.classes, again.class_kind) == (classes, "integer")
-    assert again.classifies
+    restored = Schema.from_dict(json.loads(json.dumps(schema.as_dict())))
+    assert restored == schema
+    assert (restored.classes, restored.class_kind) == (classes, "integer")
+    assert restored.classifies
 
 
-def test_json_keeps_several_targets() -> None:
+def test_several_targets_round_trip_through_json() -> None:
     schema = infer(target=("y", "count"))
-    again = Schema.from_dict(json.loads(json.dumps(schema.as_dict())))
-    assert again == schema
-    assert again.targets == ("y", "count")
-    assert again.columns(with_target=True)[-2:] == ["y", "count"]
-    assert not again.classifies
+    restored = Schema.from_dict(json.loads(json.dumps(schema.as_dict())))
+    assert restored == schema
+    assert restored.targets == ("y", "count")
+    assert restored.columns(with_target=True)[-2:] == ["y", "count"]
+    assert not restored.classifies
 
 
 @pytest.mark.parametrize("positive", [None, 2])
@@ -210,7 +210,7 @@ ASKED = SchemaRequest("y", 2, weight="w", categorical=("code",), ignore=("flag",
 
 
 @pytest.mark.parametrize(
-    "again",
+    "request",
     [
         ASKED,
         replace(ASKED, features=tuple(reversed([feature.name for feature in STORED.features]))),
@@ -220,12 +220,12 @@ ASKED = SchemaRequest("y", 2, weight="w", categorical=("code",), ignore=("flag",
     ],
     ids=["same", "permuted", "more ignored", "none ignored", "text called categorical"],
 )
-def test_a_job_that_says_the_same(again: SchemaRequest) -> None:
-    check_request(STORED, again, "here")
+def test_a_job_with_the_same_columns_is_accepted(request: SchemaRequest) -> None:
+    check_request(STORED, request, "here")
 
 
 @pytest.mark.parametrize(
-    ("again", "message"),
+    ("request", "message"),
     [
         (replace(ASKED, target="length"), "made with target = 'y', the job says 'length'; .*use another store"),
         (replace(ASKED, positive=None), "made with positive = 2, the job says none"),
@@ -237,9 +237,9 @@ def test_a_job_that_says_the_same(again: SchemaRequest) -> None:
     ],
     ids=["target", "positive", "type of positive", "weight", "features", "ignore", "categorical"],
 )
-def test_a_job_that_contradicts_the_store(again: SchemaRequest, message: str) -> None:
+def test_a_job_that_contradicts_the_store_is_refused(request: SchemaRequest, message: str) -> None:
     with pytest.raises(StoreError, match=rf"the store here was {message}" if "features:" not in message else message):
-        check_request(STORED, again, "here")
+        check_request(STORED, request, "here")
 
 
 def test_true_is_not_one() -> None:
@@ -268,7 +268,7 @@ def test_kinds_are_split_in_the_order_of_the_features() -> None:
     assert [feature.name for feature in schema.categorical] == ["c"]
 
 
-def test_a_text_target_wants_the_positive_class() -> None:
+def test_a_text_target_needs_a_positive_class() -> None:
     arrow = pa.schema([("x", pa.float64()), ("y", pa.large_string())])
     with pytest.raises(PartitionError, match=r"the target 'y' has type large_string, .*say which one counts as \+1"):
         infer_schema(SchemaRequest("y"), arrow, "part-0.parquet")

@@ -1,4 +1,4 @@
-"""Segments: what is written is what is read, bit for bit, and damage is an error and never a number."""
+"""Segments: rows round-trip bit for bit, and damage raises an error instead of returning wrong numbers."""
 
 import asyncio
 import shutil
@@ -60,13 +60,13 @@ def in_memory() -> zarr.Group:
 
 @pytest.mark.parametrize("n", [0, 1, 255, 256, 257, 5000])
 @pytest.mark.parametrize("n_categorical", [0, 2])
-def test_a_segment_comes_back_as_it_was_written(n: int, n_categorical: int) -> None:
+def test_a_segment_round_trips(n: int, n_categorical: int) -> None:
     root, rows = in_memory(), draw_rows(n, n_categorical=n_categorical)
     write(root, rows)
     assert same_rows(segment_rows(root, 0), rows)
 
 
-def test_moments_and_categories_come_back_as_they_were_written() -> None:
+def test_moments_and_categories_round_trip() -> None:
     root, rows = in_memory(), draw_rows(10, n_categorical=2)
     write(root, rows)
     facts = Segment.open(root, 0).facts()
@@ -75,7 +75,7 @@ def test_moments_and_categories_come_back_as_they_were_written() -> None:
     assert facts.category_counts == facts_of(rows).category_counts
 
 
-def test_a_sketch_comes_back_beside_the_moments_in_the_same_array() -> None:
+def test_a_sketch_round_trips_in_the_same_array_as_the_moments() -> None:
     root, rows = in_memory(), draw_rows(10)
     sketch = np.random.default_rng(0).standard_normal((7, 4))
     write_segment(root, 0, layout_of(rows), [rows], replace(facts_of(rows), sketch=sketch))
@@ -94,50 +94,50 @@ def test_a_segment_without_a_sketch_has_none() -> None:
 
 
 @pytest.mark.parametrize("classes", [(3, 1), ("ü", "a"), (True, False), (0.5, -1.0)], ids=str)
-def test_classes_come_back_as_they_were_written_and_present_are_those_that_count(classes: tuple[Label, ...]) -> None:
+def test_classes_round_trip_and_present_ones_have_weight(classes: tuple[Label, ...]) -> None:
     root, rows = in_memory(), draw_rows(10)
     facts = replace(facts_of(rows), classes=classes, class_counts=(0.0, 1 / 3))
     write_segment(root, 0, layout_of(rows), [rows], facts)
-    again = Segment.open(root, 0).facts()
-    assert (again.classes, again.class_counts) == (classes, (0.0, 1 / 3))
-    assert [type(label) for label in again.classes] == [type(label) for label in classes]
-    assert again.present_classes == classes[1:]
+    stored = Segment.open(root, 0).facts()
+    assert (stored.classes, stored.class_counts) == (classes, (0.0, 1 / 3))
+    assert [type(label) for label in stored.classes] == [type(label) for label in classes]
+    assert stored.present_classes == classes[1:]
 
 
-def test_several_targets_come_back() -> None:
-    root, drawn = in_memory(), draw_rows(300)
-    rows = replace(drawn, targets=np.random.default_rng(1).normal(size=(300, 4)))
+def test_several_targets_round_trip() -> None:
+    root, plain_rows = in_memory(), draw_rows(300)
+    rows = replace(plain_rows, targets=np.random.default_rng(1).normal(size=(300, 4)))
     write_segment(root, 0, replace(layout_of(rows), n_targets=4), [rows], facts_of(rows))
     assert same_rows(segment_rows(root, 0), rows)
 
 
 def test_rows_without_weights_have_none() -> None:
-    root, drawn = in_memory(), draw_rows(10)
-    rows = Rows(drawn.numeric, drawn.codes, drawn.targets, None)
+    root, plain_rows = in_memory(), draw_rows(10)
+    rows = Rows(plain_rows.numeric, plain_rows.codes, plain_rows.targets, None)
     write(root, rows)
     assert segment_rows(root, 0).weights is None
 
 
-def test_a_segment_of_categories_alone() -> None:
+def test_a_segment_of_only_categories_round_trips() -> None:
     root, rows = in_memory(), draw_rows(300, n_numeric=0, n_categorical=2)
     write(root, rows)
     assert same_rows(segment_rows(root, 0), rows)
 
 
-def test_single_precision_halves_the_numbers_and_keeps_targets_whole() -> None:
+def test_single_precision_halves_features_and_keeps_targets_exact() -> None:
     root, rows = in_memory(), draw_rows(1000, single=True)
     write(root, rows, single=True)
-    again = segment_rows(root, 0)
-    assert again.numeric.dtype == np.float32
-    np.testing.assert_array_equal(again.numeric, rows.numeric)
-    assert again.targets is not None
+    stored = segment_rows(root, 0)
+    assert stored.numeric.dtype == np.float32
+    np.testing.assert_array_equal(stored.numeric, rows.numeric)
+    assert stored.targets is not None
     assert rows.targets is not None
-    assert again.targets.tobytes() == rows.targets.tobytes()
+    assert stored.targets.tobytes() == rows.targets.tobytes()
 
 
 @settings(max_examples=25)
 @given(cuts=st.lists(st.integers(0, 1000), max_size=8), seed=st.integers(0, 2**32 - 1))
-def test_how_rows_came_in_batches_leaves_no_trace(cuts: list[int], seed: int) -> None:
+def test_batches_do_not_change_the_stored_segment(cuts: list[int], seed: int) -> None:
     rows = draw_rows(1000, n_numeric=2, seed=seed)
     ends = [0, *sorted(cuts), 1000]
     root, straight = in_memory(), in_memory()
@@ -147,7 +147,7 @@ def test_how_rows_came_in_batches_leaves_no_trace(cuts: list[int], seed: int) ->
 
 
 @given(st.lists(st.integers(0, 40), max_size=10), st.integers(1, 50))
-def test_regrouping_keeps_every_row_in_full_runs(sizes: list[int], run: int) -> None:
+def test_regrouping_keeps_every_row_in_full_batches(sizes: list[int], run: int) -> None:
     rows = draw_rows(sum(sizes))
     ends = np.cumsum([0, *sizes])
     groups = list(regroup([rows.part(int(a), int(b)) for a, b in pairwise(ends)], run))
@@ -178,7 +178,7 @@ def test_chunks_do_not_depend_on_the_number_of_rows() -> None:
 
 
 @pytest.mark.parametrize("came", [9, 11, 0])
-def test_other_rows_than_were_planned(came: int) -> None:
+def test_another_number_of_rows_than_planned_is_refused(came: int) -> None:
     rows = draw_rows(11)
     batches = [rows.part(0, came)]
     with pytest.raises((StoreError, ValueError), match=r"segment 0 was planned with 10 rows|shape"):
@@ -194,7 +194,7 @@ ROWS = draw_rows(3000)
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with one segment, to be copied."""
+    """A store with one segment, which tests copy."""
     folder = tmp_path_factory.mktemp("template") / "store"
     with new_store(folder).write("one segment") as writing:
         write(writing.root, ROWS)
@@ -216,22 +216,22 @@ def read_all(folder: Path) -> tuple[Rows, SegmentFacts]:
 
 def is_as_written(read: tuple[Rows, SegmentFacts]) -> bool:
     rows, facts = read
-    written = facts_of(ROWS)
-    tables = (facts.categories, facts.category_counts) == (written.categories, written.category_counts)
-    return same_rows(rows, ROWS) and np.array_equal(facts.moments, written.moments) and tables
+    expected = facts_of(ROWS)
+    tables = (facts.categories, facts.category_counts) == (expected.categories, expected.category_counts)
+    return same_rows(rows, ROWS) and np.array_equal(facts.moments, expected.moments) and tables
 
 
 def chunk_files(folder: Path) -> list[Path]:
     return sorted(path for path in (folder / "chunks").rglob("*") if path.is_file())
 
 
-def test_a_copied_store_is_whole(folder: Path) -> None:
+def test_a_copied_store_is_intact(folder: Path) -> None:
     assert is_as_written(read_all(folder))
     assert len(chunk_files(folder)) == 4
 
 
 @pytest.mark.parametrize("which", range(4))
-def test_a_deleted_chunk_is_an_error(folder: Path, which: int) -> None:
+def test_a_deleted_chunk_raises(folder: Path, which: int) -> None:
     chunk_files(folder)[which].unlink()
     with pytest.raises(StoreError, match=r"segments/000000/\w+ of the store cannot be read or written: .*not found"):
         read_all(folder)
@@ -239,7 +239,7 @@ def test_a_deleted_chunk_is_an_error(folder: Path, which: int) -> None:
 
 @pytest.mark.parametrize("which", range(4))
 @pytest.mark.parametrize("damage", ["cut", "emptied", "zeroed"])
-def test_a_chunk_cut_short_or_zeroed_is_an_error(folder: Path, which: int, damage: str) -> None:
+def test_a_truncated_or_zeroed_chunk_raises(folder: Path, which: int, damage: str) -> None:
     path = chunk_files(folder)[which]
     whole = path.read_bytes()
     path.write_bytes({"cut": whole[: len(whole) // 2], "emptied": b"", "zeroed": bytes(len(whole))}[damage])
@@ -248,7 +248,7 @@ def test_a_chunk_cut_short_or_zeroed_is_an_error(folder: Path, which: int, damag
 
 
 @pytest.mark.parametrize("which", range(4))
-def test_a_flipped_bit_in_a_chunk_is_an_error_and_never_another_number(folder: Path, which: int) -> None:
+def test_a_flipped_bit_in_a_chunk_raises_and_never_changes_a_number(folder: Path, which: int) -> None:
     path = chunk_files(folder)[which]
     whole = path.read_bytes()
     positions = [*range(18), *np.random.default_rng(which).integers(18, len(whole), 16), *range(-6, 0)]
@@ -259,7 +259,7 @@ def test_a_flipped_bit_in_a_chunk_is_an_error_and_never_another_number(folder: P
             flipped[position] ^= mask
             path.write_bytes(flipped)
             try:
-                sound = is_as_written(read_all(folder))  # a bit of the frame's header that nobody reads
+                sound = is_as_written(read_all(folder))  # an unused bit of the frame's header
             except StoreError:
                 errors += 1
             else:
@@ -267,7 +267,7 @@ def test_a_flipped_bit_in_a_chunk_is_an_error_and_never_another_number(folder: P
     assert errors >= 2 * len(positions) - 8
 
 
-def test_a_chunk_that_the_listing_has_lost_is_an_error_not_zeros(folder: Path) -> None:
+def test_a_chunk_missing_from_the_manifest_raises_instead_of_zeros(folder: Path) -> None:
     store = Store.open(location_of(folder))
     with store.write("lose a chunk") as writing:
         asyncio.run(writing.session.store.delete("segments/000000/numeric/c/0/0"))
@@ -276,7 +276,7 @@ def test_a_chunk_that_the_listing_has_lost_is_an_error_not_zeros(folder: Path) -
 
 
 @pytest.mark.parametrize("name", ["codes", "targets", "weights", "moments"])
-def test_every_array_of_a_segment_knows_its_missing_chunks(name: str) -> None:
+def test_missing_chunks_of_every_array_raise(name: str) -> None:
     root = in_memory()
     write(root, ROWS)
     path = f"{segment_path(0)}/{name}/c/0" + ("" if name == "weights" else "/0")
@@ -285,13 +285,13 @@ def test_every_array_of_a_segment_knows_its_missing_chunks(name: str) -> None:
         read_segment(root)
 
 
-def test_a_lost_segment_is_an_error(folder: Path) -> None:
+def test_a_missing_segment_raises(folder: Path) -> None:
     root = Store.open(location_of(folder)).root()
     with pytest.raises(StoreError, match="segments/000001 of the store"):
         Segment.open(root, 1)
 
 
-def test_a_damaged_listing_is_an_error(folder: Path) -> None:
+def test_a_damaged_manifest_raises(folder: Path) -> None:
     manifests = [path for path in (folder / "manifests").rglob("*") if path.is_file()]
     assert manifests
     for path in manifests:

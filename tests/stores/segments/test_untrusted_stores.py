@@ -1,6 +1,6 @@
-"""Stores and models from strangers: nothing in them runs, leads out of the folder, or takes what memory there is.
+"""Untrusted stores and models: nothing in them is executed, leaves the folder, or exhausts memory.
 
-Whatever a record says, reading and using it either works or ends in an error with an exit code of its own.
+Whatever a record contains, reading and using it either works or ends in an error with its own exit code.
 """
 
 import copy
@@ -49,8 +49,8 @@ BATCH = {
 }
 
 
-def test_nothing_that_runs_what_it_reads_is_imported() -> None:
-    """Pickle, shelve, marshal and their kin, eval and exec, and NumPy's and pandas' readers of pickles."""
+def test_nothing_that_executes_its_input_is_imported() -> None:
+    """Checks for pickle, shelve, marshal and similar modules, eval, exec, and pickle readers of NumPy and pandas."""
     banned = re.compile(
         r"^\s*(?:import|from)\s+(?:pickle|cloudpickle|dill|shelve|marshal|joblib|yaml|code|runpy)\b"
         r"|\b(?:eval|exec|__import__)\(|allow_pickle|read_pickle|np\.load\(|numcodecs\.Pickle|(?:un)?pickle\.",
@@ -61,7 +61,7 @@ def test_nothing_that_runs_what_it_reads_is_imported() -> None:
             assert not banned.search(file.read_text()), file
 
 
-def test_no_codec_of_zarr_s_unpickles() -> None:
+def test_no_zarr_codec_unpickles() -> None:
     from zarr.registry import get_codec_class
 
     for name in ("pickle", "numcodecs.pickle", "json2", "numcodecs.json2", "msgpack2", "numcodecs.msgpack2"):
@@ -70,39 +70,39 @@ def test_no_codec_of_zarr_s_unpickles() -> None:
 
 
 @dataclass
-class Kept:
-    """A model as JSON and arrays, to be changed."""
+class StoredModel:
+    """A model as JSON and arrays, which tests modify."""
 
     plain: dict[str, Any]
     arrays: dict[str, npt.NDArray[Any]]
 
     def root(self) -> zarr.Group:
-        """Write it down as it is, in memory."""
+        """Write the model into a store in memory."""
         root = zarr.create_group(MemoryStore())
         group = root.create_group("models/model", attributes=cast("Any", self.plain))
         for name, values in self.arrays.items():
             codec = ZstdCodec(level=1, checksum=True)
             chunks = tuple(max(1, n) for n in values.shape)
-            made = group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=chunks, compressors=[codec])
+            array = group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=chunks, compressors=[codec])
             if values.size:
-                made[...] = values
+                array[...] = values
         return root
 
-    def copy(self) -> "Kept":
-        return Kept(copy.deepcopy(self.plain), {name: a.copy() for name, a in self.arrays.items()})
+    def copy(self) -> "StoredModel":
+        return StoredModel(copy.deepcopy(self.plain), {name: a.copy() for name, a in self.arrays.items()})
 
 
-def kept_at(folder: Path, changes: dict[str, Any]) -> Kept:
+def train_model(folder: Path, changes: dict[str, Any]) -> StoredModel:
     work = Workplace(folder)
     work.put_all(range(2))
     work.run_here({**changes, "model.max_basis": changes.get("model.max_basis", 10), "evaluate.path": None})
     group = cast("zarr.Group", open_store(work.store).root()["models/model"])
-    return Kept(group.attrs.asdict(), {name: np.asarray(array[...]) for name, array in group.arrays()})
+    return StoredModel(group.attrs.asdict(), {name: np.asarray(array[...]) for name, array in group.arrays()})
 
 
 @pytest.fixture(scope="module", params=["online", "batch"])
-def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    return kept_at(tmp_path_factory.mktemp(request.param), BATCH if request.param == "batch" else {})
+def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> StoredModel:
+    return train_model(tmp_path_factory.mktemp(request.param), BATCH if request.param == "batch" else {})
 
 
 OLS = BatchRequest(
@@ -115,13 +115,13 @@ OLS = BatchRequest(
 )
 
 
-def use(root: zarr.Group) -> None:
-    """Do with a model what the doors do: look whether it is what was asked for, predict, with error bars, go on."""
+def check_request(root: zarr.Group) -> None:
+    """Check whether a model matches a request, as training does."""
     record = require_model(root, "model")
     trainer_of(OLS if is_batch(record) else MODEL).check(read_ledger(root), record)
 
 
-def answer(root: zarr.Group) -> None:
+def predict(root: zarr.Group) -> None:
     record = require_model(root, "model")
     model = model_of(record, with_uncertainty=True)
     rows, none = np.ones((3, len(model.feature_map.numeric))), np.empty((3, 0), dtype=np.int32)
@@ -130,7 +130,7 @@ def answer(root: zarr.Group) -> None:
         model.deviations(rows, none, [])
 
 
-def go_on(root: zarr.Group) -> None:
+def continue_training(root: zarr.Group) -> None:
     record = require_model(root, "model")
     if is_batch(record):
         fitted_of(record)
@@ -140,11 +140,11 @@ def go_on(root: zarr.Group) -> None:
     learner.partial_fit(np.ones((3, width)), np.ones((3, record.arrays["normal_rhs"].shape[1])))
 
 
-def assert_ends_well(root: zarr.Group) -> None:
-    for deed in (use, answer, go_on):
+def assert_expected_outcome(root: zarr.Group) -> None:
+    for action in (check_request, predict, continue_training):
         try:
             with np.errstate(all="ignore"):
-                deed(root)
+                action(root)
         except Exception as error:
             if exit_code_of(error) == UNEXPECTED:
                 raise
@@ -164,64 +164,64 @@ VALUES = st.recursive(
 )
 
 
-def places_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The places of all values inside a value."""
+def paths_in(value: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the paths to all values nested in a value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [place for key, each in inner for place in ((*path, key), *places_in(each, (*path, key)))]
+    return [path for key, each in inner for path in ((*prefix, key), *paths_in(each, (*prefix, key)))]
 
 
-def change_plain(kept: Kept, data: st.DataObject) -> None:
-    place = data.draw(st.sampled_from(sorted(places_in(kept.plain), key=str)))
-    where = kept.plain
-    for key in place[:-1]:
-        where = where[key]
+def change_plain(stored: StoredModel, data: st.DataObject) -> None:
+    path = data.draw(st.sampled_from(sorted(paths_in(stored.plain), key=str)))
+    container = stored.plain
+    for key in path[:-1]:
+        container = container[key]
     if data.draw(st.integers(0, 4)) == 0:
-        del where[place[-1]]
+        del container[path[-1]]
     else:
-        where[place[-1]] = data.draw(VALUES)
+        container[path[-1]] = data.draw(VALUES)
 
 
-def change_array(kept: Kept, data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from(sorted(kept.arrays)))
-    values = kept.arrays[name]
-    what = data.draw(st.sampled_from(["gone", "type", "cut", "flat", "value", "more"]))
-    if what == "gone":
-        del kept.arrays[name]
+def change_array(stored: StoredModel, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(stored.arrays)))
+    values = stored.arrays[name]
+    change = data.draw(st.sampled_from(["delete", "type", "cut", "flat", "value", "more"]))
+    if change == "delete":
+        del stored.arrays[name]
         return
     flat = values.ravel().copy()
-    if what == "value":
+    if change == "value":
         flat[data.draw(st.integers(0, flat.size - 1))] = data.draw(
             st.sampled_from([0, -1, 2**62] if flat.dtype.kind == "i" else [0.0, -1.0, 1e300])
         )
-    kept.arrays[name] = {
+    stored.arrays[name] = {
         "type": values.astype(data.draw(st.sampled_from(["f4", "i4", "i8", "?", "c16"]))),
         "cut": values[: data.draw(st.integers(0, len(values)))],
         "flat": flat,
         "value": flat.reshape(values.shape).astype(values.dtype),
         "more": np.concatenate([values, values[-1:]]),
-    }[what]
+    }[change]
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_whatever_a_model_says_it_ends_in_an_error_that_is_foreseen(kept: Kept, data: st.DataObject) -> None:
-    changed = kept.copy()
+def test_any_modified_model_works_or_raises_an_expected_error(stored: StoredModel, data: st.DataObject) -> None:
+    changed = stored.copy()
     for _ in range(data.draw(st.integers(1, 2))):
         change = data.draw(st.sampled_from([change_plain, change_array]))
         if change is change_plain or changed.arrays:
             change(changed, data)
     parameters = changed.plain.get("parameters")
-    if data.draw(st.booleans()):  # a stranger knows how the hash is made
+    if data.draw(st.booleans()):  # an attacker can compute the hash
         changed.plain["parameters_hash"] = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()
-    assert_ends_well(changed.root())
+    assert_expected_outcome(changed.root())
 
 
-def test_what_is_not_changed_works(kept: Kept) -> None:
-    for deed in (use, answer, go_on):
+def test_an_unmodified_model_works(stored: StoredModel) -> None:
+    for action in (check_request, predict, continue_training):
         try:
-            deed(kept.root())
+            action(stored.root())
         except LookupError as error:
-            assert "was trained with other parameters" in str(error)  # noqa: PT017 (of the method that was not asked)
+            assert "was trained with other parameters" in str(error)  # noqa: PT017 (of the other method)
 
 
 FIELDS = ["segment", "name", "size_bytes", "modified_ns", "content_sha256", "rows", "dropped"]
@@ -240,10 +240,10 @@ LEDGER = {
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_ledger_is_read_or_ends_in_an_expected_error(data: st.DataObject) -> None:
-    kept = Kept(copy.deepcopy(cast("dict[str, Any]", LEDGER)), {})
-    change_plain(kept, data)
+    stored = StoredModel(copy.deepcopy(cast("dict[str, Any]", LEDGER)), {})
+    change_plain(stored, data)
     root = zarr.create_group(MemoryStore())
-    root.create_group("ledger", attributes=cast("Any", kept.plain))
+    root.create_group("ledger", attributes=cast("Any", stored.plain))
     try:
         ledger = read_ledger(root)
     except StoreError:
@@ -262,14 +262,14 @@ def work(tmp_path: Path) -> Workplace:
 
 
 def change_store(work: Workplace, path: str, **array: Any) -> None:
-    """Put an array that nobody has written into the place of one of the store's."""
-    with open_store(work.store).write("by a stranger") as writing:
+    """Replace an array of the store by one without data."""
+    with open_store(work.store).write("untrusted commit") as writing:
         del writing.root[path]
         writing.root.create_array(path, **{"fill_value": 0, **array})
 
 
 @pytest.mark.parametrize(
-    ("path", "array", "said"),
+    ("path", "array", "message"),
     [
         ("models/model/gram", {"shape": (2**60,), "chunks": (2**60,), "dtype": "float64"}, "claims the shape"),
         ("models/model/gram", {"shape": (2**34, 8), "chunks": (2**20, 8), "dtype": "float64"}, "bytes are to be read"),
@@ -279,31 +279,31 @@ def change_store(work: Workplace, path: str, **array: Any) -> None:
         (
             "segments/000000/targets",
             {"shape": (2**60, 1), "chunks": (2**20, 1), "dtype": "float64"},
-            "claims the shape|Invalid array metadata",  # of this store, or of a newer Icechunk
+            "claims the shape|Invalid array metadata",  # of this project, or of a newer Icechunk
         ),
         ("segments/000000/numeric", {"shape": (200, 2**40), "chunks": (1, 1024), "dtype": "float32"}, "are to be read"),
     ],
 )
-def test_absurd_arrays_are_refused_before_memory_is_taken(
-    work: Workplace, path: str, array: dict[str, Any], said: str
+def test_absurd_arrays_are_refused_before_memory_is_allocated(
+    work: Workplace, path: str, array: dict[str, Any], message: str
 ) -> None:
     change_store(work, path, **array)
     root = open_store(work.store).root()
     in_model = path.startswith("models")
-    with pytest.raises(StoreError, match=said):
+    with pytest.raises(StoreError, match=message):
         _ = read_model(root, "model") if in_model else Segment.open(root, 0).read(0, 200)
 
 
-def test_the_command_says_so_with_the_store_s_exit_code(work: Workplace) -> None:
+def test_the_command_reports_an_absurd_array_with_the_store_s_exit_code(work: Workplace) -> None:
     change_store(work, "models/model/gram", shape=(2**34, 8), chunks=(2**20, 8), dtype="float64")
-    done = run_command("predict", work.job(), work.folder / "held-out", work.folder / "out")
-    assert done.code == exit_codes.STORE
-    assert "bytes are to be read" in done.err
-    assert "Traceback" not in done.err
+    outcome = run_command("predict", work.job(), work.folder / "held-out", work.folder / "out")
+    assert outcome.code == exit_codes.STORE
+    assert "bytes are to be read" in outcome.err
+    assert "Traceback" not in outcome.err
 
 
-def test_metadata_beyond_measure_is_not_parsed(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_store(work.store).write("by a stranger") as writing:
+def test_oversized_metadata_is_not_parsed(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(work.store).write("untrusted commit") as writing:
         cast("zarr.Group", writing.root["models/model"]).attrs["history"] = ["x" * 1000] * 200
     monkeypatch.setattr(size_limits, "MAX_METADATA_BYTES", 100_000)
     root = open_store(work.store).root()
@@ -312,48 +312,48 @@ def test_metadata_beyond_measure_is_not_parsed(work: Workplace, monkeypatch: pyt
     assert read_ledger(root).rows == 400
 
 
-def test_chunks_that_lie_elsewhere_are_not_read(work: Workplace) -> None:
-    """A virtual chunk may name any file of this machine, or any server; none is authorized."""
+def test_virtual_chunks_are_not_read(work: Workplace) -> None:
+    """A virtual chunk may refer to any file or server; none is authorized."""
     secret = work.folder / "secret"
     secret.write_bytes(b"s" * 8)
     location = f"file://{work.folder}/"
     store = open_store(work.store)
     config = icechunk.RepositoryConfig.default()
-    where = icechunk.local_filesystem_store(str(work.folder))
-    config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(location, where))
-    strange = icechunk.Repository.open(store.location.storage(), config)
-    strange.save_config()
-    session = strange.writable_session("main")
+    storage = icechunk.local_filesystem_store(str(work.folder))
+    config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(location, storage))
+    altered = icechunk.Repository.open(store.location.storage(), config)
+    altered.save_config()
+    session = altered.writable_session("main")
     group = cast("zarr.Group", zarr.open_group(session.store)["models/model"])
     del group["centre"]
     group.create_array("centre", shape=(1,), dtype="float64", chunks=(1,), compressors=None)
     session.store.set_virtual_ref(
         "models/model/centre/c/0", f"file://{secret}", offset=0, length=8, validate_container=True
     )
-    session.commit("by a stranger")
+    session.commit("untrusted commit")
     with pytest.raises(StoreError, match=r"models/model/centre|model 'model'"):
         read_model(open_store(work.store).root(), "model")
 
 
 @pytest.mark.parametrize("name", ["writer.json", "writer.lock", "chunks", "refs/branch.main"])
 def test_links_in_a_store_are_not_followed(work: Workplace, name: str) -> None:
-    """A link would lead what is written out of the folder."""
+    """A link would redirect writes out of the folder."""
     target = work.folder / "elsewhere"
-    place = work.store / name
-    if place.exists():
-        place.rename(target)
+    path = work.store / name
+    if path.exists():
+        path.rename(target)
     else:
         target.write_text("precious")
-    place.symlink_to(target)
+    path.symlink_to(target)
     before = target.read_bytes() if target.is_file() else sorted(target.rglob("*"))
     work.put(2)
-    for read in (lambda: open_store(work.store), work.run_here):
+    for action in (lambda: open_store(work.store), work.run_here):
         with pytest.raises(StoreError, match="is a link to"):
-            read()
+            action()
     assert (target.read_bytes() if target.is_file() else sorted(target.rglob("*"))) == before
 
 
-def test_a_branch_s_name_does_not_lead_out_of_the_folder(work: Workplace) -> None:
+def test_a_branch_name_cannot_leave_the_folder(work: Workplace) -> None:
     outside = work.folder / "outside"
     outside.mkdir()
     with pytest.raises(icechunk.IcechunkError):
@@ -370,13 +370,13 @@ def test_an_array_instead_of_the_group_of_models_is_reported(work: Workplace) ->
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "x" * 65, "a\x00"])
-def test_a_model_s_name_is_no_path(work: Workplace, name: str) -> None:
+def test_a_model_name_cannot_be_a_path(work: Workplace, name: str) -> None:
     with pytest.raises(LookupError, match="a model's name consists of"):
         read_model(open_store(work.store).root(), name)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"rows": "5"}, "rows cannot be '5'"),
         ({"rows": True}, "rows cannot be True"),
@@ -384,18 +384,18 @@ def test_a_model_s_name_is_no_path(work: Workplace, name: str) -> None:
         ({"segment": 1.5}, "segment cannot be 1.5"),
     ],
 )
-def test_wrong_types_are_reported_with_their_field(changes: dict[str, Any], said: str) -> None:
+def test_wrong_types_are_reported_with_their_field(changes: dict[str, Any], message: str) -> None:
     sound: dict[str, Any] = dict(zip(FIELDS, cast("Any", LEDGER["entries"])[0], strict=True))
     check_types(LedgerEntry(**sound))
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         check_types(LedgerEntry(**{**sound, **changes}))
-    with pytest.raises(TypeError, match=r"^Ledger\.entries\.0\." + said):
+    with pytest.raises(TypeError, match=r"^Ledger\.entries\.0\." + message):
         check_types(Ledger(entries=(LedgerEntry(**{**sound, **changes}),)))
 
 
-def test_keys_of_a_bucket_that_lead_out_of_a_folder_are_no_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Predictions are written under the names of partitions."""
+def test_keys_of_a_bucket_that_leave_a_folder_are_not_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Predictions are written under the names of their partitions."""
     source, names = ObjectPath("s3://bucket/rows"), ["good.parquet", "../../evil.parquet", "a/../../evil.parquet"]
-    found = [(name, ObjectPath(f"s3://bucket/rows/{name}"), Stamp(1, 1)) for name in names]
-    monkeypatch.setattr(partitions, "list_objects", lambda _: found)
+    objects = [(name, ObjectPath(f"s3://bucket/rows/{name}"), Stamp(1, 1)) for name in names]
+    monkeypatch.setattr(partitions, "list_objects", lambda _: objects)
     assert [file.name for file in list_partitions(source)] == ["good.parquet"]
