@@ -274,7 +274,7 @@ def test_an_output_that_cannot_be_written_raises(regression: tuple[Model, Schema
     assert files_below(tmp_path / "out") == []
 
 
-@pytest.mark.parametrize("way", ["plain", "dotted", "linked"])
+@pytest.mark.parametrize("path_form", ["plain", "dotted", "linked"])
 def test_predictions_never_replace_their_input(
     regression: tuple[Model, Schema], tmp_path: Path, path_form: str
 ) -> None:

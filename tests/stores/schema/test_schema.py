@@ -210,7 +210,7 @@ ASKED = SchemaRequest("y", 2, weight="w", categorical=("code",), ignore=("flag",
 
 
 @pytest.mark.parametrize(
-    "request",
+    "later_request",
     [
         ASKED,
         replace(ASKED, features=tuple(reversed([feature.name for feature in STORED.features]))),
@@ -220,12 +220,12 @@ ASKED = SchemaRequest("y", 2, weight="w", categorical=("code",), ignore=("flag",
     ],
     ids=["same", "permuted", "more ignored", "none ignored", "text called categorical"],
 )
-def test_a_job_with_the_same_columns_is_accepted(request: SchemaRequest) -> None:
-    check_request(STORED, request, "here")
+def test_a_job_with_the_same_columns_is_accepted(later_request: SchemaRequest) -> None:
+    check_request(STORED, later_request, "here")
 
 
 @pytest.mark.parametrize(
-    ("request", "message"),
+    ("later_request", "message"),
     [
         (replace(ASKED, target="length"), "made with target = 'y', the job says 'length'; .*use another store"),
         (replace(ASKED, positive=None), "made with positive = 2, the job says none"),
@@ -237,9 +237,9 @@ def test_a_job_with_the_same_columns_is_accepted(request: SchemaRequest) -> None
     ],
     ids=["target", "positive", "type of positive", "weight", "features", "ignore", "categorical"],
 )
-def test_a_job_that_contradicts_the_store_is_refused(request: SchemaRequest, message: str) -> None:
+def test_a_job_that_contradicts_the_store_is_refused(later_request: SchemaRequest, message: str) -> None:
     with pytest.raises(StoreError, match=rf"the store here was {message}" if "features:" not in message else message):
-        check_request(STORED, request, "here")
+        check_request(STORED, later_request, "here")
 
 
 def test_true_is_not_one() -> None:
