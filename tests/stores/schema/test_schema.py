@@ -206,17 +206,17 @@ def test_json_of_one_target_is_that_of_the_first_release(positive: Label | None)
 
 
 STORED = infer(weight="w", categorical=("code",), ignore=("flag",), positive=2)
-ASKED = SchemaRequest("y", 2, weight="w", categorical=("code",), ignore=("flag",))
+REQUEST = SchemaRequest("y", 2, weight="w", categorical=("code",), ignore=("flag",))
 
 
 @pytest.mark.parametrize(
     "later_request",
     [
-        ASKED,
-        replace(ASKED, features=tuple(reversed([feature.name for feature in STORED.features]))),
-        replace(ASKED, ignore=("flag", "a column that came later")),
-        replace(ASKED, ignore=()),
-        replace(ASKED, categorical=("code", "colour")),
+        REQUEST,
+        replace(REQUEST, features=tuple(reversed([feature.name for feature in STORED.features]))),
+        replace(REQUEST, ignore=("flag", "a column that came later")),
+        replace(REQUEST, ignore=()),
+        replace(REQUEST, categorical=("code", "colour")),
     ],
     ids=["same", "permuted", "more ignored", "none ignored", "text called categorical"],
 )
@@ -227,13 +227,13 @@ def test_a_job_with_the_same_columns_is_accepted(later_request: SchemaRequest) -
 @pytest.mark.parametrize(
     ("later_request", "message"),
     [
-        (replace(ASKED, target="length"), "made with target = 'y', the job says 'length'; .*use another store"),
-        (replace(ASKED, positive=None), "made with positive = 2, the job says none"),
-        (replace(ASKED, positive="2"), "made with positive = 2, the job says '2'"),
-        (replace(ASKED, weight=None), "made with weight = 'w', the job says none"),
-        (replace(ASKED, features=("length", "new")), "other features: they differ in code, colour, count, .*new"),
-        (replace(ASKED, ignore=("length",)), "made with 'length' as a feature, the job ignores it"),
-        (replace(ASKED, categorical=("count",)), "made with 'count' as a number, the job calls it categorical"),
+        (replace(REQUEST, target="length"), "made with target = 'y', the job says 'length'; .*use another store"),
+        (replace(REQUEST, positive=None), "made with positive = 2, the job says none"),
+        (replace(REQUEST, positive="2"), "made with positive = 2, the job says '2'"),
+        (replace(REQUEST, weight=None), "made with weight = 'w', the job says none"),
+        (replace(REQUEST, features=("length", "new")), "other features: they differ in code, colour, count, .*new"),
+        (replace(REQUEST, ignore=("length",)), "made with 'length' as a feature, the job ignores it"),
+        (replace(REQUEST, categorical=("count",)), "made with 'count' as a number, the job calls it categorical"),
     ],
     ids=["target", "positive", "type of positive", "weight", "features", "ignore", "categorical"],
 )
