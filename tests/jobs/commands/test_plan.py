@@ -1,4 +1,4 @@
-"""The plan of a job against what a run of it does, and that it changes nothing."""
+"""The plan of a job compared with what its run does; planning changes nothing."""
 
 import json
 from collections.abc import Callable
@@ -51,9 +51,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def asked(method: str, **changes: Any) -> dict[str, Any]:
-    own = {"method": method, "kernel.gamma": 0.4, "max_basis": 40, **SETTINGS[method], **changes}
-    return {f"model.{key}": value for key, value in own.items()}
+def settings_of(method: str, **changes: Any) -> dict[str, Any]:
+    settings = {"method": method, "kernel.gamma": 0.4, "max_basis": 40, **SETTINGS[method], **changes}
+    return {f"model.{key}": value for key, value in settings.items()}
 
 
 class Passes(Notes):
@@ -78,15 +78,15 @@ def work(tmp_path: Path) -> Workplace:
 @pytest.fixture
 def admitted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes that plans admitted, in order."""
-    seen: list[int] = []
+    byte_counts: list[int] = []
     for kind in (memory_plan.TrainingPlan, memory_plan.BatchPlan, memory_plan.RefitPlan):
 
         def check(self: Any, limit_bytes: int, real: Any = kind.check) -> None:
             real(self, limit_bytes)
-            seen.append(self.total_bytes)
+            byte_counts.append(self.total_bytes)
 
         monkeypatch.setattr(kind, "check", check)
-    return seen
+    return byte_counts
 
 
 def plan(
@@ -95,8 +95,8 @@ def plan(
     return run_plan(read_job(work.job(changes), {}), executor or InProcess(), new_model=new_model)
 
 
-class Several(InProcess):
-    """Three workers, to be told of."""
+class ThreeWorkers(InProcess):
+    """An executor that reports three workers."""
 
     def count_workers(self) -> int:
         return 3
@@ -113,79 +113,77 @@ def test_every_method_has_settings_here() -> None:
 
 
 @pytest.mark.parametrize("method", SETTINGS)
-def test_rows_passes_and_memory_are_those_of_the_run_on_the_first_night_and_later(
-    method: str, work: Workplace, admitted: list[int]
-) -> None:
+def test_rows_passes_and_memory_equal_those_of_the_run(method: str, work: Workplace, admitted: list[int]) -> None:
     for rows, new in ((600, 600), (800, 200)):
         if rows > 600:
             work.put(3)
-        told = plan(work, asked(method))
-        assert (told["new_rows"], told["rows_to_learn"], told["rows"]) == (new, new, rows)
-        assert (told["store_exists"], told["new_partitions"]) == (rows > 600, new // 200)
+        facts = plan(work, settings_of(method))
+        assert (facts["new_rows"], facts["rows_to_learn"], facts["rows"]) == (new, new, rows)
+        assert (facts["store_exists"], facts["new_partitions"]) == (rows > 600, new // 200)
         admitted.clear()
-        done = run(work, asked(method))
-        assert told["process_memory_bytes"] == admitted[-1]
-        if told["passes_are"] == "as planned":
-            assert told["passes"] == done.passes
-        seconds = [told[f"{step}_seconds"] for step in ("ingest", "train", "refit")]
-        assert told["total_seconds"] == pytest.approx(sum(seconds), abs=0.02)
-        assert "rows, learned in" in told["based_on"]
-        assert json.loads(json.dumps(told)) == told
-    assert plan(work, asked(method))["based_on"] == "nothing new to learn"
+        report = run(work, settings_of(method))
+        assert facts["process_memory_bytes"] == admitted[-1]
+        if facts["passes_are"] == "as planned":
+            assert facts["passes"] == report.passes
+        seconds = [facts[f"{step}_seconds"] for step in ("ingest", "train", "refit")]
+        assert facts["total_seconds"] == pytest.approx(sum(seconds), abs=0.02)
+        assert "rows, learned in" in facts["based_on"]
+        assert json.loads(json.dumps(facts)) == facts
+    assert plan(work, settings_of(method))["based_on"] == "nothing new to learn"
 
 
-def test_only_orols_and_gcv_leave_the_number_of_passes_to_the_rows(work: Workplace) -> None:
-    guesses = [m for m in METHODS if plan(work, asked(m))["passes_are"] != "as planned"]
+def test_the_number_of_passes_is_a_guess_only_for_orols_and_gcv(work: Workplace) -> None:
+    guesses = [m for m in METHODS if plan(work, settings_of(m))["passes_are"] != "as planned"]
     assert guesses == ["orols"]
-    assert plan(work, asked("ols", **{"ols.gcv": True}))["passes_are"] != "as planned"
+    assert plan(work, settings_of("ols", **{"ols.gcv": True}))["passes_are"] != "as planned"
 
 
 def test_a_refit_is_a_pass_and_has_its_own_memory(work: Workplace, admitted: list[int]) -> None:
-    told = plan(work, asked("online", refit=True, max_basis=300))
+    facts = plan(work, settings_of("online", refit=True, max_basis=300))
     admitted.clear()
-    done = run(work, asked("online", refit=True, max_basis=300))
-    assert told["passes"] == done.passes == 2
-    assert told["process_memory_bytes"] == max(admitted)
-    seconds = [told[f"{step}_seconds"] for step in ("ingest", "train", "refit")]
-    assert told["total_seconds"] == pytest.approx(sum(seconds), abs=0.02)
+    report = run(work, settings_of("online", refit=True, max_basis=300))
+    assert facts["passes"] == report.passes == 2
+    assert facts["process_memory_bytes"] == max(admitted)
+    seconds = [facts[f"{step}_seconds"] for step in ("ingest", "train", "refit")]
+    assert facts["total_seconds"] == pytest.approx(sum(seconds), abs=0.02)
 
 
 @pytest.mark.parametrize("method", ["isls-svm", "shard-merge-select", "kernel-ridge"])
-def test_other_regularizations_are_a_choice_from_all_rows(method: str, work: Workplace, admitted: list[int]) -> None:
-    run(work, asked(method))
-    other = asked(method, regularization=[1e-3, 1e-2])
-    told = plan(work, other)
-    assert (told["new_rows"], told["rows_to_learn"], told["rows"]) == (0, 0, 600)
-    assert told["tasks_a_pass"] == 3
-    assert "rows, learned in" in told["based_on"]
+def test_other_regularizations_are_compared_on_all_rows(method: str, work: Workplace, admitted: list[int]) -> None:
+    run(work, settings_of(method))
+    other = settings_of(method, regularization=[1e-3, 1e-2])
+    facts = plan(work, other)
+    assert (facts["new_rows"], facts["rows_to_learn"], facts["rows"]) == (0, 0, 600)
+    assert facts["tasks_a_pass"] == 3
+    assert "rows, learned in" in facts["based_on"]
     admitted.clear()
-    done = run(work, other)
-    assert told["passes"] == done.passes > 0
-    assert told["process_memory_bytes"] == admitted[-1]
+    report = run(work, other)
+    assert facts["passes"] == report.passes > 0
+    assert facts["process_memory_bytes"] == admitted[-1]
 
 
 def test_another_regularization_of_a_stream_costs_a_refit_alone(work: Workplace) -> None:
-    run(work, asked("online", refit=True))
-    other = asked("online", refit=True, regularization=1e-3)
-    told = plan(work, other)
-    assert (told["rows_to_learn"], told["passes"]) == (0, 1)
-    assert run(work, other).passes == 2  # the stream's own is of no rows
+    run(work, settings_of("online", refit=True))
+    other = settings_of("online", refit=True, regularization=1e-3)
+    facts = plan(work, other)
+    assert (facts["rows_to_learn"], facts["passes"]) == (0, 1)
+    assert run(work, other).passes == 2  # the stream, over no rows, and the refit
 
 
 def test_partitions_that_a_rollback_excluded_are_not_new(work: Workplace) -> None:
-    run(work, asked("online"))
+    run(work, settings_of("online"))
     work.put(3)
-    run(work, asked("online"))
-    run_rollback(read_job(work.job(asked("online")), {}), 1, 0.0, replay=False)
-    facts = plan(work, asked("online"))
+    run(work, settings_of("online"))
+    run_rollback(read_job(work.job(settings_of("online")), {}), 1, 0.0, replay=False)
+    facts = plan(work, settings_of("online"))
     assert (facts["new_partitions"], facts["rows_to_learn"], facts["rows"], facts["passes"]) == (0, 0, 600, 0)
     assert facts["based_on"] == "nothing new to learn"
-    assert run(work, asked("online")).codes[-1] == "train.nothing_new"
+    assert run(work, settings_of("online")).codes[-1] == "train.nothing_new"
     work.put(4)
-    facts = plan(work, asked("online"))
+    facts = plan(work, settings_of("online"))
     assert (facts["new_partitions"], facts["rows_to_learn"], facts["rows"], facts["passes"]) == (1, 200, 800, 1)
-    assert plan(work, asked("online"), new_model=True)["rows_to_learn"] == 1000
-    run(work, asked("online"))
+    assert plan(work, settings_of("online"), new_model=True)["rows_to_learn"] == 1000
+    run(work, settings_of("online"))
     assert work.model().learned == (0, 1, 2, 4)
 
 
@@ -193,39 +191,39 @@ def test_partitions_that_a_rollback_excluded_are_not_new(work: Workplace) -> Non
 def test_a_new_partition_without_rows_is_learned_by_a_model(
     method: str, changes: dict[str, Any], work: Workplace
 ) -> None:
-    run(work, asked(method, **changes))
-    assert plan(work, asked(method, **changes))["passes"] == 0
+    run(work, settings_of(method, **changes))
+    assert plan(work, settings_of(method, **changes))["passes"] == 0
     work.put(3, draw_rows(3).slice(0, 0))
-    facts = plan(work, asked(method, **changes))
+    facts = plan(work, settings_of(method, **changes))
     assert (facts["new_partitions"], facts["rows_to_learn"], facts["rows"]) == (1, 0, 600)
     assert facts["passes"] > 0
-    run(work, asked(method, **changes))
+    run(work, settings_of(method, **changes))
     assert work.model().learned == (0, 1, 2, 3)
-    assert plan(work, asked(method, **changes))["passes"] == 0
+    assert plan(work, settings_of(method, **changes))["passes"] == 0
 
 
-def test_nothing_is_changed_and_nobody_waits(work: Workplace) -> None:
+def test_plan_changes_nothing_and_waits_for_no_lock(work: Workplace) -> None:
     before = sorted(work.folder.rglob("*"))
     job = work.job()
-    told = run_command("plan", job, "--json").result
-    assert told["rows"] == 600
+    facts = run_command("plan", job, "--json").result
+    assert facts["rows"] == 600
     assert sorted(work.folder.rglob("*")) == sorted([*before, job])
     work.run_here()
     work.put(3)
     files = {path: path.read_bytes() for path in work.store.rglob("*") if path.is_file()}
     work.store.joinpath("writer.lock").touch()
-    done = run_command("plan", job)
-    assert done.code == 0
-    assert "new_rows  200\n" in done.out
+    outcome = run_command("plan", job)
+    assert outcome.code == 0
+    assert "new_rows  200\n" in outcome.out
     assert {p: p.read_bytes() for p in work.store.rglob("*") if p.is_file() and p.name != "writer.lock"} == {
         path: content for path, content in files.items() if path.name != "writer.lock"
     }
 
 
 @pytest.mark.parametrize("method", SETTINGS)
-def test_what_cannot_fit_is_refused_as_the_run_refuses_it(method: str, work: Workplace) -> None:
-    """Before a row is read: the words are those of the run."""
-    changes = {**asked(method), "memory_limit": 10**6}
+def test_a_job_that_cannot_fit_is_refused_as_by_the_run(method: str, work: Workplace) -> None:
+    """Before a row is read, with the same message."""
+    changes = {**settings_of(method), "memory_limit": 10**6}
     with pytest.raises(MemoryRefused, match="; 1 MB may be used") as planned:
         plan(work, changes)
     assert not work.store.exists()
@@ -235,24 +233,24 @@ def test_what_cannot_fit_is_refused_as_the_run_refuses_it(method: str, work: Wor
 
 
 @pytest.mark.parametrize("method", ["isls-svm", "subset-of-regressors"])
-def test_a_given_dictionary_is_planned_with_all_its_rows(method: str, work: Workplace, tmp_path: Path) -> None:
+def test_all_rows_of_a_given_dictionary_are_planned(method: str, work: Workplace, tmp_path: Path) -> None:
     pq.write_table(draw_rows(9).drop_columns(["label"]), tmp_path / "dictionary.parquet")
     section = method.replace("-", "_")
     given = {f"{section}.start": "given", f"{section}.start_basis": 4, "dictionary": "dictionary.parquet"}
-    changes = asked(method, **{**given, "kernel.gamma": 0.4})
+    changes = settings_of(method, **{**given, "kernel.gamma": 0.4})
     admitted_by = trainer_of(model_request(read_job(work.job(changes), {}))).plan_memory(None, 600, 4, 1)
     assert isinstance(admitted_by, BatchPlan)
     assert admitted_by.n_functions == 200 + 1
     assert plan(work, changes)["process_memory_bytes"] == admitted_by.total_bytes
 
 
-def test_what_fits_but_for_its_features_is_refused_with_the_numbers(work: Workplace) -> None:
+def test_a_job_that_does_not_fit_because_of_its_features_is_refused_with_the_numbers(work: Workplace) -> None:
     wide = draw_rows(0)
     for column in range(400):
         wide = set_column(wide, f"z{column}", wide["x0"].to_numpy() * column)
     for number in range(3):
         work.put(number, wide)
-    changes = {**asked("online", max_basis=900), "evaluate.path": None}
+    changes = {**settings_of("online", max_basis=900), "evaluate.path": None}
     needed = plan(work, changes)["process_memory_bytes"]
     changes["memory_limit"] = needed - 1
     with pytest.raises(MemoryRefused, match="lower max_basis, or raise memory_limit") as planned:
@@ -262,7 +260,7 @@ def test_what_fits_but_for_its_features_is_refused_with_the_numbers(work: Workpl
     assert str(planned.value) == str(refused.value)
 
 
-def test_another_model_and_bad_places_are_refused_too(work: Workplace) -> None:
+def test_another_model_and_missing_folders_are_refused_too(work: Workplace) -> None:
     work.run_here()
     work.put(3)
     with pytest.raises(ModelError, match="max_basis was 20, is 21"):
@@ -270,16 +268,16 @@ def test_another_model_and_bad_places_are_refused_too(work: Workplace) -> None:
     assert plan(work, {"model.max_basis": 21}, new_model=True)["rows_to_learn"] == 800
     with pytest.raises(PartitionError, match="nowhere does not exist"):
         plan(work, {"source.path": "nowhere"})
-    done = run_command("plan", work.job({"memory_limit": "1MB"}))
-    assert (done.code, done.out) == (exit_codes.MEMORY, "")
+    outcome = run_command("plan", work.job({"memory_limit": "1MB"}))
+    assert (outcome.code, outcome.out) == (exit_codes.MEMORY, "")
 
 
-def test_rows_that_cannot_be_taken_in_give_no_estimate_where_they_are_put_aside(work: Workplace) -> None:
+def test_unusable_rows_that_would_be_quarantined_give_no_estimate(work: Workplace) -> None:
     for number in range(3):
         work.put(number, set_column(draw_rows(number), "x1", [float("nan")] * 200))
-    told = plan(work, {"source.on_bad": "quarantine"})
-    assert told["based_on"].startswith("no estimate")
-    assert told["rows"] == 600
+    facts = plan(work, {"source.on_bad": "quarantine"})
+    assert facts["based_on"].startswith("no estimate")
+    assert facts["rows"] == 600
 
 
 def break_rows(work: Workplace) -> dict[str, Any]:
@@ -298,62 +296,62 @@ def cut_short(work: Workplace) -> dict[str, Any]:
     return {}
 
 
-def ask_otherwise(work: Workplace) -> dict[str, Any]:
+def ask_for_another_class(work: Workplace) -> dict[str, Any]:
     work.run_here()
     work.put(3)
     return {"source.positive": 9}
 
 
-@pytest.mark.parametrize("trouble", [break_rows, change_type, cut_short, ask_otherwise])
-def test_what_names_footers_and_first_rows_show_is_refused_in_the_words_of_the_run(
-    work: Workplace, trouble: Callable[[Workplace], dict[str, Any]]
+@pytest.mark.parametrize("prepare", [break_rows, change_type, cut_short, ask_for_another_class])
+def test_errors_in_names_footers_and_first_rows_are_refused_in_the_words_of_the_run(
+    work: Workplace, prepare: Callable[[Workplace], dict[str, Any]]
 ) -> None:
-    job = work.job(trouble(work))
-    planned, done = run_command("plan", job), run_command("run", job)
-    assert planned.code == done.code != 0
-    assert planned.err == done.err.splitlines(keepends=True)[-1]
+    job = work.job(prepare(work))
+    planned, refused = run_command("plan", job), run_command("run", job)
+    assert planned.code == refused.code != 0
+    assert planned.err == refused.err.splitlines(keepends=True)[-1]
 
 
 def test_workers_share_passes_but_not_a_stream(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_estimate, "calibrate", lambda *_: Estimate(1.0, 10.0, 600, 1.0))
-    one = plan(work, asked("ols"))
-    three = plan(work, asked("ols"), Several())
+    one = plan(work, settings_of("ols"))
+    three = plan(work, settings_of("ols"), ThreeWorkers())
     assert (one["train_seconds"], three["train_seconds"]) == (610.0, 210.0)
     assert (three["workers"], three["tasks_a_pass"], three["ingest_tasks"]) == (3, 3, 3)
-    assert plan(work, asked("online"), Several())["train_seconds"] == 610.0
+    assert plan(work, settings_of("online"), ThreeWorkers())["train_seconds"] == 610.0
 
 
-def test_a_cluster_that_a_run_cannot_have_a_plan_cannot_have(work: Workplace) -> None:
+def test_an_unreachable_cluster_is_refused_as_by_the_run(work: Workplace) -> None:
     job = work.job({"cluster_seconds": 2})
     for cluster in ("tcp://127.0.0.1:1", "file:nowhere.json"):
-        told = [run_command(verb, job, "--cluster", cluster) for verb in ("run", "plan")]
-        assert [done.code for done in told] == [exit_codes.CLUSTER] * 2
-        assert len({done.err.splitlines()[-1] for done in told}) == 1, told
+        outcomes = [run_command(verb, job, "--cluster", cluster) for verb in ("run", "plan")]
+        assert [outcome.code for outcome in outcomes] == [exit_codes.CLUSTER] * 2
+        assert len({outcome.err.splitlines()[-1] for outcome in outcomes}) == 1, outcomes
     assert not work.store.exists()
 
 
 @pytest.mark.parametrize("method", ["online", "ols"])
-def test_what_does_not_fit_a_worker_is_refused_with_the_numbers_of_the_run(
+def test_a_task_that_does_not_fit_a_worker_is_refused_with_the_numbers_of_the_run(
     work: Workplace, tmp_path: Path, method: str
 ) -> None:
-    job = work.job(asked(method))
-    unpaused = {"DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False"}  # as much is what a worker has imported
+    job = work.job(settings_of(method))
+    unpaused = {"DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False"}  # a worker's imports take about as much
     with real_cluster(tmp_path, 0) as cluster:
         cluster.start_worker("--memory-limit", "410MB", environment=unpaused)
         cluster.wait_for(1)
-        told = [run_command(verb, job, "--cluster", cluster.address) for verb in ("plan", "run")]
-    assert [done.code for done in told] == [exit_codes.MEMORY] * 2, told
-    assert told[0].err.splitlines()[-1] == told[1].err.splitlines()[-1]
-    assert "of memory, and the worker tcp://" in told[0].err
+        outcomes = [run_command(verb, job, "--cluster", cluster.address) for verb in ("plan", "run")]
+    assert [outcome.code for outcome in outcomes] == [exit_codes.MEMORY] * 2, outcomes
+    assert outcomes[0].err.splitlines()[-1] == outcomes[1].err.splitlines()[-1]
+    assert "of memory, and the worker tcp://" in outcomes[0].err
 
 
-def test_a_plan_counts_the_workers_that_there_are(work: Workplace, tmp_path: Path) -> None:
+def test_plan_counts_the_present_workers(work: Workplace, tmp_path: Path) -> None:
     with real_cluster(tmp_path, 2) as cluster:
         assert run_command("plan", work.job(), "--cluster", cluster.address, "--json").result["workers"] == 2
     assert run_command("plan", work.job(), "--cluster", "local:2", "--json").result["workers"] == 2
 
 
-def test_regression_and_classes_have_plans(work: Workplace, tmp_path: Path) -> None:
+def test_regression_and_several_classes_can_be_planned(work: Workplace, tmp_path: Path) -> None:
     classes = plan(work, {"source.positive": None, "source.classes": "all"})
     assert (classes["rows"], classes["passes"]) == (600, 1)
     prices = Workplace(tmp_path / "prices")
@@ -361,7 +359,7 @@ def test_regression_and_classes_have_plans(work: Workplace, tmp_path: Path) -> N
     assert plan(prices, {**REGRESSION, "evaluate.path": None})["n_features"] == 2
 
 
-def test_a_method_without_rows_makes_no_pass() -> None:
+def test_a_method_makes_no_pass_without_rows() -> None:
     request = BatchRequest(
         name="model", method="ols", kernel="rbf", kernels=({},), settings=OLSSettings(max_basis=5), scaling_rows=None
     )

@@ -1,4 +1,4 @@
-"""Partitions that change, vanish, are renamed or cannot be used: none is lost, doubled, or dropped without a word."""
+"""Partitions that change, vanish, are renamed or cannot be used: none is lost, repeated, or dropped silently."""
 
 import os
 from pathlib import Path
@@ -49,8 +49,8 @@ def segments_of(work: Workplace) -> list[str]:
     )
 
 
-def fresh(tmp_path: Path, *tables: tuple[int, int]) -> Workplace:
-    """One run over partitions (number, seed)."""
+def run_over(tmp_path: Path, *tables: tuple[int, int]) -> Workplace:
+    """A new workplace after one run over partitions (number, seed)."""
     work = Workplace(tmp_path / "fresh")
     for number, seed in tables:
         work.put(number, draw_rows(seed))
@@ -82,11 +82,11 @@ def test_a_changed_partition_may_be_ignored(tmp_path: Path, work: Workplace) -> 
             "part-01.parquet",
             "part-02.parquet",
         ]
-    assert_same_model(work.model(), fresh(tmp_path, *((n, n) for n in range(6))).model())
+    assert_same_model(work.model(), run_over(tmp_path, *((n, n) for n in range(6))).model())
 
 
 @pytest.mark.parametrize("night", [0, 1])
-def test_a_rebuild_makes_the_model_of_one_run_over_what_is_there_now(
+def test_a_rebuild_gives_the_model_of_one_run_over_the_present_files(
     tmp_path: Path, work: Workplace, night: int
 ) -> None:
     run(work)
@@ -97,20 +97,20 @@ def test_a_rebuild_makes_the_model_of_one_run_over_what_is_there_now(
         work.put(number, draw_rows(70 + number, rows=50))
     work.put(4)
     notes = run(work, REBUILD)
-    said = [f["partition"] for f in notes.all("ingest.partition_rebuilt")]
-    assert said == [f"part-{n:02d}.parquet" for n in range(1, 2 + night)]
+    rebuilt = [f["partition"] for f in notes.all("ingest.partition_rebuilt")]
+    assert rebuilt == [f"part-{n:02d}.parquet" for n in range(1, 2 + night)]
     assert names_of(work) == [f"part-{n:02d}.parquet" for n in range(6)]
     straight = Workplace(tmp_path / "straight")
     for path in sorted((work.folder / "rows").iterdir()):
         straight.put(int(path.stem[-2:]), pq.read_table(path))
     straight.put(0, draw_rows(1000), where="held-out")
     straight.run_here()
-    one, other = work.model(), straight.model()
-    assert len(one.learned) == 6
-    for key, array in other.arrays.items():
-        assert array.tobytes() == one.arrays[key].tobytes(), key
-    assert (one.counters, one.encoding) == (other.counters, other.encoding)
-    assert [n.number for n in one.history] == [1, 2, 3]
+    rebuilt_model, expected = work.model(), straight.model()
+    assert len(rebuilt_model.learned) == 6
+    for key, array in expected.arrays.items():
+        assert array.tobytes() == rebuilt_model.arrays[key].tobytes(), key
+    assert (rebuilt_model.counters, rebuilt_model.encoding) == (expected.counters, expected.encoding)
+    assert [night.number for night in rebuilt_model.history] == [1, 2, 3]
     assert run(work, REBUILD).codes[-1] == "train.nothing_new"
     work.put(6)
     work.run_here()
@@ -145,17 +145,17 @@ def test_a_renamed_partition_is_not_learned_again(tmp_path: Path, work: Workplac
     assert work.snapshot() == snapshot
     work.put(4)
     run(work)
-    assert_same_model(work.model(), fresh(tmp_path, *((n, n) for n in range(5))).model())
+    assert_same_model(work.model(), run_over(tmp_path, *((n, n) for n in range(5))).model())
 
 
-def test_a_copy_is_taken_in_and_told(work: Workplace) -> None:
+def test_a_copy_is_ingested_and_reported(work: Workplace) -> None:
     run(work)
     work.put(7, draw_rows(1))
-    said = run(work).all("ingest.partition_repeated")
-    assert said == [{"partition": "part-07.parquet", "older": "part-01.parquet"}]
+    repeated = run(work).all("ingest.partition_repeated")
+    assert repeated == [{"partition": "part-07.parquet", "older": "part-01.parquet"}]
 
 
-def test_a_touched_file_is_read_once_and_no_more(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_touched_file_is_read_only_once(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     run(work)
     os.utime(work.folder / "rows" / "part-02.parquet", ns=(1, 1))
     snapshot = work.snapshot()
@@ -167,7 +167,7 @@ def test_a_touched_file_is_read_once_and_no_more(work: Workplace, monkeypatch: p
     run(work)
 
 
-def test_bad_partitions_are_put_aside_with_the_reason_and_tried_again_when_written_anew(
+def test_bad_partitions_are_quarantined_with_the_reason_and_tried_again_when_rewritten(
     tmp_path: Path, work: Workplace
 ) -> None:
     (work.folder / "rows" / "part-00.parquet").write_bytes(b"no footer")
@@ -175,12 +175,12 @@ def test_bad_partitions_are_put_aside_with_the_reason_and_tried_again_when_writt
     with pytest.raises(PartitionError, match=r"part-00\.parquet is not a readable Parquet file"):
         run(work)
     notes = run(work, QUARANTINE)
-    said = {str(f["partition"]): f["reason"] for f in notes.all("ingest.partition_quarantined")}
-    assert sorted(said) == ["part-00.parquet", "part-02.parquet"]
-    assert "column 'x1' has the value inf in row 0" in str(said["part-02.parquet"])
+    reasons = {str(f["partition"]): f["reason"] for f in notes.all("ingest.partition_quarantined")}
+    assert sorted(reasons) == ["part-00.parquet", "part-02.parquet"]
+    assert "column 'x1' has the value inf in row 0" in str(reasons["part-02.parquet"])
     assert names_of(work) == ["part-01.parquet", "part-03.parquet"]
-    again = run(work)
-    assert again.events[0] == (
+    later = run(work)
+    assert later.events[0] == (
         "ingest.partitions_in_quarantine",
         {"partitions": 2, "first": "part-00.parquet"},
     )
@@ -191,19 +191,19 @@ def test_bad_partitions_are_put_aside_with_the_reason_and_tried_again_when_writt
     run(work)
     assert names_of(work) == ["part-01.parquet", "part-03.parquet", "part-02.parquet"]
     assert [each.name for each in ledger_of(work).quarantined] == ["part-00.parquet"]
-    straight = fresh(tmp_path, (1, 1), (3, 3), (4, 2))
+    straight = run_over(tmp_path, (1, 1), (3, 3), (4, 2))
     assert work.model().arrays["coefficients"].tobytes() == straight.model().arrays["coefficients"].tobytes()
 
 
 @pytest.mark.parametrize("number", [0, 9])
-def test_a_bad_partition_may_be_the_first_or_the_last(work: Workplace, number: int) -> None:
+def test_a_first_or_last_partition_may_be_bad(work: Workplace, number: int) -> None:
     run(work)
     (work.folder / "rows" / f"part-{number:02d}-bad.parquet").write_bytes(b"no footer")
     run(work, QUARANTINE)
     assert [each.name for each in ledger_of(work).quarantined] == [f"part-{number:02d}-bad.parquet"]
 
 
-def test_a_category_that_the_model_lacks_may_be_put_aside(work: Workplace) -> None:
+def test_a_partition_with_a_new_category_may_be_quarantined(work: Workplace) -> None:
     for number in range(4):
         work.put(number, set_column(draw_rows(number), "colour", ["red", "blue"] * (ROWS // 2)))
     run(work, {"evaluate.path": None})
@@ -223,7 +223,7 @@ def test_a_category_that_the_model_lacks_may_be_put_aside(work: Workplace) -> No
     ]
 
 
-def test_a_changed_partition_may_bring_a_category_to_a_model_that_begins_anew(work: Workplace) -> None:
+def test_a_rebuilt_partition_may_have_a_new_category_since_the_model_starts_over(work: Workplace) -> None:
     for number in range(2):
         work.put(number, set_column(draw_rows(number), "colour", ["red", "blue"] * (ROWS // 2)))
     for number in (2, 3):
@@ -235,7 +235,7 @@ def test_a_changed_partition_may_bring_a_category_to_a_model_that_begins_anew(wo
     assert work.model().counters["rows_seen"] == 2 * ROWS
 
 
-def test_without_one_good_partition_there_is_nothing_to_begin_with(work: Workplace) -> None:
+def test_a_store_cannot_be_created_without_a_good_partition(work: Workplace) -> None:
     for path in (work.folder / "rows").iterdir():
         path.write_bytes(b"")
     with pytest.raises(PartitionError, match=r"part-00\.parquet is empty \(0 bytes\)"):
@@ -246,11 +246,11 @@ def reject(work: Workplace, name: str, *, release: bool = False) -> dict[str, ob
     return run_quarantine(read_job(work.job(), {}), name, "sensor was off", 0.0, release=release)
 
 
-def test_a_partition_may_be_rejected_before_it_is_taken_in(work: Workplace) -> None:
+def test_a_partition_may_be_rejected_before_it_is_ingested(work: Workplace) -> None:
     run(work)
     work.put(4)
-    told = reject(work, "part-04.parquet")
-    assert (told["quarantined"], told["learned_by"]) == (True, [])
+    result = reject(work, "part-04.parquet")
+    assert (result["quarantined"], result["learned_by"]) == (True, [])
     work.put(4, draw_rows(44))
     assert run(work).events[0][1] == {"partitions": 1, "first": "part-04.parquet"}
     assert len(names_of(work)) == 4
@@ -259,17 +259,17 @@ def test_a_partition_may_be_rejected_before_it_is_taken_in(work: Workplace) -> N
     assert names_of(work)[-1] == "part-04.parquet"
 
 
-def test_a_partition_that_was_taken_in_may_be_rejected_and_taken_back(tmp_path: Path, work: Workplace) -> None:
+def test_an_ingested_partition_may_be_rejected_and_released(tmp_path: Path, work: Workplace) -> None:
     run(work)
-    told = reject(work, "part-01.parquet")
-    assert told["learned_by"] == ["model"]
+    result = reject(work, "part-01.parquet")
+    assert result["learned_by"] == ["model"]
     assert names_of(work) == ["part-00.parquet", "part-02.parquet", "part-03.parquet"]
     assert ledger_of(work).quarantined[0].reason == "sensor was off"
     work.put(4)
     run(work)
     assert len(work.model().learned) == 5
     work.run_here({"model.name": "other"})
-    straight = fresh(tmp_path, (0, 0), (2, 2), (3, 3), (4, 4))
+    straight = run_over(tmp_path, (0, 0), (2, 2), (3, 3), (4, 4))
     assert work.model("other").arrays["coefficients"].tobytes() == straight.model().arrays["coefficients"].tobytes()
     reject(work, "part-01.parquet", release=True)
     assert names_of(work)[-1] == "part-01.parquet"
@@ -278,7 +278,7 @@ def test_a_partition_that_was_taken_in_may_be_rejected_and_taken_back(tmp_path: 
     assert work.model().learned == snapshot
 
 
-def test_what_is_not_there_cannot_be_rejected_or_taken_back(work: Workplace) -> None:
+def test_an_unknown_partition_cannot_be_rejected_or_released(work: Workplace) -> None:
     run(work)
     with pytest.raises(PartitionError, match=r"there is no partition 'part-99\.parquet' in the store or the source"):
         reject(work, "part-99.parquet")

@@ -1,4 +1,4 @@
-"""Categories that a model has not seen, and missing values, night after night: one run and several, the same bits."""
+"""Unseen categories and missing values over several nights: several runs give the bits of one run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +44,7 @@ METHODS: dict[str, Settings] = {
     "novelty": {"model.selection": "novelty"},
     "classes": {"source.target": "kind", "source.classes": "all", "source.ignore": ["y"]},
     "kernel-ridge": {"model.method": "kernel-ridge", "model.max_basis": None, "model.regularization": 1e-3},
-    "always anew": {
+    "always reselected": {
         "model.method": "ols",
         "model.reselect": "always",
         "model.regularization": 1e-3,
@@ -52,7 +52,7 @@ METHODS: dict[str, Settings] = {
         "model.folds": 1,
     },
 }
-"""Jobs in which the dictionary is chosen without knowing where a night ends."""
+"""Jobs whose dictionary does not depend on where a night ends."""
 
 
 def draw(number: int, share: float = 0.0, rows: int = ROWS) -> pa.Table:
@@ -71,7 +71,7 @@ def run(work: Workplace, changes: Settings, notes: Notes | None = None) -> dict[
     return run_job(read_job(work.job({**JOB, **changes}), {}), InProcess(), notes or Notes(), 0.0, new_model=False)
 
 
-def place(path: Path, name: str) -> Workplace:
+def new_workplace(path: Path, name: str) -> Workplace:
     (path / name).mkdir()
     return Workplace(path / name)
 
@@ -89,14 +89,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(("method", "unseen", "missing"), dict.fromkeys(CASES))
-def test_where_a_night_ended_leaves_no_trace(tmp_path: Path, method: str, unseen: str, missing: str) -> None:
+def test_the_model_does_not_depend_on_where_nights_end(tmp_path: Path, method: str, unseen: str, missing: str) -> None:
     share = 0.0 if missing == "error" else 0.1
     changes = {**METHODS[method], "source.unseen_categories": unseen, "source.missing": missing}
     if method != "classes":
         changes["source.ignore"] = ["kind"]
-    straight, nights = place(tmp_path, "straight"), place(tmp_path, "nights")
+    straight, nights = new_workplace(tmp_path, "straight"), new_workplace(tmp_path, "nights")
     put_all(straight, range(5), share)
-    told = run(straight, changes)
+    summary = run(straight, changes)
     dropped = 0
     for ended in ([0], [1, 2], [3], [4]):
         put_all(nights, ended, share)
@@ -106,15 +106,15 @@ def test_where_a_night_ended_leaves_no_trace(tmp_path: Path, method: str, unseen
     extended = 3 if unseen == "extend" else 0
     assert one.encoding.get("extended_by", 0) == extended
     assert one.arrays["basis_vectors"].shape[1] == 3 + 2 + extended
-    assert told["dropped_rows"] == dropped
+    assert summary["dropped_rows"] == dropped
     assert (dropped > 0) == (missing == "drop")
     predictions = [work.predict_here("rows", {**JOB, **changes})["prediction"] for work in (straight, nights)]
     assert predictions[0].equals(predictions[1])
     assert (predictions[0].null_count > 0) == (missing == "drop")
 
 
-def test_other_policies_do_not_change_a_job_with_nothing_missing_or_new(tmp_path: Path) -> None:
-    works = [place(tmp_path, name) for name in ("error", "ignore", "extend")]
+def test_policies_do_not_change_a_model_without_missing_values_or_new_categories(tmp_path: Path) -> None:
+    works = [new_workplace(tmp_path, name) for name in ("error", "ignore", "extend")]
     for work in works:
         for number in range(3):
             work.put(number, draw(0, rows=100 + number))
@@ -124,7 +124,7 @@ def test_other_policies_do_not_change_a_job_with_nothing_missing_or_new(tmp_path
 
 
 def raw_features(table: pa.Table, feature_map: FeatureMap) -> npt.NDArray[np.float64]:
-    """Return rows as one-hot encoding with every category that there ever was gives them, standardized by the map."""
+    """Return rows, one-hot encoded with all categories of the map and standardized by it."""
     names = [column.name for column in feature_map.numeric]
     numbers = [np.array(table[name].to_pylist(), dtype=np.float64) for name in names]
     (colours,) = feature_map.categorical
@@ -137,7 +137,7 @@ def scaled(table: pa.Table, feature_map: FeatureMap) -> Floats:
     return feature_map.target.standardize(np.array(table["y"])[:, np.newaxis])
 
 
-def test_extended_the_learner_is_the_one_that_had_every_feature_from_the_first_row_on(tmp_path: Path) -> None:
+def test_an_extended_learner_equals_one_with_every_feature_from_the_first_row_on(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     put_all(work, range(5))
     run(work, {"source.unseen_categories": "extend", "source.ignore": ["kind"]})
@@ -150,21 +150,21 @@ def test_extended_the_learner_is_the_one_that_had_every_feature_from_the_first_r
     for number in range(5):
         learner.partial_fit(raw_features(draw(number), feature_map), scaled(draw(number), feature_map))
         learner.refresh()
-    state, kept = learner.state(), learner_of(record).state()
-    np.testing.assert_array_equal(state.basis_rows, kept.basis_rows)
-    np.testing.assert_allclose(kept.basis_vectors, state.basis_vectors, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(kept.normal_matrix, state.normal_matrix, rtol=1e-9, atol=1e-9)
+    state, learned = learner.state(), learner_of(record).state()
+    np.testing.assert_array_equal(state.basis_rows, learned.basis_rows)
+    np.testing.assert_allclose(learned.basis_vectors, state.basis_vectors, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(learned.normal_matrix, state.normal_matrix, rtol=1e-9, atol=1e-9)
     held = pa.concat_tables([draw(number, rows=20) for number in (2, 3, 4)])
     work.put(0, held, where="new")
-    found = work.predict_here("new", {**JOB, "source.ignore": ["kind"]})["prediction"].to_numpy()
+    predictions = work.predict_here("new", {**JOB, "source.ignore": ["kind"]})["prediction"].to_numpy()
     expected = feature_map.target.restore(learner.predict(raw_features(held, feature_map)))[:, 0]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    with_blue = kept.basis_rows >= 2 * ROWS
-    assert not kept.basis_vectors[~with_blue][:, 5:].any()
+    np.testing.assert_allclose(predictions, expected, rtol=1e-6)
+    with_blue = learned.basis_rows >= 2 * ROWS
+    assert not learned.basis_vectors[~with_blue][:, 5:].any()
 
 
 @pytest.mark.parametrize("unseen", POLICIES)
-def test_kernel_ridge_is_that_of_scikit_learn_on_one_hot_rows(tmp_path: Path, unseen: str) -> None:
+def test_kernel_ridge_equals_that_of_scikit_learn_on_one_hot_rows(tmp_path: Path, unseen: str) -> None:
     work = Workplace(tmp_path)
     changes = {**METHODS["kernel-ridge"], "source.unseen_categories": unseen, "source.ignore": ["kind"]}
     for number in range(3):
@@ -176,9 +176,9 @@ def test_kernel_ridge_is_that_of_scikit_learn_on_one_hot_rows(tmp_path: Path, un
     reference.fit(raw_features(everything, feature_map), scaled(everything, feature_map))
     held = draw(2, rows=50)
     work.put(0, held, where="new")
-    found = work.predict_here("new", {**JOB, **changes})["prediction"].to_numpy()
+    predictions = work.predict_here("new", {**JOB, **changes})["prediction"].to_numpy()
     expected = feature_map.target.restore(reference.predict(raw_features(held, feature_map)))[:, 0]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(predictions, expected, rtol=1e-6)
 
 
 def test_a_batch_model_keeps_its_dictionary_and_adds_the_sums_of_rows_with_a_new_feature(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_refit_over_rows_from_before_and_after_an_extension_is_the_exact_solut
     np.testing.assert_allclose(record.arrays["coefficients"], expected, rtol=1e-6, atol=1e-9)
 
 
-def test_a_user_meets_the_error_then_chooses(tmp_path: Path) -> None:
+def test_a_user_chooses_a_policy_after_the_error(tmp_path: Path) -> None:
     work, notes = Workplace(tmp_path), Notes()
     ignoring: Settings = {"source.ignore": ["kind"]}
     put_all(work, [0, 1])
@@ -237,8 +237,8 @@ def test_a_user_meets_the_error_then_chooses(tmp_path: Path) -> None:
     assert work.snapshot() == before
     run(work, {**ignoring, "source.unseen_categories": "extend"}, notes)
     blue = float(sum(v == "blue" for v in draw(2)["colour"].to_pylist()))
-    told = {"column": "colour", "categories": 1, "weight": blue, "first": "blue"}
-    assert ("features.new_categories_added", told) in notes.events
+    facts = {"column": "colour", "categories": 1, "weight": blue, "first": "blue"}
+    assert ("features.new_categories_added", facts) in notes.events
     record = work.model()
     assert record.encoding["categories"] == [["green", "red", "blue"]]
     put_all(work, [3])  # grey
@@ -253,7 +253,7 @@ def test_a_user_meets_the_error_then_chooses(tmp_path: Path) -> None:
     assert work.model().history[-1].refitted
 
 
-def test_ingest_and_training_alone_know_the_policy(tmp_path: Path) -> None:
+def test_ingest_accepts_new_categories_and_training_applies_the_policy(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     put_all(work, [0])
     job = work.job({**JOB, "source.ignore": ["kind"]})
@@ -267,7 +267,7 @@ def test_ingest_and_training_alone_know_the_policy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unseen", POLICIES)
-def test_a_model_is_asked_about_a_category_that_it_does_not_know(tmp_path: Path, unseen: str) -> None:
+def test_rows_with_an_unseen_category_are_predicted_and_evaluated_by_policy(tmp_path: Path, unseen: str) -> None:
     work = Workplace(tmp_path)
     changes: Settings = {**JOB, "source.ignore": ["kind"], "evaluate.path": "held-out"}
     put_all(work, [0])
@@ -280,22 +280,22 @@ def test_a_model_is_asked_about_a_category_that_it_does_not_know(tmp_path: Path,
     with pytest.raises(PartitionError, match=r"part-00.*column 'colour' has the category 'blue'.*unseen_categories"):
         work.evaluate_here(changes)
     job = work.job({**changes, "source.unseen_categories": unseen})
-    told = run_command("predict", job, work.folder / "held-out", work.folder / "out", "--json")
+    outcome = run_command("predict", job, work.folder / "held-out", work.folder / "out", "--json")
     blue = [v == "blue" for v in held["colour"].to_pylist()]
-    assert told.result["unseen_categories"] == {"colour": sum(blue)}
-    assert f"colour ({sum(blue)})" in told.err
-    found = pq.read_table(work.folder / "out")["prediction"].to_numpy()
+    assert outcome.result["unseen_categories"] == {"colour": sum(blue)}
+    assert f"colour ({sum(blue)})" in outcome.err
+    predictions = pq.read_table(work.folder / "out")["prediction"].to_numpy()
     model = model_of(work.model())
     features = raw_features(held, model.feature_map)
     expected = model.feature_map.target.restore(model.basis.values(features) @ model.coefficients)[:, 0]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_allclose(predictions, expected, rtol=1e-9)
     notes = Notes()
-    judged = run_evaluate(read_job(job, {}), InProcess(), notes)
-    assert judged["test_mse"] == pytest.approx(float(np.mean((expected - np.array(held["y"])) ** 2)), rel=1e-9)
+    evaluation = run_evaluate(read_job(job, {}), InProcess(), notes)
+    assert evaluation["test_mse"] == pytest.approx(float(np.mean((expected - np.array(held["y"])) ** 2)), rel=1e-9)
     assert notes.events[-1][1] == {"rows": f"colour ({sum(blue)})"}
 
 
-def test_a_given_dictionary_must_have_known_categories(tmp_path: Path) -> None:
+def test_a_given_dictionary_may_only_have_known_categories(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     put_all(work, range(3))
     changes: dict[str, Any] = {
@@ -315,7 +315,7 @@ def test_a_given_dictionary_must_have_known_categories(tmp_path: Path) -> None:
     assert work.model().arrays["basis_vectors"].shape == (10, 3 + 4)
 
 
-def test_a_drawn_dictionary_has_indicators_of_all_rows_that_it_is_drawn_from(tmp_path: Path) -> None:
+def test_a_drawn_dictionary_has_indicators_for_all_rows_that_it_is_drawn_from(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     put_all(work, range(3))
     changes: dict[str, Any] = {
@@ -333,7 +333,7 @@ def test_a_drawn_dictionary_has_indicators_of_all_rows_that_it_is_drawn_from(tmp
     assert (record.arrays["basis_vectors"][:, 5] > 0).any()
 
 
-def test_partitions_without_a_category_or_without_any_keep_the_table(tmp_path: Path) -> None:
+def test_partitions_that_lack_categories_leave_the_table_unchanged(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     changes: Settings = {"source.ignore": ["kind"], "source.missing": "impute"}
     work.put(0, draw(2))
@@ -349,43 +349,43 @@ def test_partitions_without_a_category_or_without_any_keep_the_table(tmp_path: P
     assert read_ledger(open_store(work.store).root()).categories == (tuple(before["categories"][0]),)
 
 
-def test_a_touched_partition_that_was_taken_in_by_another_policy_is_unchanged(tmp_path: Path) -> None:
+def test_a_touched_partition_is_unchanged_under_another_policy(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     ignoring: Settings = {"source.ignore": ["kind"]}
     path = work.put(0, draw(0, share=0.1))
-    told = run(work, {**ignoring, "source.missing": "drop"})
-    assert told["dropped_rows"] > 0
+    summary = run(work, {**ignoring, "source.missing": "drop"})
+    assert summary["dropped_rows"] > 0
     path = path.rename(path.with_name("part-99.parquet"))
     assert run(work, ignoring)["new_partitions"] == 0
     assert [e.name for e in read_ledger(open_store(work.store).root()).entries] == ["part-99.parquet"]
     for missing in ("error", "impute"):
         table = pq.read_table(path)
         pq.write_table(table, path, compression="gzip", row_group_size=20 + len(missing))
-        again = run(work, {**ignoring, "source.missing": missing})
-        assert (again["new_partitions"], again["partitions_consumed"]) == (0, 1)
+        summary = run(work, {**ignoring, "source.missing": missing})
+        assert (summary["new_partitions"], summary["partitions_consumed"]) == (0, 1)
 
 
-def test_what_is_left_out_is_told_everywhere(tmp_path: Path) -> None:
+def test_left_out_rows_are_reported_everywhere(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     table = draw(0, share=0.1).append_column("message", pa.array([None, *range(ROWS - 1)], pa.float64()))
     work.put(0, table)
     changes = {**JOB, "source.ignore": ["kind"], "source.missing": "drop"}
-    done = run_command("run", work.job(changes), "--json")
+    outcome = run_command("run", work.job(changes), "--json")
     lacking = int(table.drop_columns("y").to_pandas().isna().any(axis=1).sum())
-    assert (done.result["dropped_rows"], done.result["new_rows"]) == (lacking, ROWS - lacking)
-    assert f"dropped={lacking}" in done.err
-    assert "rows that lack a value were left out" in done.err
-    assert "message (1)" in done.err
+    assert (outcome.result["dropped_rows"], outcome.result["new_rows"]) == (lacking, ROWS - lacking)
+    assert f"dropped={lacking}" in outcome.err
+    assert "rows that lack a value were left out" in outcome.err
+    assert "message (1)" in outcome.err
     inspected = run_command("inspect", work.store, "--json").result
     assert [(e["rows"], e["dropped"]) for e in inspected["partitions"]] == [(ROWS - lacking, lacking)]
     assert f" {lacking} " in run_command("inspect", work.store).out
     work.put(0, table, where="new")
-    asked = run_command("predict", work.job(changes), work.folder / "new", work.folder / "out", "--std", "--json")
-    assert asked.result["left_out"] == lacking
-    found = pq.read_table(work.folder / "out")
-    assert found.num_rows == ROWS
-    assert [found[name].null_count for name in found.column_names] == [lacking] * 3
-    assert "rows lack a value and have no prediction" in asked.err
+    prediction = run_command("predict", work.job(changes), work.folder / "new", work.folder / "out", "--std", "--json")
+    assert prediction.result["left_out"] == lacking
+    predictions = pq.read_table(work.folder / "out")
+    assert predictions.num_rows == ROWS
+    assert [predictions[name].null_count for name in predictions.column_names] == [lacking] * 3
+    assert "rows lack a value and have no prediction" in prediction.err
 
 
 @pytest.mark.parametrize("classes", ["all", None])
@@ -402,15 +402,15 @@ def test_classes_scores_and_error_bars_are_null_where_a_row_is_left_out(tmp_path
     put_all(work, [0, 1], share=0.1)
     work.run_here(changes)
     work.put(0, draw(0, share=0.3), where="new")
-    found = work.predict_here("new", changes, with_std=True, with_scores=True)
+    predictions = work.predict_here("new", changes, with_std=True, with_scores=True)
     lacking = draw(0, share=0.3).to_pandas().isna().any(axis=1).to_numpy()
-    assert len(found.column_names) >= 4
-    for name in found.column_names:
-        np.testing.assert_array_equal(np.asarray(found[name].is_null()), lacking)
+    assert len(predictions.column_names) >= 4
+    for name in predictions.column_names:
+        np.testing.assert_array_equal(np.asarray(predictions[name].is_null()), lacking)
 
 
 @pytest.mark.parametrize("key", ["missing", "unseen_categories"])
-def test_a_policy_that_there_is_not_is_refused(tmp_path: Path, key: str) -> None:
+def test_an_unknown_policy_is_refused(tmp_path: Path, key: str) -> None:
     work = Workplace(tmp_path)
     put_all(work, [0])
     refused = run_command("run", work.job({**JOB, f"source.{key}": "guess"}))

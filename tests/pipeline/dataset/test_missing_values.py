@@ -1,4 +1,4 @@
-"""Missing values, null and NaN, through the store: refused, left out, or imputed as scikit-learn imputes them."""
+"""Missing values, null and NaN, through the store: refused, dropped, or imputed as by scikit-learn."""
 
 from pathlib import Path
 from typing import Any
@@ -47,14 +47,14 @@ OTHERS: dict[str, list[Any]] = {
     "colour": ["", "a"],
     "y": [0.0],
 }
-"""What a missing value is not."""
+"""Values that must not have the hash of a missing one."""
 EVERY = ("error", "drop", "impute")
 
 quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def taken_in(path: Path, missing: str, request: SchemaRequest = REQUEST, report: Notes | None = None) -> Store:
-    """Return a new store that holds the partitions below `path`/in."""
+def ingested_store(path: Path, missing: str, request: SchemaRequest = REQUEST, report: Notes | None = None) -> Store:
+    """Return a new store that has ingested the partitions below `path`/in."""
     store = new_store(path / f"store-{missing}")
     with store.lock():
         files = list_partitions(path / "in")
@@ -76,20 +76,21 @@ def test_dropped_rows_leave_no_trace_in_the_store(
     tmp_path_factory: pytest.TempPathFactory, parts: list[pa.Table]
 ) -> None:
     path = tmp_path_factory.mktemp("drop")
-    left = [without_lacking(part) for part in parts]
+    complete = [without_lacking(part) for part in parts]
     write_all(path / "dirty" / "in", parts)
-    write_all(path / "clean" / "in", left)
-    dirty, clean = taken_in(path / "dirty", "drop"), taken_in(path / "clean", "error")
-    mine, others = ledger_of(dirty), ledger_of(clean)
+    write_all(path / "clean" / "in", complete)
+    dirty, clean = ingested_store(path / "dirty", "drop"), ingested_store(path / "clean", "error")
+    dirty_ledger, clean_ledger = ledger_of(dirty), ledger_of(clean)
     assert same_rows(stored_rows(dirty), stored_rows(clean))
-    assert mine.categories == others.categories
-    assert [entry.rows for entry in mine.entries] == [part.num_rows for part in left]
-    dropped = [part.num_rows - clean_part.num_rows for part, clean_part in zip(parts, left, strict=True)]
-    assert [entry.dropped for entry in mine.entries] == dropped
+    assert dirty_ledger.categories == clean_ledger.categories
+    assert [entry.rows for entry in dirty_ledger.entries] == [part.num_rows for part in complete]
+    dropped = [part.num_rows - clean_part.num_rows for part, clean_part in zip(parts, complete, strict=True)]
+    assert [entry.dropped for entry in dirty_ledger.entries] == dropped
     for number in range(len(parts)):
-        one, other = (Segment.open(s.root(), number).facts() for s in (dirty, clean))
-        np.testing.assert_array_equal(one.moments, other.moments)
-        assert (one.categories, one.category_counts, one.missing) == (other.categories, other.category_counts, ())
+        with_drop, without = (Segment.open(s.root(), number).facts() for s in (dirty, clean))
+        np.testing.assert_array_equal(with_drop.moments, without.moments)
+        assert (with_drop.categories, with_drop.category_counts) == (without.categories, without.category_counts)
+        assert with_drop.missing == ()
 
 
 @quick
@@ -99,24 +100,24 @@ def test_imputed_features_are_those_of_scikit_learn(
 ) -> None:
     path = tmp_path_factory.mktemp("impute")
     write_all(path / "in", parts)
-    store = taken_in(path, "impute")
+    store = ingested_store(path, "impute")
     ledger = ledger_of(store)
     feature_map = fit_feature_map(store.root(), ledger, 1 if scaling else None)
     training = frame_of(parts[0] if scaling else pa.concat_tables(parts))
     expected = Pipeline(training, ledger.categories[0]).features(frame_of(pa.concat_tables(parts)))
-    found = features_of(store, feature_map)
-    np.testing.assert_allclose(found.features, expected, rtol=1e-9, atol=1e-9)
-    assert found.targets.shape == (len(expected), 1)
+    block = features_of(store, feature_map)
+    np.testing.assert_allclose(block.features, expected, rtol=1e-9, atol=1e-9)
+    assert block.targets.shape == (len(expected), 1)
     assert FeatureMap.from_dict(feature_map.as_dict()) == feature_map
 
 
 @pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
-def test_what_is_missing_comes_back_as_missing(tmp_path: Path, wide: bool) -> None:
+def test_missing_values_are_read_back_as_missing(tmp_path: Path, wide: bool) -> None:
     largest = 3.4028234e38 if wide else 1.5
     x = pa.array([largest, None, -0.0, float("nan"), 2.0])
     columns = {"x": x, "c": pa.array(["a", None, "b", "a", None]), "y": np.arange(5.0)}
     write_partition(tmp_path / "in" / "part-0.parquet", columns)
-    store = taken_in(tmp_path, "impute")
+    store = ingested_store(tmp_path, "impute")
     segment = Segment.open(store.root(), 0)
     rows = segment.read(0, 5)
     assert rows.numeric.dtype == (np.float64 if wide else np.float32)
@@ -132,7 +133,9 @@ def test_what_is_missing_comes_back_as_missing(tmp_path: Path, wide: bool) -> No
 
 @quick
 @given(table=tables(target=True))
-def test_the_hash_of_a_partition_knows_no_policy(tmp_path_factory: pytest.TempPathFactory, table: pa.Table) -> None:
+def test_the_content_hash_does_not_depend_on_the_policy(
+    tmp_path_factory: pytest.TempPathFactory, table: pa.Table
+) -> None:
     path = tmp_path_factory.mktemp("hash")
     file = only_partition(write_partition(path / "part-0.parquet", table))
     plain = content_of(file, WHOLE)
@@ -143,8 +146,8 @@ def test_the_hash_of_a_partition_knows_no_policy(tmp_path_factory: pytest.TempPa
     if whole.num_rows == table.num_rows:
         assert profile_partition(file, WHOLE).content_sha256 == plain
     nulls = table.set_column(0, "length", [pa.array(table["length"].to_numpy(), from_pandas=True)])
-    again = only_partition(write_partition(path / "nulls" / "part-0.parquet", nulls, row_group_size=1))
-    assert content_of(again, WHOLE) == plain  # null and NaN are one
+    rewritten = only_partition(write_partition(path / "nulls" / "part-0.parquet", nulls, row_group_size=1))
+    assert content_of(rewritten, WHOLE) == plain  # null and NaN are equal
     for number, row in enumerate(table.to_pylist()):
         for name, value in row.items():
             if value is None:
@@ -161,8 +164,8 @@ def test_the_hash_of_a_partition_knows_no_policy(tmp_path_factory: pytest.TempPa
 @pytest.mark.parametrize("missing", EVERY)
 @pytest.mark.parametrize("bad", [float("inf"), float("-inf"), 1e200, -1e101])
 @pytest.mark.parametrize("name", ["x", "y", "w"])
-def test_no_policy_lets_an_absurd_value_in(tmp_path: Path, missing: str, bad: float, name: str) -> None:
-    """Not even in a row that lacks another value, and is left out for that."""
+def test_no_policy_accepts_an_infinite_or_huge_value(tmp_path: Path, missing: str, bad: float, name: str) -> None:
+    """Not even in a row that is dropped because it lacks another value."""
     columns: dict[str, Any] = {n: pa.array([1.0, 2.0, 3.0]) for n in ("x", "y", "w")}
     columns["z"] = pa.array([1.0, None if missing != "error" else 2.0, 3.0])
     columns[name] = pa.array([1.0, bad, 3.0])
@@ -186,7 +189,7 @@ def test_no_policy_lets_an_absurd_value_in(tmp_path: Path, missing: str, bad: fl
 @pytest.mark.parametrize("missing", ["error", "impute"])
 @pytest.mark.parametrize("name", ["y", "w"])
 @pytest.mark.parametrize("value", [None, float("nan")], ids=["null", "nan"])
-def test_a_missing_target_or_weight_is_refused_with_the_way_out(
+def test_a_missing_target_or_weight_is_refused_with_the_remedy(
     tmp_path: Path, missing: str, name: str, value: float | None
 ) -> None:
     columns: dict[str, Any] = {n: pa.array([1.0, 2.0, 3.0]) for n in ("x", "y", "w")}
@@ -195,8 +198,8 @@ def test_a_missing_target_or_weight_is_refused_with_the_way_out(
     shown = "null" if value is None else "nan"
     message = rf'part-0\.parquet: column \'{name}\' has the value {shown} in row 2; .*never imputed: .*"drop"$'
     with pytest.raises(PartitionError, match=message):
-        taken_in(tmp_path, missing, SchemaRequest("y", weight="w"))
-    store = taken_in(tmp_path, "drop", SchemaRequest("y", weight="w"))
+        ingested_store(tmp_path, missing, SchemaRequest("y", weight="w"))
+    store = ingested_store(tmp_path, "drop", SchemaRequest("y", weight="w"))
     assert [(e.rows, e.dropped) for e in ledger_of(store).entries] == [(2, 1)]
 
 
@@ -205,28 +208,28 @@ def test_a_missing_class_is_dropped(tmp_path: Path, positive: int | None) -> Non
     columns = {"x": [1.0, 2.0, 3.0, 4.0], "y": pa.array([5, None, 2, 5])}
     write_partition(tmp_path / "in" / "part-0.parquet", columns)
     request = SchemaRequest("y", positive=positive, classes=None if positive else "all")
-    store = taken_in(tmp_path, "drop", request)
+    store = ingested_store(tmp_path, "drop", request)
     targets = segment_rows(store.root(), 0).targets
     assert targets is not None
     assert targets[:, 0].tolist() == ([-1.0, 1.0, -1.0] if positive else [0.0, 1.0, 0.0])
     assert ledger_of(store).classes == (() if positive else (5, 2))
 
 
-def test_a_class_of_dropped_rows_alone_is_no_class(tmp_path: Path) -> None:
+def test_a_class_that_only_dropped_rows_have_is_no_class(tmp_path: Path) -> None:
     columns = {"x": pa.array([None, 2.0, 3.0, 4.0]), "y": pa.array([7, 5, 2, 5])}
     write_partition(tmp_path / "in" / "part-0.parquet", columns)
-    store = taken_in(tmp_path, "drop", SchemaRequest("y", classes="all"))
+    store = ingested_store(tmp_path, "drop", SchemaRequest("y", classes="all"))
     assert ledger_of(store).classes == (5, 2)
     assert Segment.open(store.root(), 0).facts().classes == (5, 2)
 
 
-def test_a_column_without_a_value_stays_zero_and_is_reported(tmp_path: Path) -> None:
+def test_a_column_without_any_value_stays_zero_and_is_reported(tmp_path: Path) -> None:
     columns: dict[str, Any] = {"x": pa.nulls(3, pa.float64()), "c": pa.nulls(3, pa.string()), "z": [1.0, 2.0, 4.0]}
     write_partition(tmp_path / "in" / "part-0.parquet", columns | {"y": [0.0, 1.0, 2.0]})
     write_partition(
         tmp_path / "in" / "part-1.parquet", {"x": [5.0, 7.0], "c": ["a", "b"], "z": [1.0, 1.0], "y": [0.0, 1.0]}
     )
-    store, notes = taken_in(tmp_path, "impute"), Notes()
+    store, notes = ingested_store(tmp_path, "impute"), Notes()
     ledger = ledger_of(store)
     encodings = plan_encodings(
         store.root(), ledger, record=None, entries=ledger.entries, scaling_rows=1, policy="ignore", report=notes
@@ -241,11 +244,11 @@ def test_a_column_without_a_value_stays_zero_and_is_reported(tmp_path: Path) -> 
     np.testing.assert_array_equal(features_of(store, feature_map).features[:, 0], [0.0, 0.0, 0.0, 5.0, 7.0])
 
 
-def test_every_value_missing_leaves_a_partition_without_rows(tmp_path: Path) -> None:
+def test_a_partition_whose_rows_are_all_dropped_has_no_rows(tmp_path: Path) -> None:
     write_partition(tmp_path / "in" / "part-0.parquet", column_of("x", pa.array([1.0, 2.0])))
     write_partition(tmp_path / "in" / "part-1.parquet", column_of("x", pa.nulls(3)))
     notes = Notes()
-    store = taken_in(tmp_path, "drop", report=notes)
+    store = ingested_store(tmp_path, "drop", report=notes)
     assert [(e.rows, e.dropped) for e in ledger_of(store).entries] == [(2, 0), (0, 3)]
     assert notes.ended == [{"partitions": 2, "rows": 2, "dropped": 3}]
 
@@ -253,13 +256,13 @@ def test_every_value_missing_leaves_a_partition_without_rows(tmp_path: Path) -> 
 @pytest.mark.parametrize("missing", ["drop", "impute"])
 def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: Path, missing: str) -> None:
     table = draw_lacking(300, 1)
-    store = taken_in(write_all(tmp_path / "in", [draw_lacking(300, 0)]).parent, "impute")
+    store = ingested_store(write_all(tmp_path / "in", [draw_lacking(300, 0)]).parent, "impute")
     model = model_with(fit_feature_map(store.root(), ledger_of(store), None))
     files = list_partitions(write_partition(tmp_path / "new" / "part-0.parquet", table, row_group_size=70))
     notes, policies = Notes(), Policies(missing=missing)
     summary = predict(model, WHOLE, files, tmp_path / "out", ("y",), InProcess(), notes, policies=policies).summary
-    found = pq.read_table(tmp_path / "out" / "part-0.parquet")
-    assert found["y"].equals(table["y"])
+    table_out = pq.read_table(tmp_path / "out" / "part-0.parquet")
+    assert table_out["y"].equals(table["y"])
     lacking = table.drop_columns("y").to_pandas().isna().any(axis=1).to_numpy()
     assert 100 < lacking.sum() < 250
     features = Pipeline(frame_of(draw_lacking(300, 0)), model.feature_map.categorical[0].categories).features(
@@ -267,7 +270,7 @@ def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: 
     )
     values = model.basis.values(features) @ model.coefficients
     expected = values[:, 0] * model.feature_map.target.scale[0] + model.feature_map.target.centre[0]
-    predicted = found["prediction"].to_pandas().to_numpy()
+    predicted = table_out["prediction"].to_pandas().to_numpy()
     if missing == "drop":
         np.testing.assert_array_equal(np.isnan(predicted), lacking)
         assert (summary.rows, summary.left_out, summary.imputed) == (300, lacking.sum(), {})
@@ -281,27 +284,27 @@ def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: 
 
 
 @pytest.mark.parametrize("missing", ["drop", "impute"])
-def test_rows_that_are_left_out_are_not_judged(tmp_path: Path, missing: str) -> None:
+def test_left_out_rows_are_not_evaluated(tmp_path: Path, missing: str) -> None:
     table = draw_lacking(200, 1, target=missing == "drop")
-    store = taken_in(write_all(tmp_path / "in", [draw_lacking(300, 0)]).parent, "impute")
+    store = ingested_store(write_all(tmp_path / "in", [draw_lacking(300, 0)]).parent, "impute")
     model = model_with(fit_feature_map(store.root(), ledger_of(store), None))
     files = list_partitions(write_partition(tmp_path / "held" / "part-0.parquet", table))
     notes = Notes()
-    found = evaluate(model, WHOLE, files, InProcess(), notes, Policies(missing=missing))
-    kept = without_lacking(table) if missing == "drop" else table
+    evaluation = evaluate(model, WHOLE, files, InProcess(), notes, Policies(missing=missing))
+    evaluated = without_lacking(table) if missing == "drop" else table
     features = Pipeline(frame_of(draw_lacking(300, 0)), model.feature_map.categorical[0].categories).features(
-        frame_of(kept)
+        frame_of(evaluated)
     )
     values = (model.basis.values(features) @ model.coefficients)[:, 0]
     predicted = values * model.feature_map.target.scale[0] + model.feature_map.target.centre[0]
-    assert found.weight == kept.num_rows
-    assert found.left_out == table.num_rows - kept.num_rows
-    assert found.test_mse == pytest.approx(float(np.mean((predicted - kept["y"].to_numpy()) ** 2)), rel=1e-9)
+    assert evaluation.weight == evaluated.num_rows
+    assert evaluation.left_out == table.num_rows - evaluated.num_rows
+    assert evaluation.test_mse == pytest.approx(float(np.mean((predicted - evaluated["y"].to_numpy()) ** 2)), rel=1e-9)
     assert notes.codes == ["evaluate.rows_left_out" if missing == "drop" else "predict.values_imputed"]
 
 
-@pytest.mark.parametrize("door", ["predict", "evaluate"])
-def test_a_missing_value_is_refused_unless_a_policy_says_otherwise(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_a_missing_value_is_refused_by_default(tmp_path: Path, command: str) -> None:
     files = list_partitions(write_partition(tmp_path / "part-0.parquet", column_of("x", pa.array([1.0, None]))))
     model = model_with(plain_map(["x"]))
     schema = Schema("y", None, (Feature("x", "numeric"),))
@@ -309,17 +312,17 @@ def test_a_missing_value_is_refused_unless_a_policy_says_otherwise(tmp_path: Pat
         r"part-0\.parquet: column 'x' has the value null in row 1; .*fill or remove the row, or set source\.missing"
     )
 
-    def ask() -> object:
-        if door == "predict":
+    def use_model() -> object:
+        if command == "predict":
             return predict(model, schema, files, tmp_path / "out", (), InProcess(), Silent())
         return evaluate(model, schema, files, InProcess(), Silent())
 
     with pytest.raises(PartitionError, match=message):
-        ask()
+        use_model()
 
 
-def test_a_map_that_does_not_say_which_columns_are_booleans_learns_it_from_the_schema(tmp_path: Path) -> None:
-    """Releases that knew no missing values wrote such maps."""
+def test_a_feature_map_without_fills_takes_its_boolean_columns_from_the_schema(tmp_path: Path) -> None:
+    """As written by releases that did not support missing values."""
     old = FeatureMap((NumericColumn("flag", 0.3, 0.5, 0.3),), (), TargetMap((0.0,), (1.0,)))
     schema = Schema("y", None, (Feature("flag", "boolean"),))
     files = list_partitions(
@@ -336,13 +339,13 @@ def test_a_map_that_does_not_say_which_columns_are_booleans_learns_it_from_the_s
     values=st.lists(st.lists(st.sampled_from([np.nan, 0.5, -1.0, 3.0]), min_size=2, max_size=2), max_size=20),
     split=st.integers(0, 20),
 )
-def test_moments_pass_over_what_is_missing(values: list[list[float]], split: int) -> None:
+def test_moments_skip_missing_values(values: list[list[float]], split: int) -> None:
     x = np.array(values).reshape(-1, 2)
     w = np.resize([1.0, 0.5, 0.0, 2.0], len(x))
     assume(len(x))
-    found = Moments.of(x[:split], w[:split]).merge(Moments.of(x[split:], w[split:]))
+    merged = Moments.of(x[:split], w[:split]).merge(Moments.of(x[split:], w[split:]))
     for column in range(2):
         present = ~np.isnan(x[:, column]) & (w > 0)
         alone = Moments.of(x[present][:, [column]], w[present])
         for name in ("count", "mean", "squares", "minimum", "maximum"):
-            assert getattr(found, name)[column] == pytest.approx(getattr(alone, name)[0], rel=1e-12, abs=1e-12)
+            assert getattr(merged, name)[column] == pytest.approx(getattr(alone, name)[0], rel=1e-12, abs=1e-12)

@@ -1,4 +1,4 @@
-"""Every kind of column against every Arrow type, through every door that reads Parquet: taken, or refused by name."""
+"""Every kind of column with every Arrow type, for every command that reads Parquet: accepted, or refused by name."""
 
 import re
 import subprocess
@@ -30,13 +30,13 @@ from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.parquet.partitions import list_partitions, read_arrow_schema
 from ridgestream.stores.schema.schema import Feature, Schema, SchemaRequest, infer_schema
 
-TAKEN = {
+ACCEPTED = {
     "numeric": {NUMBER, BOOLEAN},
     "boolean": {NUMBER, BOOLEAN},
     "timestamp": {TIME},
     "categorical": {TEXT, NUMBER, BOOLEAN},
 }
-"""What each kind of column takes, in the README's words."""
+"""The groups of types that each kind of column accepts, as the README says."""
 
 BASE = {
     "numeric": pa.array([0.5, 2.0]),
@@ -50,7 +50,7 @@ DAY = 86400.0
 Y = pa.array([0.0, 1.0, 2.0, 3.0])
 
 every_type = pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES.keys())
-every_kind = pytest.mark.parametrize("kind", TAKEN)
+every_kind = pytest.mark.parametrize("kind", ACCEPTED)
 
 
 def schema_of(kind: str) -> Schema:
@@ -66,7 +66,7 @@ def model_of_kind(kind: str) -> Model:
 
 
 def refusal(sample: Sample, kind: str, name: str = "x") -> str:
-    """What a message says of a type that a kind does not take: file, column, both types, and a way out."""
+    """The pattern of a message about a type that a kind does not accept: file, column, both types, and a remedy."""
     shown = re.escape(sample.shown) if sample.shown else ".+"
     remedy = "which takes .*; write the file again with the type of the earlier ones"
     return rf"part-1\.parquet: column '{name}' has type {shown}, the store has it as {kind}, {remedy}"
@@ -78,12 +78,12 @@ def put(folder: Path, sample: Sample, name: str = "x", others: dict[str, Any] | 
 
 @every_kind
 @every_type
-def test_a_later_partition_is_taken_or_refused_by_ingest(tmp_path: Path, sample: Sample, kind: str) -> None:
+def test_ingest_accepts_or_refuses_a_later_partition(tmp_path: Path, sample: Sample, kind: str) -> None:
     write_partition(tmp_path / "in" / "part-0.parquet", column_of("x", BASE[kind]))
     store = new_store(tmp_path / "store")
     ingest_folder(store, tmp_path / "in", SchemaRequest("y"))
     put(tmp_path / "in", sample)
-    if sample.group not in TAKEN[kind]:
+    if sample.group not in ACCEPTED[kind]:
         null = r"part-1\.parquet: column 'x' has the value null in row 0; .*source\.missing"
         before = store.snapshot()
         with pytest.raises(PartitionError, match=null if sample.group == NULL else refusal(sample, kind)):
@@ -95,40 +95,40 @@ def test_a_later_partition_is_taken_or_refused_by_ingest(tmp_path: Path, sample:
     if kind == "categorical":
         names = [float({"true": "1", "false": "0"}.get(v, v)) for v in ledger.categories[0]]
         assert set(names) == {0.0, 1.0}
-        assert rows.codes[:, 0].tolist() == [0, 1, 1, 0]  # of its own table, by first appearance
+        assert rows.codes[:, 0].tolist() == [0, 1, 1, 0]  # codes of its own table, by first appearance
     else:
         np.testing.assert_array_equal(rows.numeric[:, 0], np.array(VALUES) * (DAY if kind == "timestamp" else 1.0))
 
 
 @every_kind
 @every_type
-@pytest.mark.parametrize("door", ["predict", "evaluate"])
-def test_a_partition_is_taken_or_refused_by_a_model(tmp_path: Path, sample: Sample, kind: str, door: str) -> None:
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_a_model_accepts_or_refuses_a_partition(tmp_path: Path, sample: Sample, kind: str, command: str) -> None:
     files = list_partitions(put(tmp_path / "in", sample))
     model, schema = model_of_kind(kind), schema_of(kind)
 
-    def ask() -> Any:
-        if door == "predict":
+    def use_model() -> Any:
+        if command == "predict":
             predict(model, schema, files, tmp_path / "out", (), InProcess(), Silent())
             return pq.read_table(tmp_path / "out" / "part-1.parquet")["prediction"].to_numpy()
         return evaluate(model, schema, files, InProcess(), Silent()).test_mse
 
-    if sample.group not in TAKEN[kind]:
+    if sample.group not in ACCEPTED[kind]:
         null = r"part-1\.parquet: column 'x' has the value null in row 0"
         with pytest.raises(PartitionError, match=null if sample.group == NULL else refusal(sample, kind)):
-            ask()
+            use_model()
         return
-    answer = ask()
-    if door == "predict":
-        assert (answer[0], answer[1]) == (answer[3], answer[2])
-        assert answer[0] != answer[1]
+    result = use_model()
+    if command == "predict":
+        assert (result[0], result[1]) == (result[3], result[2])
+        assert result[0] != result[1]
     else:
-        assert answer > 0.0
+        assert result > 0.0
 
 
 @every_type
 @pytest.mark.parametrize("categorical", [(), ("x",)], ids=["plain", "called categorical"])
-def test_a_first_partition_gives_the_kind(tmp_path: Path, sample: Sample, categorical: tuple[str, ...]) -> None:
+def test_the_first_partition_determines_the_kind(tmp_path: Path, sample: Sample, categorical: tuple[str, ...]) -> None:
     file = only_partition(put(tmp_path / "in", sample))
     arrow = read_arrow_schema(file)
     expected = {NUMBER: "numeric", BOOLEAN: "boolean", TEXT: "categorical", TIME: "timestamp"}.get(sample.group)
@@ -146,12 +146,12 @@ def test_a_first_partition_gives_the_kind(tmp_path: Path, sample: Sample, catego
 
 @every_type
 @pytest.mark.parametrize("part", ["target", "weight"])
-def test_a_later_target_or_weight_is_a_number(tmp_path: Path, sample: Sample, part: str) -> None:
+def test_a_later_target_or_weight_must_be_a_number(tmp_path: Path, sample: Sample, part: str) -> None:
     others = {"x": Y} | ({"y": Y} if part == "weight" else {})
     files = list_partitions(put(tmp_path / "in", sample, "y" if part == "target" else "w", others))
     schema = Schema("y", None, (Feature("x", "numeric"),), weight="w" if part == "weight" else None)
     name = "y" if part == "target" else "w"
-    if sample.group not in TAKEN["numeric"]:
+    if sample.group not in ACCEPTED["numeric"]:
         null = rf"part-1\.parquet: column '{name}' has the value null in row 0"
         with pytest.raises(PartitionError, match=null if sample.group == NULL else refusal(sample, "numeric", name)):
             evaluate(model_of_kind("numeric"), schema, files, InProcess(), Silent())
@@ -165,7 +165,7 @@ def test_a_later_target_or_weight_is_a_number(tmp_path: Path, sample: Sample, pa
 @pytest.mark.parametrize(
     ("positive", "group"), [("1", TEXT), (1, NUMBER), (True, BOOLEAN)], ids=["text", "number", "boolean"]
 )
-def test_a_later_class_has_the_type_of_the_positive_one(
+def test_a_later_class_must_have_the_type_of_the_positive_one(
     tmp_path: Path, sample: Sample, positive: str | int, group: str
 ) -> None:
     files = list_partitions(put(tmp_path / "in", sample, "y", {"x": Y}))
@@ -182,7 +182,7 @@ def test_a_later_class_has_the_type_of_the_positive_one(
 
 @every_type
 @pytest.mark.parametrize("class_kind", ["text", "boolean", "integer", "number"])
-def test_a_later_class_has_the_kind_of_the_stores(tmp_path: Path, sample: Sample, class_kind: str) -> None:
+def test_a_later_class_must_have_the_kind_of_the_store(tmp_path: Path, sample: Sample, class_kind: str) -> None:
     files = list_partitions(put(tmp_path / "in", sample, "y", {"x": Y}))
     schema = Schema("y", None, (Feature("x", "numeric"),), classes="all", class_kind=class_kind)
     classes: tuple[Any, ...] = {"text": ("0", "1"), "boolean": (False, True)}.get(class_kind, (0, 1))
@@ -197,23 +197,23 @@ def test_a_later_class_has_the_kind_of_the_stores(tmp_path: Path, sample: Sample
         evaluate(model, schema, files, InProcess(), Silent())
 
 
-@pytest.mark.parametrize("kept", [name for name, s in SAMPLES.items() if s.group == OTHER or name == "null"])
-def test_predictions_repeat_a_column_of_any_type(tmp_path: Path, kept: str) -> None:
-    sample = SAMPLES[kept]
+@pytest.mark.parametrize("type_name", [name for name, s in SAMPLES.items() if s.group == OTHER or name == "null"])
+def test_predictions_repeat_a_column_of_any_type(tmp_path: Path, type_name: str) -> None:
+    sample = SAMPLES[type_name]
     files = list_partitions(put(tmp_path / "in", sample, "extra", {"x": Y}))
     predict(model_of_kind("numeric"), schema_of("numeric"), files, tmp_path / "out", ("extra",), InProcess(), Silent())
     before, after = (pq.read_table(tmp_path / where / "part-1.parquet")["extra"] for where in ("in", "out"))
     assert after.equals(before)
 
 
-def test_an_extension_type_is_known_by_its_name_where_its_library_is_not_loaded(tmp_path: Path) -> None:
-    """Arrow reads what it is stored as then: whole numbers, and a model would learn them on one worker of two."""
-    made = f"""
+def test_an_extension_type_is_refused_by_name_where_its_library_is_not_loaded(tmp_path: Path) -> None:
+    """Arrow would read its storage type, whole numbers, so that workers with and without the library would differ."""
+    write = f"""
 import pandas as pd
 pd.DataFrame({{"x": pd.period_range("2020-01", periods=4, freq="M"), "y": [0.0, 1, 2, 3]}}).to_parquet({str(tmp_path)!r}
 + "/period.parquet")
 """
-    subprocess.run([sys.executable, "-c", made], check=True)
+    subprocess.run([sys.executable, "-c", write], check=True)
     read = f"""
 import sys
 from pathlib import Path
@@ -223,9 +223,10 @@ from ridgestream.stores.schema.schema import SchemaRequest, infer_schema
 assert "pandas" not in sys.modules
 infer_schema(SchemaRequest("y"), read_arrow_schema(file), file.name)
 """
-    done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, check=False)
+    process = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, check=False)
     assert (
-        "period.parquet: column 'x' has type extension<pandas.period>, which cannot be a feature; list" in done.stderr
+        "period.parquet: column 'x' has type extension<pandas.period>, which cannot be a feature; list"
+        in process.stderr
     )
 
 
@@ -252,12 +253,12 @@ TABLE = {"length": Y, "colour": pa.array(["a", "b", "a", "b"]), "y": Y}
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_a_renamed_column_is_suggested(tmp_path: Path, columns: dict[str, str], message: str) -> None:
+def test_the_new_name_of_a_renamed_column_is_suggested(tmp_path: Path, columns: dict[str, str], message: str) -> None:
     write_partition(tmp_path / "in" / "part-0.parquet", TABLE)
     store = new_store(tmp_path / "store")
     ingest_folder(store, tmp_path / "in", SchemaRequest("y"))
-    gone = set(columns.values()) - {"y"}
-    later = {name: values for name, values in TABLE.items() if name not in gone}
+    missing = set(columns.values()) - {"y"}
+    later = {name: values for name, values in TABLE.items() if name not in missing}
     later |= {new: TABLE[old] for new, old in columns.items()}
     write_partition(tmp_path / "in" / "part-1.parquet", later)
     with pytest.raises(PartitionError, match=rf"part-1\.parquet has {message}"):
@@ -270,7 +271,7 @@ def test_a_missing_column_without_a_new_one(tmp_path: Path) -> None:
         predict(model_of_kind("numeric"), schema_of("numeric"), files, tmp_path / "out", (), InProcess(), Silent())
 
 
-def test_columns_in_another_order_and_more_of_them_give_the_same_rows(tmp_path: Path) -> None:
+def test_reordered_and_extra_columns_give_the_same_rows(tmp_path: Path) -> None:
     write_partition(tmp_path / "in" / "part-0.parquet", TABLE)
     write_partition(tmp_path / "in" / "part-1.parquet", {"new": Y, **dict(reversed(TABLE.items()))})
     store = new_store(tmp_path / "store")
@@ -278,12 +279,13 @@ def test_columns_in_another_order_and_more_of_them_give_the_same_rows(tmp_path: 
     first, second = (segment_rows(store.root(), n) for n in (0, 1))
     np.testing.assert_array_equal(first.numeric, second.numeric)
     np.testing.assert_array_equal(first.codes, second.codes)
-    one, other = read_ledger(store.root()).entries
-    assert one.content_sha256 == other.content_sha256
+    hashes = [entry.content_sha256 for entry in read_ledger(store.root()).entries]
+    assert len(hashes) == 2
+    assert hashes[0] == hashes[1]
 
 
 @every_kind
-def test_a_column_without_a_type_is_missing_everywhere(tmp_path: Path, kind: str) -> None:
+def test_a_column_of_type_null_has_only_missing_values(tmp_path: Path, kind: str) -> None:
     write_partition(tmp_path / "in" / "part-0.parquet", column_of("x", BASE[kind]))
     put(tmp_path / "in", SAMPLES["null"])
     store = new_store(tmp_path / "store")

@@ -1,4 +1,4 @@
-"""Ingest: each partition once, whole, in one order; what is wrong with one leaves the last commit standing."""
+"""Ingest: each partition once, whole, in one order; an error in one leaves the last commit unchanged."""
 
 import os
 import shutil
@@ -82,7 +82,7 @@ def test_partitions_come_in_natural_order(tmp_path: Path, store: Store) -> None:
     ]
 
 
-def test_a_partition_that_comes_late_is_added_at_the_end(source: Path, store: Store) -> None:
+def test_a_late_partition_is_added_at_the_end(source: Path, store: Store) -> None:
     ingest_folder(store, source, REQUEST)
     before = stored_rows(store)
     write_partition(source / "part--early.parquet", mixed_columns(7, seed=9))
@@ -98,7 +98,7 @@ def test_ingesting_twice_adds_nothing_and_commits_nothing(source: Path, store: S
     assert store.snapshot() == snapshot
 
 
-def test_the_reporter_is_told_of_rows_and_partitions(source: Path, store: Store) -> None:
+def test_the_reporter_receives_rows_and_partitions(source: Path, store: Store) -> None:
     notes = Notes()
     ingest(store, list_partitions(source), REQUEST, InProcess(), notes)
     assert (notes.steps, notes.rows, notes.ended) == (["ingest"], 800, [{"partitions": 3, "rows": 800}])
@@ -118,7 +118,7 @@ UNCHANGED: dict[str, Callable[[Path], None]] = {
     "columns permuted": lambda path: rewrite(path, lambda t: t.select(sorted(t.column_names, reverse=True))),
     "an extra column": lambda path: rewrite(path, lambda t: t.append_column("extra", pa.nulls(len(t)))),
     "wider integers": lambda path: rewrite(path, lambda t: replace_column(t, "count", t["count"].cast(pa.int64()))),
-    "coloured dictionary": lambda path: rewrite(path, lambda t: replace_column(t, "colour", shuffled(t["colour"]))),
+    "text as a dictionary": lambda path: rewrite(path, lambda t: replace_column(t, "colour", shuffled(t["colour"]))),
     "nanoseconds": lambda path: rewrite(path, lambda t: replace_column(t, "seen", t["seen"].cast(pa.timestamp("ns")))),
 }
 
@@ -135,7 +135,7 @@ def shuffled(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 @pytest.mark.parametrize("change", UNCHANGED.values(), ids=UNCHANGED.keys())
-def test_a_partition_written_anew_with_the_same_values_is_the_same(
+def test_a_rewritten_partition_with_the_same_values_is_unchanged(
     source: Path, store: Store, change: Callable[[Path], None]
 ) -> None:
     ingest_folder(store, source, REQUEST)
@@ -151,14 +151,14 @@ CHANGED: dict[str, Callable[[pa.Table], pa.Table]] = {
     "one value, by one bit": lambda t: replace_column(t, "length", nudged(t["length"])),
     "the target": lambda t: replace_column(t, "y", nudged(t["y"])),
     "a category": lambda t: replace_column(t, "colour", pa.chunked_array([["violet", *t["colour"].to_pylist()[1:]]])),
-    "two categories exchanged": lambda t: replace_column(
+    "two categories swapped": lambda t: replace_column(
         t, "colour", pa.chunked_array([[{"red": "blue", "blue": "red"}.get(c, c) for c in t["colour"].to_pylist()]])
     ),
     "the order of rows": lambda t: t.take(list(reversed(range(len(t))))),
-    "a row more": lambda t: pa.concat_tables([t, t.slice(0, 1)]),
-    "a row less": lambda t: t.slice(0, len(t) - 1),
-    "no row": lambda t: t.slice(0, 0),
-    "two columns exchanged": lambda t: replace_column(replace_column(t, "length", t["y"]), "y", t["length"]),
+    "an additional row": lambda t: pa.concat_tables([t, t.slice(0, 1)]),
+    "one row fewer": lambda t: t.slice(0, len(t) - 1),
+    "no rows": lambda t: t.slice(0, 0),
+    "two columns swapped": lambda t: replace_column(replace_column(t, "length", t["y"]), "y", t["length"]),
 }
 
 
@@ -169,7 +169,7 @@ def nudged(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 @pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED.keys())
-def test_a_partition_with_other_values_is_an_error_and_the_store_stands(
+def test_a_partition_with_other_values_is_an_error_and_leaves_the_store_unchanged(
     source: Path, store: Store, change: Callable[[pa.Table], pa.Table]
 ) -> None:
     ingest_folder(store, source, REQUEST)
@@ -196,7 +196,7 @@ def test_a_partition_that_was_damaged_after_its_ingest_is_an_error(source: Path,
     assert store.snapshot() == snapshot
 
 
-def test_the_hash_of_content_is_free_of_cuts(tmp_path: Path) -> None:
+def test_the_content_hash_does_not_depend_on_row_groups(tmp_path: Path) -> None:
     columns = mixed_columns(40_000)
     hashes = {
         content_hash(write_partition(tmp_path / f"{size}.parquet", columns, row_group_size=size))
@@ -205,7 +205,7 @@ def test_the_hash_of_content_is_free_of_cuts(tmp_path: Path) -> None:
     assert len(hashes) == 1
 
 
-def test_the_hash_of_content_covers_weights(tmp_path: Path) -> None:
+def test_the_content_hash_covers_weights(tmp_path: Path) -> None:
     request = replace(REQUEST, weight="w")
     columns = mixed_columns(10)
     one = write_partition(tmp_path / "one.parquet", columns | {"w": np.ones(10)})
@@ -213,13 +213,13 @@ def test_the_hash_of_content_covers_weights(tmp_path: Path) -> None:
     assert content_hash(one, request) != content_hash(two, request)
 
 
-def test_the_hash_of_content_tells_values_from_their_place(tmp_path: Path) -> None:
+def test_the_content_hash_depends_on_the_positions_of_values(tmp_path: Path) -> None:
     a = write_partition(tmp_path / "a.parquet", {"p": [1.0, 2.0], "q": [3.0, 4.0], "y": [0.0, 0.0]})
     b = write_partition(tmp_path / "b.parquet", {"p": [1.0, 3.0], "q": [2.0, 4.0], "y": [0.0, 0.0]})
     assert content_hash(a) != content_hash(b)
 
 
-def test_a_partition_that_is_gone_is_told_and_its_rows_stay(source: Path, store: Store) -> None:
+def test_a_partition_that_is_gone_is_reported_and_its_rows_stay(source: Path, store: Store) -> None:
     ingest_folder(store, source, REQUEST)
     before = stored_rows(store)
     (source / "part-0.parquet").unlink()
@@ -228,7 +228,7 @@ def test_a_partition_that_is_gone_is_told_and_its_rows_stay(source: Path, store:
     assert same_rows(stored_rows(store), before)
 
 
-def test_columns_that_the_schema_does_not_name_are_told(source: Path, store: Store) -> None:
+def test_columns_that_the_schema_does_not_name_are_reported(source: Path, store: Store) -> None:
     assert ingest_folder(store, source, replace(REQUEST, ignore=("seen",))).ignored_columns == ()
     columns = mixed_columns(5) | {"new": np.zeros(5), "newer": ["a"] * 5}
     write_partition(source / "part-7.parquet", columns)
@@ -263,7 +263,7 @@ def test_a_first_partition_without_rows_or_types_leaves_the_schema_to_the_next(t
     assert [entry.rows for entry in ledger_of(store).entries] == [0, 10]
 
 
-def test_what_pandas_writes_of_an_empty_frame_is_a_partition_without_rows(source: Path, store: Store) -> None:
+def test_an_empty_frame_written_by_pandas_is_a_partition_without_rows(source: Path, store: Store) -> None:
     write_partition(source / "part-3.parquet", {name: pa.nulls(0) for name in mixed_columns(0)})
     assert ingest_folder(store, source, REQUEST).added[-1].rows == 0
 
@@ -304,7 +304,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize(("spoil", "message"), BAD.values(), ids=BAD.keys())
 @pytest.mark.parametrize("first", [True, False], ids=["first ingest", "later ingest"])
-def test_a_bad_partition_in_the_middle_leaves_the_last_commit(
+def test_a_bad_partition_leaves_the_last_commit_unchanged(
     source: Path, store: Store, spoil: Callable[[Path], object], message: str, first: bool
 ) -> None:
     if not first:
@@ -320,7 +320,7 @@ def test_a_bad_partition_in_the_middle_leaves_the_last_commit(
     assert added[-1].name == "part-4.parquet"
 
 
-def test_waves_before_a_bad_partition_stay(tmp_path: Path, store: Store) -> None:
+def test_waves_before_a_bad_partition_stay_committed(tmp_path: Path, store: Store) -> None:
     source = write_mixed(tmp_path / "source", [2] * (PARTITIONS_A_COMMIT + 3))
     (source / f"part-{PARTITIONS_A_COMMIT + 1}.parquet").write_bytes(b"")
     with pytest.raises(PartitionError, match=r"is empty \(0 bytes\)"):
@@ -336,9 +336,9 @@ def test_a_file_that_changes_between_its_two_readings_is_not_ingested(
     profile = profile_partition
 
     def profile_then_change(*arguments: Any) -> Any:
-        done = profile(*arguments)
+        result = profile(*arguments)
         rewrite(source / "part-0.parquet", CHANGED["one value, by one bit"])
-        return done
+        return result
 
     monkeypatch.setattr(partition_task, "profile_partition", profile_then_change)
     with pytest.raises(PartitionError, match=r"part-0\.parquet was changed while it was read; move finished files"):
@@ -352,9 +352,9 @@ def test_a_file_that_loses_rows_between_its_two_readings_is_not_ingested(
     profile = profile_partition
 
     def profile_then_cut(*arguments: Any) -> Any:
-        done = profile(*arguments)
-        rewrite(source / "part-0.parquet", CHANGED["a row less"])
-        return done
+        result = profile(*arguments)
+        rewrite(source / "part-0.parquet", CHANGED["one row fewer"])
+        return result
 
     monkeypatch.setattr(partition_task, "profile_partition", profile_then_cut)
     with pytest.raises((PartitionError, StoreError), match=r"was changed while it was read|was planned with 300 rows"):
@@ -379,7 +379,7 @@ def test_the_schema_is_that_of_the_first_ingest(source: Path, store: Store) -> N
     assert store.snapshot() == snapshot
 
 
-def test_a_job_that_ingests_nothing_new_is_held_against_the_schema_too(source: Path, store: Store) -> None:
+def test_a_job_without_new_partitions_is_checked_against_the_schema_too(source: Path, store: Store) -> None:
     ingest_folder(store, source, REQUEST)
     with pytest.raises(StoreError, match="was made with target = 'y', the job says 'count'"):
         ingest_folder(store, source, replace(REQUEST, target="count"))
@@ -389,8 +389,8 @@ def two_stores(tmp_path: Path) -> tuple[Store, Store]:
     return new_store(tmp_path / "here"), new_store(tmp_path / "elsewhere")
 
 
-def test_where_tasks_run_and_how_often_leaves_no_trace(tmp_path: Path) -> None:
-    """Tasks are pickled, done last first, and each twice, as by a cluster that lost results."""
+def test_the_store_does_not_depend_on_where_or_how_often_tasks_run(tmp_path: Path) -> None:
+    """Tasks are pickled, run in reverse order, and each twice, as by a cluster that lost results."""
     source = tmp_path / "source"
     tables: tuple[list[str], ...] = (["green", "red"], ["blue", "red"], [], ["grey", "green"], ["red"])
     for i, colours in enumerate(tables):
@@ -409,7 +409,7 @@ def test_where_tasks_run_and_how_often_leaves_no_trace(tmp_path: Path) -> None:
         assert facts[0].categories == facts[1].categories
 
 
-def test_categories_are_in_the_order_of_the_ledger_and_a_segment_keeps_its_own(tmp_path: Path, store: Store) -> None:
+def test_categories_are_in_ledger_order_and_each_segment_has_its_own_table(tmp_path: Path, store: Store) -> None:
     source = tmp_path / "source"
     for i, colours in enumerate((["b", "a"], ["c", "b"], ["a", "d"])):
         write_partition(source / f"{i}.parquet", column_of("colour", colours))
@@ -423,8 +423,8 @@ def same_sketch(one: SegmentFacts, other: SegmentFacts) -> bool:
     return one.sketch is not None and other.sketch is not None and one.sketch.tobytes() == other.sketch.tobytes()
 
 
-class Breaks(InProcess):
-    """An executor that breaks after some tasks."""
+class FailingExecutor(InProcess):
+    """An executor that fails after some tasks."""
 
     def __init__(self, after: int) -> None:
         self.after = after
@@ -437,21 +437,19 @@ class Breaks(InProcess):
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
-def test_an_ingest_that_breaks_off_is_done_again_as_if_nothing_had_been(
-    tmp_path: Path, source: Path, after: int
-) -> None:
+def test_an_interrupted_ingest_can_be_repeated_with_the_same_result(tmp_path: Path, source: Path, after: int) -> None:
     straight, broken = two_stores(tmp_path)
     ingest_folder(straight, source, REQUEST)
     with pytest.raises(ConnectionError, match="the workers are gone"):
-        ingest_folder(broken, source, REQUEST, Breaks(after))
+        ingest_folder(broken, source, REQUEST, FailingExecutor(after))
     assert ledger_of(broken).entries == ()
     ingest_folder(broken, source, REQUEST)
     assert ledger_of(broken) == ledger_of(straight)
     assert same_rows(stored_rows(broken), stored_rows(straight))
 
 
-class Meanwhile(Notes):
-    """A reporter that lets another job commit when this one has read the ledger."""
+class CommittingReporter(Notes):
+    """A reporter that lets another job commit once this one has read the ledger."""
 
     def __init__(self, other: Callable[[], object]) -> None:
         super().__init__()
@@ -462,12 +460,12 @@ class Meanwhile(Notes):
         self.other()
 
 
-def test_two_ingests_at_once_lose_nothing_even_where_nothing_is_locked(tmp_path: Path, source: Path) -> None:
-    """As in a bucket: the second to commit is refused, and done again it adds what is missing."""
+def test_concurrent_ingests_lose_nothing_even_without_a_lock(tmp_path: Path, source: Path) -> None:
+    """As in a bucket: the second to commit is refused; run again, it adds the partitions that are missing."""
     store = new_store(tmp_path / "store")
     late = write_mixed(tmp_path / "late", [5])
     shutil.move(late / "part-0.parquet", late / "late.parquet")
-    report = Meanwhile(lambda: ingest_folder(Store.open(store.location), source, REQUEST))
+    report = CommittingReporter(lambda: ingest_folder(Store.open(store.location), source, REQUEST))
     with pytest.raises(
         StoreError, match=r"another writer has committed to the store .*/store meanwhile; run the job ag"
     ):
@@ -477,7 +475,7 @@ def test_two_ingests_at_once_lose_nothing_even_where_nothing_is_locked(tmp_path:
 
 
 def width_of(tmp_path: Path, store: Store, x: Any, w: Any = None) -> np.dtype[Any]:
-    """Ingest a column, return the type it is kept in."""
+    """Ingest a column and return the type in which it is stored."""
     columns = column_of("x", pa.array(x)) | ({} if w is None else {"w": pa.array(w)})
     write_partition(tmp_path / "width" / "part.parquet", columns)
     ingest_folder(store, tmp_path / "width", replace(REQUEST, weight=None if w is None else "w"))
@@ -494,7 +492,7 @@ SINGLE = {
     "integers up to 2²⁴": np.array([2**24, 0, 1]),
     "booleans": NOISE > 0,
     "exact halves far out": 1e6 + 0.5 * np.arange(10),
-    "a constant that float32 holds": np.full(10, 0.5),
+    "a constant that float32 represents": np.full(10, 0.5),
     "values of float32": NOISE.astype(np.float32),
 }
 
@@ -502,7 +500,7 @@ DOUBLE = {
     "noise about 10⁴": NOISE + 1e4,
     "noise about −10⁸": NOISE - 1e8,
     "integers beyond 2²⁴": 2**24 + np.arange(10),
-    "a constant that float32 has not": np.full(10, 0.1),
+    "a constant that float32 cannot represent": np.full(10, 0.1),
     "too large for float32": NOISE * 1e60,
     "too small for float32": NOISE * 1e-60,
     "so small that squares vanish": NOISE * 1e-200,
@@ -512,7 +510,7 @@ DOUBLE = {
 
 
 @pytest.mark.parametrize("x", SINGLE.values(), ids=SINGLE.keys())
-def test_columns_that_float32_is_exact_enough_for(tmp_path: Path, store: Store, x: Any) -> None:
+def test_columns_that_float32_represents_well_enough(tmp_path: Path, store: Store, x: Any) -> None:
     assert width_of(tmp_path, store, x) == np.float32
 
 
@@ -521,7 +519,7 @@ def test_columns_that_need_float64(tmp_path: Path, store: Store, x: Any) -> None
     assert width_of(tmp_path, store, x) == np.float64
 
 
-def test_one_column_that_needs_float64_is_enough(tmp_path: Path, store: Store) -> None:
+def test_one_column_that_needs_float64_widens_all(tmp_path: Path, store: Store) -> None:
     columns = {"a": NOISE, "b": NOISE + 1e4, "y": NOISE}
     write_partition(tmp_path / "source" / "part.parquet", columns)
     ingest_folder(store, tmp_path / "source", REQUEST)
@@ -557,7 +555,7 @@ def test_a_segment_has_the_moments_of_its_rows_and_the_weights_of_its_categories
 
 
 @pytest.mark.parametrize("batch_rows", [700, partitions.BATCH_ROWS])
-def test_a_segment_has_the_sketch_of_some_of_its_rows_whatever_the_batches(
+def test_a_segment_has_the_sketch_of_a_sample_of_its_rows_whatever_the_batches(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, batch_rows: int
 ) -> None:
     monkeypatch.setattr(partitions, "BATCH_ROWS", batch_rows)
@@ -565,15 +563,15 @@ def test_a_segment_has_the_sketch_of_some_of_its_rows_whatever_the_batches(
     x, y, w = rng.standard_normal(n), rng.standard_normal(n), rng.integers(0, 3, n)
     write_partition(tmp_path / "source" / "part.parquet", {"x": x, "y": y, "w": w})
     ingest_folder(store, tmp_path / "source", replace(REQUEST, weight="w"))
-    kept, places = Segment.open(store.root(), 0).facts().sketch, sample_indices(n)
-    assert kept is not None
-    expected = Sketch.of(np.column_stack([x, y])[places], w[places].astype(np.float64))
-    np.testing.assert_array_equal(kept, expected.as_array())
-    assert len(places) == SAMPLE_ROWS
+    sketch, indices = Segment.open(store.root(), 0).facts().sketch, sample_indices(n)
+    assert sketch is not None
+    expected = Sketch.of(np.column_stack([x, y])[indices], w[indices].astype(np.float64))
+    np.testing.assert_array_equal(sketch, expected.as_array())
+    assert len(indices) == SAMPLE_ROWS
 
 
-def test_the_classes_may_come_one_after_another(tmp_path: Path, store: Store) -> None:
-    """One class is declared, all others are the rest, whichever come later."""
+def test_classes_may_appear_one_after_another(tmp_path: Path, store: Store) -> None:
+    """One class is declared; all others count as the rest, whenever they first appear."""
     request = SchemaRequest("y", positive=1)
     for i, labels in enumerate(([0, 0], [0, 1], [2, 1], [1, 1])):
         write_partition(tmp_path / "source" / f"{i}.parquet", {"x": [1.0, 2.0], "y": labels})

@@ -1,4 +1,4 @@
-"""The source against the ledger, by names, sizes, time stamps and, where these differ, by content."""
+"""Comparison of the source with the ledger: by names, sizes, time stamps and, where these differ, by content."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -43,25 +43,25 @@ def entry(number: int, name: str, content: str = "", size: int = 10) -> LedgerEn
 LEDGER = Ledger(SCHEMA, (entry(0, "a"), entry(4, "b"), entry(2, "c")), ((),), next_segment=5)
 
 
-def test_files_are_told_apart_by_names_sizes_and_time_stamps() -> None:
+def test_files_are_distinguished_by_names_sizes_and_time_stamps() -> None:
     bad = Quarantined("bad", "no footer", 10, 1, "then")
-    again = replace(bad, name="written again", size_bytes=9)
+    rewritten = replace(bad, name="rewritten", size_bytes=9)
     by_hand = replace(bad, name="by hand", size_bytes=9, by_hand=True)
-    ledger = replace(LEDGER, quarantined=(bad, again, by_hand, replace(bad, name="away")))
-    names = ("new", "bad", "written again", "by hand", "c")
-    found = diff_source(ledger, [file("a"), file("b", modified=2), *map(file, names[:-1])])
-    assert [f.name for f in found.fresh] == ["new", "written again"]
-    assert [f.name for f in found.touched] == ["b"]
-    assert [e.name for e in found.gone] == ["c"]
-    assert [q.name for q in found.quarantined] == ["bad", "by hand"]
+    ledger = replace(LEDGER, quarantined=(bad, rewritten, by_hand, replace(bad, name="away")))
+    names = ("new", "bad", "rewritten", "by hand", "c")
+    diff = diff_source(ledger, [file("a"), file("b", modified=2), *map(file, names[:-1])])
+    assert [f.name for f in diff.fresh] == ["new", "rewritten"]
+    assert [f.name for f in diff.touched] == ["b"]
+    assert [e.name for e in diff.gone] == ["c"]
+    assert [q.name for q in diff.quarantined] == ["bad", "by hand"]
 
 
 def test_a_touched_file_with_the_same_values_is_unchanged_and_is_not_read_again() -> None:
     contents = [FileContent(file("b", 11, 7), "hash of b"), FileContent(file("c", 12, 8), "other")]
     assert find_changed(contents[:1], LEDGER, ERROR) == ()
-    now = with_new_times(LEDGER, contents).by_name()
-    assert (now["b"].size_bytes, now["b"].modified_ns) == (11, 7)
-    assert now["c"] == LEDGER.by_name()["c"]
+    updated = with_new_times(LEDGER, contents).by_name()
+    assert (updated["b"].size_bytes, updated["b"].modified_ns) == (11, 7)
+    assert updated["c"] == LEDGER.by_name()["c"]
 
 
 def test_other_values_are_refused_ignored_or_rebuilt_by_policy() -> None:
@@ -73,7 +73,7 @@ def test_other_values_are_refused_ignored_or_rebuilt_by_policy() -> None:
         find_changed(contents, LEDGER, ERROR)
 
 
-def test_a_file_that_can_no_longer_be_read_cannot_be_rebuilt() -> None:
+def test_a_file_that_is_no_longer_readable_cannot_be_rebuilt() -> None:
     contents = [FileContent(file("b", 3), None, "/rows/b is not a readable Parquet file")]
     for policy in (ERROR, REBUILD):
         with pytest.raises(PartitionError, match=r"^/rows/b is not a readable .*; it was ingested with 5 rows"):
@@ -81,18 +81,18 @@ def test_a_file_that_can_no_longer_be_read_cannot_be_rebuilt() -> None:
     assert find_changed(contents, LEDGER, IGNORE) == ("b",)
 
 
-def content_by_name(at: PartitionFile, schema: Schema) -> str:
+def content_by_name(partition: PartitionFile, schema: Schema) -> str:
     assert schema == SCHEMA
-    if at.name == "broken":
+    if partition.name == "broken":
         raise PartitionError("broken")
-    return {"moved": "hash of c", "other": "hash of another"}[at.name]
+    return {"moved": "hash of c", "other": "hash of another"}[partition.name]
 
 
-def test_a_file_that_cannot_be_read_says_why() -> None:
+def test_the_content_of_an_unreadable_file_has_the_reason() -> None:
     assert read_content(file("broken"), SCHEMA, content_by_name) == FileContent(file("broken"), None, "broken")
 
 
-def test_only_files_that_may_be_renamed_ones_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_possibly_renamed_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ridgestream.pipeline.ingest.source_diff.count_rows", lambda f: 7 if f.name == "longer" else 5)
     files = [file("a"), file("b"), file("moved"), file("other"), file("longer"), file("larger", 11), file("broken")]
     diff = diff_source(LEDGER, files)
