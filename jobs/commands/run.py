@@ -18,7 +18,7 @@ from ridgestream.stores.errors.translation import prefix_errors
 
 def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float, *, new_model: bool) -> dict[str, Any]:
     """Run the whole job and return its summary; with nothing new it changes nothing."""
-    began = perf_counter()
+    started = perf_counter()
     with recorded(job, report) as recorder:
         files = source_partitions(job)
         store = open_or_create_store(job, wait_seconds)
@@ -33,6 +33,6 @@ def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float,
             try:
                 summary = train_and_commit(job, store, executor, recorder, new_model=new_model)
             except Concluded as ended:
-                ended.result |= dropped | {"seconds": round(perf_counter() - began, 3)}
+                ended.result |= dropped | {"seconds": round(perf_counter() - started, 3)}
                 raise
-    return concluded(summary | dropped | {"seconds": round(perf_counter() - began, 3)}, recorder)
+    return concluded(summary | dropped | {"seconds": round(perf_counter() - started, 3)}, recorder)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LARGEST_PREDICTION = 10 * LARGEST_VALUE
 """No target is beyond LARGEST_VALUE, so that a prediction beyond this is an overflow or close to one."""
 
-ASIDE = "or leave the partition out (ridgestream quarantine JOB.toml {name} --reason WHY)"
+_LEAVE_OUT = "or leave the partition out (ridgestream quarantine JOB.toml {name} --reason WHY)"
 """What to do about a partition that was ingested and cannot be learned."""
 
 
@@ -33,13 +33,13 @@ def check_range(moments: Floats, feature_map: FeatureMap, targets: Sequence[str]
     columns = [(column.name, column.centre, column.scale) for column in feature_map.numeric]
     if not feature_map.target.classes:
         columns += zip(targets, feature_map.target.centre, feature_map.target.scale, strict=True)
-    for position, (name, middle, unit) in enumerate(columns):
-        ends = statistics.minimum[position], statistics.maximum[position]
-        far = max(ends, key=lambda end: abs(end - middle))
-        if statistics.count[position] > 0 and not abs(far - middle) / unit <= LARGEST_VALUE:
+    for position, (name, centre, scale) in enumerate(columns):
+        extremes = statistics.minimum[position], statistics.maximum[position]
+        farthest = max(extremes, key=lambda value: abs(value - centre))
+        if statistics.count[position] > 0 and not abs(farthest - centre) / scale <= LARGEST_VALUE:
             raise InputError(
-                f"column {name!r} has the value {float(far)!r}, which is too far from the rows that the model was "
-                f"standardized by (mean {middle:.6g}, deviation {unit:.6g}): at most {LARGEST_VALUE:g} deviations can "
+                f"column {name!r} has the value {float(farthest)!r}, which is too far from the rows that the model was "
+                f"standardized by (mean {centre:.6g}, deviation {scale:.6g}): at most {LARGEST_VALUE:g} deviations can "
                 "be computed with; correct the rows"
             )
 
@@ -52,7 +52,7 @@ def check_ranges(
         try:
             check_range(Segment.open(root, entry.segment).facts().moments, feature_map, targets)
         except InputError as error:
-            raise InputError(f"partition {entry.name}: {error}, {ASIDE.format(name=entry.name)}") from error
+            raise InputError(f"partition {entry.name}: {error}, {_LEAVE_OUT.format(name=entry.name)}") from error
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def naming_partition(entries: Sequence[LedgerEntry], segment: int) -> Iterator[N
         name = next(entry.name for entry in entries if entry.segment == segment)
         if str(error).startswith("partition "):
             raise
-        raise type(error)(f"partition {name}: {error}, {ASIDE.format(name=name)}") from error
+        raise type(error)(f"partition {name}: {error}, {_LEAVE_OUT.format(name=name)}") from error
     except OverflowError as error:
         raise NumericalBreakdown(TOO_LARGE) from error
 
@@ -74,23 +74,23 @@ def check_errors(errors: Mapping[int, float], entries: Sequence[LedgerEntry]) ->
 
     `errors` are the prediction errors by segment: an unbounded kernel overflows on rows far from the learned ones.
     """
-    far = {segment for segment, error in errors.items() if not np.isfinite(error)}
-    if far:
-        name = next(entry.name for entry in entries if entry.segment in far)
+    overflowing = {segment for segment, error in errors.items() if not np.isfinite(error)}
+    if overflowing:
+        name = next(entry.name for entry in entries if entry.segment in overflowing)
         raise NumericalBreakdown(
             f"partition {name} has rows so far from those that the model knows that its predictions leave float64: "
-            f"correct them, choose the rbf kernel, {ASIDE.format(name=name)}"
+            f"correct them, choose the rbf kernel, {_LEAVE_OUT.format(name=name)}"
         )
 
 
-def check_predictions(predictions: Floats, place: str, numbers: Integers) -> None:
+def check_predictions(predictions: Floats, file: str, numbers: Integers) -> None:
     """Raise PartitionError naming the file and the first row with a prediction or deviation beyond float64.
 
-    `predictions` (rows, n) are those of the rows with these numbers (rows,) in the file `place`.
+    `predictions` (rows, n) are those of the rows with these numbers (rows,) in `file`.
     """
     if predictions.size and not np.abs(predictions).max() <= LARGEST_PREDICTION:
         row = int(np.argmin((np.abs(predictions) <= LARGEST_PREDICTION).all(axis=1)))
         raise PartitionError(
-            f"{place}: row {numbers[row]} lies so far from the rows that the model knows that its prediction leaves "
+            f"{file}: row {numbers[row]} lies so far from the rows that the model knows that its prediction leaves "
             "float64; correct it, or choose the rbf kernel"
         )
