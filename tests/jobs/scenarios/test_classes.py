@@ -261,7 +261,9 @@ def test_held_out_partitions_without_rows_give_an_empty_confusion(tmp_path: Path
         assert ["2", "0", "0", "0"] in lines
 
 
-UNSEEN = r"the target has the class 9, which the model did not have when it was first trained; begin a new model with --new-"
+UNSEEN = (
+    "the target has the class 9, which the model did not have when it was first trained; begin a new model with --new-"
+)
 
 
 def with_class(number: int, label: int, row: int = 5) -> pa.Table:
