@@ -13,8 +13,8 @@ from ridgestream.pipeline.base.errors import InputError
 def check_bounds(settings: object) -> None:
     """Raise InputError for the first field of a dataclass whose value its annotation does not allow.
 
-    Checked are `Annotated[int, …]` and `Annotated[float, …]` with `Gt`, `Ge`, `Lt`, `Literal[...]`, `bool`, tuples and
-    unions of them, and `None`; fields of other types are left alone.
+    Checks `Annotated[int, …]` and `Annotated[float, …]` with `Gt`, `Ge`, `Lt`, `Literal[...]`, `bool`, tuples and
+    unions of them, and `None`; fields of other types are not checked.
     """
     for name, hint in get_type_hints(type(settings), include_extras=True).items():
         if get_origin(hint) is not None or hint is bool:
@@ -28,7 +28,7 @@ def is_finite_number(value: object) -> TypeGuard[float]:
 
 
 def alternatives_of(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401
-    """Return the members of a union, nested ones too; the type itself if it is none."""
+    """Return the members of a union, including nested ones; for any other type, the type itself."""
     if get_origin(hint) in (Union, UnionType):
         return tuple(member for part in get_args(hint) for member in alternatives_of(part))
     if get_origin(hint) is not None and hasattr(hint, "__metadata__") and get_origin(get_args(hint)[0]) in _UNIONS:

@@ -1,6 +1,6 @@
 """The events and steps that a command logs: a stable code for programs, a sentence or a name for people.
 
-The code of an event is `room.what_happened`, and the constant has its name; the code of a step has no dot. Values are
+The code of an event is `subject.event`, and the constant has its name; the code of a step has no dot. Values are
 not in the sentence: they are passed to `Reporter.say` or `Reporter.warn` by name. Codes do not change from release to
 release; sentences may.
 """
@@ -11,24 +11,24 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened and is worth a line of the log."""
+    """An event that is logged."""
 
     code: str
-    """What programs filter by, such as `ingest.partition_renamed`."""
+    """A stable code for programs, such as `ingest.partition_renamed`."""
     sentence: str
-    """The same for people."""
+    """The message for people."""
     casts_doubt: bool = False
-    """Whether the model may be bad because of it, so that the run's report says that there is something to look at."""
+    """Whether it may have impaired the model, so that the run's report asks for an inspection."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A part of a run that takes long, with progress: its code is the event of the line that ends it."""
+    """A long part of a run, with progress; its code is the event that is logged at its end."""
 
     code: str
-    """What programs filter by, such as `train`."""
+    """A stable code for programs, such as `train`."""
     name: str
-    """The same for people; in the list below it may have fields for numbers in braces."""
+    """The name for people; in the list below it may have placeholders for numbers in braces."""
 
     def numbered(self, **numbers: int) -> Self:
         """Return the step with the fields of its name filled in."""
@@ -51,7 +51,7 @@ STEP_OROLS_PASS = Step("orols_pass", "pass {number} of OROLS")
 STEP_PREDICT = Step("predict", "predict")
 STEP_PREDICT_NEW_ROWS = Step("predict_new_rows", "predict new rows")
 STEP_PROGRESS = Step("progress", "progress")
-"""How far any step has come, every few seconds."""
+"""The progress of any step, every few seconds."""
 STEP_REFIT = Step("refit", "refit")
 STEP_SLS_SVM_PASS = Step("sls_svm_pass", "sls-svm")
 STEP_SUBSET_OF_REGRESSORS_PASS = Step("subset_of_regressors_pass", "subset of regressors")

@@ -8,18 +8,18 @@ Fact = str | int | float | None
 
 
 class Stopped(BaseException):
-    """The run is to stop: code that has something to save saves it, and lets this pass."""
+    """Raised to stop a run: code that has something to save saves it and does not suppress this exception."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
-        """The signal that asked for it."""
+        """The number of the signal that requested the stop."""
 
 
 class Reporter(Protocol):
     """Receives steps, the rows done in them, and events, each with facts by name.
 
-    `begin` and `advance` are called between two pieces of work, and raise Stopped if the run is to stop.
+    `begin` and `advance` are called between two pieces of work, and raise Stopped if the run should stop.
     """
 
     def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:

@@ -39,11 +39,11 @@ def from_plain(kind: Any, plain: Any, arrays: Arrays) -> Any:  # noqa: ANN401
         return arrays[plain["array"]]
     if isinstance(plain, int | float | str | None):
         return plain
-    raise InputError(f"the stored value is no {kind}: {plain!r:.100}")
+    raise InputError(f"the stored value is not a {kind}: {plain!r:.100}")
 
 
 def hash_of(value: Any) -> str:  # noqa: ANN401
-    """Return a hash of a value that depends on its numbers, texts and types alone.
+    """Return a hash of a value that depends only on its numbers, strings and types.
 
     A value with a method `hashed_form` is hashed as what that returns, so that its class may change its fields.
     """
@@ -72,7 +72,7 @@ def _flatten(value: Any, arrays: Arrays, *, typed: bool) -> Any:  # noqa: ANN401
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise InputError(f"a {type(value).__name__} is no plain value")
+    raise InputError(f"a {type(value).__name__} is not a plain value")
 
 
 def _name_of(kind: type) -> str:

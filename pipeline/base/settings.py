@@ -1,6 +1,6 @@
 """Settings classes: frozen dataclasses from which sections of job files, records and the reference are made.
 
-A setting stands once, in the class of its method: name, type with bounds, default, and the sentence below the field.
+Each setting is declared once, in the class of its method: its name, bounded type, default, and docstring.
 """
 
 import ast
@@ -21,21 +21,21 @@ Count = Annotated[int, Ge(1)]
 """A whole number of at least one."""
 
 CountOrAll = Count | Literal["all"]
-"""A whole number of at least one, or all that there are."""
+"""A whole number of at least one, or "all"."""
 
 Positive = Annotated[float, Gt(0)]
 """A number above zero."""
 
 NotNegative = Annotated[float, Ge(0)]
-"""Zero, or a number above."""
+"""A number of at least zero."""
 
 Share = Annotated[float, Ge(0), Lt(1)]
-"""A share below the whole."""
+"""A fraction below one."""
 
 
 @dataclass(frozen=True)
 class Internal:
-    """Marks a field that no job file sets: a limit of the process, or a choice that changes no model."""
+    """Marks a field that job files cannot set: a limit of the process, or a choice that does not change the model."""
 
 
 @dataclass(frozen=True)

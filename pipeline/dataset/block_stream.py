@@ -37,7 +37,7 @@ AHEAD = 2
 class Block:
     """Rows prepared for a learner."""
 
-    where: BlockRange
+    block_range: BlockRange
     """The rows' range."""
     features: Floats
     """Standardized, shape (rows, n_features)."""
@@ -53,7 +53,7 @@ class Block:
 class BlockTask:
     """A block to be read by a worker."""
 
-    where: BlockRange
+    block_range: BlockRange
     """The rows' range."""
     partition: str
     """The name of its partition."""
@@ -61,7 +61,7 @@ class BlockTask:
     @property
     def label(self) -> TaskLabel:
         """Description for error messages."""
-        return TaskLabel(self.partition, self.where.start, self.where.stop)
+        return TaskLabel(self.partition, self.block_range.start, self.block_range.stop)
 
 
 class Stream:
@@ -84,7 +84,9 @@ class Stream:
         segments = OpenSegments(root, tuple(numbers))
         maps_of = dict(zip(numbers, maps or [feature_map] * len(numbers), strict=True))
         self.ranges: tuple[BlockRange, ...] = tuple(
-            where for number, segment in segments.items() for where in _cut(number, segment, maps_of[number])
+            block_range
+            for number, segment in segments.items()
+            for block_range in _cut(number, segment, maps_of[number])
         )
         self._reader = BlockReader(segments, feature_map, maps_of)
         self._executor, self._names = executor or InProcess(), names or {}
@@ -99,15 +101,17 @@ class Stream:
 
     def _blocks_there(self, begin: int) -> Iterator[Block]:
         self._executor.admit([block_need()])
-        tasks = (BlockTask(where, self._names.get(where.segment, "")) for where in self.ranges[begin:])
+        tasks = (
+            BlockTask(block_range, self._names.get(block_range.segment, "")) for block_range in self.ranges[begin:]
+        )
         yield from self._executor.run(read_block, tasks, self._executor.broadcast(self._reader))
 
     def _blocks_here(self, begin: int) -> Iterator[Block]:
         with ThreadPoolExecutor(1, thread_name_prefix="decode") as pool:
             waiting: deque[Future[Block]] = deque()
             try:
-                for where in self.ranges[begin:]:
-                    waiting.append(pool.submit(self._reader.read, where))
+                for block_range in self.ranges[begin:]:
+                    waiting.append(pool.submit(self._reader.read, block_range))
                     if len(waiting) > AHEAD:
                         yield waiting.popleft().result()
                 while waiting:
@@ -123,7 +127,7 @@ def block_need() -> MemoryNeed:
 
 def read_block(task: BlockTask, reader: "BlockReader") -> Block:
     """Return the block; runs on a worker."""
-    return reader.read(task.where)
+    return reader.read(task.block_range)
 
 
 def _cut(number: int, segment: Segment, feature_map: FeatureMap) -> Iterator[BlockRange]:
@@ -173,11 +177,13 @@ class BlockReader:
         self._code_maps: dict[int, list[npt.NDArray[np.int64]]] = {}
         self._classes: dict[int, tuple[Label, ...]] = {}
 
-    def read(self, where: BlockRange) -> Block:
+    def read(self, block_range: BlockRange) -> Block:
         """Return the block; raises StoreError for a missing or damaged chunk."""
-        rows = self._standardized(where.segment, self._segments[where.segment].read(where.start, where.stop))
-        block = Block(where, rows.features, rows.targets, rows.weights)
-        return replace(block, new_features=self._new[where.segment]) if where.start == 0 else block
+        rows = self._standardized(
+            block_range.segment, self._segments[block_range.segment].read(block_range.start, block_range.stop)
+        )
+        block = Block(block_range, rows.features, rows.targets, rows.weights)
+        return replace(block, new_features=self._new[block_range.segment]) if block_range.start == 0 else block
 
     def pick(self, number: int, indices: Integers) -> RowBlock:
         """Return rows of one segment by ascending indices close to each other: reads all rows between them, too."""

@@ -84,8 +84,8 @@ def _targets(segment: Segment, classes: tuple[Label, ...]) -> Any:  # noqa: ANN4
     whole = _whole(segment, "targets")
     if not classes:
         return whole
-    known = {label: float(position) for position, label in enumerate(classes)}
-    table = np.array([known.get(label, -1.0) for label in segment.facts().classes])
+    positions = {label: float(position) for position, label in enumerate(classes)}
+    table = np.array([positions.get(label, -1.0) for label in segment.facts().classes])
     return da.map_blocks(_translate_classes, whole, table, dtype=np.float64)
 
 
@@ -97,8 +97,8 @@ def _codes(segment: Segment, categories: tuple[tuple[str, ...], ...]) -> Any:  #
         return da.zeros((segment.rows, 0), dtype=np.int64, chunks=(segment.chunk_rows, -1))
     maps = []
     for values, table in zip(categories, segment.facts().categories, strict=True):
-        known = {value: position for position, value in enumerate(values)}
-        maps.append(np.array([*(known[value] for value in table), -1], dtype=np.int64))
+        positions = {value: position for position, value in enumerate(values)}
+        maps.append(np.array([*(positions[value] for value in table), -1], dtype=np.int64))
     return da.map_blocks(_translate, _whole(segment, "codes"), maps, dtype=np.int64)
 
 

@@ -105,7 +105,7 @@ def _classes(ledger: Ledger) -> tuple[Label, ...]:
 
 
 def has_rows(root: "zarr.Group", ledger: Ledger) -> bool:
-    """Tell whether there is a row of positive weight, with which a model can be trained first."""
+    """Return whether there is a row of positive weight, which a first training needs."""
     return any(_weight(Segment.open(root, entry.segment).facts()) > 0 for entry in ledger.entries if entry.rows)
 
 

@@ -85,9 +85,9 @@ class StoredRows:
         report: Reporter,
         checkpoints: CheckpointStore | None = None,
     ) -> None:
-        chosen = set(segments)
+        numbers = set(segments)
         ends = np.cumsum([entry.rows for entry in ledger.entries])
-        self._entries = [entry for entry in ledger.entries if entry.segment in chosen]
+        self._entries = [entry for entry in ledger.entries if entry.segment in numbers]
         self._firsts = {e.segment: int(end) - e.rows for e, end in zip(ledger.entries, ends, strict=True)}
         self._source, self._executor, self._report = RowSource(root, feature_map), executor, report
         self._checkpoints = checkpoints
@@ -226,6 +226,6 @@ def _read(task: RowTask, source: RowSource) -> Iterator[RowBlock]:
         segment = Segment.open(source.root, rows.segment)
         reader = BlockReader({rows.segment: segment}, source.feature_map)
         whole = [(rows.segment, rows.stop - rows.start, segment.chunk_rows)]
-        for where in plan_blocks(whole, BLOCK_BYTES, 8 * source.feature_map.n_features):
-            block = reader.read(where.shifted(rows.start))
-            yield RowBlock(block.features, block.targets, block.weights, rows.first + where.start)
+        for block_range in plan_blocks(whole, BLOCK_BYTES, 8 * source.feature_map.n_features):
+            block = reader.read(block_range.shifted(rows.start))
+            yield RowBlock(block.features, block.targets, block.weights, rows.first + block_range.start)

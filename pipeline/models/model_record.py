@@ -55,8 +55,8 @@ def _damage_errors(record: ModelRecord) -> Iterator[None]:
 
 def check_complete(record: ModelRecord) -> None:
     """Raise ModelError if a parameter is missing that every release has written."""
-    known = {"method", "kernel", "learner", "regularization", "scaling_rows"}
-    if missing := sorted(known - record.parameters.keys()):
+    required = {"method", "kernel", "learner", "regularization", "scaling_rows"}
+    if missing := sorted(required - record.parameters.keys()):
         raise ModelError(f"the record of the model {record.name!r} is damaged: it lacks {', '.join(missing)}")
 
 
@@ -139,14 +139,14 @@ def with_fitted(record: ModelRecord, fitted: Fitted) -> ModelRecord:
         arrays |= {f"path_{name}": getattr(fitted.path, name) for name in _PATH}
     arrays |= {f"{_OWN}{name}": array for name, array in fitted.own.items()}
     counters: dict[str, Any] = {key: getattr(sums, name) for name, key in _REFIT_COUNTERS.items()}
-    chosen = {
+    learner_parameters = {
         "kernel": {"name": fitted.basis.kernel.name, **fitted.basis.kernel.parameters()},
         "regularization": fitted.regularization,
         "bias": fitted.basis.constant,
         "criterion": fitted.path.criterion if fitted.path else None,
         "chosen": fitted.path.chosen if fitted.path else None,
     }
-    parameters = record.parameters | {"learner": chosen}
+    parameters = record.parameters | {"learner": learner_parameters}
     counters |= {"rows_seen": sums.rows, **fitted.notes}
     return replace(record, parameters=parameters, arrays=cast("Arrays", arrays), counters=counters)
 

@@ -133,17 +133,17 @@ class CategoryBins:
         """Return the shares of rows from the weight of each category and the total weight."""
         if not (weight > 0 and rows > 0):
             return Shares(np.zeros(len(self.frequent) + 3), 0.0)
-        known = {*self.frequent, *self.rare}
+        training_categories = {*self.frequent, *self.rare}
         sums = [counts.get(value, 0.0) for value in self.frequent]
         sums.append(sum(n for value, n in counts.items() if value in self.rare))
-        sums.append(sum(n for value, n in counts.items() if value not in known))
+        sums.append(sum(n for value, n in counts.items() if value not in training_categories))
         missing = max(weight - sum(counts.values()), 0.0)
         return Shares(np.array([*sums, missing]) / (sum(sums) + missing), rows)
 
 
 def mean_shares(parts: Sequence[Shares], weights: Sequence[float]) -> Shares:
     """Return the shares of all parts together, at least one, with these weights."""
-    counted = [(part, w) for part, w in zip(parts, weights, strict=True) if part.rows > 0 and w > 0]
-    total = sum(w for _, w in counted)
-    bins = sum((part.bins * (w / total) for part, w in counted), np.zeros_like(parts[0].bins))
-    return Shares(bins, sum(part.rows for part, _ in counted))
+    weighted_parts = [(part, w) for part, w in zip(parts, weights, strict=True) if part.rows > 0 and w > 0]
+    total = sum(w for _, w in weighted_parts)
+    bins = sum((part.bins * (w / total) for part, w in weighted_parts), np.zeros_like(parts[0].bins))
+    return Shares(bins, sum(part.rows for part, _ in weighted_parts))

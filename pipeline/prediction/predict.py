@@ -173,8 +173,8 @@ def predict_partition(task: PredictTask, model: Model, schema: Schema, policies:
     except PartitionError as error:
         if is_transient(error):  # no fault of the partition
             raise
-        stays = f"; {task.output} is unchanged, from an earlier input or model" if provenance is not None else ""
-        return PartitionOutcome(error=f"{error}{stays}")
+        note = f"; {task.output} is unchanged, from an earlier input or model" if provenance is not None else ""
+        return PartitionOutcome(error=f"{error}{note}")
 
 
 def _report_unused_columns(
@@ -227,9 +227,9 @@ def _predict_batches(
         yield batch, columns if answered.all() else [mask_rows(answered, column) for column in columns]
 
 
-def _copied_fields(task: PredictTask, arrow: "pa.Schema", taken: set[str]) -> "list[pa.Field]":
+def _copied_fields(task: PredictTask, arrow: "pa.Schema", names: set[str]) -> "list[pa.Field]":
     for name in task.keep:
         check_column(name, arrow, str(task.file.path))
-        if name in taken:
+        if name in names:
             raise PartitionError(f"{task.file.path}: column {name!r} cannot be kept, the predictions have that name")
     return [arrow.field(name) for name in task.keep]

@@ -53,8 +53,8 @@ class Progressive:
             sums = (getattr(self, name) + getattr(other, name) for name in ("segments", "weights", "losses"))
             return type(self)(total, *sums)
         weights, losses = (
-            (*mine[:-1], mine[-1] + theirs[0], *theirs[1:])
-            for mine, theirs in ((self.weights, other.weights), (self.losses, other.losses))
+            (*own[:-1], own[-1] + others[0], *others[1:])
+            for own, others in ((self.weights, other.weights), (self.losses, other.losses))
         )
         return type(self)(total, self.segments + other.segments[1:], weights, losses)
 

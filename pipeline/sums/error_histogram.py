@@ -39,11 +39,11 @@ class ErrorHistogram:
         """Return the histogram of finite errors (rows,) with weights (rows,); O(rows log rows)."""
         w = np.ones(len(errors)) if weights is None else weights
         counts = (w > 0) & np.isfinite(errors)
-        counted = errors[counts]
-        if not len(counted):
+        weighted = errors[counts]
+        if not len(weighted):
             return cls()
-        exponent = max(frexp(float(np.abs(counted).max()))[1] - _DIGITS, _SMALLEST)
-        numbers = np.floor(np.ldexp(counted, -exponent)).astype(np.int64)
+        exponent = max(frexp(float(np.abs(weighted).max()))[1] - _DIGITS, _SMALLEST)
+        numbers = np.floor(np.ldexp(weighted, -exponent)).astype(np.int64)
         bins, indices = np.unique(numbers, return_inverse=True)
         sums = np.bincount(indices, w[counts], len(bins))
         return cls(exponent, tuple(map(int, bins)), tuple(map(float, sums))).fitting()

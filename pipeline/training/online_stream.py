@@ -58,10 +58,10 @@ class StreamTraining:
         return progress
 
     def _learn_block(self, learner: OnlineLSSVM, block: Block, progress: Progress) -> Progress:
-        with naming_partition(self.entries, block.where.segment):
+        with naming_partition(self.entries, block.block_range.segment):
             learner.widen(block.new_features)
             errors, course = _predict_then_learn(learner, block, self.feature_map, progress)
-            if block.where.ends_segment and learner.rows_seen:
+            if block.block_range.ends_segment and learner.rows_seen:
                 learner.refresh()
         check_errors(errors.errors(), self.entries)
         return progress.after(len(block.features), errors, course)
@@ -90,7 +90,7 @@ def _predict_then_learn(
     for piece, (n_basis, swaps) in zip(pieces, states, strict=True):
         weight, more = float(weights[piece.stop - 1]), float(losses[piece.stop - 1])
         course = course.after(progress.rows + piece.stop, n_basis, swaps, before.weight + weight, loss + more)
-    return Progressive.of(block.where.segment, errors, feature_map), course
+    return Progressive.of(block.block_range.segment, errors, feature_map), course
 
 
 def _warn_of_numerics(numerics: Numerics, progress: Progress, report: Reporter) -> None:

@@ -84,13 +84,13 @@ def _old_nights(store: Store, keep_nights: int) -> list[str]:
     Excludes the served night, and nights that a user has tagged.
     """
     root, tags, old = store.root(), store.tags(), list[str]()
-    named = {store.snapshot_of_tag(tag) for tag in tags if not tag.startswith(NIGHT)}
+    user_tagged = {store.snapshot_of_tag(tag) for tag in tags if not tag.startswith(NIGHT)}
     for name in list_models(root):
         record = require_model(root, name)
         nights = [night.number for night in record.history]
         staying = {*nights[-keep_nights:], record.serves} if keep_nights else {record.serves}
         old += [night_tag(name, number) for number in nights if number not in staying]
-    return [tag for tag in old if tag in tags and store.snapshot_of_tag(tag) not in named]
+    return [tag for tag in old if tag in tags and store.snapshot_of_tag(tag) not in user_tagged]
 
 
 def _expired(
@@ -142,5 +142,5 @@ def _is_unused(store: Store, branch: str, now: datetime, older_than: timedelta) 
         return saved_at < now - ABANDONED
     if record.history and saved_at < datetime.fromisoformat(record.history[-1].finished_at):
         return True
-    known = {*record.learned, *record.excluded}
-    return saved_at < now - older_than and all(entry.segment in known for entry in read_ledger(root).entries)
+    handled = {*record.learned, *record.excluded}
+    return saved_at < now - older_than and all(entry.segment in handled for entry in read_ledger(root).entries)

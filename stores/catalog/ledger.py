@@ -110,13 +110,13 @@ class Ledger:
         known_values = self.categories or tuple(() for _ in self._schema().categorical)
         categories = [dict.fromkeys(values) for values in known_values]
         for partition in tables:
-            for known, values in zip(categories, partition, strict=True):
-                known.update(dict.fromkeys(values))
+            for table, values in zip(categories, partition, strict=True):
+                table.update(dict.fromkeys(values))
         labels = dict.fromkeys([*self.classes, *(label for partition in classes for label in partition)])
         return replace(
             self,
             entries=(*self.entries, *added),
-            categories=tuple(tuple(known) for known in categories),
+            categories=tuple(tuple(table) for table in categories),
             classes=tuple(labels),
             next_segment=max([self.next_segment, *(entry.segment + 1 for entry in added)]),
         )

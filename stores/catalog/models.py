@@ -1,7 +1,7 @@
 """Named models in a store: parameters, learned segments, state, and history of nights.
 
-A model is a group of float64 and int64 arrays with a JSON record. It contains no code, so a model from a stranger is
-only numbers and names.
+A model is a group of float64 and int64 arrays with a JSON record. It contains no code, so reading an untrusted model
+executes nothing.
 """
 
 import hashlib
@@ -193,8 +193,8 @@ def require_model(root: "zarr.Group", name: str) -> ModelRecord:
     """Return the model of that name; raises ModelError, with the existing names, if there is none."""
     record = read_model(root, name)
     if record is None:
-        known = ", ".join(list_models(root)) or "none"
-        raise ModelError(f"the store has no model {name!r}; its models: {known}")
+        names = ", ".join(list_models(root)) or "none"
+        raise ModelError(f"the store has no model {name!r}; its models: {names}")
     return record
 
 

@@ -32,10 +32,12 @@ def snapshot_of_night(store: Store, model: str, number: int) -> str:
         return store.snapshot_of_tag(tag)
     record = require_model(store.root(), model)
     numbers = [night.number for night in record.history if night_tag(model, night.number) in tags]
-    known = f"there are {', '.join(map(str, numbers))}" if numbers else "nights of older releases have no number"
+    existing = f"there are {', '.join(map(str, numbers))}" if numbers else "nights of older releases have no number"
     if any(night.number == number for night in record.history):
-        raise ModelError(f"the model {model!r} cannot go back to night {number}, which a cleaning has deleted: {known}")
-    raise ModelError(f"the model {model!r} has no night {number}: {known}")
+        raise ModelError(
+            f"the model {model!r} cannot go back to night {number}, which a cleaning has deleted: {existing}"
+        )
+    raise ModelError(f"the model {model!r} has no night {number}: {existing}")
 
 
 def record_of_night(store: Store, model: str, number: int) -> ModelRecord:

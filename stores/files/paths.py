@@ -71,7 +71,7 @@ FileLocation = Path | ObjectPath
 
 @dataclass(frozen=True)
 class Stamp:
-    """Size and modification time: tells whether a file was rewritten without reading it."""
+    """Size and modification time: shows without reading a file whether it was rewritten."""
 
     size_bytes: int
     """Size in bytes."""

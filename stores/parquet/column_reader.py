@@ -76,9 +76,9 @@ class ColumnReader:
         import pyarrow as pa
 
         encoded = self.names(name, batch).cast(pa.string()).dictionary_encode()
-        known = [table.setdefault(value, len(table)) for value in encoded.dictionary.to_pylist()]
+        dictionary_codes = [table.setdefault(value, len(table)) for value in encoded.dictionary.to_pylist()]
         indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        codes = np.asarray(np.array([*known, -1], dtype=np.int32)[indices])
+        codes = np.asarray(np.array([*dictionary_codes, -1], dtype=np.int32)[indices])
         self._count_missing(name, codes < 0)
         return codes
 

@@ -51,7 +51,7 @@ def store_exists(location: StoreLocation) -> bool:
 
 
 def create_store(location: StoreLocation, wait_seconds: float) -> None:
-    """Create an empty store under the writer's lock, unless another process has created it meanwhile."""
+    """Create an empty store under the writer's lock, unless another process has created it in the meantime."""
     if location.folder is None:
         _create_in_object_store(location, wait_seconds)
     else:

@@ -137,8 +137,8 @@ class _LeaseBranch:
     def seems_expired(self, snapshot: str) -> bool:
         """Return whether the snapshot is older than a lease, as far as the clocks of both machines agree."""
         with suppress(StoreError), store_errors(f"the store {self.location}"):
-            written = self._repository.lookup_snapshot(snapshot).written_at
-            return (datetime.now(UTC) - written).total_seconds() > LEASE_SECONDS
+            committed_at = self._repository.lookup_snapshot(snapshot).written_at
+            return (datetime.now(UTC) - committed_at).total_seconds() > LEASE_SECONDS
         return True
 
     def describe_holder(self) -> str:

@@ -213,10 +213,10 @@ class Store:
     def restore_tags(self) -> None:
         """Tag the commits that a kill has left without their tag; the caller holds the writer's lock."""
         with store_errors(f"the store {self.location.text}"):
-            known = self.repository.list_tags()
+            existing_tags = self.repository.list_tags()
             for commit in self.repository.ancestry(branch=BRANCH):
                 tag = commit.metadata.get(_TAG)
-                if tag in known:
+                if tag in existing_tags:
                     return  # the writers of earlier commits have checked theirs
                 if tag is not None:
                     self.repository.create_tag(str(tag), commit.id)

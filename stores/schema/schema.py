@@ -138,12 +138,12 @@ def _names_of(target: Target) -> tuple[str, ...]:
 def infer_schema(request: SchemaRequest, arrow: "pa.Schema", file: str) -> Schema:
     """Infer the schema from the request and the first partition's columns; raises PartitionError naming `file`."""
     weight = (request.weight,) if request.weight else ()
-    taken = {*request.targets, *weight, *request.ignore}
-    names = request.features or tuple(n for n in arrow.names if n not in taken and not PANDAS_INDEX.fullmatch(n))
+    other_roles = {*request.targets, *weight, *request.ignore}
+    names = request.features or tuple(n for n in arrow.names if n not in other_roles and not PANDAS_INDEX.fullmatch(n))
     for name in (*request.targets, *weight, *names, *request.categorical):
         check_column(name, arrow, file)
     if not names:
-        raise PartitionError(f"{file} has no feature column beside {', '.join(sorted(taken))}")
+        raise PartitionError(f"{file} has no feature column beside {', '.join(sorted(other_roles))}")
     _check_roles(request, names, file)
     features = tuple(Feature(n, infer_kind(arrow.field(n), request.categorical, file)) for n in names)
     classes, kind = _infer_classes(request, arrow, file)
@@ -194,9 +194,9 @@ def check_request(schema: Schema, request: SchemaRequest, store: str) -> None:
     for key in ("target", "positive", "classes", "weight"):
         before, now = getattr(schema, key), getattr(request, key)
         if _comparable(before) != _comparable(now):
-            made = f"without {key}" if before is None else f"with {key} = {before!r}"
+            setting = f"without {key}" if before is None else f"with {key} = {before!r}"
             raise StoreError(
-                f"the store {store} was made {made}, the job says {'none' if now is None else repr(now)}; {_FIXED}"
+                f"the store {store} was made {setting}, the job says {'none' if now is None else repr(now)}; {_FIXED}"
             )
     names = {f.name for f in schema.features}
     if request.features and set(request.features) != names:

@@ -1,4 +1,4 @@
-"""Limits checked before metadata is parsed or memory is allocated, since a store may come from a stranger.
+"""Limits checked before metadata is parsed or memory is allocated, since a store may be untrusted.
 
 Metadata is JSON of bounded size. Arrays hold numbers, compressed by the codecs that this release writes, and the part
 that is read fits in memory. Nothing in a store is code; no type or codec that would unpickle something is read.

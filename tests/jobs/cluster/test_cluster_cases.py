@@ -206,7 +206,7 @@ def test_blocks_for_the_learner_come_in_order_and_a_bounded_number_ahead(
                 wait_until(lambda: not any(executor._submission._client.processing().values()))
                 held = sum(map(len, results_on(executor).values()))
                 assert 0 < held <= 2 * TASKS_PER_WORKER < len(here) - 5
-    assert [block.where for block in there] == [block.where for block in here]
+    assert [block.block_range for block in there] == [block.block_range for block in here]
     for one, other in zip(there, here, strict=True):
         assert one.features.tobytes() == other.features.tobytes()
         assert one.targets.tobytes() == other.targets.tobytes()

@@ -40,9 +40,9 @@ def test_a_value_of_another_type_is_refused() -> None:
     plain, arrays = to_plain(statistics(0))
     with pytest.raises(InputError, match="a FoldedStatistics has the fields folds; this has"):
         from_plain(FoldedStatistics, plain, arrays)
-    with pytest.raises(InputError, match="the stored value is no <class 'float'>"):
+    with pytest.raises(InputError, match="the stored value is not a <class 'float'>"):
         from_plain(float, {"other": 1}, arrays)
-    with pytest.raises(InputError, match="a set is no plain value"):
+    with pytest.raises(InputError, match="a set is not a plain value"):
         to_plain({1, 2})
 
 

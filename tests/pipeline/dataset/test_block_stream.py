@@ -56,11 +56,11 @@ def test_blocks_hold_every_row_once_in_order(store: Store) -> None:
     assert rows.targets is not None
     np.testing.assert_array_equal(targets, feature_map.target.standardize(rows.targets))
     np.testing.assert_array_equal(features[:, :4], (rows.numeric - feature_map.centre[:4]) / feature_map.scale[:4])
-    assert [len(block.features) for block in blocks if block.where.segment == 0] == [256, 256, 188]
+    assert [len(block.features) for block in blocks if block.block_range.segment == 0] == [256, 256, 188]
 
 
 def test_no_block_spans_two_segments_and_each_segment_has_a_last_block(store: Store) -> None:
-    blocks = [block.where for block in blocks_of(store)]
+    blocks = [block.block_range for block in blocks_of(store)]
     assert [block.segment for block in blocks if block.ends_segment] == list(ORDERS)
     assert [sum(b.stop - b.start for b in blocks if b.segment == order) for order in ORDERS] == SIZES
 
@@ -84,17 +84,17 @@ def test_categories_become_the_model_s_indicators_whatever_the_segment_s_codes(t
 
 
 def test_segments_are_read_in_the_given_order(store: Store) -> None:
-    assert [block.where.segment for block in blocks_of(store, [4, 2])] == [4, 2]
+    assert [block.block_range.segment for block in blocks_of(store, [4, 2])] == [4, 2]
     assert list(blocks_of(store, [])) == []
 
 
 def test_a_stream_can_start_at_any_block_of_its_plan(store: Store) -> None:
     stream = Stream(store.root(), ORDERS, feature_map_of(store))
     whole = list(stream.blocks())
-    assert tuple(block.where for block in whole) == stream.ranges
+    assert tuple(block.block_range for block in whole) == stream.ranges
     for begin in range(len(whole) + 1):
         rest = list(stream.blocks(begin))
-        assert [block.where for block in rest] == [block.where for block in whole[begin:]]
+        assert [block.block_range for block in rest] == [block.block_range for block in whole[begin:]]
         assert [b.features.tobytes() for b in rest] == [b.features.tobytes() for b in whole[begin:]]
 
 
@@ -109,7 +109,7 @@ def test_weights_belong_to_their_rows(tmp_path: Path) -> None:
 
 def test_two_streams_of_a_store_are_bit_for_bit_equal(store: Store) -> None:
     for left, right in zip(blocks_of(store), blocks_of(store), strict=True):
-        assert left.where == right.where
+        assert left.block_range == right.block_range
         assert left.features.tobytes() == right.features.tobytes()
         assert left.targets.tobytes() == right.targets.tobytes()
 
@@ -145,7 +145,7 @@ def test_damage_raises_when_its_block_is_requested_and_not_before(store: Store) 
     blocks = []
     with pytest.raises(StoreError, match=r"segments/000003/\w+ of the store"):
         gather(Stream(root, ORDERS, feature_map).blocks(), blocks)
-    assert {block.where.segment for block in blocks} >= {0, 1, 2}
+    assert {block.block_range.segment for block in blocks} >= {0, 1, 2}
 
 
 def gather(blocks: Iterator[Block], gathered: list[Block]) -> None:
@@ -187,7 +187,7 @@ def test_an_error_of_the_learner_leaves_no_thread(store: Store) -> None:
 
 def learn_badly(store: Store) -> None:
     for block in blocks_of(store):
-        block.where.segment // 0
+        block.block_range.segment // 0
 
 
 def test_a_stream_that_ends_leaves_no_thread(store: Store) -> None:
@@ -225,14 +225,14 @@ def test_the_next_blocks_are_decoded_while_the_current_one_is_used(
 ) -> None:
     read, ahead = stream.BlockReader.read, threading.Event()
 
-    def note(reader: Any, where: Any) -> Block:
-        block = read(reader, where)
-        if where.start == 512:
+    def note(reader: Any, block_range: Any) -> Block:
+        block = read(reader, block_range)
+        if block_range.start == 512:
             ahead.set()
         return block
 
     monkeypatch.setattr(stream.BlockReader, "read", note)
     blocks = blocks_of(store)
-    assert next(blocks).where.start == 0
+    assert next(blocks).block_range.start == 0
     assert ahead.wait(60)  # the third block, although the second has not been requested
     blocks.close()  # type: ignore[attr-defined]
