@@ -26,7 +26,7 @@ from support.jobs.jobs import (
 )
 from support.stores.killing_proxy import killing_proxy
 from support.stores.object_store import BUCKET, KEYS, ObjectStore, object_store
-from support.stores.stores import Elsewhere
+from support.stores.stores import PicklingExecutor
 
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.commands.predict import run_predict
@@ -297,7 +297,7 @@ def test_no_task_and_no_commit_contains_a_credential(
     store = Store.create(StoreLocation(server.location(f"{tmp_path.name}/store"), settings))
     (file,) = list_partitions(source)
     with store.lock():
-        ingest(store, (file,), SchemaRequest("label"), Elsewhere(), Silent())
+        ingest(store, (file,), SchemaRequest("label"), PicklingExecutor(), Silent())
     task = PredictTask(file, source / "out", ())
     sent = [pickle.dumps(each) for each in (task, store.repository.writable_session("main").fork())]
     stored = [server.get(f"{tmp_path.name}/{key}") for key in server.keys(tmp_path.name)]

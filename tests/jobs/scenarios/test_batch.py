@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.jobs.jobs import REGRESSION, Workplace, assert_same_model, draw_regression, draw_rows, set_column
 from support.jobs.recording import NEVER, Killed, Notes
-from support.stores.stores import Elsewhere
+from support.stores.stores import PicklingExecutor
 
 from ridgestream.jobs.commands.inspect import run_inspect, show_inspection
 from ridgestream.jobs.commands.run import run_job
@@ -110,7 +110,7 @@ def test_where_tasks_are_done_changes_no_bit(method: str, work: Workplace, tmp_p
     work.run_here(asked(method))
     other = Workplace(tmp_path / "other")
     other.put_all(range(3))
-    run_with(other, asked(method), Elsewhere())
+    run_with(other, asked(method), PicklingExecutor())
     assert_same_model(work.model(), other.model())
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sklearn.kernel_ridge import KernelRidge
-from support.data.missing_values import draw_lacking
+from support.data.missing_values import draw_with_missing
 from support.jobs.jobs import Settings, Workplace, assert_same_model, open_store, run_command
 from support.jobs.recording import Notes
 
@@ -57,7 +57,7 @@ METHODS: dict[str, Settings] = {
 
 def draw(number: int, share: float = 0.0, rows: int = ROWS) -> pa.Table:
     colours = COLOURS[number % len(COLOURS)]
-    table = draw_lacking(rows, number, share=share, colours=colours)
+    table = draw_with_missing(rows, number, share=share, colours=colours)
     kind = np.where(np.array(table["y"]) > np.median(np.array(table["y"])), "high", "low")
     return table.append_column("kind", pa.array(kind))
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from support.data.missing_values import SCHEMA, Pipeline, draw_lacking, frame_of, tables, without_lacking, write_all
+from support.data.missing_values import SCHEMA, Pipeline, draw_with_missing, drop_missing, frame_of, tables, write_all
 from support.jobs.recording import Notes
 from support.stores.models import model_with, plain_map
 from support.stores.partitions import column_of, only_partition, write_partition
@@ -76,7 +76,7 @@ def test_dropped_rows_leave_no_trace_in_the_store(
     tmp_path_factory: pytest.TempPathFactory, parts: list[pa.Table]
 ) -> None:
     path = tmp_path_factory.mktemp("drop")
-    complete = [without_lacking(part) for part in parts]
+    complete = [drop_missing(part) for part in parts]
     write_all(path / "dirty" / "in", parts)
     write_all(path / "clean" / "in", complete)
     dirty, clean = ingested_store(path / "dirty", "drop"), ingested_store(path / "clean", "error")
@@ -140,7 +140,7 @@ def test_the_content_hash_does_not_depend_on_the_policy(
     file = only_partition(write_partition(path / "part-0.parquet", table))
     plain = content_of(file, WHOLE)
     assert profile_partition(file, WHOLE, "drop").content_sha256 == plain
-    whole = without_lacking(table)
+    whole = drop_missing(table)
     if table["y"].null_count == 0:
         assert profile_partition(file, WHOLE, "impute").content_sha256 == plain
     if whole.num_rows == table.num_rows:
@@ -255,8 +255,8 @@ def test_a_partition_whose_rows_are_all_dropped_has_no_rows(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("missing", ["drop", "impute"])
 def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: Path, missing: str) -> None:
-    table = draw_lacking(300, 1)
-    store = ingested_store(write_all(tmp_path / "in", [draw_lacking(300, 0)]).parent, "impute")
+    table = draw_with_missing(300, 1)
+    store = ingested_store(write_all(tmp_path / "in", [draw_with_missing(300, 0)]).parent, "impute")
     model = model_with(fit_feature_map(store.root(), ledger_of(store), None))
     files = list_partitions(write_partition(tmp_path / "new" / "part-0.parquet", table, row_group_size=70))
     notes, policies = Notes(), Policies(missing=missing)
@@ -265,7 +265,7 @@ def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: 
     assert table_out["y"].equals(table["y"])
     lacking = table.drop_columns("y").to_pandas().isna().any(axis=1).to_numpy()
     assert 100 < lacking.sum() < 250
-    features = Pipeline(frame_of(draw_lacking(300, 0)), model.feature_map.categorical[0].categories).features(
+    features = Pipeline(frame_of(draw_with_missing(300, 0)), model.feature_map.categorical[0].categories).features(
         frame_of(table)
     )
     values = model.basis.values(features) @ model.coefficients
@@ -285,14 +285,14 @@ def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: 
 
 @pytest.mark.parametrize("missing", ["drop", "impute"])
 def test_left_out_rows_are_not_evaluated(tmp_path: Path, missing: str) -> None:
-    table = draw_lacking(200, 1, target=missing == "drop")
-    store = ingested_store(write_all(tmp_path / "in", [draw_lacking(300, 0)]).parent, "impute")
+    table = draw_with_missing(200, 1, target=missing == "drop")
+    store = ingested_store(write_all(tmp_path / "in", [draw_with_missing(300, 0)]).parent, "impute")
     model = model_with(fit_feature_map(store.root(), ledger_of(store), None))
     files = list_partitions(write_partition(tmp_path / "held" / "part-0.parquet", table))
     notes = Notes()
     evaluation = evaluate(model, WHOLE, files, InProcess(), notes, Policies(missing=missing))
-    evaluated = without_lacking(table) if missing == "drop" else table
-    features = Pipeline(frame_of(draw_lacking(300, 0)), model.feature_map.categorical[0].categories).features(
+    evaluated = drop_missing(table) if missing == "drop" else table
+    features = Pipeline(frame_of(draw_with_missing(300, 0)), model.feature_map.categorical[0].categories).features(
         frame_of(evaluated)
     )
     values = (model.basis.values(features) @ model.coefficients)[:, 0]

@@ -13,7 +13,7 @@ import pytest
 from support.jobs.recording import Killed, Notes
 from support.stores.models import feature_map_of
 from support.stores.partitions import REQUEST, mixed_columns, write_partition
-from support.stores.stores import Elsewhere, ingest_folder, ledger_of, new_store
+from support.stores.stores import PicklingExecutor, ingest_folder, ledger_of, new_store
 
 from ridgestream.pipeline.base import pass_checkpoint
 from ridgestream.pipeline.base.errors import InputError
@@ -224,7 +224,7 @@ def test_sums_have_the_same_bits_in_any_executor_and_match_memory_to_rounding(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
-    local, pickled = bits(rows_of(store), 3), bits(rows_of(store, executor=Elsewhere()), 3)
+    local, pickled = bits(rows_of(store), 3), bits(rows_of(store, executor=PicklingExecutor()), 3)
     assert [b.tobytes() for b in local] == [b.tobytes() for b in pickled]
     for matrix, expected in zip(local, bits(in_memory(rows_of(store)), 3), strict=True):
         np.testing.assert_allclose(matrix, expected, rtol=1e-13)

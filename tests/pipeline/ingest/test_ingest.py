@@ -14,7 +14,7 @@ import pytest
 from support.jobs.recording import Notes
 from support.stores.partitions import REQUEST, column_of, mixed_columns, only_partition, write_mixed, write_partition
 from support.stores.stores import (
-    Elsewhere,
+    PicklingExecutor,
     ingest_folder,
     ledger_of,
     new_store,
@@ -398,7 +398,7 @@ def test_the_store_does_not_depend_on_where_or_how_often_tasks_run(tmp_path: Pat
         write_partition(source / f"part-{i}.parquet", mixed_columns(rows, seed=i, colours=colours or ["none"]))
     here, elsewhere = two_stores(tmp_path)
     ingest_folder(here, source, REQUEST)
-    ingest_folder(elsewhere, source, REQUEST, Elsewhere())
+    ingest_folder(elsewhere, source, REQUEST, PicklingExecutor())
     assert ledger_of(here) == ledger_of(elsewhere)
     assert [entry.segment for entry in ledger_of(here).entries] == [0, 1, 2, 3, 4]
     for order in range(5):
@@ -413,7 +413,7 @@ def test_categories_are_in_ledger_order_and_each_segment_has_its_own_table(tmp_p
     source = tmp_path / "source"
     for i, colours in enumerate((["b", "a"], ["c", "b"], ["a", "d"])):
         write_partition(source / f"{i}.parquet", column_of("colour", colours))
-    ingest_folder(store, source, REQUEST, Elsewhere())
+    ingest_folder(store, source, REQUEST, PicklingExecutor())
     assert ledger_of(store).categories == (("b", "a", "c", "d"),)
     assert Segment.open(store.root(), 1).facts().categories == (("c", "b"),)
     assert stored_values(store, 0) == ["b", "a", "c", "b", "a", "d"]

@@ -10,7 +10,7 @@ import pytest
 from support.jobs.recording import Notes
 from support.stores.models import feature_map_of, model_with, predictions_of
 from support.stores.partitions import REQUEST, mixed_columns, write_mixed, write_partition
-from support.stores.stores import Elsewhere, ingest_folder, ledger_of, new_store
+from support.stores.stores import PicklingExecutor, ingest_folder, ledger_of, new_store
 
 from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.pipeline.base.reporter import Silent
@@ -101,7 +101,7 @@ def test_an_evaluation_without_rows_has_no_error(tmp_path: Path, weights: list[f
 def test_the_executor_does_not_change_the_result(tmp_path: Path) -> None:
     model, schema = trained(tmp_path)
     folder = write_mixed(tmp_path / "test", [30, 40, 50], seed=50)
-    assert evaluate_folder(model, schema, folder, Elsewhere()) == evaluate_folder(model, schema, folder)
+    assert evaluate_folder(model, schema, folder, PicklingExecutor()) == evaluate_folder(model, schema, folder)
 
 
 def test_splits_into_row_groups_and_files_change_only_rounding(tmp_path: Path) -> None:

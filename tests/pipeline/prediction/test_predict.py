@@ -16,7 +16,7 @@ import pytest
 from support.jobs.recording import Notes
 from support.stores.models import feature_map_of, model_with, predictions_of
 from support.stores.partitions import REQUEST, mixed_columns, write_mixed, write_partition
-from support.stores.stores import Elsewhere, ingest_folder, ledger_of, new_store
+from support.stores.stores import PicklingExecutor, ingest_folder, ledger_of, new_store
 
 from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.pipeline.base.policies import Policies
@@ -144,7 +144,7 @@ def test_nothing_is_reported_if_no_column_is_ignored(regression: tuple[Model, Sc
 def test_the_executor_does_not_change_the_files(regression: tuple[Model, Schema], tmp_path: Path) -> None:
     source = write_mixed(tmp_path / "in", [30, 0, 50], seed=5)
     predict_folder(regression, source, tmp_path / "here")
-    predict_folder(regression, source, tmp_path / "there", executor=Elsewhere())
+    predict_folder(regression, source, tmp_path / "there", executor=PicklingExecutor())
     for name in files_below(tmp_path / "here"):
         assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes()
     assert files_below(tmp_path / "there") == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]

@@ -8,7 +8,7 @@ import pytest
 from support.jobs.recording import Notes
 from support.references.dense_refit import assert_solves, dense_refit
 from support.stores.partitions import REQUEST, mixed_columns, write_partition
-from support.stores.stores import Elsewhere, ingest_folder, ledger_of, new_store
+from support.stores.stores import PicklingExecutor, ingest_folder, ledger_of, new_store
 from support.stores.training import MODEL, context_of
 
 from ridgestream.pipeline.base.errors import MemoryRefused
@@ -90,7 +90,7 @@ def test_tasks_done_elsewhere_in_any_order_make_the_same_bits(tmp_path: Path, mo
     monkeypatch.setattr(stored_rows, "TASK_ROWS", 64)
     store, record = trained(tmp_path)
     assert len([task for entry in ledger_of(store).entries for task in plan_tasks(entry)]) == 5 + 8 + 1 + 5
-    assert_same_bits(refit_here(store, record, Elsewhere()), refit_here(store, record))
+    assert_same_bits(refit_here(store, record, PicklingExecutor()), refit_here(store, record))
 
 
 def test_cut_otherwise_the_sums_are_the_same_to_rounding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

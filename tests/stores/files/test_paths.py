@@ -157,9 +157,9 @@ def test_a_missing_bucket_is_reported(server: ObjectStore) -> None:
 
 
 def test_an_unreachable_endpoint_is_reported() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound but not listening
-        endpoint = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # not listening
+        endpoint = f"http://127.0.0.1:{bound.getsockname()[1]}"
         location = ObjectPath("s3://bucket/rows", StorageSettings(endpoint))
         with pytest.raises(StoreError, match=rf"s3://bucket/rows cannot be listed: {endpoint} cannot be reached"):
             list_partitions(location)

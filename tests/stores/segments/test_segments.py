@@ -177,10 +177,10 @@ def test_chunks_do_not_depend_on_the_number_of_rows() -> None:
     assert {a.chunks[0] for name, a in segment.group.arrays() if name != "moments"} == {256}
 
 
-@pytest.mark.parametrize("came", [9, 11, 0])
-def test_another_number_of_rows_than_planned_is_refused(came: int) -> None:
+@pytest.mark.parametrize("count", [9, 11, 0])
+def test_another_number_of_rows_than_planned_is_refused(count: int) -> None:
     rows = draw_rows(11)
-    batches = [rows.part(0, came)]
+    batches = [rows.part(0, count)]
     with pytest.raises((StoreError, ValueError), match=r"segment 0 was planned with 10 rows|shape"):
         write_segment(in_memory(), 0, layout_of(rows.part(0, 10)), batches, facts_of(rows))
 

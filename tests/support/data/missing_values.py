@@ -22,7 +22,7 @@ SCHEMA = pa.schema(
 NUMERIC, CATEGORICAL = ["length", "count", "flag"], ["colour"]
 
 
-def draw_lacking(
+def draw_with_missing(
     rows: int, seed: int, *, share: float = 0.2, colours: Sequence[str] = ("red", "green", "blue"), target: bool = False
 ) -> pa.Table:
     """Draw rows in which a share of the values of features, and of the target if `target`, is missing.
@@ -68,7 +68,7 @@ def tables(draw: st.DrawFn, *, target: bool = False, most: int = 12) -> pa.Table
     )
 
 
-def without_lacking(table: pa.Table) -> pa.Table:
+def drop_missing(table: pa.Table) -> pa.Table:
     """Return the rows without missing values, as `DataFrame.dropna` does."""
     complete = table.to_pandas().notna().all(axis=1).to_numpy()
     return table.filter(pa.array(complete))

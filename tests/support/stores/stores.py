@@ -76,7 +76,7 @@ def _same(left: Any, right: Any) -> bool:
     return left.dtype == right.dtype and left.shape == right.shape and bool(np.array_equal(left, right))
 
 
-class Elsewhere(InProcess):
+class PicklingExecutor(InProcess):
     """Runs tasks as a cluster might: arguments and results pickled, tasks in reverse order, each twice."""
 
     def run(self, function: Callable[..., Result], tasks: Iterable[Task], *shared: Any) -> Iterator[Result]:
