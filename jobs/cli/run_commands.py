@@ -78,8 +78,8 @@ def predict(
         options,
         lambda job, executor, reporter: run_predict(
             job,
-            job.place(source, Path.cwd()) if source else None,
-            job.place(output, Path.cwd()) if output else None,
+            job.location(source, Path.cwd()) if source else None,
+            job.location(output, Path.cwd()) if output else None,
             executor,
             reporter,
             with_std=with_std,

@@ -15,7 +15,7 @@ from ridgestream.pipeline.prediction.evaluate import evaluate
 def run_evaluate(job: Job, executor: Executor, report: Reporter, *, snapshot: str | None = None) -> dict[str, Any]:
     """Evaluate the model and return the result; the store does not change."""
     served = open_served(job, snapshot)
-    served.tell(report)
+    served.warn_if_held(report)
     model = model_of(served.record)
     evaluation = evaluate(model, served.schema, evaluation_partitions(job), executor, report, policies(job))
     result: dict[str, Any] = {

@@ -32,16 +32,16 @@ def run_predict(
     Partitions whose predictions are finished are skipped, unless `again` is true.
     """
     section = job.predict or PredictSection()
-    source = source or (job.place(section.path) if section.path else None)
-    output = output or (job.place(section.output) if section.output else None)
+    source = source or (job.location(section.path) if section.path else None)
+    output = output or (job.location(section.output) if section.output else None)
     if source is None or output is None:
         raise JobFileError("give INPUT and OUTPUT, or a [predict] section with path and output in the job file")
     served = open_served(job, snapshot)
-    served.tell(report)
+    served.warn_if_held(report)
     if with_scores and not served.schema.classifies:
         raise JobFileError("--scores is for classes; the job regresses on a number")
     files = list_partitions(source)
-    for location in (source, job.place(job.source.path)):
+    for location in (source, job.location(job.source.path)):
         check_apart(location, output)
     model = model_of(served.record, with_uncertainty=with_std)
     where = served.schema, files, output, section.keep, executor, report

@@ -24,7 +24,7 @@ def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float,
         store = open_or_create_store(job, wait_seconds)
         with prefix_errors(store.location.text), store.lock(wait_seconds):
             plan = plan_job(job, store.root(), files, new_model=new_model)
-            recorder.night = next_night_number(plan.standing.kept)
+            recorder.night = next_night_number(plan.standing.stored)
             check_plan(job, plan)
             ingested = ingest(store, files, schema_request(job), executor, recorder, plan.feature_map, policies(job))
             report_ingest(ingested, recorder)

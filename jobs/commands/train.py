@@ -1,4 +1,4 @@
-"""The train job: teach the model what it has not learned yet, judge it on held-out rows, commit both."""
+"""The train job: train the model on partitions that it has not learned, evaluate it on held-out rows, commit."""
 
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     import zarr
 
 Trouble = PartitionError | ClusterError | MemoryRefused | NumericalBreakdown
-"""What may go wrong after the model has learned; what it has learned is kept."""
+"""Errors after learning that do not discard what was learned."""
 
 TROUBLES = (PartitionError, ClusterError, MemoryRefused, NumericalBreakdown)
 
@@ -71,7 +71,7 @@ def train_and_commit(
 ) -> dict[str, Any]:
     """Train and refit under the writer's lock; the state, its position and what is served change by one commit.
 
-    A training that is stopped keeps where it is, for the next one.
+    A stopped training saves a checkpoint, from which the next one resumes.
     """
     store.restore_tags()
     training = _Training.of(job, store, executor, report, new_model=new_model)
@@ -85,15 +85,15 @@ def train_and_commit(
 
 
 def _train(training: "_Training") -> dict[str, Any]:
-    """Learn, refit, judge and commit, and return what the command prints."""
+    """Learn, refit, evaluate and commit, and return what the command prints."""
     job, report = training.job, training.report
     training.check()
     trained = training.learn()
     drifts = warn_of_drift(training.root, training.ledger, trained, report)
-    trained, judged, failure = training.refit_and_judge(trained)
-    verdict, failure = training.guard(judged, failure)
-    record = training.with_night(trained, judged, held=failure is not None or bool(verdict and verdict.served))
-    warn_of_unusual_runs(training.ledger, record, trained, judged, report)
+    trained, evaluation, failure = training.refit_and_evaluate(trained)
+    verdict, failure = training.guard(evaluation, failure)
+    record = training.with_night(trained, evaluation, held=failure is not None or bool(verdict and verdict.served))
+    warn_of_unusual_runs(training.ledger, record, trained, evaluation, report)
     report.note_end(trained.course, verdict, job.model.guard or 0.0, failure)
     record = with_run(record, report)
     snapshot = training.commit(record)
@@ -132,11 +132,11 @@ class _Training:
 
     @classmethod
     def of(cls, job: Job, store: Store, executor: Executor, report: Recorder, *, new_model: bool) -> Self:
-        """Look at the last commit; raise ModelError if the model was asked to be something else before."""
+        """Read the last commit; raise ModelError if the stored model has other parameters."""
         snapshot = store.snapshot()
         root = store.root(snapshot)
         plan = plan_job(job, root, (), new_model=new_model)
-        report.night = next_night_number(plan.standing.kept)
+        report.night = next_night_number(plan.standing.stored)
         plan.check_request()
         return cls(
             job=job,
@@ -157,12 +157,12 @@ class _Training:
     def report_nothing(self) -> dict[str, Any]:
         nothing = events.TRAIN_NO_ROWS if self.plan.record is None else events.TRAIN_NOTHING_NEW
         self.report.say(nothing, model=self.plan.trainer.request.name, partitions=len(self.ledger.entries))
-        record = self.plan.standing.kept
+        record = self.plan.standing.stored
         written = report_night(self.job, self.store, record, self.report, overwrite=False) if record else None
         return outcome(self.plan.record, self.snapshot, None) | {"report": written}
 
     def check(self) -> None:
-        """Refuse before the first row what would be refused after the last one."""
+        """Raise early the errors of the refit and the held-out partitions that need no training."""
         if self.job.evaluate is not None and self.ledger.schema is not None:
             check_partitions(evaluation_partitions(self.job), self.ledger.schema)
         self.plan.check_refit_memory()
@@ -183,27 +183,27 @@ class _Training:
         return train(self.plan.trainer, self.context)
 
     def keep(self) -> None:
-        """Keep what is learned up to the last refresh, or summed of a pass, since the run is stopped."""
+        """Save the state at the last refresh, or the sums of a pass, because the run is stopped."""
         try:
             if self.checkpoints.save_pending():
                 self.report.say(events.TRAIN_STOPPED_WITH_CHECKPOINT)
         except StoreError as error:
             self.report.warn(events.TRAIN_STOPPED_WITHOUT_CHECKPOINT, reason=str(error))
 
-    def refit_and_judge(self, trained: Trained) -> tuple[Trained, Evaluation | None, Trouble | None]:
+    def refit_and_evaluate(self, trained: Trained) -> tuple[Trained, Evaluation | None, Trouble | None]:
         """Return the result, its evaluation and the first failure; what was learned before the failure is kept."""
-        judged = None
+        evaluation = None
         try:
             if self.job.model.refit:
                 trained = self._refit(trained)
-            judged = self._judge(trained.record, self.report)
-            if judged is not None:
-                self.report.note_evaluation(judged, evaluation_partitions(self.job))
+            evaluation = self._evaluate(trained.record, self.report)
+            if evaluation is not None:
+                self.report.note_evaluation(evaluation, evaluation_partitions(self.job))
         except TROUBLES as error:
             if not trained.entries and not is_refitted(trained.record):
                 raise
-            return trained, judged, error
-        return trained, judged, None
+            return trained, evaluation, error
+        return trained, evaluation, None
 
     def _refit(self, trained: Trained) -> Trained:
         began = perf_counter()
@@ -212,7 +212,7 @@ class _Training:
         record = refit(self.context, trained.record, learned_by(trained))
         return replace(trained, record=record, seconds=trained.seconds + perf_counter() - began)
 
-    def _judge(self, record: ModelRecord, report: Reporter) -> Evaluation | None:
+    def _evaluate(self, record: ModelRecord, report: Reporter) -> Evaluation | None:
         if self.job.evaluate is None or self.ledger.schema is None:
             return None
         files, model = evaluation_partitions(self.job), model_of(record)
@@ -221,40 +221,40 @@ class _Training:
     @property
     def guarded(self) -> ModelRecord | None:
         """The record whose model may go on being served; None without a guard, or where its night has no number."""
-        kept = self.plan.standing.kept
-        return kept if self.job.model.guard is not None and kept and night_served(kept) else None
+        stored = self.plan.standing.stored
+        return stored if self.job.model.guard is not None and stored and night_served(stored) else None
 
-    def guard(self, judged: Evaluation | None, failure: Trouble | None) -> tuple[Verdict | None, Trouble | None]:
-        """Return what the guard says, and what went wrong so far."""
-        kept = self.guarded
-        if kept is None or judged is None or failure is not None:
+    def guard(self, evaluation: Evaluation | None, failure: Trouble | None) -> tuple[Verdict | None, Trouble | None]:
+        """Return the guard's verdict, and the first failure."""
+        stored = self.guarded
+        if stored is None or evaluation is None or failure is not None:
             return None, failure
         try:
-            before = self._judge(served_record(self.store, kept), Silent()) or judged
+            before = self._evaluate(served_record(self.store, stored), Silent()) or evaluation
         except TROUBLES as error:
             return None, error
-        return compare_with_served(kept, before, judged, self.job.model.guard or 0.0), None
+        return compare_with_served(stored, before, evaluation, self.job.model.guard or 0.0), None
 
-    def with_night(self, trained: Trained, judged: Evaluation | None, *, held: bool) -> ModelRecord:
+    def with_night(self, trained: Trained, evaluation: Evaluation | None, *, held: bool) -> ModelRecord:
         """Return the record to commit."""
-        kept, schema = self.plan.standing.kept, self.ledger.schema
-        if kept and self.plan.record is None and not self.new_model:
-            trained = replace(trained, record=with_history(trained.record, kept))
+        stored, schema = self.plan.standing.stored, self.ledger.schema
+        if stored and self.plan.record is None and not self.new_model:
+            trained = replace(trained, record=with_history(trained.record, stored))
         targets = schema.targets if schema else ()
-        record = with_night(trained, next_night_number(kept), self.snapshot, judged, targets)
+        record = with_night(trained, next_night_number(stored), self.snapshot, evaluation, targets)
         return hold_back(record, night_served(self.guarded)) if self.guarded and held else record
 
     def commit(self, record: ModelRecord) -> str:
-        """Commit the record, forget the checkpoints on the way to it, and return the snapshot."""
+        """Commit the record, delete its training's checkpoints, and return the snapshot."""
         name, partitions = record.name, len(record.history[-1].partitions)
         message = f"Train {name} on {partitions} partitions" if partitions else f"Refit {name}"
         writing: WriteSession | None = None
         try:
             with self.store.write(message, night_tag(name, record.history[-1].number)) as writing:
                 now = read_model(writing.root, name, with_arrays=False)
-                check_not_overtaken(self.plan.standing.kept, now, self.store.location.text)
+                check_not_overtaken(self.plan.standing.stored, now, self.store.location.text)
                 write_model(writing.root, record)
-        finally:  # what goes wrong with the commit's tag leaves the commit
+        finally:  # an error of the commit's tag does not undo the commit
             self.report.is_committed = writing is not None and writing.snapshot is not None
         self.checkpoints.delete()
         return writing.snapshot or ""

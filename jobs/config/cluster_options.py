@@ -1,4 +1,4 @@
-"""The section `[cluster_options]` of a job file: what is asked of a cluster, beside which one it is."""
+"""The section `[cluster_options]` of a job file: how a cluster is used."""
 
 from pathlib import Path
 from typing import Annotated, Self
@@ -12,26 +12,26 @@ FILE = "file:"
 
 
 class ClusterOptions(Section):
-    """What is asked of a cluster."""
+    """How a cluster is used."""
 
     threads: Count = 1
     """Threads that BLAS, and numba, may use in each worker process."""
     retries: Annotated[int, Field(ge=0)] = 3
-    """How often a task is tried again whose reading or writing failed in a way that may pass."""
+    """How often a task is retried after a transient error of reading or writing."""
     lost_workers: Annotated[int, Field(ge=0)] = 3
-    """How many workers may be lost while they do one task, before it is given up."""
+    """How many workers may be lost while running one task before it fails."""
     tls_ca: Text | None = None
-    """The file of the authority that has signed the certificates, PEM."""
+    """The file of the certificate authority, PEM."""
     tls_cert: Text | None = None
     """The file of this job's certificate, PEM."""
     tls_key: Text | None = None
-    """The file of its key, PEM."""
+    """The file of the certificate's private key, PEM."""
 
     @property
     def tls_files(self) -> dict[str, str]:
         """Each file that is given, by its key."""
-        found = {key: getattr(self, key) for key in ("tls_ca", "tls_cert", "tls_key")}
-        return {key: path for key, path in found.items() if path is not None}
+        files = {key: getattr(self, key) for key in ("tls_ca", "tls_cert", "tls_key")}
+        return {key: path for key, path in files.items() if path is not None}
 
     def at(self, base: Path) -> Self:
         """Return the options with the files' paths taken from the folder `base`."""

@@ -38,18 +38,18 @@ class _Environment(EnvSettingsSource):
     """
 
     def __call__(self) -> dict[str, Any]:
-        found = super().__call__()
+        values = super().__call__()
         prefix = str(self.env_prefix).lower()
         names = (name.lower() for name in os.environ if name.lower().startswith(prefix))
         for key in {name.removeprefix(prefix).split("__")[0] for name in names} - set(self.settings_cls.model_fields):
-            found[key] = ""
-        source = found.get("source")
+            values[key] = ""
+        source = values.get("source")
         if isinstance(source, dict):
             source |= {key: parse_value(source[key]) for key in LABELS if isinstance(source.get(key), str)}
             target = next((v for n, v in os.environ.items() if n.lower() == f"{prefix}source__target"), "[")
             if not target.startswith("["):  # a name as it is, which Pydantic's source has read as JSON
                 source["target"] = target
-        return found
+        return values
 
 
 class Job(BaseSettings):
@@ -144,14 +144,14 @@ class Job(BaseSettings):
         """Return a local path of the job file as it is meant: relative to the folder of the file."""
         return Path(os.path.normpath(self.base / Path(text).expanduser()))
 
-    def place(self, text: str, base: Path | None = None) -> FileLocation:
-        """Return the place that a text of the job file names: a URL, or a path relative to the folder of the file.
+    def location(self, text: str, base: Path | None = None) -> FileLocation:
+        """Return the location that a text of the job file names: a URL, or a path relative to the folder of the file.
 
-        A text that comes from elsewhere is relative to `base`. Raises JobFileError for a scheme that is not known and
-        for credentials in a URL.
+        A path given elsewhere is relative to `base`. Raises JobFileError for an unknown scheme and for credentials in
+        a URL.
         """
         try:
-            return parse_location(text, base or self.base, "the place", self.storage.settings)
+            return parse_location(text, base or self.base, "the location", self.storage.settings)
         except StoreError as error:
             raise JobFileError(str(error)) from error
 

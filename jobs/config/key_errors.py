@@ -6,11 +6,13 @@ from pydantic import BaseModel, ValidationError
 
 
 def list_errors(error: ValidationError, job: type[BaseModel]) -> str:
-    """Return one line a key; where a key may be of several types, with what each of them found."""
-    found: dict[str, list[str]] = {}
+    """Return one line a key; where a key may be of several types, with the message of each."""
+    messages: dict[str, list[str]] = {}
     for e in error.errors():
-        found.setdefault(_key(e["loc"], job), []).append(_explain(e))
-    return "\n".join(f"  {f'{key}: ' if key else ''}{'; '.join(dict.fromkeys(said))}" for key, said in found.items())
+        messages.setdefault(_key(e["loc"], job), []).append(_explain(e))
+    return "\n".join(
+        f"  {f'{key}: ' if key else ''}{'; '.join(dict.fromkeys(texts))}" for key, texts in messages.items()
+    )
 
 
 def _key(location: tuple[int | str, ...], job: type[BaseModel]) -> str:

@@ -1,4 +1,4 @@
-"""From a job's settings to what the stages take: store, partitions, requests, limits."""
+"""What the stages take, from a job's settings: store, partitions, requests, limits."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,23 +32,23 @@ def store_location(job: Job) -> StoreLocation:
 
 
 def report_folder(job: Job) -> FileLocation | None:
-    """Return where reports go: where the job says, or beside the store; None for no reports.
+    """Return where reports go: where the job names a folder, or beside the store; None for no reports.
 
-    Raises JobFileError or StoreError for a URL that is none.
+    Raises JobFileError or StoreError for an invalid URL.
     """
     if job.report is not None:
-        return None if job.report == "none" else job.place(job.report)
+        return None if job.report == "none" else job.location(job.report)
     return store_location(job).beside("-reports")
 
 
 def open_or_create_store(job: Job, wait_seconds: float) -> Store:
-    """Open the job's store; make it if there is none, waiting for another writer as its lock does."""
+    """Open the job's store, or create it; waits at most `wait_seconds` for another writer's lock."""
     return Store.open_or_create(store_location(job), wait_seconds)
 
 
 @dataclass(frozen=True)
 class Served:
-    """A model of the last commit, ready to be asked."""
+    """A model of the store, ready to predict."""
 
     record: ModelRecord
     """The model."""
@@ -57,10 +57,10 @@ class Served:
     snapshot: str
     """The commit."""
     is_held: bool = False
-    """Whether it was held back by the guard, and was asked for by the number of its night."""
+    """Whether the guard held it back; such a model is returned only by the number of its night."""
 
-    def tell(self, report: Reporter) -> None:
-        """Say what a user may not expect of the model."""
+    def warn_if_held(self, report: Reporter) -> None:
+        """Warn if the guard held the model back."""
         if self.is_held:
             report.warn(events.GUARD_SHOWING_HELD_MODEL)
 
@@ -85,25 +85,25 @@ def open_served(job: Job, name: str | None = None) -> Served:
 
 def source_partitions(job: Job) -> tuple[PartitionFile, ...]:
     """Return the partitions that the job's source holds now."""
-    return list_partitions(job.place(job.source.path))
+    return list_partitions(job.location(job.source.path))
 
 
 def evaluation_partitions(job: Job) -> tuple[PartitionFile, ...]:
     """Return the held-out partitions; raise JobFileError if the job names none."""
     if job.evaluate is None:
         raise JobFileError("the job has no [evaluate] section: it needs the path of held-out partitions")
-    return list_partitions(job.place(job.evaluate.path))
+    return list_partitions(job.location(job.evaluate.path))
 
 
 def schema_request(job: Job) -> SchemaRequest:
-    """Return what the job says of the columns."""
+    """Return how the job describes the columns."""
     s = job.source
     target = s.targets[0] if len(s.targets) == 1 else s.targets
     return SchemaRequest(target, s.positive, s.features, s.ignore, s.categorical, s.weight, s.classes)
 
 
 def policies(job: Job) -> Policies:
-    """Return what the job says of partitions that are not as they should be."""
+    """Return the job's policies for changed, bad and incomplete partitions."""
     s = job.source
     return Policies(s.on_changed, s.on_bad, s.missing, s.unseen_categories)
 
@@ -121,7 +121,7 @@ def _online_request(job: Job) -> OnlineRequest:
         kernel=model.kernel.name,
         kernel_parameters=model.kernel.parameters()[0],
         scaling_rows=_scaling_rows(job),
-        dictionary=job.place(model.dictionary) if model.dictionary else None,
+        dictionary=job.location(model.dictionary) if model.dictionary else None,
         random_seed=model.values({"random_seed"})["random_seed"] if model.random_basis else None,
         unseen_categories=job.source.unseen_categories,
         **(values | {"max_basis": _fixed_basis(job) or values["max_basis"]}),
@@ -140,7 +140,7 @@ def _batch_request(job: Job) -> BatchRequest:
         settings=settings,
         others={"efvs": model.method_settings("efvs", only_selects=True)} if uses_efvs else {},
         scaling_rows=_scaling_rows(job),
-        dictionary=job.place(model.dictionary) if model.dictionary else None,
+        dictionary=job.location(model.dictionary) if model.dictionary else None,
         unseen_categories=job.source.unseen_categories,
         given_basis=_count_given(job),
     )
@@ -158,18 +158,18 @@ def _fixed_basis(job: Job) -> int:
 def _count_given(job: Job) -> int:
     """Return how many rows the given dictionary has, by the footers of its files; 0 where none is given."""
     path = job.model.dictionary
-    return sum(count_rows(file) for file in list_partitions(job.place(path))) if path is not None else 0
+    return sum(count_rows(file) for file in list_partitions(job.location(path))) if path is not None else 0
 
 
 def cluster_of(job: Job) -> tuple[str, float, ClusterOptions]:
-    """Return which cluster the job runs on, how long to wait for it, and what is asked of it, with paths as meant."""
+    """Return which cluster the job runs on, how long to wait for it, and its options, with absolute paths."""
     path = job.cluster.removeprefix(FILE)
     cluster = job.cluster if path == job.cluster else f"{FILE}{job.path(path)}"
     return cluster, job.cluster_seconds, job.cluster_options.at(job.base)
 
 
 def memory_limit_bytes(job: Job) -> int:
-    """Return what this process may use."""
+    """Return the bytes of memory that this process may use."""
     return int(job.memory_limit) if job.memory_limit is not None else available_bytes()
 
 

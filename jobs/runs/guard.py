@@ -14,18 +14,18 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether tonight's model is served, and the errors by which that is decided."""
+    """Whether the new model is served, and the errors that decide it."""
 
     served: int
-    """The night whose model is served instead; 0 if tonight's is served."""
+    """The night whose model is served instead; 0 if the new one is served."""
     error_before: float
-    """The error of the model that was served so far, on tonight's held-out rows."""
+    """The error of the model that was served so far, on the current held-out rows."""
     error_now: float
-    """The error of tonight's model on the same rows."""
+    """The error of the new model on the same rows."""
 
 
 def compare_with_served(served: ModelRecord, before: Evaluation, now: Evaluation, margin: float) -> Verdict | None:
-    """Compare the errors `now` of tonight's model with those, `before`, of the `served` one; None without such errors.
+    """Compare the errors `now` of the new model with those, `before`, of the `served` one; None without such errors.
 
     It is worse if its share of misclassified rows is larger by more than `margin`, or, in regression, if its mean
     squared error is more than 1 + `margin` times as large.
@@ -42,7 +42,7 @@ def compare_with_served(served: ModelRecord, before: Evaluation, now: Evaluation
 
 
 def report_held_back(verdict: Verdict, names: Sequence[str], report: Reporter) -> None:
-    """Report that the model is held back, with the errors and the partitions that it learned tonight."""
+    """Report that the model is held back, with the errors and the partitions that it has just learned."""
     report.warn(
         events.GUARD_MODEL_HELD_BACK,
         learned=", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""),
@@ -54,8 +54,8 @@ def report_held_back(verdict: Verdict, names: Sequence[str], report: Reporter) -
 
 def hold_back(record: ModelRecord, served: int) -> ModelRecord:
     """Return the record marked as held back: the model of the night `served` is served instead."""
-    *earlier, tonight = record.history
-    return replace(record, serves=served, history=(*earlier, replace(tonight, held=True)))
+    *earlier, last = record.history
+    return replace(record, serves=served, history=(*earlier, replace(last, held=True)))
 
 
 def night_served(record: ModelRecord) -> int:

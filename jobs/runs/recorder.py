@@ -15,8 +15,8 @@ from ridgestream.jobs.runs.surroundings import installed_versions, machine_type
 from ridgestream.pipeline.base.events import Event, Step
 from ridgestream.pipeline.base.reporter import Fact, Reporter
 from ridgestream.pipeline.ingest.ingest_report import IngestReport
+from ridgestream.pipeline.monitoring.learning_curve import Course
 from ridgestream.pipeline.prediction.evaluate import Evaluation
-from ridgestream.pipeline.training.learning_curve import Course
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.files.credentials import hide_secrets
 from ridgestream.stores.parquet.partitions import PartitionFile

@@ -88,25 +88,25 @@ def fit_efvs(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: Repor
 
     Raises as `select_basis` does, and NumericalBreakdown if P is not positive definite within rounding.
     """
-    found = select_basis(rows, kernel, settings, report)
-    n_basis = len(found.places)
+    selection = select_basis(rows, kernel, settings, report)
+    n_basis = len(selection.places)
     path = Path(
         "reconstruction_error",
         np.arange(1, n_basis + 1),
         np.full(n_basis, settings.regularization),
-        found.errors,
+        selection.errors,
         np.zeros(n_basis, dtype=np.int64),
         n_basis - 1,
     )
     return fit_coefficients(
         rows,
-        Basis(kernel, found.vectors, np.zeros(rows.n_features)),
-        found.places,
+        Basis(kernel, selection.vectors, np.zeros(rows.n_features)),
+        selection.places,
         settings.regularization,
         folds=settings.folds,
         seed=settings.random_seed,
         path=path,
-        notes={"passes": found.passes + 1, "reconstruction_error": float(found.errors[-1])},
+        notes={"passes": selection.passes + 1, "reconstruction_error": float(selection.errors[-1])},
     )
 
 
@@ -122,37 +122,40 @@ def select_basis(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: R
         extending = Passing(rows, kernel, settings)
     else:
         extending = Sampling(rows, kernel, settings, settings.sample)
-    found, tried = Selection.empty(rows.n_features), 0
+    selection, tried = Selection.empty(rows.n_features), 0
     while True:
-        n_basis = len(found.places)
+        n_basis = len(selection.places)
         ahead = min(extending.rounds_ahead(n_basis), settings.limit - n_basis)
-        found, over = _cut(extending.extend(found, tried, ahead), n_basis, tried + ahead, extending, settings)
+        selection, over = _cut(extending.extend(selection, tried, ahead), n_basis, tried + ahead, extending, settings)
         tried += ahead
-        if len(found.places):
-            error, left = float(found.errors[-1]), extending.passes_left(len(found.places))
+        if len(selection.places):
+            error, left = float(selection.errors[-1]), extending.passes_left(len(selection.places))
             report.say(
-                events.SELECTION_EFVS_VECTORS, vectors=len(found.places), reconstruction_error=error, passes_left=left
+                events.SELECTION_EFVS_VECTORS,
+                vectors=len(selection.places),
+                reconstruction_error=error,
+                passes_left=left,
             )
         if over:
             break
-    if not len(found.places):
+    if not len(selection.places):
         raise InputError(f"EFVS found no row to choose among {rows.n_rows} rows: it needs one of positive weight")
-    return found
+    return selection
 
 
 def _cut(
-    found: Selection, n_basis: int, tried: int, extending: Extending, settings: EFVSSettings
+    selection: Selection, n_basis: int, tried: int, extending: Extending, settings: EFVSSettings
 ) -> tuple[Selection, bool]:
     """Return what was chosen before a reason to stop, and whether there is one."""
-    reached = np.flatnonzero(found.errors <= settings.reconstruction_threshold)
+    reached = np.flatnonzero(selection.errors <= settings.reconstruction_threshold)
     if settings.reconstruction_threshold > 0 and len(reached):
-        return found.first(int(reached[0]) + 1), True
+        return selection.first(int(reached[0]) + 1), True
     if extending.exhaustive:  # a round that finds none among all rows is followed by none that does
-        return found, len(found.places) < tried or len(found.places) == settings.limit
-    last = int(found.rounds[n_basis - 1]) if n_basis else -1
-    kept, spent = cut_idle(found.rounds[n_basis:], last, tried)
-    found = found.first(n_basis + kept)
-    return found, spent or len(found.places) == settings.limit
+        return selection, len(selection.places) < tried or len(selection.places) == settings.limit
+    last = int(selection.rounds[n_basis - 1]) if n_basis else -1
+    n_chosen, is_idle = cut_idle(selection.rounds[n_basis:], last, tried)
+    selection = selection.first(n_basis + n_chosen)
+    return selection, is_idle or len(selection.places) == settings.limit
 
 
 def as_efvs(settings: FVSSettings) -> EFVSSettings:

@@ -86,7 +86,7 @@ class Extending(Protocol):
     def passes_left(self, n_basis: int) -> int:
         """Return how many passes are left if every round chooses one."""
 
-    def extend(self, found: Selection, tried: int, ahead: int) -> Selection:
+    def extend(self, selection: Selection, tried: int, ahead: int) -> Selection:
         """Return what is chosen after `ahead` rounds, those before `tried` being done."""
 
 
@@ -115,23 +115,23 @@ class Passing:
             return -((n_basis - settings.limit) // self.rounds_ahead(n_basis))
         return count_passes(settings.limit, n_basis, settings.candidates, settings.look_ahead)
 
-    def extend(self, found: Selection, tried: int, ahead: int) -> Selection:
+    def extend(self, selection: Selection, tried: int, ahead: int) -> Selection:
         """Return what is chosen after `ahead` rounds; one pass, if there is any candidate."""
-        most = self._settings.limit - len(found.places)
-        candidates = self._source.of_rounds(tried, ahead, most, found.places)
+        most = self._settings.limit - len(selection.places)
+        candidates = self._source.of_rounds(tried, ahead, most, selection.places)
         n = len(candidates.places)
         if not n:
-            return found
+            return selection
         with one_blas_thread():
-            left, projection = _project(self._kernel, found.vectors, candidates.features)
-        argument = ResidualSumming(self._kernel, found.vectors, candidates.features, projection)
-        sums = self._rows.reduce(sum_residuals, argument, events.STEP_EFVS_PASS.numbered(vectors=len(found.places)))
+            left, projection = _project(self._kernel, selection.vectors, candidates.features)
+        argument = ResidualSumming(self._kernel, selection.vectors, candidates.features, projection)
+        sums = self._rows.reduce(sum_residuals, argument, events.STEP_EFVS_PASS.numbered(vectors=len(selection.places)))
         lengths = self._kernel.diagonal(candidates.features)
         rounds = [np.arange(n)] * ahead if candidates.rounds is None else candidates.rounds
         chosen = choose_by_reconstruction(sums.own, left, lengths, self._settings.spanned_threshold, rounds)
-        before = float(found.errors[-1]) if len(found.errors) else 1.0
+        before = float(selection.errors[-1]) if len(selection.errors) else 1.0
         errors = before - np.cumsum(chosen.gains) / (sums.weight or 1.0)
-        return found.add(candidates, chosen.columns, np.maximum(errors, 0.0), tried + chosen.rounds, 1)
+        return selection.add(candidates, chosen.columns, np.maximum(errors, 0.0), tried + chosen.rounds, 1)
 
 
 class Sampling:
@@ -159,22 +159,22 @@ class Sampling:
         """Return zero."""
         return 0
 
-    def extend(self, found: Selection, tried: int, ahead: int) -> Selection:
+    def extend(self, selection: Selection, tried: int, ahead: int) -> Selection:
         """Return what is chosen after `ahead` rounds, one after another."""
         with one_blas_thread():
             for number in range(tried, tried + ahead):
-                found = self._extend_by_one(found, number)
-        return found
+                selection = self._extend_by_one(selection, number)
+        return selection
 
-    def _extend_by_one(self, found: Selection, number: int) -> Selection:
+    def _extend_by_one(self, selection: Selection, number: int) -> Selection:
         """Return it with the choice of one round, if that makes one."""
         most = self._settings.limit + number
-        candidates = self._source.of_rounds(number, 1, most, found.places)
+        candidates = self._source.of_rounds(number, 1, most, selection.places)
         sample = _reconstructible(self._kernel, self._samples.of_rounds(number, 1, most, np.empty(0, dtype=np.int64)))
         if not len(candidates.places) or not len(sample.places):
-            return found
-        half, left = self._reduce(found.vectors, candidates.features)
-        half_sample, left_sample = self._reduce(found.vectors, sample.features)
+            return selection
+        half, left = self._reduce(selection.vectors, candidates.features)
+        half_sample, left_sample = self._reduce(selection.vectors, sample.features)
         E = self._block(sample.features, candidates.features) - half_sample.T @ half
         lengths, threshold = self._kernel.diagonal(candidates.features), self._settings.spanned_threshold
         check_kernel_sums(lengths, "vector of the candidates' k(x, x)")
@@ -182,10 +182,10 @@ class Sampling:
         open_shares = np.where(shares * left_sample > threshold * sample.weights, shares, 0.0)
         best = best_candidate(np.arange(len(lengths)), open_shares @ E**2, left, lengths, threshold)
         if best is None or not open_shares.any():
-            return found
+            return selection
         self._border(half[:, best], float(left[best]))
         error = float(shares @ (left_sample - E[:, best] ** 2 / left[best])) / float(sample.weights.sum())
-        return found.add(candidates, np.array([best]), np.array([max(error, 0.0)]), np.array([number]), 0)
+        return selection.add(candidates, np.array([best]), np.array([max(error, 0.0)]), np.array([number]), 0)
 
     def _block(self, X: Floats, Z: Floats) -> Floats:
         return self._kernel.block(X, Z, np.zeros(X.shape[1]))

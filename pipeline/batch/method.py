@@ -110,8 +110,8 @@ class Method(Generic[Settings]):
     """Whether it takes several kernels and uses the one of least validation error."""
     shrinks: bool = True
     """Whether the coefficients minimize a penalized error over all rows, which then is at most that of no model."""
-    always_anew: bool = False
-    """Whether every night fits all rows again, because the dictionary is all rows."""
+    always_reselects: bool = False
+    """Whether each training fits all rows again, because the dictionary is all rows."""
 
 
 def sum_pass(n_functions: int, kernels: int = 1) -> PassPlan:

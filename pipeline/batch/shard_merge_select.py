@@ -137,25 +137,25 @@ def fit_shard_merge_select(
     and fold. Memory is that of (folds + 4) matrices of n_candidates², whatever the rows. Raises InputError without a
     row to learn from, NumericalBreakdown if sums are not finite.
     """
-    candidates, places = learn_shards(rows, kernel, settings)
-    if not len(places):
+    candidates, indices = learn_shards(rows, kernel, settings)
+    if not len(indices):
         raise InputError("no shard found a row to take: all rows weigh nothing, or the kernel calls them nothing")
     basis = Basis(kernel, candidates, np.zeros(rows.n_features))
     summing = Summing(basis, rows.n_targets, settings.folds, settings.random_seed)
     sums = rows.statistics((summing,), events.STEP_SUM_CANDIDATES.numbered(candidates=len(candidates))).parts[0]
     with one_blas_thread():
-        return select_on_sums(basis, places, sums, settings, report)
+        return select_on_sums(basis, indices, sums, settings, report)
 
 
 def learn_shards(rows: RowSet, kernel: Kernel, settings: ShardMergeSelectSettings) -> tuple[Floats, Integers]:
-    """Return the union of the shards' dictionaries, shape (n, n_features), and their places among the rows, (n,)."""
+    """Return the union of the shards' dictionaries, shape (n, n_features), and their indices among the rows, (n,)."""
     learning = ShardLearning(kernel, ShardSettings.of(settings), rows.n_features)
-    found = rows.reduce(
+    dictionaries = rows.reduce(
         learn_shard, learning, events.STEP_LEARN_SHARDS.numbered(shards=settings.shards), parts=settings.shards
     )
     starts = [start for start, _ in cut_evenly(rows.n_rows, settings.shards)]
-    places = [start + numbers for start, numbers in zip(starts, found.rows, strict=True)]
-    return np.concatenate(found.vectors), np.concatenate(places)
+    indices = [start + numbers for start, numbers in zip(starts, dictionaries.rows, strict=True)]
+    return np.concatenate(dictionaries.vectors), np.concatenate(indices)
 
 
 @named_pass("ridgestream.pipeline.learners.shard_merge_select", "learn_shard")
@@ -179,11 +179,11 @@ def learn_shard(learning: ShardLearning, blocks: Iterable[RowBlock]) -> ShardDic
 
 
 def select_on_sums(
-    basis: Basis, places: Integers, sums: FoldedStatistics, settings: ShardMergeSelectSettings, report: Reporter
+    basis: Basis, indices: Integers, sums: FoldedStatistics, settings: ShardMergeSelectSettings, report: Reporter
 ) -> Fitted:
     """Return the best of the nested models that forward selection on the candidates' sums gives; no row is read."""
     penalty, total = basis.penalty(), sums.total()
-    settings = settings.bounded(len(places))
+    settings = settings.bounded(len(indices))
     errors = np.full((len(settings.regularizations), settings.limit), np.nan)
     if settings.folds > 1:
         report.begin(events.STEP_CROSS_VALIDATE, None)
@@ -198,12 +198,12 @@ def select_on_sums(
     columns, models = select(total, penalty, regularization, size + 1)
     return Fitted(
         Basis(basis.kernel, basis.vectors[columns], basis.centre),
-        places[columns],
+        indices[columns],
         models.coefficients(len(models)),
         regularization,
         sums.choose(columns),
         _path(errors, settings, best, size) if settings.folds > 1 else None,
-        {"candidates": len(places)},
+        {"candidates": len(indices)},
     )
 
 
@@ -227,8 +227,8 @@ def fold_errors(
     errors = np.zeros(max_basis)
     for fold in sums.folds:
         columns, models = select(total.subtract(fold), penalty, regularization, max_basis)
-        found = models.squared_errors(fold.choose(columns)).sum(axis=1)
-        errors += found[np.minimum(np.arange(1, max_basis + 1), len(models))]
+        squared_errors = models.squared_errors(fold.choose(columns)).sum(axis=1)
+        errors += squared_errors[np.minimum(np.arange(1, max_basis + 1), len(models))]
     return errors / total.weight
 
 

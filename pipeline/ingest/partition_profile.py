@@ -146,7 +146,7 @@ class _Statistics:
         return SegmentFacts(self._moments.as_array(), tables, counts, classes, class_counts, sketch, row_filter.missing)
 
     def single_is_enough(self) -> bool:
-        """Tell whether rounding to float32 changes no value of a column, or little relative to its deviation.
+        """Return whether rounding to float32 changes no value of a column, or little relative to its deviation.
 
         It changes a value by at most 2⁻²⁴ of its size or 2⁻¹⁵⁰, whichever is more. Rows of weight zero do not count,
         but must not become infinite, nor the largest number, which marks missing values.

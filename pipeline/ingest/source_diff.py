@@ -40,7 +40,7 @@ def diff_source(ledger: Ledger, files: Sequence[PartitionFile]) -> SourceDiff:
 
 
 def _stays(quarantined: Quarantined, file: PartitionFile) -> bool:
-    """Tell whether a file stays in quarantine: until a user releases it or, if none put it there, it is rewritten."""
+    """Return whether a file stays in quarantine: until a user releases it or, if none put it there, it is rewritten."""
     unchanged = (quarantined.size_bytes, quarantined.modified_ns) == (file.size_bytes, file.modified_ns)
     return quarantined.by_hand or quarantined.entry is not None or unchanged
 

@@ -13,9 +13,8 @@ from ridgestream.pipeline.base.memory_plan import check_growth, fits_growth
 from ridgestream.pipeline.cholesky import cholesky
 from ridgestream.pipeline.online.compiled.swap_test import GROW, REFUSED, UNSAFE
 from ridgestream.pipeline.online.diagnostics import measure_drift
-from ridgestream.pipeline.online.fixed_dictionary import Solution
 from ridgestream.pipeline.online.information_form import Information
-from ridgestream.pipeline.online.inverses import Inverses
+from ridgestream.pipeline.online.inverses import Inverses, Solution
 from ridgestream.pipeline.online.row_block import RowBlock
 from ridgestream.pipeline.online.row_strip import Strip, Workspace
 from ridgestream.pipeline.online.schedule import octave, rows_between_solutions, selection_penalty
@@ -57,7 +56,7 @@ class CarriedModel:
 
     @property
     def needs_solution(self) -> bool:
-        """Whether so many rows were summed that the coefficients of a fixed dictionary must be solved for again."""
+        """Whether enough rows were summed since the coefficients of a fixed dictionary were last solved for."""
         return self._has_summed_rows and self.rows_seen - self._solved_at >= rows_between_solutions(self.rows_seen)
 
     def state(self) -> OnlineState:

@@ -1,6 +1,10 @@
-"""K⁻¹, P⁻¹ and β: computed from the information form at a refresh, updated row by row until the next."""
+"""What a refresh computes from the information form: K⁻¹, P⁻¹ and β, or β alone if no row can change the dictionary.
+
+Inverses are updated row by row until the next refresh; the coefficients of a fixed dictionary stay as they are.
+"""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -53,3 +57,23 @@ class Inverses:
             self.beta = np.ascontiguousarray(padded(self.beta[:, :n].T, capacity).T)
             self.diagonal, self.gram_diagonal = np.diagonal(self.normal).copy(), np.diagonal(self.gram).copy()
             self.self_kernel = np.append(self.self_kernel[:n], np.ones(capacity - n))
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The coefficients of a fixed dictionary at a refresh, solved for without an inverse."""
+
+    coefficients: Floats
+    """β = P⁻¹z, shape (n_basis, n_targets)."""
+    condition: Condition
+    """Condition numbers and jitter of the refresh."""
+
+    @classmethod
+    def of(cls, information: Information, before: Self | None) -> Self:
+        """Solve P β = z; K, which cannot change, is factorized only without a solution `before`; O(n_basis³)."""
+        normal = cholesky(information.normal_matrix, "normal matrix P")
+        beta = np.ascontiguousarray(normal.solve(information.normal_rhs))
+        if before is not None:
+            return cls(beta, Condition(normal.condition, before.condition.gram_condition, normal.jitter))
+        gram = cholesky(information.gram, "kernel matrix K of the dictionary")
+        return cls(beta, Condition(normal.condition, gram.condition, normal.jitter))

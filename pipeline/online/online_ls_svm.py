@@ -35,7 +35,7 @@ from ridgestream.pipeline.online.selection_rule import Selection
 from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.online.state import OnlineState
 from ridgestream.pipeline.online.stream_learner import StreamLearner
-from ridgestream.pipeline.selection.independence import check_given, check_independent, check_places
+from ridgestream.pipeline.selection.independence import check_given, check_independent, check_indices
 
 PREDICTION_ROWS = 4096
 """Rows whose kernel values are computed at once for predictions."""
@@ -141,7 +141,7 @@ class OnlineLSSVM:
         if dictionary is not None:
             self._given = check_given(dictionary, None if max_basis == OnlineSettings.max_basis else max_basis)
             self.parameters = replace(self.parameters, max_basis=len(self._given))
-        self._given_rows = check_places(dictionary_rows, self._given)
+        self._given_rows = check_indices(dictionary_rows, self._given)
         self._centre = None if centre is None else as_floats(centre, "centre")
         self._stream: StreamLearner | None = None
         self._published: Floats | None = None

@@ -81,8 +81,8 @@ def walk(
     fixed = np.arange(len(normal) - constant, len(normal))
     factor = _ShrinkingFactor(normal, np.concatenate([fixed, np.arange(len(normal) - constant)]))
     coefficients = factor.solve(sums.rhs)
-    for place, size in enumerate(sizes):
-        if place:
+    for index, size in enumerate(sizes):
+        if index:
             vectors = factor.kept[: len(factor.kept) - constant]
             scores = squared_norms(coefficients) / (factor.inverse_diagonal() if score == "cost" else 1.0)
             factor.keep(np.concatenate([fixed, vectors[rank(scores[: len(vectors)])[:size]]]))

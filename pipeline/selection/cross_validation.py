@@ -81,8 +81,8 @@ class Candidates:
             training = total.subtract(fold)
             if training.weight <= ROUNDING * total.weight:
                 raise InputError("one fold holds every row of weight above zero: give more rows, or folds = 1")
-            for place, regularization in enumerate(self.regularizations):
-                errors[place] += squared_errors(fold, self._walk(training, penalty, regularization, self.sizes))
+            for index, regularization in enumerate(self.regularizations):
+                errors[index] += squared_errors(fold, self._walk(training, penalty, regularization, self.sizes))
         return np.asarray(errors / (total.weight * total.rhs.shape[1]))
 
     def fit(self, regularization: float, size: int, path: Path | None = None) -> Fitted:

@@ -47,11 +47,11 @@ def check_given(dictionary: npt.ArrayLike, max_basis: int | None) -> Floats:
     return rows
 
 
-def check_places(places: npt.ArrayLike | None, dictionary: Floats | None) -> Integers | None:
+def check_indices(indices: npt.ArrayLike | None, dictionary: Floats | None) -> Integers | None:
     """Return the rows' numbers in the stream; raise InputError unless there is a whole one for each row."""
-    if places is None:
+    if indices is None:
         return None
-    numbers, n_basis = np.asarray(places), 0 if dictionary is None else len(dictionary)
+    numbers, n_basis = np.asarray(indices), 0 if dictionary is None else len(dictionary)
     if numbers.shape != (n_basis,) or numbers.dtype.kind not in "iu":
         raise InputError(
             f"dictionary_rows must be whole numbers, one for each of the {n_basis} rows of the dictionary, they are of "

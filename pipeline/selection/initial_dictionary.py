@@ -50,10 +50,10 @@ class StartingDictionary:
 
         What the others would add to a model is within rounding. Raises InputError if none is left.
         """
-        kept = find_independent(kernel, self.vectors, None)
-        if not len(kept):
+        independent = find_independent(kernel, self.vectors, None)
+        if not len(independent):
             raise InputError("every vector of the starting dictionary is zero to the kernel: give others")
-        return type(self)(self.vectors[kept], self.places[kept])
+        return type(self)(self.vectors[independent], self.places[independent])
 
     def basis(self, kernel: Kernel, *, constant: bool) -> Basis:
         """Return the basis over these vectors, with the constant function for a bias if it is asked for."""

@@ -125,11 +125,11 @@ def _nearest(features: Floats, centres: Floats) -> tuple[Integers, Floats]:
 
 def _draw_sample(rows: RowSet, n_basis: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Return rows of positive weight with their weights, in their order."""
-    places = np.sort(rng.choice(rows.n_rows, min(rows.n_rows, SAMPLE * n_basis), replace=False))
-    drawn = take_present(rows, places)
+    indices = np.sort(rng.choice(rows.n_rows, min(rows.n_rows, SAMPLE * n_basis), replace=False))
+    drawn = take_present(rows, indices)
     if not len(drawn.places):
         raise InputError(
-            f"none of the {len(places)} rows drawn of {rows.n_rows} has a positive weight: give rows that weigh"
+            f"none of the {len(indices)} rows drawn of {rows.n_rows} has a positive weight: give rows that weigh"
         )
     return drawn.features, drawn.weights
 

@@ -29,19 +29,21 @@ def draw_rows(rows: RowSet, kernel: Kernel, n_basis: int, seed: int) -> Starting
         raise InputError(f"n_basis must be at least 1, it is {n_basis}")
     order = np.random.default_rng(seed).choice(rows.n_rows, min(rows.n_rows, DRAWN * n_basis), replace=False)
     centre = np.zeros(rows.n_features)
-    found = StartingDictionary(np.empty((0, rows.n_features)), np.empty(0, dtype=np.int64))
+    dictionary = StartingDictionary(np.empty((0, rows.n_features)), np.empty(0, dtype=np.int64))
     for _ in range(ROUNDS):
-        missing = n_basis - len(found.places)
+        missing = n_basis - len(dictionary.places)
         wanted, order = np.split(order, [min(n_basis, max(2 * missing, 16))])
         if not missing or not len(wanted):
             break
         drawn = take_present(rows, wanted)
-        vectors = np.concatenate([found.vectors, drawn.features])
-        kept = find_independent(kernel, vectors, centre)[:n_basis]
-        found = StartingDictionary(vectors[kept], np.concatenate([found.places, drawn.places])[kept])
-    if not len(found.places):
+        vectors = np.concatenate([dictionary.vectors, drawn.features])
+        independent = find_independent(kernel, vectors, centre)[:n_basis]
+        dictionary = StartingDictionary(
+            vectors[independent], np.concatenate([dictionary.places, drawn.places])[independent]
+        )
+    if not len(dictionary.places):
         raise InputError(
             f"no row of {rows.n_rows} could be drawn for the dictionary: all that were drawn weigh nothing, or the "
             "kernel calls them nothing; give rows of positive weight, or another kernel"
         )
-    return found
+    return dictionary

@@ -81,7 +81,7 @@ class BatchTrainer:
 
     def reads_all_rows(self, record: ModelRecord | None) -> bool:
         """Return whether training is certain to select from all rows, not only to add the sums of new ones."""
-        always = self.method.always_anew or self.request.reselect == "always"
+        always = self.method.always_reselects or self.request.reselect == "always"
         return record is None or always or self.is_changed(record)
 
     def plan_memory(

@@ -55,7 +55,7 @@ class BatchFit:
 
         Raises NumericalBreakdown for kernel values that are too large, and what the method raises.
         """
-        if record is None or self.method.always_anew or self.request.reselect == "always":
+        if record is None or self.method.always_reselects or self.request.reselect == "always":
             return self._select(segments)
         if record.parameters["regularization"] != self.request.regularization:
             self.context.report.say(events.TRAIN_RESELECTED_FOR_REGULARIZATION)

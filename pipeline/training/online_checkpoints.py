@@ -19,11 +19,11 @@ from ridgestream.pipeline.base.serialization import from_plain, hash_of, to_plai
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, Stream
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.models.model_record import learner_of, with_state
+from ridgestream.pipeline.monitoring.learning_curve import Course
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.online.schedule import REFRESH_ROWS
 from ridgestream.pipeline.online.state import OnlineState
 from ridgestream.pipeline.prediction.progressive_validation import Progressive
-from ridgestream.pipeline.training.learning_curve import Course
 from ridgestream.stores.catalog.ledger import LedgerEntry
 from ridgestream.stores.catalog.models import Arrays, ModelRecord
 from ridgestream.stores.errors.exceptions import StoreError
@@ -130,7 +130,7 @@ class OnlineCheckpoints:
         return replace(progress, seconds=self._before + perf_counter() - self._began)
 
     def _plain(self, state: OnlineState, progress: Progress) -> tuple[dict[str, Any], Arrays]:
-        kept = with_state(ModelRecord(self._key, {}, {}), state)
+        stored_model = with_state(ModelRecord(self._key, {}, {}), state)
         last = self._stream.ranges[progress.blocks - 1]
         plain = {
             "trail": self._trail(progress.blocks),
@@ -138,17 +138,19 @@ class OnlineCheckpoints:
             "row": last.stop,
             "progress": to_plain(progress)[0],
             "learner": state.parameters.as_dict(),
-            "counters": kept.counters,
+            "counters": stored_model.counters,
         }
-        return plain, kept.arrays
+        return plain, stored_model.arrays
 
     def _read(self, plain: dict[str, Any], arrays: Arrays) -> tuple[OnlineLSSVM, Progress] | None:
         """Return the saved learner and progress; None for other rows. Damaged records raise one of several errors."""
         progress: Progress = from_plain(Progress, plain["progress"], {})
         if self._trail(progress.blocks) != plain["trail"]:
             return None
-        kept = ModelRecord(self._key, {"learner": plain["learner"]}, {}, counters=plain["counters"], arrays=arrays)
-        return learner_of(kept), progress
+        stored_model = ModelRecord(
+            self._key, {"learner": plain["learner"]}, {}, counters=plain["counters"], arrays=arrays
+        )
+        return learner_of(stored_model), progress
 
     def _trail(self, blocks: int) -> str:
         """Return a hash of the first blocks of the stream: which rows of which contents, and how they are cut."""

@@ -11,11 +11,11 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.dataset.block_stream import Block, Stream
 from ridgestream.pipeline.dataset.range_checks import check_errors, naming_partition
 from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.monitoring.learning_curve import Course
 from ridgestream.pipeline.online.diagnostics import Numerics
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.prediction.evaluate import Evaluation, compare
 from ridgestream.pipeline.prediction.progressive_validation import Progressive, mean_errors, sum_losses
-from ridgestream.pipeline.training.learning_curve import Course
 from ridgestream.pipeline.training.online_checkpoints import OnlineCheckpoints, Progress
 from ridgestream.stores.catalog.ledger import LedgerEntry
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgestream.pipeline.dataset.feature_map_fit import find_scaling
 from ridgestream.pipeline.features.feature_map import FeatureMap
-from ridgestream.pipeline.training.learning_curve import Course
+from ridgestream.pipeline.monitoring.learning_curve import Course
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, read_ledger
 from ridgestream.stores.catalog.models import ModelRecord, read_model
 
@@ -47,7 +47,7 @@ class Standing:
     """The partitions that the model learns, in the order of learning."""
     record: ModelRecord | None
     """The model to continue; None for a new one."""
-    kept: ModelRecord | None
+    stored: ModelRecord | None
     """The record under its name, if there is one, even if a new model replaces it."""
 
 
@@ -57,13 +57,13 @@ def standing_of(root: "zarr.Group", name: str, *, new_model: bool) -> Standing:
     A new model begins if there is none of that name, if the job asks for a new one, and if a learned partition was
     ingested again. Partitions that a rollback excluded stay excluded, but for a new model.
     """
-    ledger, kept = read_ledger(root), read_model(root, name)
-    if kept is None or new_model:
-        return Standing(ledger, None, kept)
+    ledger, stored = read_ledger(root), read_model(root, name)
+    if stored is None or new_model:
+        return Standing(ledger, None, stored)
     known = {entry.segment for entry in ledger.entries}
     known |= {each.entry.segment for each in ledger.quarantined if each.entry}
-    ledger = ledger.without({entry.name for entry in ledger.entries if entry.segment in kept.excluded})
-    return Standing(ledger, kept if known.issuperset(kept.learned) else None, kept)
+    ledger = ledger.without({entry.name for entry in ledger.entries if entry.segment in stored.excluded})
+    return Standing(ledger, stored if known.issuperset(stored.learned) else None, stored)
 
 
 def find_unlearned(ledger: Ledger, record: ModelRecord | None) -> tuple[LedgerEntry, ...]:

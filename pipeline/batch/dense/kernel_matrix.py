@@ -35,7 +35,7 @@ class PresentRows:
     """Shape (l, n_targets)."""
     weights: Floats
     """Shape (l,)."""
-    places: Integers
+    indices: Integers
     """Where they are among all rows, shape (l,)."""
 
 
@@ -93,10 +93,10 @@ def read_present(rows: RowSet, n_kernels: int, memory_limit_bytes: int) -> Prese
     check_dense_memory(rows.n_rows, rows.n_features + rows.n_targets, n_kernels, memory_limit_bytes)
     block = rows.take(np.arange(rows.n_rows))
     weights = np.ones(rows.n_rows) if block.weights is None else block.weights
-    places = np.flatnonzero(weights > 0)
-    if len(places) < 2:
-        raise InputError(f"a dense method needs at least two rows of weight above zero, there are {len(places)}")
-    return PresentRows(block.features[places], block.targets[places], weights[places], places)
+    indices = np.flatnonzero(weights > 0)
+    if len(indices) < 2:
+        raise InputError(f"a dense method needs at least two rows of weight above zero, there are {len(indices)}")
+    return PresentRows(block.features[indices], block.targets[indices], weights[indices], indices)
 
 
 def plan_dense_bytes(n_rows: int, n_columns: int, n_kernels: int) -> int:

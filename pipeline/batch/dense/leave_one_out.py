@@ -52,7 +52,7 @@ def fit_dense(
             report.say(events.SELECTION_LEFT_OUT_EACH_ROW, width=width, best=float(errors[width].min()))
             best = settings.regularizations[int(errors[width].argmin())]
             solutions.append(system.solve(best * float(present.weights.sum()), present.targets))
-        path = _make_path(errors, settings.regularizations, len(present.places))
+        path = _make_path(errors, settings.regularizations, len(present.indices))
         width, best = int(path.width[path.chosen]), float(path.regularization[path.chosen])
         return finish(rows, present, kernels[width], solutions[width], best, path, step=step, bias=bias)
 
@@ -78,7 +78,7 @@ def finish(
     basis = Basis(kernel, dictionary.features, np.zeros(rows.n_features), bias)
     coefficients = np.vstack([solved[0], solved[1]]) if bias else solved[0]
     sums = rows.statistics([Summing(basis, rows.n_targets)], step).parts[0]
-    return Fitted(basis, dictionary.places, coefficients, regularization, sums, path, {"passes": 2.0})
+    return Fitted(basis, dictionary.indices, coefficients, regularization, sums, path, {"passes": 2.0})
 
 
 def _make_path(errors: Floats, regularizations: Sequence[float], n_basis: int) -> Path:
@@ -110,5 +110,5 @@ def dense_method(fit: Callable[[RowSet, Sequence[Kernel], DenseSettings, Reporte
         sizes=dense_sizes,
         passes=dense_passes,
         compares_kernels=True,
-        always_anew=True,
+        always_reselects=True,
     )

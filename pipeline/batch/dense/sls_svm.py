@@ -65,21 +65,23 @@ class _Data:
     grams: tuple[Floats, ...]
     """K of each kernel, shape (l, l)."""
 
-    def part(self, kept: Integers) -> PresentRows:
+    def part(self, remaining: Integers) -> PresentRows:
         rows = self.rows
-        return PresentRows(rows.features[kept], rows.targets[kept], rows.weights[kept], rows.places[kept])
+        return PresentRows(
+            rows.features[remaining], rows.targets[remaining], rows.weights[remaining], rows.indices[remaining]
+        )
 
-    def system(self, width: int, kept: Integers) -> DenseSystem:
-        return DenseSystem.of(self.grams[width][np.ix_(kept, kept)], self.rows.weights[kept], bias=True)
+    def system(self, width: int, remaining: Integers) -> DenseSystem:
+        return DenseSystem.of(self.grams[width][np.ix_(remaining, remaining)], self.rows.weights[remaining], bias=True)
 
-    def fit(self, choice: "_Choice", kept: Integers) -> tuple[Floats, Floats]:
+    def fit(self, choice: "_Choice", remaining: Integers) -> tuple[Floats, Floats]:
         """Return α and b of the LS-SVM of these rows."""
-        penalty = choice.regularization * float(self.rows.weights[kept].sum())
-        return self.system(choice.width, kept).solve(penalty, self.rows.targets[kept])
+        penalty = choice.regularization * float(self.rows.weights[remaining].sum())
+        return self.system(choice.width, remaining).solve(penalty, self.rows.targets[remaining])
 
-    def held_error(self, width: int, solved: tuple[Floats, Floats], kept: Integers, held: Integers) -> float:
+    def held_error(self, width: int, solution: tuple[Floats, Floats], remaining: Integers, held: Integers) -> float:
         """Return Σ w(y − f)² over the rows `held`, summed over targets."""
-        residuals = self.rows.targets[held] - self.grams[width][np.ix_(held, kept)] @ solved[0] - solved[1]
+        residuals = self.rows.targets[held] - self.grams[width][np.ix_(held, remaining)] @ solution[0] - solution[1]
         return float(self.rows.weights[held] @ (residuals**2).sum(axis=1))
 
 
@@ -95,9 +97,9 @@ class _Choice:
 class _Step:
     """One model of a path."""
 
-    kept: Integers
+    remaining: Integers
     choice: _Choice
-    solved: tuple[Floats, Floats]
+    solution: tuple[Floats, Floats]
 
 
 def fit_sls_svm(rows: RowSet, kernels: Sequence[Kernel], settings: SLSSVMSettings, report: Reporter) -> Fitted:
@@ -111,13 +113,20 @@ def fit_sls_svm(rows: RowSet, kernels: Sequence[Kernel], settings: SLSSVMSetting
     with one_blas_thread():
         present = read_present(rows, len(kernels), settings.memory_limit_bytes)
         data = _Data(present, tuple(gram(kernel, present.features) for kernel in kernels))
-        sizes = plan_sizes(len(present.places), settings.step, settings.smallest, settings.max_basis)
-        steps_of_all = list(_prune(data, np.arange(len(present.places)), sizes, settings))
+        sizes = plan_sizes(len(present.indices), settings.step, settings.smallest, settings.max_basis)
+        steps_of_all = list(_prune(data, np.arange(len(present.indices)), sizes, settings))
         path = _compare(data, steps_of_all, sizes, settings, report) if settings.folds > 1 else None
         step = steps_of_all[sizes.index(_chosen_size(path, sizes, settings))]
-        kernel, part = kernels[step.choice.width], data.part(step.kept)
+        kernel, part = kernels[step.choice.width], data.part(step.remaining)
         return finish(
-            rows, part, kernel, step.solved, step.choice.regularization, path, step=events.STEP_SLS_SVM_PASS, bias=True
+            rows,
+            part,
+            kernel,
+            step.solution,
+            step.choice.regularization,
+            path,
+            step=events.STEP_SLS_SVM_PASS,
+            bias=True,
         )
 
 
@@ -128,42 +137,42 @@ def _chosen_size(path: Path | None, sizes: Sequence[int], settings: SLSSVMSettin
     return next(size for size in sizes if settings.max_basis is None or size <= settings.max_basis)
 
 
-def _prune(data: _Data, kept: Integers, sizes: Sequence[int], settings: SLSSVMSettings) -> Iterator[_Step]:
-    """Yield the model of each size, descending from that of `kept`, each from the largest |α| of the one before."""
+def _prune(data: _Data, remaining: Integers, sizes: Sequence[int], settings: SLSSVMSettings) -> Iterator[_Step]:
+    """Yield the model of each size, descending from that of `remaining`, each from the largest |α| before."""
     choice = _Choice(0, settings.regularizations[0])
-    solved: tuple[Floats, Floats] | None = None
+    solution: tuple[Floats, Floats] | None = None
     for size in sizes:
-        if solved is not None:
-            kept = kept[np.sort(rank(squared_norms(solved[0]))[:size])]
-        if len(kept) > 2:  # of two, each predicts the other by the bias alone, whatever λ
-            choice = _select(data, kept, settings)
-        solved = data.fit(choice, kept)
-        yield _Step(kept, choice, solved)
+        if solution is not None:
+            remaining = remaining[np.sort(rank(squared_norms(solution[0]))[:size])]
+        if len(remaining) > 2:  # of two, each predicts the other by the bias alone, whatever λ
+            choice = _select(data, remaining, settings)
+        solution = data.fit(choice, remaining)
+        yield _Step(remaining, choice, solution)
 
 
-def _select(data: _Data, kept: Integers, settings: SLSSVMSettings) -> _Choice:
-    """Return the kernel and λ of least error on rows of `kept` that are left out; the first wins a tie."""
+def _select(data: _Data, remaining: Integers, settings: SLSSVMSettings) -> _Choice:
+    """Return the kernel and λ of least error on rows of `remaining` that are left out; the first wins a tie."""
     errors = np.zeros((len(data.grams), len(settings.regularizations)))
     for width in range(len(data.grams)):
-        errors[width] = _selection_errors(data, width, kept, settings)
-    width, place = divmod(int(errors.argmin()), errors.shape[1])
-    return _Choice(width, settings.regularizations[place])
+        errors[width] = _selection_errors(data, width, remaining, settings)
+    width, index = divmod(int(errors.argmin()), errors.shape[1])
+    return _Choice(width, settings.regularizations[index])
 
 
-def _selection_errors(data: _Data, width: int, kept: Integers, settings: SLSSVMSettings) -> list[float]:
+def _selection_errors(data: _Data, width: int, remaining: Integers, settings: SLSSVMSettings) -> list[float]:
     if settings.selection_folds == 0:
-        system, part = data.system(width, kept), data.part(kept)
+        system, part = data.system(width, remaining), data.part(remaining)
         return [left_out_error(system, part, regularization) for regularization in settings.regularizations]
     errors = np.zeros(len(settings.regularizations))
-    dealt = deal_folds(0, len(kept), settings.selection_folds, settings.random_seed)
+    dealt = deal_folds(0, len(remaining), settings.selection_folds, settings.random_seed)
     for fold in range(settings.selection_folds):
-        training, held = kept[dealt != fold], kept[dealt == fold]
+        training, held = remaining[dealt != fold], remaining[dealt == fold]
         if not len(held):
             continue
         system, weight = data.system(width, training), float(data.rows.weights[training].sum())
-        for place, regularization in enumerate(settings.regularizations):
-            solved = system.solve(regularization * weight, data.rows.targets[training])
-            errors[place] += data.held_error(width, solved, training, held)
+        for index, regularization in enumerate(settings.regularizations):
+            solution = system.solve(regularization * weight, data.rows.targets[training])
+            errors[index] += data.held_error(width, solution, training, held)
     return errors.tolist()
 
 
@@ -171,7 +180,7 @@ def _compare(
     data: _Data, steps_of_all: Sequence[_Step], sizes: Sequence[int], settings: SLSSVMSettings, report: Reporter
 ) -> Path:
     """Return the error on outer folds of every size that all folds' other rows can have."""
-    dealt = deal_folds(0, len(data.rows.places), settings.folds, settings.random_seed)
+    dealt = deal_folds(0, len(data.rows.indices), settings.folds, settings.random_seed)
     trainings = [np.flatnonzero(dealt != fold) for fold in range(settings.folds)]
     fewest = min(len(training) for training in trainings)
     shared = [size for size in sizes if size <= fewest]
@@ -184,8 +193,8 @@ def _compare(
     for fold, training in enumerate(trainings):
         held = np.flatnonzero(dealt == fold)
         steps = list(_prune(data, training, [len(training), *(s for s in shared if s < len(training))], settings))
-        for place, step in enumerate(steps[len(steps) - len(shared) :]):
-            errors[place] += data.held_error(step.choice.width, step.solved, step.kept, held)
+        for index, step in enumerate(steps[len(steps) - len(shared) :]):
+            errors[index] += data.held_error(step.choice.width, step.solution, step.remaining, held)
         report.say(events.SELECTION_FOLD_PRUNED, fold=fold, folds=settings.folds)
     choices = [step.choice for step in steps_of_all[len(sizes) - len(shared) :]]
     values = errors / (float(data.rows.weights.sum()) * data.rows.targets.shape[1])
@@ -211,5 +220,5 @@ METHOD = Method(
     passes=dense_passes,
     compares_kernels=True,
     shrinks=False,
-    always_anew=True,
+    always_reselects=True,
 )

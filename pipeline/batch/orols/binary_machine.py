@@ -22,7 +22,7 @@ TIE = 1e-10
 """Residuals that differ by less than this share of the target's root mean square are equal within rounding."""
 
 REFUSALS = 10
-"""So many rows of largest residual, one after the other, without a usable column, show that nothing is left to find."""
+"""A machine stops after this many consecutive rows of largest residual without a usable column."""
 
 
 @dataclass(frozen=True)

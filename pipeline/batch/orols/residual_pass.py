@@ -143,10 +143,10 @@ def _residuals(chain: Chain, values: Floats, targets: Floats, keys: Keys) -> Flo
     predicted += chain.coefficients[-1][:, np.newaxis]
     residuals = np.abs(np.subtract(targets[:, chain.target], predicted, out=predicted), out=predicted)
     if len(chain.barred):
-        found = np.minimum(np.searchsorted(chain.barred, keys), len(chain.barred) - 1)
-        rows = np.flatnonzero(chain.barred[found] == keys)
+        matches = np.minimum(np.searchsorted(chain.barred, keys), len(chain.barred) - 1)
+        rows = np.flatnonzero(chain.barred[matches] == keys)
         barred = residuals[:, rows]
-        barred[chain.sizes[:, np.newaxis] >= chain.turns[found[rows]]] = NO_ROW
+        barred[chain.sizes[:, np.newaxis] >= chain.turns[matches[rows]]] = NO_ROW
         residuals[:, rows] = barred
     return residuals
 

@@ -89,7 +89,7 @@ def nearest(kernel: Floats, diagonal: Floats, size: int, indices: Integers, shar
 
     The nearest comes first. Most stretches hold none nearer than those found before, which takes no branch to detect.
     """
-    found, least = 0, 0.0
+    n_nearest, least = 0, 0.0
     for n in range(size):
         shares[n] = 0.0
     for start in range(0, len(kernel), _STRETCH):
@@ -99,28 +99,28 @@ def nearest(kernel: Floats, diagonal: Floats, size: int, indices: Integers, shar
         for i in range(start, stop if nearer > 0 else start):
             share = kernel[i] * kernel[i] / diagonal[i]
             if share > least:
-                position = min(found, size - 1)
+                position = min(n_nearest, size - 1)
                 while position > 0 and shares[position - 1] < share:
                     shares[position], indices[position] = shares[position - 1], indices[position - 1]
                     position -= 1
                 shares[position], indices[position] = share, i
-                found = min(found + 1, size)
-                least = shares[size - 1] if found == size else 0.0
-    return found
+                n_nearest = min(n_nearest + 1, size)
+                least = shares[size - 1] if n_nearest == size else 0.0
+    return n_nearest
 
 
 @compiled_part
-def project(kernel: Floats, self_kernel: float, gram: Floats, found: int, neighbours: Neighbours) -> float:
-    """Return the novelty δ_T of a row to the first `found` neighbours alone; fill `neighbours.apart`; O(found³).
+def project(kernel: Floats, self_kernel: float, gram: Floats, n_nearest: int, neighbours: Neighbours) -> float:
+    """Return the novelty δ_T of a row to the first `n_nearest` neighbours alone; fill `neighbours.apart`; O(found³).
 
     `neighbours.apart` is the novelty to all of them but each: δ_T + a_i²/(K_T⁻¹)_ii with a_T = K_T⁻¹k, by the
     Cholesky factor of K_T. A vector in the span of those before it is skipped, and its `apart` is δ_T. The possible
     rounding error is added to the novelties. gram: K, upper triangle.
     """
     indices, apart, L = neighbours.indices, neighbours.apart, neighbours.L
-    v, a = np.zeros(found), np.zeros(found)
+    v, a = np.zeros(n_nearest), np.zeros(n_nearest)
     novelty = self_kernel
-    for r in range(found):
+    for r in range(n_nearest):
         i = indices[r]
         v[r] = kernel[i]
         pivot = gram[i, i]
@@ -139,12 +139,12 @@ def project(kernel: Floats, self_kernel: float, gram: Floats, found: int, neighb
         L[r, r] = 1.0 if spanned else math.sqrt(pivot)
         v[r] = 0.0 if spanned else v[r] / L[r, r]
         novelty -= v[r] * v[r]
-    for r in range(found):
+    for r in range(n_nearest):
         column_size = 0.0
         a[r] = 1.0 / L[r, r]
         total = a[r] * v[r]
         column_size = a[r] * a[r]
-        for b in range(r + 1, found):
+        for b in range(r + 1, n_nearest):
             value = 0.0
             for c in range(r, b):
                 value -= L[b, c] * a[c]
@@ -197,17 +197,19 @@ def count_weaker(row: Swapper, novelty: float) -> int:
 
 
 @compiled_part
-def may_swap(row: Swapper, high: float, found: int, neighbours: Neighbours, tracked: Integers, reach: Floats) -> bool:
-    """Tell whether the row may replace a basis vector; O(n_basis).
+def may_swap(
+    row: Swapper, high: float, n_nearest: int, neighbours: Neighbours, tracked: Integers, reach: Floats
+) -> bool:
+    """Return whether the row may replace a basis vector; O(n_basis).
 
-    `high` is its novelty to the first `found` neighbours alone.
+    `high` is its novelty to the first `n_nearest` neighbours alone.
     """
     far = 2.0 * row.weight * math.sqrt(high)
     hits = count_hits(row, high, far, reach)
     for n in range(len(tracked)):
         i = tracked[n]
         hits += may_leave(row, i, row.cross[i] * row.a[n], high)
-    for n in range(found):
+    for n in range(n_nearest):
         i = neighbours.indices[n]
         hits += may_leave(row, i, abs(row.cross[i]) * reach[i] * math.sqrt(neighbours.apart[n]), high)
     return bool(hits > 0)
@@ -218,7 +220,7 @@ def is_ruled_out(j: int, phi: float, rows: Rows, model: Model, rules: StripRules
     """Whether bounds show that row j, with φ² = `phi`, does not change the dictionary; O(n_basis)."""
     inverses, tracking, gram = model.inverses, model.tracking, model.information.gram
     w, pivot, k, self_kernel = rows.weights[j], rows.pivots[j], rows.kernel[j], rows.self_kernel[j]
-    found = nearest(k, tracking.self_kernel, 2, neighbours.indices, neighbours.shares)
+    n_nearest = nearest(k, tracking.self_kernel, 2, neighbours.indices, neighbours.shares)
     low, high, ridge = rows.least_novelty[j], self_kernel - neighbours.shares[0], rules.penalty * pivot
     if not high > low:
         return True
@@ -239,8 +241,8 @@ def is_ruled_out(j: int, phi: float, rows: Rows, model: Model, rules: StripRules
         q=q,
     )
     neighbours.apart[0] = self_kernel - neighbours.shares[1]
-    if not may_swap(row, high, min(found, 1), neighbours, tracking.tracked, tracking.reach):
+    if not may_swap(row, high, min(n_nearest, 1), neighbours, tracking.tracked, tracking.reach):
         return True
-    found = nearest(k, tracking.self_kernel, len(neighbours.apart), neighbours.indices, neighbours.shares)
-    high = project(k, self_kernel, gram, found, neighbours)
-    return not (high > low and may_swap(row, high, found, neighbours, tracking.tracked, tracking.reach))
+    n_nearest = nearest(k, tracking.self_kernel, len(neighbours.apart), neighbours.indices, neighbours.shares)
+    high = project(k, self_kernel, gram, n_nearest, neighbours)
+    return not (high > low and may_swap(row, high, n_nearest, neighbours, tracking.tracked, tracking.reach))

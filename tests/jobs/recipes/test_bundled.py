@@ -47,7 +47,7 @@ def test_a_recipe_reads_its_own_rows_and_writes_to_the_working_directory(here: P
         assert job.predict.path is not None
         assert job.predict.output is not None
         assert Path(job.predict.path).is_absolute()
-        assert job.place(job.predict.output) == here / "forest-predictions"
+        assert job.location(job.predict.output) == here / "forest-predictions"
 
 
 @pytest.mark.usefixtures("here")
@@ -74,7 +74,7 @@ def test_flags_and_environment_go_before_a_recipe(here: Path, monkeypatch: pytes
     job = read_job(Path("forest"), {"source": {"path": "rows"}, "model": {"regularization": 0.5}})
     assert (job.model.max_basis, job.model.regularization, job.model.name) == (7, 0.5, "forest")
     assert store_location(job).folder == here / "other"
-    assert job.place(job.source.path) == here / "rows"
+    assert job.location(job.source.path) == here / "rows"
     assert job.source.target == "Cover_Type"
 
 

@@ -53,7 +53,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "sls-svm": {"model.regularization": 1e-4, "model.sls_svm.step": 0.5, "model.folds": 2},
     "kernel-ridge": {"model.max_basis": None, "model.regularization": GRID},
 }
-SUMMED = [method for method in SETTINGS if not METHODS[method].always_anew]
+SUMMED = [method for method in SETTINGS if not METHODS[method].always_reselects]
 
 
 def asked(method: str, **changes: Any) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def penalty_of(record: ModelRecord, values: Any) -> Any:
 
 @pytest.mark.parametrize("method", SETTINGS)
 def test_chosen_anew_a_second_night_is_the_model_of_one_run(method: str, work: Workplace, tmp_path: Path) -> None:
-    changes = asked(method) if METHODS[method].always_anew else asked(method, model__reselect="always")
+    changes = asked(method) if METHODS[method].always_reselects else asked(method, model__reselect="always")
     work.put(3)
     work.run_here(changes)
     nightly = Workplace(tmp_path / "nightly")

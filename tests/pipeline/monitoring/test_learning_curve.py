@@ -10,8 +10,8 @@ from support.stores.partitions import REQUEST, mixed_columns, write_partition
 from support.stores.stores import ingest_folder, new_store
 from support.stores.training import MODEL, context_of
 
+from ridgestream.pipeline.monitoring.learning_curve import POINTS, Course
 from ridgestream.pipeline.online.schedule import GRID_ROWS
-from ridgestream.pipeline.training.learning_curve import POINTS, Course
 from ridgestream.pipeline.training.online import OnlineTrainer
 from ridgestream.pipeline.training.training_result import Trained
 
