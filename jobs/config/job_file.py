@@ -34,7 +34,7 @@ from ridgestream.stores.files.paths import FileLocation, parse_location
 class _Environment(EnvSettingsSource):
     """The environment. A label is written as in the file: 2 is a number, "2" is text, and so is Spruce.
 
-    Pydantic's own source passes over names that are no keys; here they are found, so that they can be refused.
+    Pydantic's own source ignores names that are not keys; here they are included, so that they can be refused.
     """
 
     def __call__(self) -> dict[str, Any]:
@@ -79,9 +79,9 @@ class Job(BaseSettings):
     report: Text | None = None
     """Folder or URL for the reports of runs, or none; STORE-reports if not given."""
     storage: StorageSection = StorageSection()
-    """Object stores: where they are and how they are asked."""
+    """Object stores: endpoint, region and account."""
     memory_limit: str | int | None = None
-    """What a process may use, such as "4GB"; what is free if not given."""
+    """Memory that a process may use, such as "4GB"; the free memory if not given."""
     cluster: str = "none"
     """none, local, local:N, a scheduler's address, or file: and the path of a scheduler's file."""
     log: Log = "auto"
@@ -90,7 +90,7 @@ class Job(BaseSettings):
     """How long to wait for the scheduler and for a first worker, and for another one where all are lost."""
 
     cluster_options: ClusterOptions = ClusterOptions()
-    """What is asked of a cluster."""
+    """How a cluster is used."""
 
     _refuse_booleans = field_validator("memory_limit", "cluster_seconds", mode="before")(refuse_boolean)
 

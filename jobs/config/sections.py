@@ -82,7 +82,7 @@ class PredictSection(Section):
 
 
 class StorageSection(Section):
-    """Object stores: where they are and how they are asked, for the store, partitions and predictions alike.
+    """Object stores: endpoint, region and account, for the store, partitions and predictions alike.
 
     Credentials are no part of it: each process takes them from its environment.
     """
@@ -92,7 +92,7 @@ class StorageSection(Section):
     region: Text | None = None
     """The region of S3; AWS_REGION if not given, or that of the profile."""
     anonymous: bool = False
-    """Whether to ask without credentials, as public buckets let."""
+    """Whether requests carry no credentials, for public buckets."""
     account: Text | None = None
     """The account of Azure; AZURE_STORAGE_ACCOUNT_NAME if not given."""
 

@@ -12,7 +12,7 @@ class JobFileError(ValueError):
 
 
 def parse_flags(assignments: list[str]) -> dict[str, Any]:
-    """Turn `model.max_basis=100` and the like into nested settings; values are TOML, or text where that fails.
+    """Parse assignments such as `model.max_basis=100` into nested settings; values are TOML, or text where that fails.
 
     `source.positive=` with nothing behind it takes back what the environment or the file says.
     """

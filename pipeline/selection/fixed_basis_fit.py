@@ -20,7 +20,7 @@ def fit_coefficients(
     path: Path | None,
     notes: dict[str, float],
 ) -> Fitted:
-    """Return the model over `basis`, whose vectors are the rows at `places`, with its sums kept for each fold.
+    """Return the model over `basis`, whose vectors are the rows of these indices, with its sums kept for each fold.
 
     One pass of O(n_basis²) a row. `notes` gains the jitter that P took, and its condition. Raises NumericalBreakdown if
     P is not positive definite within rounding.

@@ -53,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Rows of large residuals, the largest first; places are NO_ROW where there are fewer."""
+    """Rows of large residuals, the largest first; indices are NO_ROW where there are fewer."""
 
     residuals: Floats
     """|y − f|, shape (depth,)."""
@@ -61,7 +61,7 @@ class Ranking:
     """Whose, shape (depth,)."""
 
     def in_order(self, margin: float) -> Iterator[int]:
-        """Yield the places, of those whose residuals are equal within `margin` the lowest first."""
+        """Yield the row indices, of those whose residuals are equal within `margin` the lowest first."""
         present = self.places != NO_ROW
         residuals, places = self.residuals[present], self.places[present]
         while len(places):
@@ -101,11 +101,11 @@ class Machine:
         return np.array([step.place for step in self.steps], dtype=np.int64)
 
     def needs(self) -> Integers:
-        """Return the places of the columns that the machine works with from here on."""
+        """Return the indices of the rows whose columns the machine still needs."""
         return np.union1d(self.places(), self.wanted)
 
     def learn(self, rankings: dict[int, Ranking]) -> None:
-        """Take in what a pass found for the models of these sizes."""
+        """Store the rankings of a pass, by the sizes of the models."""
         self._rankings.update(rankings)
 
     def advance(self, library: Library, pool: int) -> None:

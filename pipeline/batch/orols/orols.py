@@ -122,13 +122,13 @@ def fit_orols(rows: RowSet, kernel: Kernel, settings: OROLSSettings, report: Rep
     if no row has a usable column.
     """
     selection = _Selection(rows, kernel, settings, report)
-    while selection.go_on():
-        selection.look_through()
+    while selection.has_work():
+        selection.run_pass()
     return selection.fitted()
 
 
 class _Selection:
-    """The machines of all targets at work; one pass serves them all."""
+    """The selection for the machines of all targets, which share each pass."""
 
     def __init__(self, rows: RowSet, kernel: Kernel, settings: OROLSSettings, report: Reporter) -> None:
         self._rows, self._kernel, self._settings, self._report = rows, kernel, settings, report
@@ -150,7 +150,7 @@ class _Selection:
             for target, (total, square) in enumerate(zip(self._library.rhs[-1], screened.target_square, strict=True))
         ]
 
-    def go_on(self) -> bool:
+    def has_work(self) -> bool:
         """Return whether a machine has not finished and the dictionary has room."""
         working = [machine for machine in self._machines if not machine.finished]
         if not working:
@@ -159,8 +159,8 @@ class _Selection:
         sure = _join([machine.places()[:common] for machine in self._machines])
         return len(sure) < self._settings.limit
 
-    def look_through(self) -> None:
-        """Make a pass: make columns known that are wanted, confirm what is expected, take the steps that are sure."""
+    def run_pass(self) -> None:
+        """Run a pass: compute the wanted columns, check the expected steps, take the confirmed ones."""
         new = self._known.take(self._library.missing(self._needs()))
         chains = []
         with one_blas_thread():
@@ -176,7 +176,7 @@ class _Selection:
             for machine in self._machines:
                 machine.advance(self._library, share)
         self._library = self._library.keep(self._needs())
-        self._tell()
+        self._report_progress()
 
     def fitted(self) -> OrolsFitted:
         """Return the model of the steps taken, with sums over all rows."""
@@ -187,8 +187,8 @@ class _Selection:
                 "no row has a usable column: kernel values are zero, alike everywhere or too large; raise "
                 "condition_limit, or change the kernel's parameters (lower gamma or degree)"
             )
-        found = self._known.take(np.sort(places))
-        basis = Basis(self._kernel, found.features[np.searchsorted(found.places, places)], self._centre, constant=True)
+        table = self._known.take(np.sort(places))
+        basis = Basis(self._kernel, table.features[np.searchsorted(table.places, places)], self._centre, constant=True)
         settings = self._settings
         summing = Summing(basis, self._rows.n_targets, settings.folds, settings.random_seed)
         sums = self._rows.statistics((summing,), events.STEP_SUM_DICTIONARY).parts[0]
@@ -220,16 +220,16 @@ class _Selection:
         return self._rows.reduce(screen_rows, screening, events.STEP_OROLS_PASS.numbered(number=self._passes))
 
     def _learn(self, chains: Sequence[Chain], screened: Screened) -> None:
-        """Hand each machine what was found for its models."""
+        """Give each machine the rankings of its models."""
         self._known = self._known.join(screened.leaders.rows)
         begin = 0
         for chain in chains:
-            found = {
+            rankings = {
                 int(size): Ranking(screened.leaders.scores[begin + i], screened.leaders.places[begin + i])
                 for i, size in enumerate(chain.sizes)
             }
             begin += len(chain.sizes)
-            self._machines[chain.target].learn(found)
+            self._machines[chain.target].learn(rankings)
 
     def _absorb(self, new: RowTable, screened: Screened) -> None:
         self._library = self._library.absorb(self._kernel, self._centre, new, screened)
@@ -239,11 +239,11 @@ class _Selection:
         return max(1, self._settings.pool // max(1, sum(not machine.finished for machine in self._machines)))
 
     def _needs(self) -> Integers:
-        """Return the places of the columns with which the machines at work go on."""
+        """Return the indices of the rows whose columns unfinished machines need."""
         working = [machine.needs() for machine in self._machines if not machine.finished]
         return np.unique(np.concatenate([np.empty(0, np.int64), *working]))
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         taken = np.concatenate([machine.places() for machine in self._machines])
         self._known = self._known.take(np.union1d(self._needs(), taken))
         steps = [len(machine.steps) for machine in self._machines]
@@ -281,7 +281,7 @@ class _Selection:
 
 
 def _join(taken: Sequence[Integers]) -> Integers:
-    """Return the different places of all machines, in the order in which machines taking turns come to them."""
+    """Return the different row indices of all machines, in the order in which machines taking turns come to them."""
     longest = max(len(own) for own in taken)
     turns = [[int(own[turn]) for own in taken if turn < len(own)] for turn in range(longest)]
     return np.array(list(dict.fromkeys(place for turn in turns for place in turn)), dtype=np.int64)
@@ -300,7 +300,7 @@ def _take_turns(wished: Sequence[Integers], max_basis: int) -> list[Integers]:
 
 
 def _turns(places: Integers, taken: Sequence[Integers]) -> Integers:
-    """Return at which step each machine took the vector of each place, −1 if it did not."""
+    """Return at which step each machine took the vector of each row index, −1 if it did not."""
     turns = np.full((len(places), len(taken)), -1)
     number = {int(place): vector for vector, place in enumerate(places)}
     for machine, own in enumerate(taken):

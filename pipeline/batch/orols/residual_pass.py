@@ -64,7 +64,7 @@ class Screening:
 
 @dataclass(frozen=True)
 class Screened:
-    """What a pass finds; a monoid under `merge`."""
+    """The result of a pass; a monoid under `merge`."""
 
     products: Floats
     """Σ w kkᵀ, the columns of the new vectors and of the constant function, shape (n_functions, n_new + 1)."""
@@ -76,7 +76,7 @@ class Screened:
     """Rows of large |residual|, one way to score a model, chain by chain."""
 
     def merge(self, other: Self) -> Self:
-        """Return what is found in both sets of rows, those of `other` later."""
+        """Return the result over both sets of rows, those of `other` later."""
         return type(self)(
             self.products + other.products,
             self.rhs + other.rhs,
@@ -102,7 +102,7 @@ def screen_rows(screening: Screening, blocks: Iterable[RowBlock]) -> Screened:
 
 
 class _Screen:
-    """What is found while it grows."""
+    """Accumulates the result of a pass."""
 
     def __init__(self, screening: Screening) -> None:
         n_functions, n_targets = screening.basis.n_functions, screening.n_targets
@@ -165,10 +165,10 @@ def row_keys(features: Floats) -> Keys:
 
 @dataclass(frozen=True)
 class Library:
-    """Rows whose columns are known: their products with each other over all rows."""
+    """Rows whose columns are computed, with their products with each other over all rows."""
 
     rows: RowTable
-    """The rows, by place."""
+    """The rows, by index."""
     gram: Floats
     """k between them, shape (n, n)."""
     products: Floats
@@ -187,15 +187,15 @@ class Library:
         return where < len(self.rows.places) and int(self.rows.places[where]) == place
 
     def find(self, places: Integers) -> Integers:
-        """Return the numbers of the rows at these places, all of which are here."""
+        """Return the positions in the library of the rows with these indices, all of which it has."""
         return np.asarray(np.searchsorted(self.rows.places, places))
 
     def missing(self, places: Integers) -> Integers:
-        """Return those of the places, ascending, each once, that are not here."""
+        """Return those of the row indices that the library lacks, ascending, each once."""
         return np.setdiff1d(places, self.rows.places)
 
     def keep(self, places: Integers) -> Self:
-        """Return the library of those of its rows that are at these places."""
+        """Return the library of those of its rows that have these indices."""
         return self.reorder(np.flatnonzero(np.isin(self.rows.places, places)))
 
     def absorb(self, kernel: Kernel, centre: Floats, new: RowTable, screened: Screened) -> Self:

@@ -81,13 +81,13 @@ def test_every_method_has_settings_here() -> None:
 def test_a_method_runs_predicts_with_error_bars_and_is_told_of(
     method: str, work: Workplace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = work.run_here(asked(method))
-    assert (told["rows_seen"], told["partitions_consumed"]) == (600, 3)
-    assert told["test_error"] < (0.45 if method == "sls-svm" else 0.3)  # Suykens' pruning loses much at few vectors
-    assert work.evaluate_here(asked(method))["test_error"] == told["test_error"]
+    summary = work.run_here(asked(method))
+    assert (summary["rows_seen"], summary["partitions_consumed"]) == (600, 3)
+    assert summary["test_error"] < (0.45 if method == "sls-svm" else 0.3)  # Suykens' pruning loses much at few vectors
+    assert work.evaluate_here(asked(method))["test_error"] == summary["test_error"]
     predictions = work.predict_here("held-out", asked(method), with_std=True)
     truth = pq.read_table(work.folder / "held-out")["label"].to_numpy() == 2
-    assert np.mean((predictions["prediction"].to_numpy() == 1) != truth) == told["test_error"]
+    assert np.mean((predictions["prediction"].to_numpy() == 1) != truth) == summary["test_error"]
     deviation, observed = predictions["std"].to_numpy(), predictions["std_observed"].to_numpy()
     assert np.isfinite(deviation).all()
     assert deviation.min() >= 0
@@ -95,11 +95,11 @@ def test_a_method_runs_predicts_with_error_bars_and_is_told_of(
     inspected = run_inspect(StoreLocation(str(work.store)))
     show_inspection(inspected)
     shown = capsys.readouterr().out
-    assert f"{told['n_basis']} basis vectors" in shown
+    assert f"{summary['n_basis']} basis vectors" in shown
     assert f"method {method}, λ " in shown
     path = inspected["models"][0].get("path")
     if path is not None:
-        assert path["n_basis"][path["chosen"]] == told["n_basis"]
+        assert path["n_basis"][path["chosen"]] == summary["n_basis"]
         assert f"best of {len(path['value'])} models" in shown
     assert inspected["models"][0]["parameters"]["method"] == method
     assert work.run_here(asked(method))["new_partitions"] == 0
@@ -119,10 +119,10 @@ def test_a_night_adds_its_sums_to_the_dictionary_that_there_is(method: str, work
     work.run_here(asked(method))
     before = work.model()
     work.put(3)
-    told = work.run_here(asked(method))
+    summary = work.run_here(asked(method))
     after = work.model()
-    assert (told["new_rows"], told["rows_seen"]) == (200, 800)
-    assert 0 < told["progressive_error"] < 0.3
+    assert (summary["new_rows"], summary["rows_seen"]) == (200, 800)
+    assert 0 < summary["progressive_error"] < 0.3
     assert after.arrays["basis_vectors"].tobytes() == before.arrays["basis_vectors"].tobytes()
     assert after.parameters == before.parameters
     found, expected = fits_to_rows(work, after)
@@ -154,7 +154,7 @@ def penalty_of(record: ModelRecord, values: Any) -> Any:
 
 
 @pytest.mark.parametrize("method", SETTINGS)
-def test_chosen_anew_a_second_night_is_the_model_of_one_run(method: str, work: Workplace, tmp_path: Path) -> None:
+def test_reselected_on_a_second_night_it_is_the_model_of_one_run(method: str, work: Workplace, tmp_path: Path) -> None:
     changes = asked(method) if METHODS[method].always_reselects else asked(method, model__reselect="always")
     work.put(3)
     work.run_here(changes)
@@ -167,7 +167,7 @@ def test_chosen_anew_a_second_night_is_the_model_of_one_run(method: str, work: W
     assert_same_model(work.model(), nightly.model())
 
 
-def test_drift_chooses_anew_and_is_told(work: Workplace) -> None:
+def test_drift_selects_again_and_is_reported(work: Workplace) -> None:
     changes = asked("ols", model__reselect="on drift", model__drift_margin=0.8)
     work.run_here(changes)
     before = work.model()
@@ -189,8 +189,8 @@ def test_other_regularizations_are_compared_at_once_and_other_sizes_are_another_
     changes = asked("shard-merge-select")
     work.run_here(changes)
     first = work.model()
-    told = work.run_here({**changes, "model.regularization": [0.1, 1.0]})
-    assert told["new_partitions"] == 0
+    summary = work.run_here({**changes, "model.regularization": [0.1, 1.0]})
+    assert summary["new_partitions"] == 0
     assert work.model().parameters["regularization"] == [0.1, 1.0]
     assert work.model().parameters["learner"]["regularization"] in (0.1, 1.0)
     assert work.model().arrays["coefficients"].tobytes() != first.arrays["coefficients"].tobytes()
@@ -223,16 +223,16 @@ def test_a_killed_training_goes_on_and_ends_in_the_same_bits(
 def test_each_class_and_several_targets_share_a_dictionary(work: Workplace, tmp_path: Path) -> None:
     classes = {"source.positive": None, "source.classes": "all"}
     for method in ("shard-merge-select", "ols", "isls-svm"):
-        told = work.run_here({**asked(method), **classes, "store": method})
-        assert told["test_error"] < 0.35
+        summary = work.run_here({**asked(method), **classes, "store": method})
+        assert summary["test_error"] < 0.35
     prices = Workplace(tmp_path / "prices")
     for number in range(3):
         table = draw_regression(number)
         prices.put(number, set_column(table, "half", table["price"].to_numpy() / 2 + table["age"].to_numpy()))
     prices.put(0, prices_held_out(), where="held-out")
     both = {**REGRESSION, "source.target": ["price", "half"]}
-    told = prices.run_here({**asked("shard-merge-select"), **both})
-    assert told["test_mse_of"]["price"] < 60**2
+    summary = prices.run_here({**asked("shard-merge-select"), **both})
+    assert summary["test_mse_of"]["price"] < 60**2
     predicted = prices.predict_here("held-out", {**asked("shard-merge-select"), **both}, with_std=True)
     assert {"prediction_price", "prediction_half", "std_price", "std_half"} <= set(predicted.column_names)
 
@@ -251,8 +251,8 @@ def test_a_given_dictionary_and_several_widths(work: Workplace) -> None:
         "model.isls_svm.start": "given",
         "model.isls_svm.start_basis": None,
     }
-    told = work.run_here(changes)
-    assert told["n_basis"] <= 30
+    summary = work.run_here(changes)
+    assert summary["n_basis"] <= 30
     record = work.model()
     assert record.parameters["learner"]["kernel"] == {"name": "rbf", "gamma": 0.4}
     assert set(record.arrays["basis_rows"]) == {-1}

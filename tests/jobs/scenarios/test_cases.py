@@ -296,9 +296,9 @@ def test_partitions_without_rows_change_no_bit(work: Workplace, tmp_path: Path, 
         work.put(number, regression(number // 2) if number % 2 else regression(9).slice(0, 0))
     for number in range(2):
         other.put(number, regression(number))
-    told = work.run_here(asked(method))
-    assert told["partitions_consumed"] == 5
-    assert other.run_here(asked(method))["rows_seen"] == told["rows_seen"]
+    summary = work.run_here(asked(method))
+    assert summary["partitions_consumed"] == 5
+    assert other.run_here(asked(method))["rows_seen"] == summary["rows_seen"]
     left, right = work.model().arrays, other.model().arrays
     assert left.keys() == right.keys()
     assert [n for n in left if left[n].tobytes() != right[n].tobytes()] == []
@@ -443,8 +443,8 @@ def test_names_that_need_care(tmp_path: Path) -> None:
     for seed, name in enumerate(names):
         pq.write_table(regression(seed).slice(0, 10), tmp_path / "rows" / f"{name}.parquet")
     changes = asked("online", evaluate__path=None)
-    told = run_ingest(read_job(work.job(changes), {}), InProcess(), Silent(), 0.0)
-    assert told["new_partitions"] == len(names)
+    summary = run_ingest(read_job(work.job(changes), {}), InProcess(), Silent(), 0.0)
+    assert summary["new_partitions"] == len(names)
     assert work.run_here(changes)["rows_seen"] == 10 * len(names)
     assert work.predict_here("rows", changes).num_rows == 10 * len(names)
     assert {p.stem for p in (tmp_path / "predictions").iterdir()} == set(names)

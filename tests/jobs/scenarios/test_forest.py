@@ -25,8 +25,8 @@ def run_recipe(store: Path, *flags: str) -> dict[str, Any]:
     done = subprocess.run(
         [COMMAND, "run", RECIPE, "--store", store, "--json", *flags], capture_output=True, text=True, check=True
     )
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    summary: dict[str, Any] = json.loads(done.stdout)
+    return summary
 
 
 def model_in(store: Path) -> ModelRecord:
@@ -35,10 +35,10 @@ def model_in(store: Path) -> ModelRecord:
 
 @pytest.mark.parametrize(("max_basis", "bar"), [(100, 0.238), (300, 0.210), (500, 0.202)])
 def test_the_error_of_one_pass_is_within_the_bar(tmp_path: Path, max_basis: int, bar: float) -> None:
-    told = run_recipe(tmp_path / "store", "--set", f"model.max_basis={max_basis}")
-    assert told["rows_seen"] == 500_000
-    assert told["n_basis"] == max_basis
-    assert told["test_error"] <= bar
+    summary = run_recipe(tmp_path / "store", "--set", f"model.max_basis={max_basis}")
+    assert summary["rows_seen"] == 500_000
+    assert summary["n_basis"] == max_basis
+    assert summary["test_error"] <= bar
 
 
 def test_a_partition_that_comes_later_and_a_cluster_leave_no_trace(tmp_path: Path) -> None:

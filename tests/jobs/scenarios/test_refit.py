@@ -51,7 +51,7 @@ def assert_same_learner(one: ModelRecord, other: ModelRecord) -> None:
         assert one.counters[name] == other.counters[name], name
 
 
-def tell_while(work: Workplace, changes: Settings) -> tuple[dict[str, Any], Notes]:
+def run_with_notes(work: Workplace, changes: Settings) -> tuple[dict[str, Any], Notes]:
     notes = Notes()
     return run_job(read_job(work.job(changes), {}), InProcess(), notes, 0.0, new_model=False), notes
 
@@ -116,30 +116,30 @@ def test_where_nights_ended_and_which_were_refitted_leaves_no_trace(
 def test_a_night_without_a_refit_serves_the_stream_again_and_says_so(tmp_path: Path, plain: Workplace) -> None:
     work = nights(tmp_path / "work", (4, True))
     work.put_all(range(4, PARTITIONS), held_out=0)
-    told, notes = tell_while(work, {})
-    assert told["refitted"] is False
+    summary, notes = run_with_notes(work, {})
+    assert summary["refitted"] is False
     assert "train.not_refitted" in notes.codes
     assert_same_model(work.model(), plain.model())
     work.put(PARTITIONS)
-    assert "train.not_refitted" not in tell_while(work, {})[1].codes
+    assert "train.not_refitted" not in run_with_notes(work, {})[1].codes
 
 
 def test_a_refit_asked_for_later_is_a_night_of_its_own_and_is_done_once(tmp_path: Path, straight: Workplace) -> None:
     work = nights(tmp_path / "work", (PARTITIONS, False))
     before = work.model()
-    told, notes = tell_while(work, REFIT)
+    summary, notes = run_with_notes(work, REFIT)
     assert notes.steps == ["ingest", "refit", "evaluate"]
-    assert (told["new_partitions"], told["new_rows"], told["refitted"]) == (0, 0, True)
-    assert told["test_error"] == straight.model().history[-1].test_error
-    assert told["progressive_error"] == before.history[-1].progressive_error
-    assert told["train_seconds"] > 0
+    assert (summary["new_partitions"], summary["new_rows"], summary["refitted"]) == (0, 0, True)
+    assert summary["test_error"] == straight.model().history[-1].test_error
+    assert summary["progressive_error"] == before.history[-1].progressive_error
+    assert summary["train_seconds"] > 0
     night = work.model().history[-1]
     assert (night.partitions, night.rows, night.rows_seen) == ((), 0, PARTITIONS * ROWS)
     assert (night.progressive_error, night.refitted) == (None, True)
     assert_same_model(work.model(), straight.model())
     for changes in (REFIT, {}):
-        again, notes = tell_while(work, changes)
-        assert (again["snapshot"], again["refitted"], again["train_seconds"]) == (told["snapshot"], True, 0.0)
+        again, notes = run_with_notes(work, changes)
+        assert (again["snapshot"], again["refitted"], again["train_seconds"]) == (summary["snapshot"], True, 0.0)
         assert notes.steps == ["ingest"]
     message = next(iter(open_store(work.store).repository.ancestry(branch="main"))).message
     assert message == "Refit model"
@@ -147,8 +147,8 @@ def test_a_refit_asked_for_later_is_a_night_of_its_own_and_is_done_once(tmp_path
 
 def test_train_alone_refits_too(tmp_path: Path, straight: Workplace) -> None:
     work = nights(tmp_path / "work", (PARTITIONS, False))
-    told = run_train(read_job(work.job(REFIT), {}), InProcess(), Silent(), 0.0, new_model=False)
-    assert (told["new_partitions"], told["refitted"]) == (0, True)
+    summary = run_train(read_job(work.job(REFIT), {}), InProcess(), Silent(), 0.0, new_model=False)
+    assert (summary["new_partitions"], summary["refitted"]) == (0, True)
     assert_same_model(work.model(), straight.model())
 
 
@@ -162,8 +162,8 @@ def test_a_new_model_begins_with_a_refit(tmp_path: Path, straight: Workplace) ->
 def test_nothing_to_begin_with_is_nothing_to_refit(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put(0, draw_rows(0).slice(0, 0))
-    told = work.run_here({**REFIT, "evaluate.path": None})
-    assert (told["model"], told["refitted"], told["n_basis"]) == (None, False, 0)
+    summary = work.run_here({**REFIT, "evaluate.path": None})
+    assert (summary["model"], summary["refitted"], summary["n_basis"]) == (None, False, 0)
 
 
 def test_a_partition_without_rows_changes_no_bit_of_a_refit(tmp_path: Path, straight: Workplace) -> None:
@@ -274,10 +274,10 @@ def test_the_flag_goes_before_the_job_file_and_the_command_shows_what_was_refitt
     ]
     assert "            refitted  yes\n" in done.out
     work.put(2)
-    told = run_command("run", work.job(REFIT), "--set", "model.refit=true", "--no-refit", "--json").result
-    assert told["refitted"] is False
-    told = run_command("train", work.job(), "--set", "model.refit=true", "--json").result
-    assert told["refitted"] is True
+    summary = run_command("run", work.job(REFIT), "--set", "model.refit=true", "--no-refit", "--json").result
+    assert summary["refitted"] is False
+    summary = run_command("train", work.job(), "--set", "model.refit=true", "--json").result
+    assert summary["refitted"] is True
     inspected = run_command("inspect", work.store, "--json").result["models"][0]
     assert inspected["refitted"] is True
     assert [night["refitted"] for night in inspected["history"]] == [True, False, True]
@@ -298,6 +298,6 @@ def test_a_refit_lowers_the_error_of_a_small_dictionary_on_forest(tmp_path: Path
         "evaluate.path": "held-out",
     }
     without = work.run_here(changes)["test_error"]
-    told = work.run_here({**changes, **REFIT})
-    assert told["test_error"] < without - 0.03
-    assert told["test_error"] < 0.26
+    summary = work.run_here({**changes, **REFIT})
+    assert summary["test_error"] < without - 0.03
+    assert summary["test_error"] < 0.26

@@ -1,4 +1,4 @@
-"""Jobs with other selection rules, without a cap, with another regularization, and what is told of the numerics."""
+"""Jobs with other selection rules, without a cap, with another regularization, and the reported numerics."""
 
 import re
 from itertools import pairwise
@@ -80,12 +80,12 @@ def features_of(work: Workplace, table: pa.Table) -> np.ndarray[Any, Any]:
 @RULES
 def test_night_by_night_is_all_at_once(tmp_path: Path, rule: Settings) -> None:
     straight, nightly = workplace(tmp_path / "straight", 5), workplace(tmp_path / "nightly", 0)
-    told = straight.run_here(rule)
+    summary = straight.run_here(rule)
     for start, stop in pairwise([0, 1, 3, 5]):
         nightly.put_all(range(start, stop))
         nightly.run_here(rule)
     assert_same_model(straight.model(), nightly.model())
-    assert told["test_error"] < 0.5
+    assert summary["test_error"] < 0.5
     assert straight.run_here(rule)["new_partitions"] == 0
 
 
@@ -213,9 +213,9 @@ def test_a_dictionary_without_a_cap_is_refused_in_time_and_the_last_night_stands
         done.err,
     )
     assert_same_model(work.model(), before)
-    told = run_command("run", work.job({**rule, "memory_limit": "2GB"}), "--json").result
-    assert told["n_basis"] > 380
-    assert told["peak_rss_bytes"] < 2 * 10**9
+    summary = run_command("run", work.job({**rule, "memory_limit": "2GB"}), "--json").result
+    assert summary["n_basis"] > 380
+    assert summary["peak_rss_bytes"] < 2 * 10**9
 
 
 def test_a_refit_that_does_not_fit_a_grown_dictionary_is_refused_and_what_was_learned_stays(tmp_path: Path) -> None:
@@ -267,9 +267,9 @@ def test_another_regularization_is_applied_to_all_rows_told_and_kept(tmp_path: P
 def test_another_regularization_needs_no_new_rows(tmp_path: Path) -> None:
     work = workplace(tmp_path)
     learned = work.run_here()
-    told = work.run_here({"model.regularization": 1e-2})
-    assert (told["new_partitions"], told["new_rows"], told["rows_seen"]) == (0, 0, 3 * ROWS)
-    assert told["progressive_error"] == learned["progressive_error"]
+    summary = work.run_here({"model.regularization": 1e-2})
+    assert (summary["new_partitions"], summary["new_rows"], summary["rows_seen"]) == (0, 0, 3 * ROWS)
+    assert summary["progressive_error"] == learned["progressive_error"]
     record = work.model()
     assert record.history[-1].progressive_error is None
     assert record.counters["penalty"] == 1e-2 * 512
@@ -280,13 +280,13 @@ def test_another_regularization_needs_no_new_rows(tmp_path: Path) -> None:
 
 def test_numerics_are_told_by_runs_and_by_inspect(tmp_path: Path) -> None:
     work = workplace(tmp_path)
-    told = work.run_here()
+    summary = work.run_here()
     [model] = run_inspect(StoreLocation(str(work.store)))["models"]
     state = learner_of(work.model()).state()
-    assert 0.3 < told["condition"] / np.linalg.cond(state.normal_matrix, 1) < 1.1
-    assert told["condition"] == model["counters"]["normal_condition"]
-    assert told["drift"] == model["counters"]["drift"] < 1e-6
-    assert told["largest_jitter"] == model["counters"]["largest_jitter"] == 0.0
+    assert 0.3 < summary["condition"] / np.linalg.cond(state.normal_matrix, 1) < 1.1
+    assert summary["condition"] == model["counters"]["normal_condition"]
+    assert summary["drift"] == model["counters"]["drift"] < 1e-6
+    assert summary["largest_jitter"] == model["counters"]["largest_jitter"] == 0.0
     shown = run_command("inspect", work.store).out
     line = r"λ 0\.0001, condition of P \S+, of K \S+, drift \S+ \(largest \S+\), jitter none"
     assert re.search(line, shown)
@@ -314,10 +314,10 @@ def test_a_model_kept_before_all_this_is_supervised_and_goes_on(tmp_path: Path) 
     assert "condition of P" not in run_command("inspect", old.store).out
     for work in (old, new):
         work.put(2)
-    told = old.run_here()
+    summary = old.run_here()
     new.run_here()
-    assert told["partitions_consumed"] == 3
-    assert told["condition"] > 1
+    assert summary["partitions_consumed"] == 3
+    assert summary["condition"] > 1
     for name, array in new.model().arrays.items():
         assert np.array_equal(array, old.model().arrays[name]), name
     with pytest.raises(ModelError, match="selection was 'supervised', is 'novelty'"):
@@ -378,11 +378,11 @@ def test_rows_refused_for_the_condition_of_p_are_told(tmp_path: Path) -> None:
     assert f"{refused:,} rows refused for the condition of P" in run_command("inspect", work.store).out
 
 
-@pytest.mark.parametrize(("weight", "told"), [(1.0, False), (1e-4, True), (1e4, True)])
-def test_weights_far_from_one_are_told(tmp_path: Path, weight: float, told: bool) -> None:
+@pytest.mark.parametrize(("weight", "warned"), [(1.0, False), (1e-4, True), (1e4, True)])
+def test_weights_far_from_one_get_a_warning(tmp_path: Path, weight: float, warned: bool) -> None:
     work = workplace(tmp_path, 0)
     table = draw_rows(0)
     for where in ("rows", "held-out"):
         work.put(0, table.append_column("w", pa.array(np.full(len(table), weight))), where=where)
     heard = run_and_hear(work, {"source.weight": "w"})
-    assert [facts["mean_weight"] for code, facts in heard if code == "train.weights_far_from_one"] == [weight] * told
+    assert [facts["mean_weight"] for code, facts in heard if code == "train.weights_far_from_one"] == [weight] * warned

@@ -59,27 +59,27 @@ def assert_has_the_sums_of_all_rows(fitted: Fitted, data: Data) -> None:
 @pytest.mark.parametrize("n_targets", [1, 3])
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_dense_models_are_the_references_and_are_chosen_by_rows_left_out(n_targets: int, bias: bool) -> None:
-    data, told = draw(70, 1, n_targets), Notes()
+    data, notes = draw(70, 1, n_targets), Notes()
     fit = fit_ls_svm if bias else fit_kernel_ridge
-    fitted = fit(rows_of(data), [RBF(g) for g in GAMMAS], DenseSettings(GRID), told)
-    path, kept = fitted.path, present(data)
+    fitted = fit(rows_of(data), [RBF(g) for g in GAMMAS], DenseSettings(GRID), notes)
+    path, rows_present = fitted.path, present(data)
     assert path is not None
     assert path.criterion == "leave_one_out"
-    assert path.n_basis.tolist() == [len(kept.X)] * 6
-    expected = [dense_reference.left_out_error(kept, g, r, bias=bias) for g in GAMMAS for r in GRID]
+    assert path.n_basis.tolist() == [len(rows_present.X)] * 6
+    expected = [dense_reference.left_out_error(rows_present, g, r, bias=bias) for g in GAMMAS for r in GRID]
     np.testing.assert_allclose(path.value, expected, rtol=1e-8)
     assert path.width.tolist() == [0, 0, 0, 1, 1, 1]
     assert path.regularization.tolist() == [*GRID, *GRID]
     assert path.chosen == int(np.argmin(expected))
     gamma, regularization = GAMMAS[path.width[path.chosen]], GRID[path.chosen % 3]
     assert (fitted.basis.kernel, fitted.regularization) == (RBF(gamma), regularization)
-    model = solve_dense(kept, gamma, regularization * data.w.sum(), bias=bias)
+    model = solve_dense(rows_present, gamma, regularization * data.w.sum(), bias=bias)
     expected_beta = np.vstack([model.beta, model.b]) if bias else model.beta
     np.testing.assert_allclose(fitted.coefficients, expected_beta, rtol=0, atol=1e-9 * np.abs(model.beta).max())
     np.testing.assert_array_equal(fitted.places, np.flatnonzero(data.w > 0))
     assert fitted.basis.constant is bias
     assert_has_the_sums_of_all_rows(fitted, data)
-    assert [facts["width"] for _, facts in told.events] == [0, 1]
+    assert [facts["width"] for _, facts in notes.events] == [0, 1]
 
 
 @given(seed=st.integers(0, 10**6), rows=st.integers(4, 25), bias=st.booleans(), exponent=st.integers(-6, 1))
@@ -87,19 +87,21 @@ def test_errors_of_rows_left_out_in_closed_form(seed: int, rows: int, bias: bool
     data = replace(draw(rows, seed), w=np.random.default_rng(seed).uniform(0.2, 3, rows))
     system = DenseSystem.of(gram(RBF(1.0), data.X), data.w, bias=bias)
     penalty = 10.0**exponent * data.w.sum()
-    found = system.left_out(penalty, data.y)
+    left_out = system.left_out(penalty, data.y)
     for row in range(rows):
         training = data.part(np.arange(rows) != row)
         model = solve_dense(training, 1.0, penalty, bias=bias)
         expected = data.y[row] - predict_dense(model, training, data.X[[row]], 1.0)[0]
-        np.testing.assert_allclose(found[row], expected, rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(left_out[row], expected, rtol=1e-7, atol=1e-8)
 
 
 def test_kernel_ridge_is_scikit_learn_s() -> None:
     data = draw(80, 2, n_targets=2)
     fitted = fit_kernel_ridge(rows_of(data), [RBF(0.5)], DenseSettings((1e-3,)), Silent())
-    kept = present(data)
-    theirs = KernelRidge(kernel="rbf", gamma=0.5, alpha=1e-3 * data.w.sum()).fit(kept.X, kept.y, kept.w)
+    rows_present = present(data)
+    theirs = KernelRidge(kernel="rbf", gamma=0.5, alpha=1e-3 * data.w.sum()).fit(
+        rows_present.X, rows_present.y, rows_present.w
+    )
     np.testing.assert_allclose(fitted.coefficients, theirs.dual_coef_, rtol=1e-8, atol=1e-10)
 
 
@@ -109,8 +111,8 @@ def test_ls_svm_is_isls_svm_over_all_rows() -> None:
     dense = fit_ls_svm(rows_of(data), [RBF(2.0)], DenseSettings((1e-2,)), Silent())
     start = StartingDictionary.of_rows(rows_of(data), np.flatnonzero(data.w > 0))
     sparse = fit_isls_svm(rows_of(data), [RBF(2.0)], start, ISLSSVMSettings((1e-2,), folds=1), Silent())
-    found, expected = (f.basis.values(data.X) @ f.coefficients for f in (sparse, dense))
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-7)
+    left_out, expected = (f.basis.values(data.X) @ f.coefficients for f in (sparse, dense))
+    np.testing.assert_allclose(left_out, expected, rtol=0, atol=1e-7)
 
 
 def test_a_weight_of_two_is_the_row_twice() -> None:
@@ -118,28 +120,28 @@ def test_a_weight_of_two_is_the_row_twice() -> None:
     settings = DenseSettings((1e-2,))
     heavy = fit_ls_svm(ArrayRows(data.X, data.y, np.full(40, 2.0)), [RBF(1.0)], settings, Silent())
     twice = fit_ls_svm(ArrayRows(np.tile(data.X, (2, 1)), np.tile(data.y, (2, 1))), [RBF(1.0)], settings, Silent())
-    found, expected = (f.basis.values(data.X) @ f.coefficients for f in (twice, heavy))
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+    left_out, expected = (f.basis.values(data.X) @ f.coefficients for f in (twice, heavy))
+    np.testing.assert_allclose(left_out, expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("selection_folds", [0, 3])
 @pytest.mark.parametrize("n_targets", [1, 2])
 def test_suykens_pruning_is_the_reference(selection_folds: int, n_targets: int) -> None:
     data = draw(45, 5, n_targets)
-    kept, kernels = present(data), [RBF(g) for g in GAMMAS]
+    rows_present, kernels = present(data), [RBF(g) for g in GAMMAS]
     settings = SLSSVMSettings(GRID, selection_folds=selection_folds, folds=3, random_seed=7, step=0.3, max_basis=10)
     fitted = fit_sls_svm(rows_of(data), kernels, settings, Silent())
     path = fitted.path
     assert path is not None
-    sizes = plan_sizes(len(kept.X), 0.3, 2, 10)
-    reference = dict(zip(sizes, prune_dense(kept, GAMMAS, GRID, sizes, selection_folds, 7), strict=True))
-    assert path.n_basis.tolist() == [s for s in sizes if s <= (2 * len(kept.X)) // 3]
+    sizes = plan_sizes(len(rows_present.X), 0.3, 2, 10)
+    reference = dict(zip(sizes, prune_dense(rows_present, GAMMAS, GRID, sizes, selection_folds, 7), strict=True))
+    assert path.n_basis.tolist() == [s for s in sizes if s <= (2 * len(rows_present.X)) // 3]
     assert path.regularization.tolist() == [reference[int(s)][3] for s in path.n_basis]
     assert [GAMMAS[w] for w in path.width] == [reference[int(s)][2] for s in path.n_basis]
 
-    dealt, expected = deal_folds(0, len(kept.X), 3, 7), np.zeros(len(path.n_basis))
+    dealt, expected = deal_folds(0, len(rows_present.X), 3, 7), np.zeros(len(path.n_basis))
     for fold in range(3):
-        training, held = kept.part(dealt != fold), kept.part(dealt == fold)
+        training, held = rows_present.part(dealt != fold), rows_present.part(dealt == fold)
         inside = [len(training.X), *(int(s) for s in path.n_basis if s < len(training.X))]
         walked = prune_dense(training, GAMMAS, GRID, inside, selection_folds, 7)[-len(path.n_basis) :]
         for i, (left, model, gamma, _) in enumerate(walked):
@@ -179,7 +181,7 @@ def test_isls_svm_lies_below_sls_svm_along_the_path_on_rows_like_the_motorcycle_
     enough = (isls.regularization == chosen_once) & (isls.n_basis >= 9)
     flat, sizes = isls.value[enough], isls.n_basis[enough]
     above = np.interp(sizes, sls.n_basis[::-1], sls.value[::-1])
-    assert flat.max() < 1.05 * flat[0]  # down to 9 vectors, without selecting anew
+    assert flat.max() < 1.05 * flat[0]  # down to 9 vectors, without selecting again
     assert (flat < above).all()
     assert flat.mean() < 0.5 * above.mean()
     assert abs(sls.value[0] / flat[0] - 1) < 0.1  # they begin as one model

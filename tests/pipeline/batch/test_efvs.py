@@ -31,22 +31,22 @@ def draw(n: int, seed: int = 0, weighted: bool = False) -> ArrayRows:
     return ArrayRows(X, np.sin(X[:, :2]), rng.choice([0.0, 0.5, 1.0, 2.0], n) if weighted else None)
 
 
-def dense(rows: ArrayRows, asked: EFVSSettings, kernel: Kernel = KERNEL) -> DenseEFVS:
+def dense(rows: ArrayRows, options: EFVSSettings, kernel: Kernel = KERNEL) -> DenseEFVS:
     weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
-    return DenseEFVS(kernel.block(rows.features, rows.features), weights, asked.spanned_threshold)
+    return DenseEFVS(kernel.block(rows.features, rows.features), weights, options.spanned_threshold)
 
 
-def assert_is_dense(found: Selection, rows: ArrayRows, asked: EFVSSettings, kernel: Kernel = KERNEL) -> None:
+def assert_is_dense(selection: Selection, rows: ArrayRows, options: EFVSSettings, kernel: Kernel = KERNEL) -> None:
     """Choices and errors are the reference's, as far as its choices are clear."""
-    numbers = [None if asked_for == "all" else asked_for for asked_for in (asked.candidates, asked.sample)]
-    reference = dense(rows, asked, kernel)
-    slow, errors = reference.choose(asked.limit, numbers[0], numbers[1], asked.random_seed, 2 * asked.limit + 20)
+    numbers = [None if asked_for == "all" else asked_for for asked_for in (options.candidates, options.sample)]
+    reference = dense(rows, options, kernel)
+    slow, errors = reference.choose(options.limit, numbers[0], numbers[1], options.random_seed, 2 * options.limit + 20)
     unsure = [i for i, margin in enumerate(slow.margins) if margin < 1e-7]
     clear = unsure[0] if unsure else len(slow.places)
-    assert found.places[:clear].tolist() == slow.places[:clear]
-    assert unsure or len(found.places) == len(slow.places)
-    np.testing.assert_allclose(found.errors[:clear], errors[:clear], rtol=0, atol=1e-9)
-    assert (found.vectors == rows.features[found.places]).all()
+    assert selection.places[:clear].tolist() == slow.places[:clear]
+    assert unsure or len(selection.places) == len(slow.places)
+    np.testing.assert_allclose(selection.errors[:clear], errors[:clear], rtol=0, atol=1e-9)
+    assert (selection.vectors == rows.features[selection.places]).all()
 
 
 @pytest.mark.parametrize("look_ahead", [None, 1, 4, 16])
@@ -55,16 +55,16 @@ def assert_is_dense(found: Selection, rows: ArrayRows, asked: EFVSSettings, kern
 def test_it_chooses_what_j_of_every_candidate_would(
     look_ahead: int | None, candidates: NumberOrAll, weighted: bool
 ) -> None:
-    rows, asked = draw(90, weighted=weighted), replace(ASKED, candidates=candidates, look_ahead=look_ahead)
-    assert_is_dense(select_basis(rows, KERNEL, asked, Silent()), rows, asked)
+    rows, options = draw(90, weighted=weighted), replace(ASKED, candidates=candidates, look_ahead=look_ahead)
+    assert_is_dense(select_basis(rows, KERNEL, options, Silent()), rows, options)
 
 
 @pytest.mark.parametrize("sample", [1, 12, 89, 90, 1000])
 @pytest.mark.parametrize("candidates", [9, "all"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_j_over_random_rows(sample: int, candidates: NumberOrAll, weighted: bool) -> None:
-    rows, asked = draw(90, weighted=weighted), replace(ASKED, candidates=candidates, sample=sample)
-    assert_is_dense(select_basis(rows, KERNEL, asked, Silent()), rows, asked)
+    rows, options = draw(90, weighted=weighted), replace(ASKED, candidates=candidates, sample=sample)
+    assert_is_dense(select_basis(rows, KERNEL, options, Silent()), rows, options)
 
 
 @settings(deadline=None)
@@ -82,10 +82,10 @@ def test_any_rows_and_duplicates(
     rows = draw(n_rows, seed)
     if repeated:
         rows = rows_again(rows, np.arange(n_rows) // 2)
-    asked = replace(ASKED, max_basis=8, candidates=candidates, sample=sample, look_ahead=look_ahead, random_seed=seed)
-    found = select_basis(rows, KERNEL, asked, Silent())
-    assert_is_dense(found, rows, asked)
-    assert len(np.unique(found.vectors, axis=0)) == len(found.places)
+    options = replace(ASKED, max_basis=8, candidates=candidates, sample=sample, look_ahead=look_ahead, random_seed=seed)
+    selection = select_basis(rows, KERNEL, options, Silent())
+    assert_is_dense(selection, rows, options)
+    assert len(np.unique(selection.vectors, axis=0)) == len(selection.places)
 
 
 def rows_again(rows: ArrayRows, order: npt.NDArray[np.int64]) -> ArrayRows:
@@ -95,69 +95,72 @@ def rows_again(rows: ArrayRows, order: npt.NDArray[np.int64]) -> ArrayRows:
 @pytest.mark.parametrize("sample", ["all", 20])
 @pytest.mark.parametrize("kernel", [Polynomial(0.5, 2, 1.0), Linear()], ids=lambda k: k.name)
 def test_it_ends_when_the_chosen_span_all(kernel: Kernel, sample: NumberOrAll) -> None:
-    rows, asked = draw(60, weighted=True), replace(ASKED, sample=sample)
+    rows, options = draw(60, weighted=True), replace(ASKED, sample=sample)
     rows.features[7] = 0.0  # of length zero for the linear kernel
-    found = select_basis(rows, kernel, asked, Silent())
-    assert_is_dense(found, rows, asked, kernel)
-    assert len(found.places) == {"polynomial": 10, "linear": 3}[kernel.name]
-    assert found.errors[-1] < 1e-12
+    selection = select_basis(rows, kernel, options, Silent())
+    assert_is_dense(selection, rows, options, kernel)
+    assert len(selection.places) == {"polynomial": 10, "linear": 3}[kernel.name]
+    assert selection.errors[-1] < 1e-12
 
 
 def test_weights_are_repetitions() -> None:
     rows, weights = draw(40, seed=2), np.ones(40)
     weights[[3, 8]], weights[[5, 6]] = 2.0, 0.0
-    asked = replace(ASKED, candidates="all")
-    found = select_basis(ArrayRows(rows.features, rows.targets, weights), KERNEL, asked, Silent())
+    options = replace(ASKED, candidates="all")
+    selection = select_basis(ArrayRows(rows.features, rows.targets, weights), KERNEL, options, Silent())
     order = np.repeat(np.arange(40), weights.astype(int))
-    twice = select_basis(rows_again(rows, order), KERNEL, asked, Silent())
-    assert order[twice.places].tolist() == found.places.tolist()
-    np.testing.assert_allclose(found.errors, twice.errors, atol=1e-12)
+    twice = select_basis(rows_again(rows, order), KERNEL, options, Silent())
+    assert order[twice.places].tolist() == selection.places.tolist()
+    np.testing.assert_allclose(selection.errors, twice.errors, atol=1e-12)
 
 
 @pytest.mark.parametrize("sample", ["all", 40])
 @pytest.mark.parametrize("look_ahead", [1, 16])
 def test_it_stops_at_the_reconstruction_error_that_is_enough(sample: NumberOrAll, look_ahead: int) -> None:
-    asked = replace(ASKED, max_basis=60, reconstruction_threshold=0.3, sample=sample, look_ahead=look_ahead)
-    found = select_basis(draw(300), KERNEL, asked, Silent())
-    assert found.errors[-1] <= 0.3 < found.errors[:-1].min()
-    assert len(found.places) < 60
+    options = replace(ASKED, max_basis=60, reconstruction_threshold=0.3, sample=sample, look_ahead=look_ahead)
+    selection = select_basis(draw(300), KERNEL, options, Silent())
+    assert selection.errors[-1] <= 0.3 < selection.errors[:-1].min()
+    assert len(selection.places) < 60
 
 
 def test_the_model_has_the_coefficients_of_the_chosen_and_tells_the_error() -> None:
     rows = draw(120, weighted=True)
-    asked = replace(ASKED, folds=3, look_ahead=4)
-    found, heard = fit_efvs(rows, KERNEL, asked, Silent()), Notes()
-    chosen = select_basis(rows, KERNEL, asked, heard)
-    assert found.places.tolist() == chosen.places.tolist()
+    options = replace(ASKED, folds=3, look_ahead=4)
+    selection, heard = fit_efvs(rows, KERNEL, options, Silent()), Notes()
+    chosen = select_basis(rows, KERNEL, options, heard)
+    assert selection.places.tolist() == chosen.places.tolist()
     K, w = KERNEL.block(rows.features, chosen.vectors), rows.weights
     assert w is not None
     P = K.T @ (w[:, np.newaxis] * K) + 1e-3 * w.sum() * K[chosen.places]
     expected = np.linalg.solve(P, K.T @ (w[:, np.newaxis] * rows.targets))
-    np.testing.assert_allclose(found.coefficients, expected, atol=1e-8)
-    assert found.path is not None
-    assert (found.path.criterion, found.path.chosen) == ("reconstruction_error", 14)
-    assert found.path.value.tolist() == chosen.errors.tolist()
-    assert found.notes["reconstruction_error"] == chosen.errors[-1]
-    assert len(found.sums.folds) == 3
-    assert [(told["vectors"], told["passes_left"]) for _, told in heard.events] == [(4, 3), (8, 2), (12, 1), (15, 0)]
+    np.testing.assert_allclose(selection.coefficients, expected, atol=1e-8)
+    assert selection.path is not None
+    assert (selection.path.criterion, selection.path.chosen) == ("reconstruction_error", 14)
+    assert selection.path.value.tolist() == chosen.errors.tolist()
+    assert selection.notes["reconstruction_error"] == chosen.errors[-1]
+    assert len(selection.sums.folds) == 3
+    assert [(facts["vectors"], facts["passes_left"]) for _, facts in heard.events] == [(4, 3), (8, 2), (12, 1), (15, 0)]
 
 
 @pytest.mark.parametrize(("sample", "passes"), [("all", 4), (30, 0)])
 def test_only_j_over_all_rows_takes_passes(sample: NumberOrAll, passes: int) -> None:
     rows = draw(200)
     counted = CountedRows(rows.features, rows.targets)
-    asked = replace(ASKED, max_basis=20, look_ahead=6, sample=sample)
-    found = select_basis(counted, KERNEL, asked, Silent())
-    assert counted.passes == found.passes == passes
-    assert found.places.tolist() == select_basis(rows, KERNEL, replace(asked, look_ahead=1), Silent()).places.tolist()
+    options = replace(ASKED, max_basis=20, look_ahead=6, sample=sample)
+    selection = select_basis(counted, KERNEL, options, Silent())
+    assert counted.passes == selection.passes == passes
+    assert (
+        selection.places.tolist()
+        == select_basis(rows, KERNEL, replace(options, look_ahead=1), Silent()).places.tolist()
+    )
 
 
 def test_the_sum_of_a_part_is_added_whatever_the_parts() -> None:
     rows = draw(100, weighted=True)
     parts = [CountedRows(rows.features, rows.targets, rows.weights, n_parts) for n_parts in (1, 3, 100)]
-    found = [select_basis(part, KERNEL, ASKED, Silent()) for part in parts]
-    assert found[0].places.tolist() == found[1].places.tolist() == found[2].places.tolist()
-    np.testing.assert_allclose(found[0].errors, found[2].errors, atol=1e-12)
+    selection = [select_basis(part, KERNEL, ASKED, Silent()) for part in parts]
+    assert selection[0].places.tolist() == selection[1].places.tolist() == selection[2].places.tolist()
+    np.testing.assert_allclose(selection[0].errors, selection[2].errors, atol=1e-12)
 
 
 def test_what_cannot_be_done_is_refused() -> None:

@@ -102,8 +102,8 @@ def assert_is_refitted(fitted: Fitted, data: Data, start: StartingDictionary, *,
     np.testing.assert_array_equal(fitted.places, start.places[model.chosen])
     np.testing.assert_array_equal(fitted.basis.vectors, data.X[fitted.places])
     expected = isls_reference.predict(model, start.vectors, data.X, gamma)
-    found = fitted.basis.values(data.X) @ fitted.coefficients
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
+    predictions = fitted.basis.values(data.X) @ fitted.coefficients
+    np.testing.assert_allclose(predictions, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
     k = fitted.basis.values(data.X)
     total = fitted.sums.total()
     np.testing.assert_allclose(total.products, k.T @ (data.w[:, np.newaxis] * k), rtol=1e-10, atol=1e-10)
@@ -156,7 +156,7 @@ def test_by_cost_the_vector_goes_that_is_missed_least_when_the_rest_is_refitted(
 
 
 def test_by_cost_a_smaller_dictionary_is_better() -> None:
-    """Where vectors are close to each other, |β| tells little of what they are worth."""
+    """Where vectors are close to each other, |β| says little about their worth."""
     data = draw(1500, seed=15)
     start, errors = start_of(data, 150), {}
     for score in ("coefficient", "cost"):
@@ -169,13 +169,13 @@ def test_by_cost_a_smaller_dictionary_is_better() -> None:
 
 def test_several_widths_share_one_read_of_the_rows_and_the_best_wins() -> None:
     data = draw(200, seed=3)
-    start, told = start_of(data, 15), Notes()
+    start, notes = start_of(data, 15), Notes()
     rows = CountingRows(data.X, data.y, data.w, passes=[])
     kernels, settings = [RBF(30.0), RBF(0.5), RBF(0.01)], ISLSSVMSettings(GRID, folds=3, step=0.2)
-    fitted = fit_isls_svm(rows, kernels, start, settings, told)
+    fitted = fit_isls_svm(rows, kernels, start, settings, notes)
     assert rows.passes == ["isls-svm"]
     assert fitted.basis.kernel == RBF(0.5)
-    assert [facts["width"] for _, facts in told.events] == [0, 1, 2]
+    assert [facts["width"] for _, facts in notes.events] == [0, 1, 2]
     assert fitted.path is not None
     alone = fit_isls_svm(rows_of(data), [RBF(0.5)], start, settings, Silent())
     assert alone.path is not None
@@ -231,17 +231,17 @@ def test_a_weight_of_two_is_the_row_twice() -> None:
 
 def test_the_constant_stays_to_the_end_however_small_and_a_tie_drops_the_first() -> None:
     sums = BlockStatistics(np.eye(4), np.array([[1.0], [-1.0], [3.0], [1e-9]]), np.eye(1), 1.0, 1)
-    kept = [model.kept.tolist() for model in walk(sums, np.zeros((4, 4)), 0.1, [3, 2, 1], constant=True)]
-    assert kept == [[0, 1, 2, 3], [1, 2, 3], [2, 3]]
-    kept = [model.kept.tolist() for model in walk(sums, np.zeros((4, 4)), 0.1, [4, 2, 1], constant=False)]
-    assert kept == [[0, 1, 2, 3], [1, 2], [2]]
+    remaining = [model.kept.tolist() for model in walk(sums, np.zeros((4, 4)), 0.1, [3, 2, 1], constant=True)]
+    assert remaining == [[0, 1, 2, 3], [1, 2, 3], [2, 3]]
+    remaining = [model.kept.tolist() for model in walk(sums, np.zeros((4, 4)), 0.1, [4, 2, 1], constant=False)]
+    assert remaining == [[0, 1, 2, 3], [1, 2], [2]]
 
 
 def test_vectors_go_by_the_norm_over_targets() -> None:
     rhs = np.array([[2.0, 0.0], [1.0, 1.9], [1.5, 1.5]])
     sums = BlockStatistics(np.eye(3), rhs, np.eye(2), 1.0, 1)
-    kept = [model.kept.tolist() for model in walk(sums, np.zeros((3, 3)), 0.1, [3, 2, 1], constant=False)]
-    assert kept == [[0, 1, 2], [1, 2], [1]]
+    remaining = [model.kept.tolist() for model in walk(sums, np.zeros((3, 3)), 0.1, [3, 2, 1], constant=False)]
+    assert remaining == [[0, 1, 2], [1, 2], [1]]
 
 
 @pytest.mark.parametrize("score", ["coefficient", "cost"])
@@ -315,8 +315,8 @@ def test_an_error_that_rounding_hides_is_not_told_as_zero() -> None:
         held = BlockStatistics(k.T @ k, k.T @ y, y.T @ y, 500.0, 500)
         formulas.append(float(np.vdot(y, y) - 2 * np.vdot(beta, held.rhs) + np.vdot(beta, held.products @ beta)))
         true = float(((y.astype(np.longdouble) - k.astype(np.longdouble) @ beta) ** 2).sum())
-        (found,) = squared_errors(held, iter([PrunedModel(np.arange(2), beta, 0.0)]))
-        assert found > 0.5 * true > 100
+        (predictions,) = squared_errors(held, iter([PrunedModel(np.arange(2), beta, 0.0)]))
+        assert predictions > 0.5 * true > 100
         (plain,) = squared_errors(held, iter([PrunedModel(np.arange(2), np.array([[0.3], [0.2]]), 0.0)]))
         assert abs(plain / float(((y[:, 0] - k @ [0.3, 0.2]) ** 2).sum()) - 1) < 1e-12
     assert min(formulas) < 0

@@ -36,22 +36,22 @@ def dense(rows: ArrayRows, regularization: float, kernel: Kernel = KERNEL) -> De
     return DenseOLS(rows.features, rows.targets, weights, kernel, regularization)
 
 
-def assert_is_dense(found: Fitted, rows: ArrayRows, asked: OLSSettings, kernel: Kernel = KERNEL) -> None:
+def assert_is_dense(fitted: Fitted, rows: ArrayRows, options: OLSSettings, kernel: Kernel = KERNEL) -> None:
     """Choices, coefficients and GCV of every size are the reference's."""
-    reference = dense(rows, asked.regularization, kernel)
-    candidates = None if asked.candidates == "all" else asked.candidates
-    slow = reference.choose(asked.limit, candidates, asked.random_seed, 2 * asked.limit + 20)
+    reference = dense(rows, options.regularization, kernel)
+    candidates = None if options.candidates == "all" else options.candidates
+    slow = reference.choose(options.limit, candidates, options.random_seed, 2 * options.limit + 20)
     unsure = [i for i, margin in enumerate(slow.margins) if margin < 1e-7]
     clear = unsure[0] if unsure else len(slow.places)
-    assert found.places[:clear].tolist() == slow.places[:clear]
-    assert unsure or len(found.places) == len(slow.places)
-    places = found.places.tolist()
-    assert (found.basis.vectors == rows.features[places]).all()
+    assert fitted.places[:clear].tolist() == slow.places[:clear]
+    assert unsure or len(fitted.places) == len(slow.places)
+    places = fitted.places.tolist()
+    assert (fitted.basis.vectors == rows.features[places]).all()
     predicted = reference.kernel_matrix[:, places] @ reference.coefficients(places)
-    np.testing.assert_allclose(found.basis.values(rows.features) @ found.coefficients, predicted, atol=1e-6)
-    assert found.path is not None
-    for size in found.path.n_basis[: len(places)]:
-        assert found.path.value[size - 1] == pytest.approx(reference.gcv(places[:size]), rel=1e-6)
+    np.testing.assert_allclose(fitted.basis.values(rows.features) @ fitted.coefficients, predicted, atol=1e-6)
+    assert fitted.path is not None
+    for size in fitted.path.n_basis[: len(places)]:
+        assert fitted.path.value[size - 1] == pytest.approx(reference.gcv(places[:size]), rel=1e-6)
 
 
 @pytest.mark.parametrize("look_ahead", [None, 1, 4, 16])
@@ -60,29 +60,29 @@ def test_it_chooses_what_a_fit_for_every_candidate_would(
     look_ahead: int | None, n_targets: int, weighted: bool
 ) -> None:
     rows = draw(150, n_targets=n_targets, weighted=weighted)
-    asked = OLSSettings(1e-4, 18, candidates=10, look_ahead=look_ahead, random_seed=3)
-    assert_is_dense(fit_ols(rows, KERNEL, asked, Silent()), rows, asked)
+    options = OLSSettings(1e-4, 18, candidates=10, look_ahead=look_ahead, random_seed=3)
+    assert_is_dense(fit_ols(rows, KERNEL, options, Silent()), rows, options)
 
 
 @pytest.mark.parametrize("kernel", [Polynomial(0.5, 2, 1.0), Linear(), RBF(2.0)], ids=lambda k: k.name)
 @pytest.mark.parametrize("look_ahead", [1, 4])
 def test_other_kernels_end_where_the_chosen_span_all(kernel: Kernel, look_ahead: int) -> None:
     rows = draw(60, weighted=True)
-    asked = OLSSettings(1e-3, 10, candidates=8, look_ahead=look_ahead)
-    found = fit_ols(rows, kernel, asked, Silent())
-    assert_is_dense(found, rows, asked, kernel)
-    assert len(found.places) == {"polynomial": 6, "linear": 2, "rbf": 10}[kernel.name]
+    options = OLSSettings(1e-3, 10, candidates=8, look_ahead=look_ahead)
+    fitted = fit_ols(rows, kernel, options, Silent())
+    assert_is_dense(fitted, rows, options, kernel)
+    assert len(fitted.places) == {"polynomial": 6, "linear": 2, "rbf": 10}[kernel.name]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_all_rows_can_be_candidates_of_every_round(weighted: bool) -> None:
     rows = draw(70, n_targets=2, weighted=weighted)
-    asked = OLSSettings(1e-3, 12, candidates="all")
-    found = fit_ols(rows, KERNEL, asked, Silent())
-    assert_is_dense(found, rows, asked)
-    assert found.notes["passes"] == 2
-    drawn = fit_ols(rows, KERNEL, replace(asked, candidates=70, look_ahead=5), Silent())
-    assert drawn.places.tolist() == found.places.tolist()
+    options = OLSSettings(1e-3, 12, candidates="all")
+    fitted = fit_ols(rows, KERNEL, options, Silent())
+    assert_is_dense(fitted, rows, options)
+    assert fitted.notes["passes"] == 2
+    drawn = fit_ols(rows, KERNEL, replace(options, candidates=70, look_ahead=5), Silent())
+    assert drawn.places.tolist() == fitted.places.tolist()
 
 
 @settings(deadline=None)
@@ -98,68 +98,68 @@ def test_any_rows_and_duplicates(seed: int, n_rows: int, candidates: int, look_a
     if repeated:
         again = np.arange(n_rows) // 2
         rows = ArrayRows(rows.features[again], rows.targets)
-    asked = OLSSettings(1e-2, 8, candidates=candidates, look_ahead=look_ahead, random_seed=seed)
-    found = fit_ols(rows, KERNEL, asked, Silent())
-    assert_is_dense(found, rows, asked)
-    assert len(np.unique(found.basis.vectors, axis=0)) == len(found.places)
+    options = OLSSettings(1e-2, 8, candidates=candidates, look_ahead=look_ahead, random_seed=seed)
+    fitted = fit_ols(rows, KERNEL, options, Silent())
+    assert_is_dense(fitted, rows, options)
+    assert len(np.unique(fitted.basis.vectors, axis=0)) == len(fitted.places)
 
 
 def test_a_weight_of_two_is_the_row_twice_and_a_weight_of_zero_is_no_row() -> None:
     rows = draw(40, seed=2)
     weights = np.ones(40)
     weights[[3, 8]], weights[[5, 6]] = 2.0, 0.0
-    asked = OLSSettings(1e-3, 10, candidates="all")
-    found = fit_ols(ArrayRows(rows.features, rows.targets, weights), KERNEL, asked, Silent())
+    options = OLSSettings(1e-3, 10, candidates="all")
+    fitted = fit_ols(ArrayRows(rows.features, rows.targets, weights), KERNEL, options, Silent())
     order = np.repeat(np.arange(40), weights.astype(int))
-    twice = fit_ols(ArrayRows(rows.features[order], rows.targets[order]), KERNEL, asked, Silent())
-    assert order[twice.places].tolist() == found.places.tolist()
-    np.testing.assert_allclose(found.coefficients, twice.coefficients, rtol=1e-6)
+    twice = fit_ols(ArrayRows(rows.features[order], rows.targets[order]), KERNEL, options, Silent())
+    assert order[twice.places].tolist() == fitted.places.tolist()
+    np.testing.assert_allclose(fitted.coefficients, twice.coefficients, rtol=1e-6)
 
 
 def test_a_look_ahead_of_r_takes_one_pass_in_r() -> None:
     rows = draw(200)
     counted = CountedRows(rows.features, rows.targets)
-    asked = OLSSettings(1e-3, 20, candidates=10, look_ahead=8, folds=3)
+    options = OLSSettings(1e-3, 20, candidates=10, look_ahead=8, folds=3)
     heard = Notes()
-    found = fit_ols(counted, KERNEL, asked, heard)
-    assert counted.passes == found.notes["passes"] == 4  # 8, 16, 20 and the sums of the dictionary
-    straight = fit_ols(rows, KERNEL, replace(asked, look_ahead=1), Silent())
+    fitted = fit_ols(counted, KERNEL, options, heard)
+    assert counted.passes == fitted.notes["passes"] == 4  # 8, 16, 20 and the sums of the dictionary
+    straight = fit_ols(rows, KERNEL, replace(options, look_ahead=1), Silent())
     assert straight.notes["passes"] == 21
-    assert found.places.tolist() == straight.places.tolist()
-    assert [(told["vectors"], told["passes_left"]) for _, told in heard.events] == [(8, 2), (16, 1), (20, 0)]
-    assert len(found.sums.folds) == 3
-    assert found.sums.total().rows == 200
+    assert fitted.places.tolist() == straight.places.tolist()
+    assert [(facts["vectors"], facts["passes_left"]) for _, facts in heard.events] == [(8, 2), (16, 1), (20, 0)]
+    assert len(fitted.sums.folds) == 3
+    assert fitted.sums.total().rows == 200
 
 
 def test_gcv_chooses_the_size_and_ends_the_search_whatever_the_look_ahead() -> None:
     rows = draw(120, seed=1)
     noise = ArrayRows(rows.features, rows.targets + np.random.default_rng(0).standard_normal((120, 1)))
-    asked = OLSSettings(1e-6, 60, candidates=20, gcv=True, patience=4, look_ahead=1)
-    found = fit_ols(noise, KERNEL, asked, Silent())
-    path = found.path
+    options = OLSSettings(1e-6, 60, candidates=20, gcv=True, patience=4, look_ahead=1)
+    fitted = fit_ols(noise, KERNEL, options, Silent())
+    path = fitted.path
     assert path is not None
     assert path.chosen == np.argmin(path.value) == len(path.value) - 5
-    assert len(found.places) == path.n_basis[path.chosen] == path.chosen + 1
-    assert_is_dense(found, noise, replace(asked, max_basis=len(found.places)))
+    assert len(fitted.places) == path.n_basis[path.chosen] == path.chosen + 1
+    assert_is_dense(fitted, noise, replace(options, max_basis=len(fitted.places)))
     for look_ahead in (4, 16):
-        other = fit_ols(noise, KERNEL, replace(asked, look_ahead=look_ahead), Silent())
-        assert other.places.tolist() == found.places.tolist()
+        other = fit_ols(noise, KERNEL, replace(options, look_ahead=look_ahead), Silent())
+        assert other.places.tolist() == fitted.places.tolist()
         assert other.path is not None
         np.testing.assert_allclose(other.path.value, path.value, rtol=1e-8)
 
 
 def test_the_size_is_as_asked_without_gcv() -> None:
-    found = fit_ols(draw(100), KERNEL, OLSSettings(1e-6, 25, candidates=20), Silent())
-    assert found.path is not None
-    assert (len(found.places), found.path.chosen, found.path.criterion) == (25, 24, "gcv")
+    fitted = fit_ols(draw(100), KERNEL, OLSSettings(1e-6, 25, candidates=20), Silent())
+    assert fitted.path is not None
+    assert (len(fitted.places), fitted.path.chosen, fitted.path.criterion) == (25, 24, "gcv")
 
 
 def test_rows_of_which_few_have_weight_are_searched_for_long() -> None:
     weights = np.zeros(400)
     weights[[17, 170, 333]] = 1.0
     rows = draw(400)
-    found = fit_ols(ArrayRows(rows.features, rows.targets, weights), KERNEL, OLSSettings(1e-3, 5), Silent())
-    assert sorted(found.places) == [17, 170, 333]
+    fitted = fit_ols(ArrayRows(rows.features, rows.targets, weights), KERNEL, OLSSettings(1e-3, 5), Silent())
+    assert sorted(fitted.places) == [17, 170, 333]
 
 
 def test_the_memory_of_a_pass_is_planned() -> None:

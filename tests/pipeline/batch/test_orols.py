@@ -1,4 +1,4 @@
-"""OROLS against explicit columns and matrices; what must not change its choices; and what it makes of odd data."""
+"""OROLS against explicit columns and matrices; what must not change its choices; and unusual data."""
 
 import pickle
 from collections.abc import Callable, Iterable, Sequence
@@ -169,13 +169,13 @@ def test_each_class_has_the_machine_that_it_has_alone() -> None:
 def test_foreseeing_changes_no_choice(foreseen: int, pool: int) -> None:
     rows = classes(seed=3)
     plain = fit(rows, wanted=replace(SETTINGS, foreseen=0, pool=1))
-    found = fit(rows, wanted=replace(SETTINGS, foreseen=foreseen, pool=pool))
-    np.testing.assert_array_equal(found.places, plain.places)
-    np.testing.assert_array_equal(found.machines.turns, plain.machines.turns)
-    np.testing.assert_allclose(found.coefficients, plain.coefficients, rtol=1e-7, atol=1e-9)
-    assert found.path is not None
+    compared = fit(rows, wanted=replace(SETTINGS, foreseen=foreseen, pool=pool))
+    np.testing.assert_array_equal(compared.places, plain.places)
+    np.testing.assert_array_equal(compared.machines.turns, plain.machines.turns)
+    np.testing.assert_allclose(compared.coefficients, plain.coefficients, rtol=1e-7, atol=1e-9)
+    assert compared.path is not None
     assert plain.path is not None
-    np.testing.assert_allclose(found.path.regularization, plain.path.regularization, rtol=1e-6)
+    np.testing.assert_allclose(compared.path.regularization, plain.path.regularization, rtol=1e-6)
 
 
 def test_foreseeing_needs_fewer_passes_than_steps() -> None:
@@ -329,9 +329,9 @@ def test_sums_are_handed_over_by_folds() -> None:
     fitted = fit(rows, wanted=replace(SETTINGS, folds=4, random_seed=2))
     expected = sum_rows(Summing(fitted.basis, 1, 4, 2), [RowBlock(rows.features, rows.targets, None)])
     assert len(fitted.sums.folds) == 4
-    for found, fold in zip(fitted.sums.folds, expected.folds, strict=True):
-        np.testing.assert_array_equal(found.products, fold.products)
-        np.testing.assert_array_equal(found.rhs, fold.rhs)
+    for part, fold in zip(fitted.sums.folds, expected.folds, strict=True):
+        np.testing.assert_array_equal(part.products, fold.products)
+        np.testing.assert_array_equal(part.rhs, fold.rhs)
 
 
 def test_equation_30_is_where_gcv_is_stationary() -> None:
@@ -354,11 +354,11 @@ def test_lambda_stays_finite_where_nothing_is_explained() -> None:
 
 
 def test_it_tells_how_far_it_is() -> None:
-    told = Notes()
-    fitted = fit_orols(draw_rows(), KERNEL, SETTINGS, told)
-    assert told.events[-1][1]["machines_at_work"] == 0
-    assert told.events[-1][1]["n_basis"] == len(fitted.places)
-    assert [fact["passes"] for _, fact in told.events] == list(range(2, int(fitted.notes["passes"])))
+    notes = Notes()
+    fitted = fit_orols(draw_rows(), KERNEL, SETTINGS, notes)
+    assert notes.events[-1][1]["machines_at_work"] == 0
+    assert notes.events[-1][1]["n_basis"] == len(fitted.places)
+    assert [fact["passes"] for _, fact in notes.events] == list(range(2, int(fitted.notes["passes"])))
 
 
 def test_too_few_rows_are_refused() -> None:

@@ -68,11 +68,11 @@ def test_it_is_what_the_slow_way_gives(n_targets: int, weighted: bool) -> None:
     for i, regularization in enumerate(SETTINGS.regularizations):
         for fold in range(3):
             normal, rhs = sums_over(rows, dealt != fold, candidates, regularization)
-            found = choose_slowly(normal, rhs, [range(len(places))] * 12, 12)
-            assert min(found.margins) > 1e-9
+            choices = choose_slowly(normal, rhs, [range(len(places))] * 12, 12)
+            assert min(choices.margins) > 1e-9
             out = dealt == fold
             for size in range(1, 13):
-                chosen = found.places[:size]
+                chosen = choices.places[:size]
                 beta = np.linalg.solve(normal[np.ix_(chosen, chosen)], rhs[chosen])
                 residual = rows.targets[out] - KERNEL.block(rows.features[out], candidates[chosen]) @ beta
                 errors[i, size - 1] += float(np.sum(weights_of(rows)[out][:, np.newaxis] * residual**2))
@@ -106,8 +106,8 @@ def test_a_dictionary_of_all_candidates_is_subset_of_regressors_over_their_union
     assert fitted.path is None
     normal, rhs = sums_over(rows, np.ones(600, dtype=bool), candidates, 1e-3)
     expected = KERNEL.block(rows.features, candidates) @ np.linalg.solve(normal, rhs)
-    found = KERNEL.block(rows.features, fitted.basis.vectors) @ fitted.coefficients
-    np.testing.assert_allclose(found, expected, atol=1e-7)
+    choices = KERNEL.block(rows.features, fitted.basis.vectors) @ fitted.coefficients
+    np.testing.assert_allclose(choices, expected, atol=1e-7)
 
 
 def test_the_same_row_in_every_shard_is_taken_once() -> None:

@@ -1,4 +1,4 @@
-"""The course of a learner: what is told of its way leaves no trace in it, and does not grow with the rows."""
+"""The course of a learner: recording it does not change the learner, and its size does not grow with the rows."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -17,7 +17,7 @@ from ridgestream.pipeline.training.training_result import Trained
 
 
 def went(blocks: list[int]) -> tuple[Course, list[int]]:
-    """The course over blocks of so many rows, each of which errs by its square root, and where it was told to cut."""
+    """The course over blocks with these numbers of rows, each with an error of its square root, and its cuts."""
     course, rows, cuts = Course(), 0, []
     for block in blocks:
         for piece in course.cuts(block):

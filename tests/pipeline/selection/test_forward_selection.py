@@ -22,17 +22,17 @@ def draw(n: int, seed: int = 0, n_targets: int = 1, ridge: float = 0.1) -> tuple
     return mixed.T @ mixed + ridge * np.eye(n), mixed.T @ targets
 
 
-def assert_same(found: Chosen, normal: Array, rhs: Array, rounds: list[npt.NDArray[np.int64]], n_wanted: int) -> None:
+def assert_same(choices: Chosen, normal: Array, rhs: Array, rounds: list[npt.NDArray[np.int64]], n_wanted: int) -> None:
     slow = choose_slowly(normal, rhs, rounds, n_wanted)
     unsure = [i for i, margin in enumerate(slow.margins) if margin < 1e-10]
     clear = unsure[0] if unsure else len(slow.places)
-    assert found.columns[:clear].tolist() == slow.places[:clear]
-    assert len(found.columns) == len(slow.places) or unsure
+    assert choices.columns[:clear].tolist() == slow.places[:clear]
+    assert len(choices.columns) == len(slow.places) or unsure
 
 
-def assert_factorizes(found: Chosen, normal: Array, rhs: Array) -> None:
-    P, z = normal[np.ix_(found.columns, found.columns)], rhs[found.columns]
-    L, u = found.factor, found.half_solution
+def assert_factorizes(choices: Chosen, normal: Array, rhs: Array) -> None:
+    P, z = normal[np.ix_(choices.columns, choices.columns)], rhs[choices.columns]
+    L, u = choices.factor, choices.half_solution
     assert (np.triu(L, 1) == 0).all()
     np.testing.assert_allclose(L @ L.T, P, rtol=0, atol=1e-11 * np.abs(P).max(initial=1.0))
     np.testing.assert_allclose(L @ u, z, rtol=0, atol=1e-10 * np.abs(z).max(initial=1.0))
@@ -43,20 +43,20 @@ def assert_factorizes(found: Chosen, normal: Array, rhs: Array) -> None:
 def test_it_chooses_what_a_fit_a_candidate_would(n_targets: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BLOCK_CHOICES", block)
     normal, rhs = draw(40, n_targets=n_targets)
-    found = choose_by_gain(normal, rhs, 30)
-    assert_same(found, normal, rhs, [np.arange(40)] * 30, 30)
-    assert_factorizes(found, normal, rhs)
-    assert found.rounds.tolist() == list(range(30))
-    gains = [fitted_gain(normal, rhs, found.columns[: m + 1].tolist()) for m in range(30)]
-    np.testing.assert_allclose(np.cumsum(found.gains), gains, rtol=1e-9)
+    choices = choose_by_gain(normal, rhs, 30)
+    assert_same(choices, normal, rhs, [np.arange(40)] * 30, 30)
+    assert_factorizes(choices, normal, rhs)
+    assert choices.rounds.tolist() == list(range(30))
+    gains = [fitted_gain(normal, rhs, choices.columns[: m + 1].tolist()) for m in range(30)]
+    np.testing.assert_allclose(np.cumsum(choices.gains), gains, rtol=1e-9)
 
 
 def test_more_choices_than_a_block_leave_the_factor_exact() -> None:
     normal, rhs = draw(300, ridge=50.0)
-    found = choose_by_gain(normal, rhs, 300)
-    assert sorted(found.columns) == list(range(300))
-    assert_factorizes(found, normal, rhs)
-    assert (found.pivots > 0).all()
+    choices = choose_by_gain(normal, rhs, 300)
+    assert sorted(choices.columns) == list(range(300))
+    assert_factorizes(choices, normal, rhs)
+    assert (choices.pivots > 0).all()
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 14), n_targets=st.integers(1, 3), wanted=st.integers(0, 16))
@@ -64,10 +64,10 @@ def test_rounds_choose_among_their_own(seed: int, n: int, n_targets: int, wanted
     normal, rhs = draw(n, seed, n_targets)
     rng = np.random.default_rng(seed)
     rounds = [np.sort(rng.choice(n, rng.integers(0, n + 1), replace=False)) for _ in range(10)]
-    found = choose_by_gain(normal, rhs, wanted, allowed=rounds)
-    assert_same(found, normal, rhs, rounds, wanted)
-    assert_factorizes(found, normal, rhs)
-    assert all(column in rounds[number] for column, number in zip(found.columns, found.rounds, strict=True))
+    choices = choose_by_gain(normal, rhs, wanted, allowed=rounds)
+    assert_same(choices, normal, rhs, rounds, wanted)
+    assert_factorizes(choices, normal, rhs)
+    assert all(column in rounds[number] for column, number in zip(choices.columns, choices.rounds, strict=True))
 
 
 @given(seed=st.integers(0, 10**6), n_before=st.integers(0, 12))
@@ -89,9 +89,9 @@ def test_a_column_that_the_chosen_span_is_no_candidate() -> None:
     rng = np.random.default_rng(5)
     functions = rng.standard_normal((50, 6))
     functions = functions[:, [0, 1, 2, 0, 3, 4, 5, 2]]
-    found = choose_by_gain(functions.T @ functions, functions.T @ rng.standard_normal((50, 1)), 8)
-    assert len(found.columns) == 6
-    assert not {3, 7} & set(found.columns.tolist())  # the first of two equal ones wins
+    choices = choose_by_gain(functions.T @ functions, functions.T @ rng.standard_normal((50, 1)), 8)
+    assert len(choices.columns) == 6
+    assert not {3, 7} & set(choices.columns.tolist())  # the first of two equal ones wins
 
 
 def test_the_first_wins_a_tie_and_a_target_of_zeros_is_no_obstacle() -> None:
@@ -100,8 +100,8 @@ def test_the_first_wins_a_tie_and_a_target_of_zeros_is_no_obstacle() -> None:
 
 
 def test_without_candidates_nothing_is_chosen() -> None:
-    found = choose_by_gain(np.empty((0, 0)), np.empty((0, 2)), 5)
-    assert (found.factor.shape, found.half_solution.shape) == ((0, 0), (0, 2))
+    choices = choose_by_gain(np.empty((0, 0)), np.empty((0, 2)), 5)
+    assert (choices.factor.shape, choices.half_solution.shape) == ((0, 0), (0, 2))
     chosen = choose_by_gain(np.eye(2), np.ones((2, 1)), 5, n_before=2)
     assert chosen.columns.tolist() == [0, 1]
 
@@ -111,8 +111,8 @@ def test_p_stays_as_it_was_unless_it_may_be_lost(overwrite: bool) -> None:
     normal, rhs = draw(100, ridge=20.0)
     given_normal, given_rhs = normal.copy(), rhs.copy()
     expected = choose_by_gain(normal, rhs, 90)
-    found = choose_by_gain(given_normal, given_rhs, 90, overwrite=overwrite)
-    assert found.factor.tobytes() == expected.factor.tobytes()
+    choices = choose_by_gain(given_normal, given_rhs, 90, overwrite=overwrite)
+    assert choices.factor.tobytes() == expected.factor.tobytes()
     assert (given_normal == normal).all() is np.bool_(not overwrite)
     assert (given_rhs == rhs).all()
 

@@ -135,13 +135,13 @@ def test_an_empty_centre_moves_to_the_farthest_row() -> None:
 
 
 def test_centres_find_the_clusters_and_get_no_worse() -> None:
-    rows, told = make_rows(2000), Notes()
-    start = kmeans_centres(rows, 3, seed=0, passes=12, report=told)
+    rows, notes = make_rows(2000), Notes()
+    start = kmeans_centres(rows, 3, seed=0, passes=12, report=notes)
     assert sorted(np.round(start.vectors.mean(axis=1)).astype(int)) == [0, 6, 12]
     assert (start.places == -1).all()
-    inertias = [float(str(fact["mean_squared_distance"])) for _, fact in told.events]
+    inertias = [float(str(fact["mean_squared_distance"])) for _, fact in notes.events]
     assert all(b <= a * (1 + 1e-12) for a, b in pairwise(inertias))
-    assert [fact["passes_left"] for _, fact in told.events] == list(range(11, -1, -1))
+    assert [fact["passes_left"] for _, fact in notes.events] == list(range(11, -1, -1))
 
 
 def test_centres_come_close_to_those_of_another_library() -> None:

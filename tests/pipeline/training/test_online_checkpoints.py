@@ -39,14 +39,14 @@ class Memory:
     """A keeper that remembers everything it was given, and gives one thing back."""
 
     gives: Kept | None = None
-    kept: list[Kept] = field(default_factory=list)
+    checkpoints: list[Kept] = field(default_factory=list)
     held: tuple[str, Any] | None = None
 
     def load(self, key: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
         return self.gives[1:] if self.gives is not None and self.gives[0] == key else None
 
     def save(self, key: str, record: dict[str, Any], arrays: Any) -> None:
-        self.kept.append((key, record, {name: array.copy() for name, array in arrays.items()}))
+        self.checkpoints.append((key, record, {name: array.copy() for name, array in arrays.items()}))
 
     def set_pending(self, key: str, make: Any) -> None:
         self.held = (key, make) if make else None
@@ -86,7 +86,7 @@ def bits(done: Trained) -> dict[str, Any]:
     """Everything that a training ends in but its time."""
     arrays = {name: (a.shape, a.dtype, a.tobytes()) for name, a in done.record.arrays.items()}
     told = replace(done, seconds=0.0, record=replace(done.record, arrays={}))
-    return arrays | {"told": told}
+    return arrays | {"result": told}
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -95,15 +95,15 @@ def test_from_every_checkpoint_a_training_ends_in_the_same_bits(
     tmp_path: Path, request_name: str, weighted: bool
 ) -> None:
     store, memory = make_store(tmp_path, weighted=weighted), Memory()
-    asked = REQUESTS[request_name]
-    straight = run(store, memory, asked)
-    assert bits(straight) == bits(run(store, None, asked))
-    places = [(record["segment"], record["row"]) for _, record, _ in memory.kept]
-    assert places == [(0, 1024), (0, 1400), (1, 0), (2, 700), (3, 1), (4, 1024), (4, 2048), (4, 2600)]
-    for kept in memory.kept:
+    model_request = REQUESTS[request_name]
+    straight = run(store, memory, model_request)
+    assert bits(straight) == bits(run(store, None, model_request))
+    positions = [(record["segment"], record["row"]) for _, record, _ in memory.checkpoints]
+    assert positions == [(0, 1024), (0, 1400), (1, 0), (2, 700), (3, 1), (4, 1024), (4, 2048), (4, 2600)]
+    for checkpoint in memory.checkpoints:
         report = Notes()
-        assert bits(run(store, Memory(kept), asked, report=report)) == bits(straight)
-        assert report.events[0] == ("train.started_from_checkpoint", {"rows": kept[1]["progress"]["rows"]})
+        assert bits(run(store, Memory(checkpoint), model_request, report=report)) == bits(straight)
+        assert report.events[0] == ("train.started_from_checkpoint", {"rows": checkpoint[1]["progress"]["rows"]})
         assert report.rows == sum(SIZES)
 
 
@@ -118,16 +118,16 @@ def test_from_every_checkpoint_before_and_after_new_categories_a_training_ends_i
         write_partition(tmp_path / "source" / f"part-{i}.parquet", mixed_columns(rows, seed=i, colours=colours))
     store, memory = new_store(tmp_path / "store"), Memory()
     ingest_folder(store, tmp_path / "source", REQUEST)
-    asked = replace(MODEL, unseen_categories=unseen)
-    straight = run(store, memory, asked)
+    model_request = replace(MODEL, unseen_categories=unseen)
+    straight = run(store, memory, model_request)
     assert straight.record.arrays["basis_vectors"].shape[1] == 4 + (5 if unseen == "extend" else 2)
-    for kept in memory.kept:
+    for checkpoint in memory.checkpoints:
         report = Notes()
-        assert bits(run(store, Memory(kept), asked, report=report)) == bits(straight)
+        assert bits(run(store, Memory(checkpoint), model_request, report=report)) == bits(straight)
         assert "train.started_from_checkpoint" in report.codes
         other = replace(MODEL, unseen_categories="extend" if unseen == "ignore" else "ignore")
         report = Notes()
-        run(store, Memory(kept), other, report=report)
+        run(store, Memory(checkpoint), other, report=report)
         assert "train.started_from_checkpoint" not in report.codes
 
 
@@ -135,10 +135,10 @@ def test_a_checkpoint_of_a_checkpoint_is_the_one_of_the_undisturbed_training(tmp
     """So that any number of kills in a row leaves the same bits as one."""
     store, memory = make_store(tmp_path), Memory()
     run(store, memory)
-    for place, kept in enumerate(memory.kept):
-        again = Memory(kept)
+    for position, checkpoint in enumerate(memory.checkpoints):
+        again = Memory(checkpoint)
         run(store, again)
-        for left, right in zip(again.kept, memory.kept[place + 1 :], strict=True):
+        for left, right in zip(again.checkpoints, memory.checkpoints[position + 1 :], strict=True):
             assert without_seconds(left[1]) == without_seconds(right[1])
             assert {n: a.tobytes() for n, a in left[2].items()} == {n: a.tobytes() for n, a in right[2].items()}
 
@@ -150,11 +150,11 @@ def without_seconds(record: dict[str, Any]) -> dict[str, Any]:
 def test_the_seconds_of_killed_runs_count(tmp_path: Path) -> None:
     store, memory = make_store(tmp_path), Memory()
     run(store, memory)
-    key, record, arrays = memory.kept[2]
+    key, record, arrays = memory.checkpoints[2]
     late = record | {"progress": record["progress"] | {"seconds": 1000.0}}
     again = Memory((key, late, arrays))
     assert run(store, again).seconds > 1000.0
-    assert again.kept[-1][1]["progress"]["seconds"] > 1000.0
+    assert again.checkpoints[-1][1]["progress"]["seconds"] > 1000.0
 
 
 def test_a_model_goes_on_night_by_night(tmp_path: Path) -> None:
@@ -165,13 +165,13 @@ def test_a_model_goes_on_night_by_night(tmp_path: Path) -> None:
     record = replace(first.record, learned=(0, 1))
     memory = Memory()
     straight = run(store, memory, record=record)
-    assert len(memory.kept) == 5
-    for kept in memory.kept:
-        assert bits(run(store, Memory(kept), record=record)) == bits(straight)
+    assert len(memory.checkpoints) == 5
+    for checkpoint in memory.checkpoints:
+        assert bits(run(store, Memory(checkpoint), record=record)) == bits(straight)
         other = replace(record, counters=record.counters | {"swaps": 17})
         report = Notes()
-        run(store, Memory(kept), record=other, report=report)
-        run(store, Memory(kept), report=report)
+        run(store, Memory(checkpoint), record=other, report=report)
+        run(store, Memory(checkpoint), report=report)
         assert report.events == []
 
 
@@ -179,10 +179,10 @@ def test_another_regularization_is_applied_once(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     whole = ledger_of(store)
     record = replace(run(store, ledger=replace(whole, entries=whole.entries[:2])).record, learned=(0, 1))
-    asked, memory = replace(MODEL, regularization=1e-4), Memory()
-    straight = run(store, memory, asked, record)
-    for kept in memory.kept:
-        done = run(store, Memory(kept), asked, record)
+    model_request, memory = replace(MODEL, regularization=1e-4), Memory()
+    straight = run(store, memory, model_request, record)
+    for checkpoint in memory.checkpoints:
+        done = run(store, Memory(checkpoint), model_request, record)
         assert bits(done) == bits(straight)
         assert done.record.parameters["regularization"] == 1e-4
 
@@ -192,34 +192,34 @@ def test_partitions_that_came_later_do_not_matter_and_those_before_do(tmp_path: 
     whole = ledger_of(store)
     fewer = replace(whole, entries=whole.entries[:3])
     run(store, memory, ledger=fewer)
-    assert bits(run(store, Memory(memory.kept[2]), ledger=whole)) == bits(run(store))
+    assert bits(run(store, Memory(memory.checkpoints[2]), ledger=whole)) == bits(run(store))
     other = replace(whole.entries[0], content_sha256="0" * 64)
     for entries in ((other, *whole.entries[1:]), whole.entries[1:], (whole.entries[0], *whole.entries[2:])):
         report = Notes()
-        for kept in memory.kept[3:]:
-            done = run(store, Memory(kept), ledger=replace(whole, entries=entries), report=report)
+        for checkpoint in memory.checkpoints[3:]:
+            done = run(store, Memory(checkpoint), ledger=replace(whole, entries=entries), report=report)
         assert report.events == []
         assert done.entries == entries
 
 
 def test_a_dictionary_that_is_drawn_from_other_rows_is_another_beginning(tmp_path: Path) -> None:
     store, memory = make_store(tmp_path), Memory()
-    whole, asked = ledger_of(store), REQUESTS["drawn"]
-    run(store, memory, asked, ledger=replace(whole, entries=whole.entries[:3]))
+    whole, model_request = ledger_of(store), REQUESTS["drawn"]
+    run(store, memory, model_request, ledger=replace(whole, entries=whole.entries[:3]))
     report = Notes()
-    done = run(store, Memory(memory.kept[1]), asked, report=report)
+    done = run(store, Memory(memory.checkpoints[1]), model_request, report=report)
     assert report.events == []
-    assert bits(done) == bits(run(store, None, asked))
+    assert bits(done) == bits(run(store, None, model_request))
 
 
 def test_a_map_that_is_frozen_by_other_rows_is_another_beginning(tmp_path: Path) -> None:
     store, memory = make_store(tmp_path), Memory()
-    whole, asked = ledger_of(store), replace(MODEL, scaling_rows=None)
-    run(store, memory, asked, ledger=replace(whole, entries=whole.entries[:3]))
+    whole, model_request = ledger_of(store), replace(MODEL, scaling_rows=None)
+    run(store, memory, model_request, ledger=replace(whole, entries=whole.entries[:3]))
     report = Notes()
-    done = run(store, Memory(memory.kept[1]), asked, report=report)
+    done = run(store, Memory(memory.checkpoints[1]), model_request, report=report)
     assert report.events == []
-    assert bits(done) == bits(run(store, None, asked))
+    assert bits(done) == bits(run(store, None, model_request))
 
 
 @pytest.mark.parametrize(
@@ -228,14 +228,14 @@ def test_a_map_that_is_frozen_by_other_rows_is_another_beginning(tmp_path: Path)
 def test_another_request_is_another_beginning(tmp_path: Path, changes: dict[str, Any]) -> None:
     store, memory, report = make_store(tmp_path), Memory(), Notes()
     run(store, memory)
-    asked = replace(MODEL, **changes)
-    done = run(store, Memory(memory.kept[0]), asked, report=report)
+    model_request = replace(MODEL, **changes)
+    done = run(store, Memory(memory.checkpoints[0]), model_request, report=report)
     assert report.events == []
-    assert bits(done) == bits(run(store, None, asked))
+    assert bits(done) == bits(run(store, None, model_request))
 
 
-def spoil(kept: Kept) -> list[Kept]:
-    key, record, arrays = kept
+def spoil(checkpoint: Kept) -> list[Kept]:
+    key, record, arrays = checkpoint
     empty = {name: array[:0] for name, array in arrays.items()}
     nan = arrays | {"normal_matrix": arrays["normal_matrix"] * np.nan}
     negative = arrays | {"normal_matrix": -arrays["normal_matrix"]}
@@ -256,7 +256,7 @@ def spoil(kept: Kept) -> list[Kept]:
 def test_a_damaged_one_costs_time_alone(tmp_path: Path, which: int) -> None:
     store, memory, report = make_store(tmp_path), Memory(), Notes()
     straight = run(store, memory)
-    done = run(store, Memory(spoil(memory.kept[2])[which]), report=report)
+    done = run(store, Memory(spoil(memory.checkpoints[2])[which]), report=report)
     assert bits(done) == bits(straight)
     assert report.events == []
 
@@ -279,7 +279,7 @@ def test_a_short_training_keeps_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(online_checkpoints, "KEEP_SECONDS", 3600.0)
     memory = Memory()
     run(make_store(tmp_path), memory)
-    assert memory.kept == []
+    assert memory.checkpoints == []
 
 
 def test_slow_keeping_is_done_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ def test_slow_keeping_is_done_less_often(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(online_checkpoints, "COST", cost)
         slow = Slow()
         run(make_store(tmp_path / str(cost)), slow)
-        assert len(slow.kept) == times
+        assert len(slow.checkpoints) == times
 
 
 def test_what_went_through_the_store_is_what_was_kept(tmp_path: Path) -> None:

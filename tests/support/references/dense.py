@@ -66,17 +66,17 @@ def prune_dense(
     data: Data, gammas: Sequence[float], grid: Sequence[float], sizes: Sequence[int], folds: int, seed: int
 ) -> list[tuple[list[int], Expansion, float, float]]:
     """Which rows are left, the model, its width and λ, at each size."""
-    kept = list(range(len(data.X)))
+    remaining = list(range(len(data.X)))
     path: list[tuple[list[int], Expansion, float, float]] = []
     gamma, regularization = gammas[0], grid[0]
     for size in sizes:
         if path:
             norms = np.linalg.norm(path[-1][1].beta, axis=1)
-            dropped = sorted(range(len(kept)), key=lambda i: norms[i])[: len(kept) - size]
-            kept = [row for i, row in enumerate(kept) if i not in dropped]
-        part = Data(data.X[kept], data.y[kept], data.w[kept])
-        if len(kept) > 2:
+            dropped = sorted(range(len(remaining)), key=lambda i: norms[i])[: len(remaining) - size]
+            remaining = [row for i, row in enumerate(remaining) if i not in dropped]
+        part = Data(data.X[remaining], data.y[remaining], data.w[remaining])
+        if len(remaining) > 2:
             gamma, regularization = select(part, gammas, grid, folds, seed)
         model = solve_dense(part, gamma, regularization * part.w.sum(), bias=True)
-        path.append((kept, model, gamma, regularization))
+        path.append((remaining, model, gamma, regularization))
     return path

@@ -82,7 +82,7 @@ def dense_refit(store: Store, record: ModelRecord) -> DenseRefit:
 
 
 def assert_solves(record: ModelRecord, dense: DenseRefit) -> None:
-    """The record's coefficients are the direct solution's, as far as the condition lets that be told."""
+    """The record's coefficients are the direct solution's, as far as the condition allows."""
     expected = dense.coefficients
     off = np.abs(record.arrays["coefficients"] - expected).max() / np.abs(expected).max()
     assert off < 100 * dense.condition * np.finfo(float).eps, (off, dense.condition)

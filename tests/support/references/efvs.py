@@ -33,22 +33,24 @@ class DenseEFVS:
     def choose(
         self, max_basis: int, candidates: int | None, sample: int | None, seed: int, rounds: int
     ) -> tuple[Choices, list[float]]:
-        """Choose, and tell 1 − J after each choice."""
-        n_rows, found, errors = len(self.K), Choices([], []), list[float]()
+        """Choose, and return 1 − J after each choice."""
+        n_rows, choices, errors = len(self.K), Choices([], []), list[float]()
         for number in range(rounds):
-            if len(found.places) == max_basis:
+            if len(choices.places) == max_basis:
                 break
             drawn = draw_round(seed, number, n_rows, candidates or n_rows).tolist()
             over = draw_round(seed, number, n_rows, sample or n_rows, stream=1).tolist()
-            left = [i for i in over if self.weights[i] > 0 and self.open(found.places, i)]
+            left = [i for i in over if self.weights[i] > 0 and self.open(choices.places, i)]
             if not left:
                 continue
-            before, size = self.mean_explained(found.places, left), len(found.places)
-            usable = [c for c in drawn if self.weights[c] > 0 and c not in found.places and self.open(found.places, c)]
-            note(found, {c: self.mean_explained([*found.places, c], left) - before for c in usable})
-            if len(found.places) > size:
-                errors.append(1 - self.mean_explained(found.places, over))
-        return found, errors
+            before, size = self.mean_explained(choices.places, left), len(choices.places)
+            usable = [
+                c for c in drawn if self.weights[c] > 0 and c not in choices.places and self.open(choices.places, c)
+            ]
+            note(choices, {c: self.mean_explained([*choices.places, c], left) - before for c in usable})
+            if len(choices.places) > size:
+                errors.append(1 - self.mean_explained(choices.places, over))
+        return choices, errors
 
     def open(self, chosen: Sequence[int], candidate: int) -> bool:
         """Whether the chosen do not span the candidate."""

@@ -38,23 +38,23 @@ def choose_slowly(
     normal: Array, rhs: Array, rounds: Iterable[Iterable[int]], n_wanted: int, least_share: float = 1e-10
 ) -> Choices:
     """Choose, in each round, the candidate whose fit together with the chosen has the lowest cost."""
-    found = Choices([], [])
+    choices = Choices([], [])
     for allowed in rounds:
-        if len(found.places) == n_wanted:
+        if len(choices.places) == n_wanted:
             break
         gains = {}
-        before = fitted_gain(normal, rhs, found.places)
+        before = fitted_gain(normal, rhs, choices.places)
         for candidate in allowed:
-            if candidate not in found.places and novelty(normal, found.places, candidate) > least_share:
-                gains[candidate] = fitted_gain(normal, rhs, [*found.places, candidate]) - before
-        note(found, gains)
-    return found
+            if candidate not in choices.places and novelty(normal, choices.places, candidate) > least_share:
+                gains[candidate] = fitted_gain(normal, rhs, [*choices.places, candidate]) - before
+        note(choices, gains)
+    return choices
 
 
-def note(found: Choices, gains: dict[int, float]) -> None:
+def note(choices: Choices, gains: dict[int, float]) -> None:
     """Add the best candidate, if there is one; the first wins a tie."""
     if gains:
         best = max(gains, key=lambda candidate: gains[candidate])
         others = [gain for candidate, gain in gains.items() if candidate != best]
-        found.places.append(best)
-        found.margins.append(1 - max(others) / gains[best] if others and gains[best] > 0 else 1.0)
+        choices.places.append(best)
+        choices.margins.append(1 - max(others) / gains[best] if others and gains[best] > 0 else 1.0)
