@@ -1,1 +1,1 @@
-"""Shared by all rooms: errors, protocols, argument checks, memory plans."""
+"""Shared by all folders of the pipeline: errors, events, protocols, checks of arguments, settings, memory plans."""

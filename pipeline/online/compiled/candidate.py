@@ -6,7 +6,7 @@ import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.online.compiled.arrays import Model, Rows, Scratch
-from ridgestream.pipeline.online.compiled.jit import compiled_part
+from ridgestream.pipeline.online.compiled.jit import compiled_inline, compiled_part
 from ridgestream.pipeline.online.compiled.lapack import Lapack, times_vector
 from ridgestream.pipeline.online.compiled.swap_test import REFUSED
 from ridgestream.pipeline.online.compiled.vector_loops import add_multiple, add_squares, dot
@@ -36,7 +36,7 @@ def times_normal(lapack: Lapack, normal: Floats, pending: Floats, x: Floats, out
     return shares
 
 
-@compiled_part
+@compiled_inline
 def is_stale(lapack: Lapack, normal: Floats, rows: Rows, j: int) -> bool:
     """Whether P⁻¹k of row j has drifted: P of the rows before it times P⁻¹k is not k."""
     k, m, scale = rows.kernel[j], rows.kernel.shape[1], math.sqrt(rows.pivots[j] / rows.weights[j])
@@ -72,7 +72,7 @@ def refine(lapack: Lapack, gram: Floats, gram_inverse: Floats, k: Floats, a: Flo
             break
 
 
-@compiled_part
+@compiled_inline
 def evaluate(scratch: Scratch, model: Model, rows: Rows, j: int, penalty: float) -> bool:
     """Fill the candidate from row j; return whether it may be taken; O(m²). P does not yet include the rows up to j.
 

@@ -68,7 +68,7 @@ def compiled_part(function: Compiled) -> Compiled:
 
 
 def compiled_inline(function: Compiled) -> Compiled:
-    """Compile a function into each of its callers: a call costs as much as a loop over a hundred numbers."""
+    """Compile a function into each of its callers: a call counts the references of every array that it passes."""
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
 
 

@@ -54,7 +54,7 @@ def clear_column(rows: Floats, index: int, stop: int) -> None:
         rows[i, index] = 0.0
 
 
-@compiled_part
+@compiled_inline
 def swap_in_inverses(rows: Rows, change: Replacement, model: Model, new: Candidate) -> int:
     """Make row j the basis vector `index` in the inverses, β, and the block's rows after j; O(m²).
 
@@ -123,7 +123,7 @@ def swap_in_kernel_rows(
     return g, o
 
 
-@compiled_part
+@compiled_inline
 def swap_in_information(information: InformationArrays, index: int, rows: Rows, j: int, new: Candidate) -> None:
     """Make row j the basis vector `index` in D, K, P and z: the dictionary grows, and then that one is deleted."""
     k = rows.kernel[j]

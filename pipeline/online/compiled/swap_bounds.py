@@ -187,7 +187,7 @@ def may_leave(row: Swapper, i: int, a_i: float, high: float) -> bool:
     return bool(max(row.low * slope, high * slope) + 2.0 * row.weight * a_i > row.norms[i] * row.ridge)
 
 
-@compiled_part
+@compiled_inline
 def count_weaker(row: Swapper, novelty: float) -> int:
     """Count the basis vectors that may be weaker than the row, `row.a` being K⁻¹k of them all."""
     hits = 0

@@ -36,7 +36,7 @@ def cross_triangle(lapack: Lapack, left: Floats, right: Floats, out: Floats) -> 
         cross_products(lapack, left[part], right[r:], out[part], r)
 
 
-@compiled_part
+@compiled_inline
 def eliminate(lapack: Lapack, rows: Rows, beta: Floats) -> int:
     """Compute factor, directions and steps of a block as if no row changed the dictionary; O(n²m) for n rows.
 
@@ -74,7 +74,7 @@ def absorb(direction: Floats, step: Floats, beta: Floats, q: Floats) -> bool:
     return not_positive == 0
 
 
-@compiled_part
+@compiled_inline
 def weakest_vector(row: Swapper, lift: float, kappa: Floats, schur: float, gain: float, beta: Floats) -> int:
     """Return the index of the basis vector that the row replaces, −1 if none: the swap test; O(m).
 
@@ -95,7 +95,7 @@ def weakest_vector(row: Swapper, lift: float, kappa: Floats, schur: float, gain:
     return weakest
 
 
-@compiled_part
+@compiled_inline
 def scan_rows(  # noqa: C901
     scratch: Scratch, model: Model, rows: Rows, start: int, stop: int, rules: StripRules, is_full: bool
 ) -> tuple[int, int, int]:

@@ -4,7 +4,7 @@ import numpy as np
 
 from ridgestream.pipeline.online.compiled.arrays import InformationArrays, Model, Rows, Scratch, StripRules
 from ridgestream.pipeline.online.compiled.candidate import REFINEMENTS, evaluate, is_stale
-from ridgestream.pipeline.online.compiled.jit import compiled, compiled_part, zero
+from ridgestream.pipeline.online.compiled.jit import compiled, compiled_inline, zero
 from ridgestream.pipeline.online.compiled.kernel_column import KernelCode, kernel_column
 from ridgestream.pipeline.online.compiled.lapack import Lapack, add_products, cross_products, times_symmetric
 from ridgestream.pipeline.online.compiled.swap import (
@@ -19,7 +19,7 @@ from ridgestream.pipeline.online.compiled.swap_test import END, GROW, UNSAFE, el
 from ridgestream.pipeline.online.compiled.vector_loops import add_multiple, add_two, copy
 
 
-@compiled_part
+@compiled_inline
 def sum_rows(lapack: Lapack, rows: Rows, information: InformationArrays, stop: int) -> None:
     """Add Σ w kkᵀ to P and Σ w kyᵀ to z over the first `stop` rows: equation (11)."""
     add_products(lapack, 1.0, rows.weighted_kernel[:stop], information.normal)
@@ -31,7 +31,7 @@ def sum_rows(lapack: Lapack, rows: Rows, information: InformationArrays, stop: i
         copy(total, information.rhs[:, c])
 
 
-@compiled_part
+@compiled_inline
 def multiply(lapack: Lapack, rows: Rows, model: Model, refines: bool) -> None:
     """Compute √w Kb P⁻¹ and the tracked columns of Kb K⁻¹ of a block by matrix products; refine the latter if asked."""
     information, inverses, tracking = model.information, model.inverses, model.tracking
@@ -50,7 +50,7 @@ def multiply(lapack: Lapack, rows: Rows, model: Model, refines: bool) -> None:
     times_symmetric(lapack, inverses.normal, rows.weighted_kernel, rows.directions)
 
 
-@compiled_part
+@compiled_inline
 def cut_block(rows: Rows, first: int, stop: int) -> Rows:
     """Return the rows from `first` to `stop`, with the memory that blocks share."""
     block, n = slice(first, stop), stop - first
