@@ -69,6 +69,7 @@ def server(tmp_path: Path) -> Iterator[ObjectStore]:
         yield server
 
 
+@pytest.mark.thorough
 def test_the_cron_job_learns_what_is_in_the_bucket_and_later_nothing_twice(server: ObjectStore, tmp_path: Path) -> None:
     for name in ("train/part-00.parquet", "test/part-00.parquet"):
         (tmp_path / "forest" / name).parent.mkdir(parents=True)

@@ -56,5 +56,6 @@ def test_the_command_completes_commands_options_and_jobs() -> None:
 
 
 def test_the_script_for_a_shell_is_shown() -> None:
-    shown = run_program([COMMAND, "--show-completion", "bash"], environment=clean_environment(SHELL="/bin/bash"))
+    in_a_shell = ["bash", "-c", f"'{COMMAND}' --show-completion; true"]  # whose name it takes from its parents
+    shown = run_program(in_a_shell, environment=clean_environment(SHELL="/bin/bash"))
     assert "complete -o default -F _ridgestream_completion ridgestream" in shown.out

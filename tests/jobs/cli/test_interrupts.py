@@ -24,6 +24,7 @@ from support.jobs.jobs import (
     start_command,
     wait_until,
 )
+from support.points import points
 
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.stores.catalog.ledger import read_ledger
@@ -99,7 +100,10 @@ def assert_readable(work: Workplace) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("number", "code", "said"),
     [
-        (signal.SIGINT, exit_codes.INTERRUPTED, "ridgestream: interrupted; the last commit stands"),
+        pytest.param(
+            *(signal.SIGINT, exit_codes.INTERRUPTED, "ridgestream: interrupted; the last commit stands"),
+            marks=pytest.mark.thorough,
+        ),
         (signal.SIGTERM, exit_codes.TERMINATED, "ridgestream: terminated; the last commit stands"),
     ],
 )
@@ -139,7 +143,11 @@ def test_ctrl_c_reaches_local_workers_too(work: Workplace, undisturbed: Workplac
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, exit_codes.INTERRUPTED), (signal.SIGTERM, exit_codes.TERMINATED)]
+    ("number", "code"),
+    points(
+        [(signal.SIGINT, exit_codes.INTERRUPTED), (signal.SIGTERM, exit_codes.TERMINATED)],
+        ordinary=[(signal.SIGINT, exit_codes.INTERRUPTED)],
+    ),
 )
 def test_a_signal_to_the_whole_group_while_local_workers_start(
     work: Workplace, number: signal.Signals, code: int
@@ -239,7 +247,7 @@ def test_killed_in_mid_refit_the_old_model_stands_or_the_new_one(
 
 
 @pytest.mark.parametrize("place", [FLUSH, "pathlib.Path.rename"])
-@pytest.mark.parametrize("calls", [0, 2])
+@pytest.mark.parametrize("calls", points([0, 2], [2]))
 def test_killed_while_the_store_is_made(tmp_path: Path, small_undisturbed: Workplace, place: str, calls: int) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(NIGHTS))

@@ -20,6 +20,7 @@ from support.jobs.jobs import (
     start_command,
     wait_until,
 )
+from support.points import points
 
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.cluster.dask_executor import open_executor
@@ -64,7 +65,7 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield cluster.address
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", points(METHODS, ["ols", "shard-merge-select"]))
 def test_the_number_of_workers_changes_no_bit(
     method: str, address: str, tmp_path: Path, straight: dict[str, Workplace]
 ) -> None:
@@ -130,6 +131,7 @@ def test_workers_that_are_paused_for_good_are_an_error_after_the_time_that_the_j
     assert "all workers of the cluster have been paused for 2 s" in done.err
 
 
+@pytest.mark.thorough
 def test_tasks_are_cut_by_rows_alone_and_many_of_them_change_nothing_but_rounding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, straight: dict[str, Workplace]
 ) -> None:

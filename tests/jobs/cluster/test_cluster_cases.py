@@ -5,6 +5,7 @@ scheduler without workers, or killed in mid-run, in `test_cluster`, `test_cluste
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from support.jobs.clusters import Cluster, real_cluster
 from support.jobs.jobs import PATIENCE, Workplace, assert_same_model, draw_rows, open_store, wait_until
 from support.jobs.recording import Notes
+from support.points import points
 from support.stores.training import context_of
 
 from ridgestream.jobs.cluster.cluster_error import ClusterError
@@ -123,8 +125,10 @@ def run_there(work: Workplace, cluster: Cluster, changes: dict[str, Any], report
         return run_job(job, executor, report, 0.0, new_model=False)
 
 
-@pytest.mark.parametrize("method", ["online", "ols"])
-@pytest.mark.parametrize("where", ["first", "in the middle", "alone"])
+@pytest.mark.parametrize(
+    ("method", "where"),
+    points(product(["online", "ols"], ["first", "in the middle", "alone"]), [("online", "alone"), ("ols", "first")]),
+)
 def test_partitions_without_rows_work_on_a_cluster_and_are_consumed(
     work: Workplace, two_workers: Cluster, where: str, method: str
 ) -> None:

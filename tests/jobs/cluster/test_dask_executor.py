@@ -28,6 +28,7 @@ from support.jobs.jobs import (
     start_command,
     wait_until,
 )
+from support.points import points
 from threadpoolctl import threadpool_limits
 
 from ridgestream.jobs.cli import exit_codes
@@ -131,6 +132,7 @@ def test_predictions_do_not_depend_on_the_cluster(alone: Workplace, two_workers:
     assert here.equals(there)
 
 
+@pytest.mark.thorough
 def test_local_workers_refit_to_the_same_bits(tmp_path: Path, work: Workplace) -> None:
     (tmp_path / "here").mkdir()
     here = make_workplace(tmp_path / "here")
@@ -264,7 +266,11 @@ def test_a_worker_killed_in_mid_ingest_changes_nothing(work: Workplace, alone: W
 
 
 @pytest.mark.parametrize(
-    ("who", "expected"), [("workers", "the cluster has lost its workers"), ("scheduler", "the scheduler has gone")]
+    ("who", "expected"),
+    points(
+        [("workers", "the cluster has lost its workers"), ("scheduler", "the scheduler has gone")],
+        ordinary=[("workers", "the cluster has lost its workers")],
+    ),
 )
 def test_a_cluster_that_dies_in_mid_ingest_is_an_error_and_the_same_command_goes_on(
     work: Workplace, alone: Workplace, who: str, expected: str

@@ -54,6 +54,7 @@ def test_kills_at_requests_to_an_object_store_are_recovered(
     assert sum(blow.landed for blow in strike_all(bench, series, at_once=2)) >= landed
 
 
+@pytest.mark.thorough
 def test_kills_of_the_whole_cluster_and_then_of_one_worker_are_recovered(bench: CrashBench) -> None:
     """The last worker is killed while it writes; the run continues without it or reports that it cannot."""
     blows = strike_all(

@@ -22,6 +22,7 @@ from support.jobs.jobs import (
     run_command,
     run_limited,
 )
+from support.points import points
 from support.stores.storage_calls import CallTrap
 
 from ridgestream.jobs.cli import exit_codes
@@ -88,7 +89,7 @@ def assert_recovers(work: Workplace, undisturbed: Workplace) -> None:
     assert [partition["name"] for partition in summary["partitions"]] == [f"part-{n:02d}.parquet" for n in range(6)]
 
 
-@pytest.mark.parametrize("limit_bytes", [0, 300, 1_500, 3_000])
+@pytest.mark.parametrize("limit_bytes", points([0, 300, 1_500, 3_000], [1_500]))
 def test_a_limit_on_file_size_is_reported(
     work: Workplace, first_night: Workplace, undisturbed: Workplace, limit_bytes: int
 ) -> None:
@@ -119,7 +120,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory, first_night: Workplace) -> l
     return calls
 
 
-@pytest.mark.parametrize("share", [0.05, 0.2, 0.4, 0.6, 0.8, 0.95])
+@pytest.mark.parametrize("share", points([0.05, 0.2, 0.4, 0.6, 0.8, 0.95], [0.2, 0.95]))
 def test_a_disk_that_becomes_full_is_reported(
     work: Workplace, first_night: Workplace, undisturbed: Workplace, calls: list[str], share: float
 ) -> None:
@@ -130,7 +131,7 @@ def test_a_disk_that_becomes_full_is_reported(
     assert_recovers(work, undisturbed)
 
 
-@pytest.mark.parametrize("error", [errno.EIO, errno.EROFS, errno.EDQUOT])
+@pytest.mark.parametrize("error", points([errno.EIO, errno.EROFS, errno.EDQUOT], [errno.EIO]))
 def test_a_failing_write_is_reported(
     work: Workplace, first_night: Workplace, undisturbed: Workplace, calls: list[str], error: int
 ) -> None:
@@ -175,7 +176,7 @@ sys.exit(process.returncode)
 """
 
 
-@pytest.mark.parametrize("spare_kib", [4, 40, 120])
+@pytest.mark.parametrize("spare_kib", points([4, 40, 120], [40]))
 def test_a_really_full_disk_is_reported(
     work: Workplace, first_night: Workplace, undisturbed: Workplace, spare_kib: int
 ) -> None:
@@ -264,7 +265,7 @@ def read_everything(store: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", points(range(2), [0]))
 def test_a_damaged_byte_in_any_file_is_detected_or_harmless(tmp_path: Path, whole: Workplace, seed: int) -> None:
     work, rng = copy_of(whole, tmp_path / "work"), np.random.default_rng(seed)
     sound, refused = read_everything(work.store), set()

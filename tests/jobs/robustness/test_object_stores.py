@@ -24,6 +24,7 @@ from support.jobs.jobs import (
     start_command,
     wait_until,
 )
+from support.points import points
 from support.stores.killing_proxy import killing_proxy
 from support.stores.object_store import BUCKET, KEYS, ObjectStore, object_store
 from support.stores.stores import PicklingExecutor
@@ -97,7 +98,7 @@ def predictions_in(server: ObjectStore, folder: Path) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-@pytest.mark.parametrize("cluster", ["none", "scheduler"])
+@pytest.mark.parametrize("cluster", points(["none", "scheduler"], ["none"]))
 def test_a_job_in_an_object_store_gives_the_bits_of_a_local_one(
     server: ObjectStore, local: Workplace, tmp_path: Path, cluster: str
 ) -> None:
@@ -168,7 +169,7 @@ def test_input_and_output_of_the_command_can_be_urls(server: ObjectStore, local:
     assert pq.read_table(tmp_path / "here").equals(pq.read_table(local.folder / "predictions"))
 
 
-@pytest.mark.parametrize("forward", [False, True])
+@pytest.mark.parametrize("forward", points([False, True], [True]))
 def test_a_killed_prediction_resumes_and_leaves_no_partial_file(
     server: ObjectStore, local: Workplace, tmp_path: Path, *, forward: bool
 ) -> None:

@@ -15,6 +15,7 @@ from support.jobs.jobs import (
     start_command,
     wait_until,
 )
+from support.points import points
 from support.stores.object_store import ObjectStore, object_store
 
 from ridgestream.jobs.cli import exit_codes
@@ -45,7 +46,10 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     return work
 
 
-@pytest.fixture(params=["folder", "object store"])
+LOCATIONS = ("folder", "object store")
+
+
+@pytest.fixture
 def location(request: pytest.FixtureRequest, tmp_path: Path, server: ObjectStore) -> StoreLocation:
     return StoreLocation(str(tmp_path / "store") if request.param == "folder" else server.location(tmp_path.name))
 
@@ -74,7 +78,8 @@ def assert_once(location: StoreLocation, undisturbed: Workplace) -> None:
     assert len(messages) == 5, messages  # the repository, the store, two waves of partitions, a night
 
 
-@pytest.mark.parametrize("runs", [2, pytest.param(8, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("location", points(LOCATIONS, ["object store"]), indirect=True)
+@pytest.mark.parametrize("runs", points([2, 8], [2]))
 def test_runs_that_wait_execute_one_after_the_other(
     location: StoreLocation, undisturbed: Workplace, tmp_path: Path, runs: int
 ) -> None:
@@ -84,7 +89,8 @@ def test_runs_that_wait_execute_one_after_the_other(
     assert_once(location, undisturbed)
 
 
-@pytest.mark.parametrize("runs", [2, pytest.param(8, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("location", points(LOCATIONS, ["folder"]), indirect=True)
+@pytest.mark.parametrize("runs", points([2, 8], [2]))
 def test_runs_that_do_not_wait_exit_with_their_own_code(
     location: StoreLocation, undisturbed: Workplace, tmp_path: Path, runs: int
 ) -> None:
@@ -100,6 +106,7 @@ def test_runs_that_do_not_wait_exit_with_their_own_code(
     assert_once(location, undisturbed)
 
 
+@pytest.mark.parametrize("location", points(LOCATIONS, ["folder"]), indirect=True)
 def test_waiting_runs_continue_after_a_writer_is_killed(
     location: StoreLocation, undisturbed: Workplace, tmp_path: Path
 ) -> None:

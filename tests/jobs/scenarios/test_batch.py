@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.jobs.jobs import REGRESSION, Workplace, assert_same_model, draw_regression, draw_rows, set_column
 from support.jobs.recording import NEVER, Killed, Notes
+from support.points import points
 from support.stores.stores import PicklingExecutor
 
 from ridgestream.jobs.commands.inspect import run_inspect, show_inspection
@@ -105,7 +106,7 @@ def test_a_method_runs_predicts_with_error_bars_and_is_told_of(
     assert work.run_here(asked(method))["new_partitions"] == 0
 
 
-@pytest.mark.parametrize("method", SETTINGS)
+@pytest.mark.parametrize("method", points(SETTINGS, ["orols", "isls-svm", "shard-merge-select"]))
 def test_where_tasks_are_done_changes_no_bit(method: str, work: Workplace, tmp_path: Path) -> None:
     work.run_here(asked(method))
     other = Workplace(tmp_path / "other")
@@ -153,7 +154,7 @@ def penalty_of(record: ModelRecord, values: Any) -> Any:
     return penalty
 
 
-@pytest.mark.parametrize("method", SETTINGS)
+@pytest.mark.parametrize("method", points(SETTINGS, ["ols", "orols", "shard-merge-select"]))
 def test_reselected_on_a_second_night_it_is_the_model_of_one_run(method: str, work: Workplace, tmp_path: Path) -> None:
     changes = asked(method) if METHODS[method].always_reselects else asked(method, model__reselect="always")
     work.put(3)
@@ -200,7 +201,7 @@ def test_other_regularizations_are_compared_at_once_and_other_sizes_are_another_
         work.run_here()
 
 
-@pytest.mark.parametrize("method", SUMMED)
+@pytest.mark.parametrize("method", points(SUMMED, ["ols", "shard-merge-select"]))
 def test_a_killed_training_goes_on_and_ends_in_the_same_bits(
     method: str, work: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -216,6 +216,7 @@ def test_nights_leave_no_trace(tmp_path: Path, straight: Workplace, ends: tuple[
     assert read_ledger(open_store(work.store).root()).classes == read_ledger(open_store(straight.store).root()).classes
 
 
+@pytest.mark.thorough
 def test_a_cluster_leaves_no_trace_and_the_doors_tell_the_confusion(tmp_path: Path, straight: Workplace) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(3))

@@ -13,6 +13,7 @@ from sklearn.kernel_ridge import KernelRidge
 from support.data.missing_values import draw_with_missing
 from support.jobs.jobs import Settings, Workplace, assert_same_model, open_store, run_command
 from support.jobs.recording import Notes
+from support.points import points
 
 from ridgestream.jobs.commands.evaluate import run_evaluate
 from ridgestream.jobs.commands.run import run_job
@@ -88,7 +89,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("method", "unseen", "missing"), dict.fromkeys(CASES))
+ORDINARY = [("online", "extend", "impute"), ("online", "ignore", "drop"), ("kernel-ridge", "extend", "impute")]
+
+
+@pytest.mark.parametrize(("method", "unseen", "missing"), points(CASES, ORDINARY))
 def test_the_model_does_not_depend_on_where_nights_end(tmp_path: Path, method: str, unseen: str, missing: str) -> None:
     share = 0.0 if missing == "error" else 0.1
     changes = {**METHODS[method], "source.unseen_categories": unseen, "source.missing": missing}

@@ -37,6 +37,7 @@ def bits(record: ModelRecord) -> dict[str, Any]:
 SIZES = [300, 0, 500, 1, 257]
 
 
+@pytest.mark.thorough
 def test_training_night_by_night_equals_training_at_once_bit_for_bit(tmp_path: Path) -> None:
     straight, nightly = new_store(tmp_path / "straight"), new_store(tmp_path / "nightly")
     source = tmp_path / "source"

@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
+from support.points import points
 
 import ridgestream.pipeline
 from ridgestream.pipeline.online.compiled.cache_folder import UNUSED_DAYS, cache_folder, compiled_sources
@@ -74,8 +76,7 @@ def damage_all(folder: str, suffix: str, size: int) -> None:
         file.write_bytes(file.read_bytes()[:size])
 
 
-@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
-@pytest.mark.parametrize("size", [0, 20])
+@pytest.mark.parametrize(("suffix", "size"), points(product([".nbi", ".nbc"], [0, 20]), [(".nbi", 0), (".nbc", 20)]))
 def test_a_damaged_cache_costs_a_compilation_and_is_written_again(tmp_path: Path, suffix: str, size: int) -> None:
     folder = run_program(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "own"))[0]
     whole = {file.name for file in Path(folder).iterdir()}

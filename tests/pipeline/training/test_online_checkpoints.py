@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.jobs.recording import Notes
+from support.points import points
 from support.stores.partitions import REQUEST, mixed_columns, write_partition
 from support.stores.stores import ingest_folder, ledger_of, new_store
 from support.stores.training import MODEL, context_of
@@ -89,8 +90,8 @@ def bits(done: Trained) -> dict[str, Any]:
     return arrays | {"result": told}
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("request_name", REQUESTS)
+@pytest.mark.parametrize("weighted", points([False, True], [True]))
+@pytest.mark.parametrize("request_name", points(REQUESTS, ["supervised"]))
 def test_from_every_checkpoint_a_training_ends_in_the_same_bits(
     tmp_path: Path, request_name: str, weighted: bool
 ) -> None:
@@ -110,7 +111,7 @@ def test_from_every_checkpoint_a_training_ends_in_the_same_bits(
 COLOURS = (("red", "grey"), ("red", "grey"), ("blue", "red"), ("black",), ("red", "green", "blue"))
 
 
-@pytest.mark.parametrize("unseen", ["ignore", "extend"])
+@pytest.mark.parametrize("unseen", points(["ignore", "extend"], ["extend"]))
 def test_from_every_checkpoint_before_and_after_new_categories_a_training_ends_in_the_same_bits(
     tmp_path: Path, unseen: str
 ) -> None:
