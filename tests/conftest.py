@@ -5,7 +5,7 @@ The default is restored first, so that a test of Ctrl-C tests Ctrl-C. What numba
 processes of the tests, and for the next run.
 
 Temporary folders lie in a memory file system where there is a large one: tests flush thousands of small stores, which
-takes minutes on a disk. PYTEST_DEBUG_TEMPROOT, which pytest reads, names another folder.
+takes minutes on a disk. TMPDIR names another folder.
 """
 
 import os
@@ -27,5 +27,5 @@ MEMORY_FILES = Path("/dev/shm")  # noqa: S108
 ROOM_BYTES = 4 * 2**30
 """The tests fill about a quarter of it."""
 
-if MEMORY_FILES.is_dir() and os.access(MEMORY_FILES, os.W_OK) and shutil.disk_usage(MEMORY_FILES).free >= ROOM_BYTES:
+if "TMPDIR" not in os.environ and MEMORY_FILES.is_dir() and shutil.disk_usage(MEMORY_FILES).free >= ROOM_BYTES:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_FILES))
