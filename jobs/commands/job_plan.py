@@ -4,10 +4,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ridgestream.jobs.config.job_file import Job
-from ridgestream.jobs.config.requests import evaluation_partitions, memory_limit_bytes, model_request
+from ridgestream.jobs.config.requests import evaluation_partitions, memory_limit_bytes, model_request, policies
+from ridgestream.pipeline.base.executor import Executor
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.planning.run_plan import RunPlan, plan_run
+from ridgestream.pipeline.prediction.held_out import check_held_out
 from ridgestream.pipeline.training.trainer import trainer_of
 from ridgestream.stores.parquet.partitions import PartitionFile
+from ridgestream.stores.schema.schema import Schema
 
 if TYPE_CHECKING:
     import zarr
@@ -31,3 +36,13 @@ def check_plan(job: Job, plan: RunPlan) -> None:
     plan.check_memory()
     if job.evaluate is not None and plan.is_due:
         evaluation_partitions(job)
+
+
+def check_held_out_partitions(
+    job: Job, feature_map: FeatureMap | None, schema: Schema, executor: Executor, report: Reporter
+) -> None:
+    """Refuse before the first row is learned what the evaluation would refuse after the last, naming file and value.
+
+    Without a feature map, which categories and classes the model will have is not known, and they are not checked.
+    """
+    check_held_out(evaluation_partitions(job), feature_map, schema, executor, report, policies(job))

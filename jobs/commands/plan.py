@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from ridgestream.jobs.commands.job_plan import check_plan, plan_job
+from ridgestream.jobs.commands.job_plan import check_held_out_partitions, check_plan, plan_job
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import (
     evaluation_partitions,
@@ -22,6 +22,7 @@ from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.dataset.block_stream import block_need
 from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
 from ridgestream.pipeline.dataset.task_label import partition_needs
+from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.ingest.partition_profile import profile_partition
 from ridgestream.pipeline.ingest.source_schema import find_schema
 from ridgestream.pipeline.planning.run_estimate import RunEstimate, estimate_run
@@ -53,6 +54,8 @@ def run_plan(job: Job, executor: Executor, *, new_model: bool) -> dict[str, Any]
         for memory_plan in memory_plans:
             memory_plan.check(plan.memory_limit_bytes)
         _admit(job, plan, executor, memory_plans)
+        if job.evaluate is not None and plan.is_due:
+            check_held_out_partitions(job, _held_out_map(plan, sample, schema), schema, executor, Silent())
         facts: dict[str, Any] = {"model": plan.trainer.request.name, "method": job.model.method}
         facts |= {"store": store_location(job).text, "store_exists": store_exists}
         facts |= _work_facts(plan, files, workers) | _memory_facts(plan, memory_plans)
@@ -111,6 +114,14 @@ def _shape(plan: RunPlan, sample: Sample | None) -> tuple[int, int]:
     else:
         return 1, 1
     return feature_map.n_features, feature_map.target.n_outputs
+
+
+def _held_out_map(plan: RunPlan, sample: Sample | None, schema: Schema) -> FeatureMap | None:
+    """Return the feature map of the model to be; None where only rows beyond the sample tell its categories."""
+    if plan.record is not None:
+        return encoding_of(plan.record, schema)
+    has_all_rows = sample is not None and sample.ledger.rows == plan.rows > 0
+    return sample.feature_map(plan.trainer.request) if sample is not None and has_all_rows else None
 
 
 def _admit(job: Job, plan: RunPlan, executor: Executor, memory_plans: MemoryPlans) -> None:

@@ -5,7 +5,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 from ridgestream.jobs.cluster.cluster_error import ClusterError
-from ridgestream.jobs.commands.job_plan import plan_job
+from ridgestream.jobs.commands.job_plan import check_held_out_partitions, plan_job
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import (
     evaluation_partitions,
@@ -24,7 +24,7 @@ from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter, Silent, Stopped
 from ridgestream.pipeline.models.model_record import is_refitted, model_of
 from ridgestream.pipeline.planning.run_plan import RunPlan
-from ridgestream.pipeline.prediction.evaluate import Evaluation, check_partitions, evaluate
+from ridgestream.pipeline.prediction.evaluate import Evaluation, evaluate
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.refit import check_refit_memory, refit
 from ridgestream.pipeline.training.trainer import train
@@ -163,9 +163,10 @@ class _Training:
 
     def check(self) -> None:
         """Raise early the errors of the refit and the held-out partitions that need no training."""
-        if self.job.evaluate is not None and self.ledger.schema is not None:
-            check_partitions(evaluation_partitions(self.job), self.ledger.schema)
         self.plan.check_refit_memory()
+        if self.job.evaluate is not None and self.ledger.schema is not None:
+            feature_map = self.plan.held_out_feature_map(self.root)
+            check_held_out_partitions(self.job, feature_map, self.ledger.schema, self.executor, self.report)
 
     @property
     def context(self) -> TrainingContext:

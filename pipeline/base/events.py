@@ -37,6 +37,7 @@ class Step:
 
 STEP_ADD_SUMS = Step("add_sums", "add sums")
 STEP_CALIBRATE = Step("calibrate", "calibrate")
+STEP_CHECK_HELD_OUT = Step("check_held_out", "check held-out rows")
 STEP_CROSS_VALIDATE = Step("cross_validate", "cross-validate")
 STEP_EFVS_PASS = Step("efvs_pass", "EFVS from {vectors} vectors")
 STEP_EVALUATE = Step("evaluate", "evaluate")

@@ -15,6 +15,7 @@ from ridgestream.pipeline.dataset.stored_rows import TASK_ROWS
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.ingest.source_diff import count_usable_rows, diff_source
 from ridgestream.pipeline.models.model_record import is_refitted
+from ridgestream.pipeline.prediction.held_out import held_out_feature_map
 from ridgestream.pipeline.training.refit import check_refit_memory, plan_refit
 from ridgestream.pipeline.training.trainer import Trainer
 from ridgestream.pipeline.training.training_result import Standing, find_unlearned, standing_of
@@ -131,6 +132,11 @@ class RunPlan:
         """Return the memory that training needs, and that of a refit if there is one."""
         training = self.trainer.plan_memory(self.record, self.rows, n_features, n_outputs)
         return [training, plan_refit(n_features, self.max_basis)] if self.refits else [training]
+
+    def held_out_feature_map(self, root: "zarr.Group") -> FeatureMap:
+        """Return a feature map by which held-out rows are checked before training; `root` has all its partitions."""
+        request = self.trainer.request
+        return held_out_feature_map(root, self.ledger, self.record, request.scaling_rows, request.unseen_categories)
 
     def check_request(self) -> None:
         """Raise ModelError, naming each parameter that differs, if the job asks for another model than the store's."""

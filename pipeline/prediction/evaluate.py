@@ -8,7 +8,6 @@ import numpy as np
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
-from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Reporter
@@ -18,11 +17,10 @@ from ridgestream.pipeline.dataset.task_label import partition_needs
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.one_vs_rest import winners_of
 from ridgestream.pipeline.models.predictor import Model
-from ridgestream.pipeline.prediction.input_checks import InputChecker, InputSummary
+from ridgestream.pipeline.prediction.held_out import HeldOutReader
+from ridgestream.pipeline.prediction.input_checks import InputSummary
 from ridgestream.pipeline.sums.error_histogram import ErrorHistogram
-from ridgestream.stores.errors.exceptions import PartitionError
-from ridgestream.stores.parquet.decoder import Decoder
-from ridgestream.stores.parquet.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
+from ridgestream.stores.parquet.partitions import PartitionFile
 from ridgestream.stores.schema.row_batch import Rows
 from ridgestream.stores.schema.schema import Schema
 
@@ -158,33 +156,19 @@ def evaluate(
     return replace(total, left_out=summary.left_out)
 
 
-def check_partitions(files: Sequence[PartitionFile], schema: Schema) -> None:
-    """Raise PartitionError for a file that is not Parquet, or has a missing or unsuitable column; reads no row."""
-    for file in files:
-        Decoder(schema, str(file.path)).check(read_arrow_schema(file))
-
-
 def evaluate_partition(
     file: PartitionFile, model: Model, schema: Schema, policies: Policies
 ) -> tuple[Evaluation, InputSummary]:
     """Return the model's errors on one partition, batch by batch, and the summary of its rows."""
-    decoder = Decoder(schema, str(file.path), missing=policies.missing)
-    decoder.check(read_arrow_schema(file))
-    total, checker = _of_no_rows(model, schema), InputChecker(model.feature_map, decoder, policies)
-    for batch in read_batches(file, schema.columns(with_target=True)):
-        decoded = decoder.decode(batch)
-        answered, maps = checker.check(decoded)
-        rows = decoded if answered.all() else decoded.take(answered)
-        if rows.targets is not None:
-            targets = _targets_of(rows.targets, rows.weights, model.feature_map, decoder)
-            numbers = decoder.rows - len(decoded) + np.flatnonzero(answered)
-            outputs = predictions_of(model, rows, maps, decoder.file, numbers)
-            part = compare(outputs, targets, rows.weights, model.feature_map, classes=schema.classifies)
-            if not schema.classifies:
-                part = replace(part, residuals=_residuals(outputs - targets, rows.weights))
-            total = total.merge(part)
-    check_unchanged(file)
-    return total, checker.summary
+    reader = HeldOutReader(file, model.feature_map, schema, policies)
+    total = _of_no_rows(model, schema)
+    for rows, maps, targets, numbers in reader.batches():
+        outputs = predictions_of(model, rows, maps, str(file.path), numbers)
+        part = compare(outputs, targets, rows.weights, model.feature_map, classes=schema.classifies)
+        if not schema.classifies:
+            part = replace(part, residuals=_residuals(outputs - targets, rows.weights))
+        total = total.merge(part)
+    return total, reader.summary
 
 
 def predictions_of(model: Model, rows: Rows, maps: Sequence[Integers], file: str, numbers: Integers) -> Floats:
@@ -204,14 +188,3 @@ def _of_no_rows(model: Model, schema: Schema) -> Evaluation:
     if n_classes:
         return Evaluation.of_classes(no_rows, no_rows, None, n_classes)
     return Evaluation(classes=schema.classifies)
-
-
-def _targets_of(raw: Floats, weights: Floats | None, feature_map: FeatureMap, decoder: Decoder) -> Floats:
-    """Return the targets of decoded rows; raises PartitionError naming the file for a class unknown to the model."""
-    table = list(decoder.classes)
-    present = raw[:, 0] if weights is None else raw[weights > 0, 0]
-    try:
-        feature_map.target.check_classes([table[int(code)] for code in np.unique(present)] if table else [])
-    except InputError as error:
-        raise PartitionError(f"{decoder.file}: {error}") from error
-    return feature_map.target.encode(raw, table)

@@ -1,6 +1,7 @@
 """Rollback to a night, tags, and the guard that decides which model is served."""
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from support.jobs.jobs import (
 from support.jobs.recording import Notes
 
 from ridgestream.jobs.cli import exit_codes
+from ridgestream.jobs.cluster.cluster_error import ClusterError
 from ridgestream.jobs.commands.clean import run_clean
 from ridgestream.jobs.commands.evaluate import run_evaluate
 from ridgestream.jobs.commands.history import run_history, run_rollback, run_tag
@@ -30,6 +32,7 @@ from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.prediction.evaluate import evaluate_partition
 from ridgestream.stores.errors.exceptions import ModelError, StoreError
 from ridgestream.stores.repository.store_location import StoreLocation
 
@@ -282,13 +285,20 @@ def test_in_regression_the_guard_is_a_fraction_of_the_error(tmp_path: Path) -> N
     assert (held, result["served_night"]) == (True, 1)
 
 
+class LosesEvaluation(InProcess):
+    """An executor whose cluster dies as the model is evaluated."""
+
+    def run(self, function: Callable[..., Any], tasks: Iterable[Any], *shared: Any) -> Iterator[Any]:
+        if function is evaluate_partition:
+            raise ClusterError("the cluster has lost its workers")
+        yield from super().run(function, tasks, *shared)
+
+
 def test_a_model_that_cannot_be_evaluated_is_not_served(work: Workplace) -> None:
     served = predict_at(work, None)
     work.put(6)
-    work.put(1, set_column(draw_rows(1), "x0", [float("nan")] * ROWS), where="held-out")
-    with pytest.raises(ValueError, match="the model has learned and is kept, without a test error"):
-        guarded(work, GUARD)
-    (work.folder / "held-out" / "part-01.parquet").unlink()
+    with pytest.raises(ClusterError, match="the model has learned and is kept, without a test error"):
+        run_job(read_job(work.job(GUARD), {}), LosesEvaluation(), Silent(), 0.0, new_model=False)
     assert work.model().serves == 3
     assert predict_at(work, None).equals(served)
 

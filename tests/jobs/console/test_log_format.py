@@ -56,7 +56,8 @@ def lines_of(done: Outcome) -> list[dict[str, Any]]:
 
 def test_json_has_a_line_for_each_step_and_the_result_is_on_standard_output(work: Workplace) -> None:
     done = run_command("run", work.job(), "--json", "--log", "json")
-    ingest, train, evaluate = lines_of(done)
+    ingest, check, train, evaluate = lines_of(done)
+    assert (check["event"], check["rows"]) == ("check_held_out", 200)
     assert {line["level"] for line in (ingest, train, evaluate)} == {"info"}
     assert (ingest["event"], ingest["rows"], ingest["partitions"]) == ("ingest", 600, 3)
     assert (train["event"], train["rows_seen"], train["n_basis"]) == ("train", 600, 20)

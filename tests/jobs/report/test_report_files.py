@@ -293,9 +293,10 @@ def test_a_night_that_the_guard_holds_back_is_reported_with_what_the_guard_did(w
 
 
 def test_a_night_that_could_not_be_evaluated_is_reported_with_the_reason(work: Workplace) -> None:
-    work.put(0, set_column(draw_rows(1000), "x0", [1e200] * ROWS), where="held-out")
+    work.put(0, set_column(draw_rows(1000), "x0", [1e99] * ROWS), where="held-out")
+    overflows = {"report": "out", "model.kernel.name": "polynomial", "model.kernel.degree": 5}
     with pytest.raises(PartitionError, match=r"held-out/part-00.parquet.*; the model has learned and is kept"):
-        work.run_here({"report": "out"})
+        work.run_here(overflows)
     facts = json.loads((work.folder / "out" / "model-0001.json").read_text())
     assert facts["words"]["state"] == "unjudged"
     assert "held-out/part-00.parquet" in facts["failure"]
@@ -341,7 +342,11 @@ def test_a_run_that_is_stopped_leaves_a_report_of_how_far_it_came(
         "KeyboardInterrupt",
         {"step": "train", "rows": 0, "of_rows": 3 * ROWS},
     )
-    assert [(stage["stage"], stage["rows"]) for stage in facts["stages"]] == [("ingest", 3 * ROWS), ("train", 0)]
+    assert [(stage["stage"], stage["rows"]) for stage in facts["stages"]] == [
+        ("ingest", 3 * ROWS),
+        ("check held-out rows", ROWS),
+        ("train", 0),
+    ]
 
 
 def test_a_run_that_fails_before_the_model_is_read_has_night_zero(work: Workplace) -> None:
