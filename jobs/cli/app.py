@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, NoReturn
+from uuid import uuid4
 
 import typer
 
@@ -13,7 +14,7 @@ from ridgestream import __version__
 from ridgestream.jobs.cli import run_commands, store_commands
 from ridgestream.jobs.cli.exit_handling import end_log, unexpected
 from ridgestream.jobs.cli.options import expand_options
-from ridgestream.jobs.console.log_format import guess_log
+from ridgestream.jobs.console.log_format import describe_run, guess_log
 
 NAME = "ridgestream"
 
@@ -72,6 +73,7 @@ def main() -> NoReturn:
 
 def _run_app() -> int:
     as_json = guess_log(sys.argv[1:], os.environ) == "json"
+    describe_run(run=uuid4().hex)
     try:
         code = app(prog_name=NAME, standalone_mode=not as_json)
     except SystemExit as ended:
@@ -91,5 +93,6 @@ def _log_failure(error: BaseException) -> int:
         end_log("json", unexpected(error), 1, error)
         return 1
     code = int(getattr(error, "exit_code", 1))
-    end_log("json", format_message() or "give a command; --help lists them", code)
+    message = format_message() or "give a command; --help lists them"
+    end_log("json", message, code, kind=type(error).__name__)
     return code

@@ -1,19 +1,25 @@
 """From a command's options to the job or store that they name, and the frame in which the long commands run."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ridgestream.jobs.cli.exit_handling import ExitHandler, orderly_exit
 from ridgestream.jobs.cli.options import ClusterOptions, JobOptions, RunOptions, StoreOptions, absolute_location
 from ridgestream.jobs.cli.results import print_result
-from ridgestream.jobs.console.log_format import route_libraries
+from ridgestream.jobs.console.log_format import describe_run, route_libraries
 
 if TYPE_CHECKING:
     from ridgestream.jobs.config.job_file import Job
+    from ridgestream.jobs.report.report_files import Concluded
+    from ridgestream.jobs.runs.recorder import Recorder
     from ridgestream.pipeline.base.executor import Executor
     from ridgestream.pipeline.base.reporter import Reporter
     from ridgestream.stores.repository.store_location import StoreLocation
+
+Step = Callable[["Job", "Executor", "Reporter"], dict[str, Any]]
+"""What a long command does: from the job, its executor and a reporter to the result."""
 
 
 def open_job(handler: ExitHandler, options: JobOptions) -> "Job":
@@ -31,7 +37,9 @@ def open_job(handler: ExitHandler, options: JobOptions) -> "Job":
     if isinstance(options, RunOptions) and options.log is not None:
         flags["log"] = options.log
     job = read_job(options.job, flags)
-    handler.watch(store_location(job))
+    location = store_location(job)
+    describe_run(store=location.text, model=job.model.name)
+    handler.watch(location)
     return job
 
 
@@ -44,12 +52,16 @@ def find_store(handler: ExitHandler, options: StoreOptions) -> "tuple[StoreLocat
         job = open_job(handler, JobOptions(job=Path(options.location), settings=options.settings))
         return store_location(job), job
     location = StoreLocation.parse(options.location, Path.cwd())
+    describe_run(store=location.text)
     handler.watch(location)
     return location, None
 
 
-def run_step(options: RunOptions, step: "Callable[[Job, Executor, Reporter], dict[str, Any]]") -> None:
-    """Run one of the long commands: on the job's executor, with its progress shown, and stopped by signals."""
+def run_step(options: RunOptions, step: Step, *, is_night: bool = False) -> None:
+    """Run one of the long commands: on the job's executor, with its progress shown, and stopped by signals.
+
+    A night leaves a report if it fails, even before there is an executor.
+    """
     from ridgestream.jobs.cli.signals import SOFT_SECONDS, StoppableReporter
 
     with orderly_exit(SOFT_SECONDS) as handler:
@@ -59,22 +71,39 @@ def run_step(options: RunOptions, step: "Callable[[Job, Executor, Reporter], dic
 
         job = open_job(handler, options)
         handler.log = job.log
-        with open_reporter(job.log) as report, open_executor(*cluster_of(job), report) as executor:
+        with (
+            open_reporter(job.log) as shown,
+            _recorder(job, StoppableReporter(shown, handler.signals), is_night=is_night) as report,
+            open_executor(*cluster_of(job), report) as executor,
+        ):
             handler.signals.check()
             if job.log == "json":
                 route_libraries()
-            result, message, code = _conclude(lambda: step(job, executor, StoppableReporter(report, handler.signals)))
-        print_result(result, as_json=options.as_json)
-        if code:
-            handler.exit(message, code)
+            result, ended = _conclude(lambda: step(job, executor, report))
+        print_result(result, as_json=options.as_json, log=job.log)
+        if ended is not None:
+            handler.exit(str(ended), _code_of(ended), type(ended).__name__)
 
 
-def _conclude(step: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], str, int]:
-    """Return the result of a step; with a message and an exit code if it committed, but not all that was asked for."""
-    from ridgestream.jobs.cli.exit_codes import HELD, UNREPORTED
-    from ridgestream.jobs.report.report_files import Concluded, Unreported
+def _recorder(job: "Job", report: "Reporter", *, is_night: bool) -> "AbstractContextManager[Recorder]":
+    from ridgestream.jobs.report.report_files import recorded
+    from ridgestream.jobs.runs.recorder import Recorder
+
+    return recorded(job, report) if is_night else nullcontext(Recorder(report))
+
+
+def _conclude(step: Callable[[], dict[str, Any]]) -> "tuple[dict[str, Any], Concluded | None]":
+    """Return the result of a step, and why it is not all that was asked for, if it committed."""
+    from ridgestream.jobs.report.report_files import Concluded
 
     try:
-        return step(), "", 0
+        return step(), None
     except Concluded as ended:
-        return ended.result, str(ended), UNREPORTED if isinstance(ended, Unreported) else HELD
+        return ended.result, ended
+
+
+def _code_of(ended: "Concluded") -> int:
+    from ridgestream.jobs.cli.exit_codes import HELD, UNREPORTED
+    from ridgestream.jobs.report.report_files import Unreported
+
+    return UNREPORTED if isinstance(ended, Unreported) else HELD

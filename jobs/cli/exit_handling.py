@@ -4,9 +4,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -27,12 +27,21 @@ OUTPUT_CLOSED = 128 + signal.SIGPIPE
 class ExitHandler:
     """Ends the command, with a message in the format of the log."""
 
-    signals: "SignalHandler"
-    """What has been signalled."""
+    grace_seconds: float
+    """How long a run may go on after a signal, to the end of a piece of work."""
     log: Log
     """The format of the last message."""
+    signals: "SignalHandler" = field(init=False)
+    """What has been signalled."""
     watchdog: "ServerWatchdog | None" = None
     """Checks that the store's server answers."""
+    at_exit: Callable[[int, bool], None] | None = None
+    """Called once with the exit code, and whether there is time left to read the store."""
+
+    def __post_init__(self) -> None:
+        from ridgestream.jobs.cli.signals import SignalHandler
+
+        self.signals = SignalHandler(self.grace_seconds, self.end_at_once)
 
     def watch(self, location: "StoreLocation") -> None:
         """Check from now on that the server of a store answers, and end the process if it does not."""
@@ -40,7 +49,9 @@ class ExitHandler:
         from ridgestream.jobs.cli.server_watchdog import ServerWatchdog
 
         self.watchdog = ServerWatchdog(
-            location, lambda: self.signals.checked_at, lambda message: self.signals.exit_now(message, STORE)
+            location,
+            lambda: self.signals.checked_at,
+            lambda message: self.signals.exit_now(message, STORE, "ServerSilent"),
         )
 
     def close(self) -> None:
@@ -53,13 +64,25 @@ class ExitHandler:
         from ridgestream.jobs.cli.signals import name_of
 
         message = f"{name_of(number)}; the last commit stands, and the same command goes on from there"
-        self.exit(message, 128 + number)
+        self.exit(message, 128 + number, "Stopped")
 
-    def exit(self, message: str, code: int) -> NoReturn:
-        """Write the reason, and exit with the code."""
+    def exit(self, message: str, code: int, kind: str) -> NoReturn:
+        """Write the reason, and exit with the code; `kind` is the class of the error."""
         _silence_pending_tasks()
-        end_log(self.log, message, code)
+        end_log(self.log, message, code, kind=kind)
+        self.finish(code)
         raise typer.Exit(code)
+
+    def finish(self, code: int, *, has_time: bool = True) -> None:
+        """Call what is to be called at the end, once."""
+        call, self.at_exit = self.at_exit, None
+        if call is not None:
+            call(code, has_time)
+
+    def end_at_once(self, message: str, code: int, kind: str) -> None:
+        """Write the reason of an end that leaves no time for anything else."""
+        end_log(self.log, message, code, kind=kind)
+        self.finish(code, has_time=False)
 
 
 @contextmanager
@@ -69,31 +92,34 @@ def orderly_exit(grace_seconds: float = 0.0) -> Iterator[ExitHandler]:
     After a signal, a run may continue for `grace_seconds`, to the end of a piece of work.
     """
     from ridgestream.jobs.cli.exit_codes import CLUSTER, UNEXPECTED, exit_code_of
-    from ridgestream.jobs.cli.signals import SignalHandler
     from ridgestream.pipeline.base.reporter import Stopped
 
-    signals = SignalHandler(grace_seconds, lambda message, code: end_log(handler.log, message, code))
-    handler = ExitHandler(signals, guess_log(sys.argv[1:], os.environ))
+    handler = ExitHandler(grace_seconds, guess_log(sys.argv[1:], os.environ))
+    signals = handler.signals
     try:
         with signals.installed():
             yield handler
         sys.stdout.flush()
+        handler.finish(0)
     except Stopped as stopped:
         handler.exit_for_signal(stopped.number)
     except typer.Exit:
         raise
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _is_output_closed():
+            handler.finish(OUTPUT_CLOSED)
             raise typer.Exit(OUTPUT_CLOSED) from error
         code = exit_code_of(error)
         if code == CLUSTER and signals.number:  # local workers may have received the signal, too
             handler.exit_for_signal(signals.number)
-        if code == UNEXPECTED and handler.log != "json":
-            raise
-        if code == UNEXPECTED:
+        if code != UNEXPECTED:
+            handler.exit(str(error), code, type(error).__name__)
+        if handler.log == "json":
             end_log("json", unexpected(error), code, error)
+        handler.finish(code)
+        if handler.log == "json":
             raise typer.Exit(code) from error
-        handler.exit(str(error), code)
+        raise
     finally:
         handler.close()
 
@@ -108,11 +134,11 @@ def _is_output_closed() -> bool:
     return False
 
 
-def end_log(log: Log, message: str, code: int, error: BaseException | None = None) -> None:
+def end_log(log: Log, message: str, code: int, error: BaseException | None = None, *, kind: str | None = None) -> None:
     """Write why a command ends, with the event of its exit code, and with a traceback where an error is given."""
     from ridgestream.jobs.cli.exit_codes import event_of
 
-    write_end(log, event_of(code), message, code, error)
+    write_end(log, event_of(code), message, code, error, kind=kind)
 
 
 def unexpected(error: BaseException) -> str:

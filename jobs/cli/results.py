@@ -6,11 +6,15 @@ from typing import Any
 import typer
 
 from ridgestream.jobs.console.escaping import harmless_cells
+from ridgestream.jobs.console.log_format import Log, json_line
+from ridgestream.pipeline.base import events
 
 
-def print_result(result: dict[str, Any], *, as_json: bool) -> None:
-    """Print the result of a command."""
-    if as_json:
+def print_result(result: dict[str, Any], *, as_json: bool, log: Log = "auto") -> None:
+    """Print the result of a command; where the log is JSON, as one more line of that kind."""
+    if log == "json":
+        typer.echo(json_line("info", events.RESULT.code, events.RESULT.sentence, **result))
+    elif as_json:
         typer.echo(json.dumps(result))
     else:
         _print_lines(harmless_cells(result))

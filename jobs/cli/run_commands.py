@@ -20,6 +20,7 @@ def run(
     run_step(
         options.with_refit(refit).with_report(report),
         lambda job, executor, reporter: run_job(job, executor, reporter, wait, new_model=new_model),
+        is_night=True,
     )
 
 
@@ -52,6 +53,7 @@ def train(
     run_step(
         options.with_refit(refit).with_report(report),
         lambda job, executor, reporter: run_train(job, executor, reporter, wait, new_model=new_model),
+        is_night=True,
     )
 
 

@@ -39,10 +39,11 @@ _CLOSED = 0
 class SignalHandler:
     """Records whether the run has been asked to stop, and stops it."""
 
-    def __init__(self, soft_seconds: float, write_reason: Callable[[str, int], None]) -> None:
+    def __init__(self, soft_seconds: float, write_reason: Callable[[str, int, str], None]) -> None:
         """Leave a run `soft_seconds` to the end of a piece of work.
 
-        `write_reason` is called with a message and the exit code before the process is ended without an exception.
+        `write_reason` is called with a message, the exit code and the kind of the end before the process is ended
+        without an exception.
         """
         self._soft_seconds, self._write_reason = soft_seconds, write_reason
         self._number, self._raised = 0, False
@@ -114,12 +115,12 @@ class SignalHandler:
 
     def _exit(self, message: str, number: int) -> NoReturn:
         """End the process and its children now."""
-        self.exit_now(f"{name_of(number)}; {message}", 128 + number)
+        self.exit_now(f"{name_of(number)}; {message}", 128 + number, Stopped.__name__)
 
-    def exit_now(self, message: str, code: int) -> NoReturn:
+    def exit_now(self, message: str, code: int, kind: str) -> NoReturn:
         """Write the reason, and end the process and its children, whatever its threads are doing."""
         with suppress(Exception):
-            self._write_reason(message, code)
+            self._write_reason(message, code, kind)
             sys.stderr.flush()
         with suppress(Exception):
             _kill_children()

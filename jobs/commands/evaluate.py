@@ -5,6 +5,8 @@ from typing import Any
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import evaluation_partitions, open_served, policies
 from ridgestream.jobs.console.confusion_table import confusion_facts
+from ridgestream.jobs.console.log_format import describe_run
+from ridgestream.jobs.runs.guard import night_served
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter
@@ -15,6 +17,7 @@ from ridgestream.pipeline.prediction.evaluate import evaluate
 def run_evaluate(job: Job, executor: Executor, report: Reporter, *, snapshot: str | None = None) -> dict[str, Any]:
     """Evaluate the model and return the result; the store does not change."""
     served = open_served(job, snapshot)
+    describe_run(night=night_served(served.record) or None)
     served.warn_if_held(report)
     model = model_of(served.record)
     evaluation = evaluate(model, served.schema, evaluation_partitions(job), executor, report, policies(job))

@@ -6,6 +6,8 @@ from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import open_served, policies
 from ridgestream.jobs.config.sections import PredictSection
 from ridgestream.jobs.config.values import JobFileError
+from ridgestream.jobs.console.log_format import describe_run
+from ridgestream.jobs.runs.guard import night_served
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter
@@ -37,6 +39,7 @@ def run_predict(
     if source is None or output is None:
         raise JobFileError("give INPUT and OUTPUT, or a [predict] section with path and output in the job file")
     served = open_served(job, snapshot)
+    describe_run(night=night_served(served.record) or None)
     served.warn_if_held(report)
     if with_scores and not served.schema.classifies:
         raise JobFileError("--scores is for classes; the job regresses on a number")

@@ -1,8 +1,9 @@
 """The log of a long command on standard error: one line for each event, as text for people or as JSON for programs.
 
 A line of JSON has `timestamp` (ISO 8601, UTC), `level` (info, warning, error), `event` (a code that stays as it is from
-release to release) and `message` (a sentence for people); what else is known are further keys. The last line of a
-command that failed is of level error and has its `exit_code`.
+release to release) and `message` (a sentence for people), then `run` (an id of this run of the command), `store`,
+`model` and `night` (null until they are known); what else is known are further keys. The last line of a command that
+failed is of level error and has its `exit_code` and the `kind` of the error.
 """
 
 import json
@@ -36,18 +37,35 @@ def guess_log(arguments: Sequence[str], environment: Mapping[str, str]) -> Log:
     return next((log for log in LOGS if log == given), "auto")
 
 
-def write_json(level: str, event: str, message: str, **facts: Any) -> None:  # noqa: ANN401
-    """Write a line of JSON; values that JSON does not know are written as text."""
+_run: dict[str, Any] = {"run": None, "store": None, "model": None, "night": None}
+"""What each line of JSON of this process says about its run."""
+
+
+def describe_run(**facts: Any) -> None:  # noqa: ANN401
+    """Say these facts in each further line of JSON: `run`, `store`, `model` or `night`."""
+    _run.update(facts)
+
+
+def json_line(level: str, event: str, message: str, **facts: Any) -> str:  # noqa: ANN401
+    """Return a line of JSON; values that JSON does not know are written as text."""
     timestamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    line = {"timestamp": timestamp, "level": level, "event": event, "message": message, **facts}
-    print(json.dumps(hide_secrets(finite(line)), default=str), file=sys.stderr, flush=True)  # noqa: T201
+    line = {"timestamp": timestamp, "level": level, "event": event, "message": message, **_run, **facts}
+    return json.dumps(hide_secrets(finite(line)), default=str)
 
 
-def write_end(log: Log, event: Event, message: str, code: int, error: BaseException | None = None) -> None:
-    """Write why a command ends, with a traceback where an error is given."""
+def write_json(level: str, event: str, message: str, **facts: Any) -> None:  # noqa: ANN401
+    """Write a line of JSON on standard error."""
+    print(json_line(level, event, message, **facts), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def write_end(
+    log: Log, event: Event, message: str, code: int, error: BaseException | None = None, *, kind: str | None = None
+) -> None:
+    """Write why a command ends, with a traceback where an error is given; `kind` is the class of what it ends by."""
     trace = _traceback(error)
     if log == "json":
-        write_json("error", event.code, message or event.sentence, exit_code=code, **trace)
+        kind = type(error).__name__ if error is not None else kind
+        write_json("error", event.code, message or event.sentence, exit_code=code, kind=kind, **trace)
     else:
         text = trace.get("traceback", f"ridgestream: {message}")
         print(harmless(without_secrets(text)), file=sys.stderr, flush=True)  # noqa: T201

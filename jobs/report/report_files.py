@@ -9,6 +9,7 @@ from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import report_folder, store_location
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.report.facts import failure_facts, night_facts
+from ridgestream.jobs.report.failed_reports import FAILED, replace_failed_reports
 from ridgestream.jobs.runs.recorder import Recorder
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Reporter
@@ -51,9 +52,14 @@ def run_report(job: Job, night: int | None) -> dict[str, Any]:
 def recorded(job: Job, report: Reporter) -> Iterator[Recorder]:
     """Yield a recorder that passes on to `report`; if the run fails before its commit, write a report of that.
 
-    If that report cannot be written, a warning says so, and the error stays the same. Raises JobFileError or StoreError
-    at once if the job's location for reports is not valid.
+    A run that ends well, or is committed, replaces the reports of those that failed before it. If a report cannot be
+    written or deleted, a warning says so, and the error stays the same. A `report` that is a recorder already is
+    yielded as it is: whoever opened it does all that. Raises JobFileError or StoreError at once if the job's location
+    for reports is not valid.
     """
+    if isinstance(report, Recorder):
+        yield report
+        return
     report_folder(job)
     recorder = Recorder(report)
     try:
@@ -61,7 +67,10 @@ def recorded(job: Job, report: Reporter) -> Iterator[Recorder]:
     except BaseException as error:
         if not recorder.is_committed and not isinstance(error, Concluded):
             _report_failure(job, recorder, error)
+        else:
+            replace_failed_reports(job, recorder)
         raise
+    replace_failed_reports(job, recorder)
 
 
 def _report_failure(job: Job, recorder: Recorder, error: BaseException) -> None:
@@ -137,7 +146,7 @@ def _write(facts: dict[str, Any], folder: FileLocation) -> dict[str, str]:
     """Write `MODEL-NNNN.json` and `.html` into the folder, each whole or not at all, and return them."""
     from ridgestream.jobs.report.html_page import render_page
 
-    files = _files(folder, facts["model"], facts["night"], ".failed" if facts["event"] == "failed" else "")
+    files = _files(folder, facts["model"], facts["night"], FAILED if facts["event"] == "failed" else "")
     text = json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     _write_whole(files["json"], text, "application/json")
     _write_whole(files["html"], render_page(facts), "text/html; charset=utf-8")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from ridgestream.jobs.console.log_format import finite
+from ridgestream.jobs.console.log_format import describe_run, finite
 from ridgestream.jobs.runs.guard import Verdict
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.jobs.runs.step_times import StepTimes
@@ -36,14 +36,23 @@ class Recorder:
         self._steps = StepTimes()
         self._events: list[tuple[Event, dict[str, Fact]]] = []
         self._omitted_events, self._casts_doubt = 0, False
-        self.night = 0
-        """The number that the night will have; 0 as long as the model has not been read."""
+        self._night = 0
         self.is_committed = False
         """Whether the night is in the store."""
         self.unreported = ""
         """Why there is no report of a night that is committed."""
         self.notes: dict[str, Any] = {}
         """Further parts of the record, by name; plain JSON."""
+
+    @property
+    def night(self) -> int:
+        """The number that the night will have; 0 as long as the model has not been read."""
+        return self._night
+
+    @night.setter
+    def night(self, number: int) -> None:
+        self._night = number
+        describe_run(night=number or None)
 
     def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:
         """Pass on, and record the step and the time."""

@@ -295,6 +295,10 @@ CLUSTER_WORKERS_SILENT = Event(
     "workers do not answer; each of their tasks compares versions itself",
 )
 
+REPORT_FAILURE_NOT_DELETED = Event(
+    "report.failure_not_deleted",
+    "the reports of earlier failures could not be deleted, though this run succeeded",
+)
 REPORT_FAILURE_NOT_WRITTEN = Event(
     "report.failure_not_written",
     "the report of the failed run could not be written",
@@ -315,6 +319,8 @@ REPORT_WRITTEN = Event(
     "report.written",
     "the report of the night is written",
 )
+
+RESULT = Event("result", "the result of the command")
 
 LIBRARY_FAILED = Event("library.failed", "a library logged an error")
 LIBRARY_WARNED = Event("library.warned", "a library logged a warning")

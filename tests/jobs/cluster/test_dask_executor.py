@@ -212,7 +212,7 @@ def test_a_scheduler_without_workers_is_an_error_after_the_time_that_the_job_giv
 def test_a_connection_that_closes_during_a_result_is_an_error_for_a_lost_scheduler(
     two_workers: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def cut(future: Future[object], timeout: float | None = None) -> None:  # noqa: ARG001
+    def cut(future: "Future[object]", timeout: float | None = None) -> None:  # noqa: ARG001
         raise CommClosedError("in <TCP>: Stream is closed")
 
     with open_executor(two_workers.address, PATIENCE) as executor:
@@ -226,7 +226,7 @@ def test_the_error_for_a_lost_scheduler_has_one_line(two_workers: Cluster, monke
         "1 Future cancelled:\nReasons:\n1 Future cancelled for reason: gone.\nMessage: Client lost it.\nFuture: ['f']"
     )
 
-    def cancelled(future: Future[object], timeout: float | None = None) -> None:  # noqa: ARG001
+    def cancelled(future: "Future[object]", timeout: float | None = None) -> None:  # noqa: ARG001
         raise CancelledError(message)
 
     monkeypatch.setattr("ridgestream.jobs.cluster.retries.MAX_SENDINGS", 1)
