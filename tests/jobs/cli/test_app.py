@@ -114,7 +114,7 @@ def test_run_prints_one_json_object_and_one_line_per_step(work: Workplace) -> No
     assert done.result["peak_rss_bytes"] > 50e6
     assert done.result["snapshot"] == work.snapshot()
     assert re.findall(r"event='(\w+)'", done.err) == ["ingest", "check_held_out", "train", "evaluate"]
-    assert len(done.err.splitlines()) == 3
+    assert len(done.err.splitlines()) == 4
     assert_plain(done.out, done.err)
 
 

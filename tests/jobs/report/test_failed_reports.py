@@ -117,4 +117,5 @@ def test_reports_of_failures_in_an_object_store_are_found_and_replaced(
         assert failure is not None
         assert failure["finished_at"] == "model-0003.failed.json"
         replace_failed_reports(job, Notes())
-        assert server.keys("out") == ["model-0001.json"]
+        assert [key for key in server.keys("out") if key] == ["model-0001.json"]  # Arrow leaves a mark of the folder
+        assert last_failure(job) is None
