@@ -171,6 +171,7 @@ def read_unit(name: str) -> configparser.ConfigParser:
     return unit
 
 
+@pytest.mark.thorough
 def test_the_service_s_own_command_learns_a_night(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(1))

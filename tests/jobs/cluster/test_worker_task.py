@@ -255,6 +255,7 @@ def test_the_warning_for_a_lost_worker_has_partition_rows_and_likely_cause(clust
     assert "ended from outside" in str(warning["likely_cause"])
 
 
+@pytest.mark.thorough
 def test_more_workers_may_be_lost_over_a_task_than_the_scheduler_allows(tmp_path: Path) -> None:
     (file,), notes = partitions_of(Workplace(tmp_path), 1), Notes()
     allowed = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}

@@ -113,7 +113,7 @@ def test_every_method_has_settings_here() -> None:
     assert SETTINGS.keys() == {"online", *METHODS}
 
 
-@pytest.mark.parametrize("method", SETTINGS)
+@pytest.mark.parametrize("method", points(SETTINGS, ["online", "ols", "orols", "shard-merge-select"]))
 def test_rows_passes_and_memory_equal_those_of_the_run(method: str, work: Workplace, admitted: list[int]) -> None:
     for rows, new in ((600, 600), (800, 200)):
         if rows > 600:
@@ -324,12 +324,12 @@ def test_workers_share_passes_but_not_a_stream(work: Workplace, monkeypatch: pyt
     assert plan(work, settings_of("online"), ThreeWorkers())["train_seconds"] == 610.0
 
 
-def test_an_unreachable_cluster_is_refused_as_by_the_run(work: Workplace) -> None:
+@pytest.mark.parametrize("cluster", points(["tcp://127.0.0.1:1", "file:nowhere.json"], ["file:nowhere.json"]))
+def test_an_unreachable_cluster_is_refused_as_by_the_run(work: Workplace, cluster: str) -> None:
     job = work.job({"cluster_seconds": 1})
-    for cluster in ("tcp://127.0.0.1:1", "file:nowhere.json"):
-        outcomes = [run_command(verb, job, "--cluster", cluster) for verb in ("run", "plan")]
-        assert [outcome.code for outcome in outcomes] == [exit_codes.CLUSTER] * 2
-        assert len({outcome.err.splitlines()[-1] for outcome in outcomes}) == 1, outcomes
+    outcomes = [run_command(verb, job, "--cluster", cluster) for verb in ("run", "plan")]
+    assert [outcome.code for outcome in outcomes] == [exit_codes.CLUSTER] * 2
+    assert len({outcome.err.splitlines()[-1] for outcome in outcomes}) == 1, outcomes
     assert not work.store.exists()
 
 

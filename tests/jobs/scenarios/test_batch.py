@@ -115,7 +115,7 @@ def test_where_tasks_are_done_changes_no_bit(method: str, work: Workplace, tmp_p
     assert_same_model(work.model(), other.model())
 
 
-@pytest.mark.parametrize("method", SUMMED)
+@pytest.mark.parametrize("method", points(SUMMED, ["ols", "isls-svm", "shard-merge-select"]))
 def test_a_night_adds_its_sums_to_the_dictionary_that_there_is(method: str, work: Workplace) -> None:
     work.run_here(asked(method))
     before = work.model()

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.jobs.jobs import (
     REGRESSION,
+from support.points import points
     Workplace,
     assert_same_model,
     draw_regression,
@@ -216,7 +217,7 @@ def test_a_dictionary_larger_than_the_rows_needs_no_more_than_they_do(work: Work
     assert_finite(work, changes)
 
 
-@pytest.mark.parametrize("method", SETTINGS)
+@pytest.mark.parametrize("method", points(SETTINGS, FEW))
 def test_duplicates_never_enter_the_dictionary(work: Workplace, method: str) -> None:
     table = regression(0)
     nearly = set_column(table, "size", pa.array(table["size"].to_numpy() + 1e-12))
@@ -229,7 +230,7 @@ def test_duplicates_never_enter_the_dictionary(work: Workplace, method: str) -> 
         assert apart.min() > 1e-9
 
 
-@pytest.mark.parametrize("method", SETTINGS)
+@pytest.mark.parametrize("method", points(SETTINGS, FEW))
 def test_rows_that_are_all_equal(work: Workplace, method: str) -> None:
     work.put(0, regression(0, size=np.full(ROWS, 3.5), age=np.full(ROWS, -2.0)))
     if method == "orols":
@@ -243,7 +244,7 @@ def test_rows_that_are_all_equal(work: Workplace, method: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", [("rbf", 1e-300), ("rbf", 1e300), ("polynomial", 1e-300), ("polynomial", 1e100)])
-@pytest.mark.parametrize("method", FEW)
+@pytest.mark.parametrize("method", points(FEW, ["drawn", "orols"]))
 def test_a_kernel_that_cannot_be_computed_with_makes_no_model_of_rounding(
     work: Workplace, method: str, kernel: tuple[str, float]
 ) -> None:
@@ -275,7 +276,7 @@ def test_a_shift_of_the_inputs_changes_no_prediction(
     np.testing.assert_allclose(predictions[0], predictions[1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("method", SETTINGS)
+@pytest.mark.parametrize("method", points(SETTINGS, FEW))
 def test_a_variance_is_never_negative_however_little_is_penalized(work: Workplace, method: str) -> None:
     changes = asked(method) if method == "orols" else asked(method, model__regularization=1e-14)
     work.put(0, regression(0), where="held-out")  # the basis vectors are among them
@@ -390,7 +391,7 @@ GIVEN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", SPOILED)
-@pytest.mark.parametrize("kind", GIVEN)
+@pytest.mark.parametrize("kind", points(GIVEN, list(GIVEN)[:1]))
 def test_a_given_dictionary_that_cannot_be_used_is_told_and_makes_no_model(
     work: Workplace, kind: str, name: str
 ) -> None:
