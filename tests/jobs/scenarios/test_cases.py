@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from support.jobs.jobs import (
     REGRESSION,
-from support.points import points
     Workplace,
     assert_same_model,
     draw_regression,
@@ -22,6 +21,7 @@ from support.points import points
     run_command,
     set_column,
 )
+from support.points import points
 
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.commands.ingest import run_ingest
