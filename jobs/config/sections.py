@@ -5,9 +5,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ridgestream.jobs.config.section import Names, Section, Text
+from ridgestream.jobs.config.section import Names, Positive, Section, Text
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.files.object_storage import StorageSettings
+from ridgestream.stores.requests.time_limit import REQUEST_SECONDS
 from ridgestream.stores.schema.class_labels import Label
 
 
@@ -95,6 +96,8 @@ class StorageSection(Section):
     """Whether requests carry no credentials, for public buckets."""
     account: Text | None = None
     """The account of Azure; AZURE_STORAGE_ACCOUNT_NAME if not given."""
+    request_seconds: Positive = REQUEST_SECONDS
+    """How long a request to a store in a bucket may take; it is sent three times, and then reported (exit code 4)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -120,4 +123,4 @@ class StorageSection(Section):
     @property
     def settings(self) -> StorageSettings:
         """What the stores take of it."""
-        return StorageSettings(self.endpoint_url, self.region, self.anonymous, self.account)
+        return StorageSettings(self.endpoint_url, self.region, self.anonymous, self.account, self.request_seconds)

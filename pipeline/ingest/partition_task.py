@@ -1,7 +1,6 @@
 """The task of one partition: check it, then write it as a segment; runs in a worker or in this process."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +13,10 @@ from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.errors.transient import is_transient
 from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.parquet.partitions import PartitionFile, check_unchanged
+from ridgestream.stores.requests.limited_store import Fork
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.segments import write_segment
-
-if TYPE_CHECKING:
-    import icechunk
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class Ingested:
     """How many values each column lacks, of those that lack any."""
     moments: npt.NDArray[np.float64]
     """The moments of its numeric columns and targets, shape (5, n)."""
-    fork: "icechunk.ForkSession"
+    fork: Fork
     """The session that holds its segment."""
 
 
@@ -66,12 +63,12 @@ class Refused:
     """Its segment, if it was refused after that was written."""
 
     @property
-    def fork(self) -> "icechunk.ForkSession | None":
+    def fork(self) -> Fork | None:
         """The session that holds its segment, if there is one."""
         return self.written.fork if self.written else None
 
 
-def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession", policies: Policies) -> Ingested | Refused:
+def ingest_partition(task: IngestTask, fork: Fork, policies: Policies) -> Ingested | Refused:
     """Write one partition as a segment into a fork of the session; the same task gives the same segment again.
 
     With the policy `quarantine`, a partition that cannot be used is returned as refused; else PartitionError is raised.
@@ -103,12 +100,9 @@ def ingest_partition(task: IngestTask, fork: "icechunk.ForkSession", policies: P
     )
 
 
-def _write(task: IngestTask, profile: PartitionProfile, fork: "icechunk.ForkSession", policies: Policies) -> None:
+def _write(task: IngestTask, profile: PartitionProfile, fork: Fork, policies: Policies) -> None:
     """Write the segment; raises PartitionError if the file has changed since it was checked."""
-    import zarr
-
-    root = zarr.open_group(fork.store, mode="a")
     decoder = Decoder(task.schema, str(task.file.path), missing=policies.missing)
     rows = map(RowFilter(decoder).keep, decode_partition(task.file, decoder))
-    write_segment(root, task.segment, profile.layout, rows, profile.facts)
+    write_segment(fork.root, task.segment, profile.layout, rows, profile.facts)
     check_unchanged(task.file)

@@ -14,7 +14,6 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.ingest.partition_task import Ingested, IngestTask, Refused, ingest_partition
 from ridgestream.stores.catalog.ledger import Ledger, Quarantined, read_ledger, write_ledger
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
-from ridgestream.stores.errors.translation import store_errors
 from ridgestream.stores.parquet.partitions import PartitionFile, natural_key
 from ridgestream.stores.repository.repository import Store, WriteSession
 from ridgestream.stores.schema.schema import Schema
@@ -72,17 +71,12 @@ class WaveWriter:
         Raises PartitionError for a partition that cannot be used, unless the policy is `quarantine`, and StoreError if
         another writer has committed in the meantime.
         """
-        location = f"the store {self.store.location.text}"
         tasks = [IngestTask(ledger.next_segment + i, file, self.schema) for i, file in enumerate(files)]
         with self.store.write(f"Ingest {len(files)} partitions from {files[0].name}") as writing:
             self._check_not_overtaken(writing, committed)
-            with store_errors(location):
-                fork = writing.session.fork()
-            outcomes = self.executor.run(ingest_partition, tasks, fork, self.policies)
+            outcomes = self.executor.run(ingest_partition, tasks, writing.fork(), self.policies)
             results = [self._checked(outcome) for outcome in outcomes]
-            forks = {id(result.fork): result.fork for result in results if result.fork is not None}
-            with store_errors(location):
-                writing.session.merge(*forks.values())
+            writing.merge({id(result.fork): result.fork for result in results if result.fork is not None}.values())
             ledger = self._updated(writing.root, ledger, results)
             write_ledger(writing.root, ledger)
         return WaveResult(ledger, _sum_missing(results))

@@ -57,7 +57,8 @@ class Checkpoints:
         branch = self._branch(key)
         with suppress(StoreError), read_errors(f"the checkpoint {key}"):
             if branch in self._store.repository.list_branches():
-                store = self._store.repository.readonly_session(branch).store
+                repository = self._store.repository
+                store = repository.store_of(repository.readonly_session(branch))
                 check_metadata(store, _GROUP, members=True)
                 root = zarr.open_group(store, mode="r")
                 group = cast("zarr.Group", root[_GROUP])
@@ -121,12 +122,12 @@ class Checkpoints:
             delete_branch(self._store, writing)
         repository.create_branch(writing, _first_snapshot(self._store))
         session = repository.writable_session(writing)
-        group = zarr.open_group(session.store, mode="a").create_group(_GROUP, overwrite=True)
+        group = zarr.open_group(repository.store_of(session), mode="a").create_group(_GROUP, overwrite=True)
         group.attrs.update({"record": cast("Any", record), "sha256": _hash_of(record)})
         for name, array in arrays.items():
             values = np.ascontiguousarray(array)
             create_array(group, name, values.shape, str(values.dtype), _ROWS_A_CHUNK)[...] = values
-        return str(session.commit("Keep a checkpoint"))
+        return repository.flush(session, "Keep a checkpoint")
 
     def _move(self, branch: str, snapshot: str, *, exists: bool) -> None:
         """Point the branch to the snapshot; recreates a damaged branch."""

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.files.credentials import WHERE_CREDENTIALS_GO, has_credentials, without_secrets
+from ridgestream.stores.requests.time_limit import REQUEST_SECONDS
 
 if TYPE_CHECKING:
     import pyarrow.fs
@@ -41,6 +42,8 @@ class StorageSettings:
     """Whether to send requests without credentials."""
     account: str | None = None
     """The Azure storage account."""
+    request_seconds: float = REQUEST_SECONDS
+    """How long a request for a part of a store may take before it is repeated, and finally reported."""
 
     @property
     def endpoint(self) -> str | None:

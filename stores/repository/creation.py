@@ -12,19 +12,16 @@ import shutil
 from itertools import islice
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any
 
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import store_errors
 from ridgestream.stores.files.paths import list_objects
+from ridgestream.stores.repository.client import RepositoryClient
 from ridgestream.stores.repository.file_lock import writer_lock
 from ridgestream.stores.repository.lease import FIRST_SNAPSHOT, LEASE_SECONDS, POLL_SECONDS, writer_lease
 from ridgestream.stores.repository.store_folder import UNFINISHED, check_writable, flush_folder, is_repository_folder
 from ridgestream.stores.repository.store_format import BRANCH, mark_as_store
 from ridgestream.stores.repository.store_location import StoreLocation
-
-if TYPE_CHECKING:
-    import icechunk
 
 _INCOMPLETE = {f"snapshots/{FIRST_SNAPSHOT}", f"transactions/{FIRST_SNAPSHOT}"}
 """All objects in a prefix whose creation was interrupted."""
@@ -35,16 +32,14 @@ def store_exists(location: StoreLocation) -> bool:
 
     A repository without a commit does not count: its creation was interrupted, and `create_store` completes it.
     """
-    import icechunk
-
     folder = location.folder
     if folder is not None and not is_repository_folder(folder):
         return False
     location.check_reachable()
     with store_errors(f"the store {location.text}"):
         storage = location.storage()
-        if icechunk.Repository.exists(storage):
-            return _has_commit(icechunk.Repository.open(storage))
+        if RepositoryClient.exists(storage, location.limit):
+            return _has_commit(RepositoryClient.open(storage, location.limit))
     if folder is not None and ((folder / "chunks").exists() or (folder / "manifests").exists()):
         raise StoreError(f"the store {folder} has lost refs/branch.{BRANCH}/ref.json; restore it from a copy")
     return False
@@ -84,11 +79,11 @@ def _create_in_object_store(location: StoreLocation, wait_seconds: float) -> Non
             mark_as_store(repository)
 
 
-def _has_commit(repository: "icechunk.Repository") -> bool:
+def _has_commit(repository: RepositoryClient) -> bool:
     return len(list(islice(repository.ancestry(branch=BRANCH), 2))) > 1
 
 
-def open_or_create_repository(location: StoreLocation) -> "icechunk.Repository":
+def open_or_create_repository(location: StoreLocation) -> RepositoryClient:
     """Return the repository at the location, created empty if there is none; of concurrent callers, one creates it.
 
     The remains of an interrupted creation are deleted after LEASE_SECONDS without change. Raises StoreError if the
@@ -98,12 +93,12 @@ def open_or_create_repository(location: StoreLocation) -> "icechunk.Repository":
 
     storage = location.storage()
     deadline, deleted = monotonic() + LEASE_SECONDS, False
-    while not icechunk.Repository.exists(storage):
+    while not RepositoryClient.exists(storage, location.limit):
         try:
-            return _create(storage)
+            return RepositoryClient.create(storage, location.limit)
         except icechunk.IcechunkError:
             names = _list_names(location)
-            if icechunk.Repository.exists(storage):
+            if RepositoryClient.exists(storage, location.limit):
                 break
             if deleted or not names:
                 raise
@@ -117,14 +112,7 @@ def open_or_create_repository(location: StoreLocation) -> "icechunk.Repository":
                 deleted = True
             else:
                 sleep(POLL_SECONDS)
-    return icechunk.Repository.open(storage)
-
-
-def _create(storage: "icechunk.Storage") -> "icechunk.Repository":
-    import icechunk
-
-    version: dict[str, Any] = {} if icechunk.__version__.startswith("1.") else {"spec_version": 1}
-    return icechunk.Repository.create(storage, **version)
+    return RepositoryClient.open(storage, location.limit)
 
 
 def _delete_incomplete(location: StoreLocation) -> None:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 from ridgestream.stores.errors.exceptions import StoreError, StoreLocked
 from ridgestream.stores.errors.translation import store_errors
 from ridgestream.stores.repository.lock_owner import Owner
+from ridgestream.stores.requests.activity import in_background
 
 if TYPE_CHECKING:
-    import icechunk
+    from ridgestream.stores.repository.client import RepositoryClient
 
 LEASE_SECONDS = 30.0
 """How long a lease is valid without being renewed."""
@@ -63,9 +64,10 @@ class Lease:
 
     def renew_until(self, stop: threading.Event) -> None:
         """Renew the lease periodically until `stop` is set or the lease is lost."""
-        while not stop.wait(LEASE_SECONDS / 3) and not self._lost:
-            with suppress(StoreError):  # the next commit renews again and reports the error
-                self.renew()
+        with in_background():
+            while not stop.wait(LEASE_SECONDS / 3) and not self._lost:
+                with suppress(StoreError):  # the next commit renews again and reports the error
+                    self.renew()
 
     def release(self) -> None:
         """Name nobody as holder; if that fails, the lease expires."""
@@ -75,7 +77,7 @@ class Lease:
 
 
 @contextmanager
-def writer_lease(repository: "icechunk.Repository", location: str, wait_seconds: float) -> Iterator[Lease]:
+def writer_lease(repository: "RepositoryClient", location: str, wait_seconds: float) -> Iterator[Lease]:
     """Hold the lease of the repository at `location`; wait up to `wait_seconds` for another writer to finish.
 
     A holder that seems to be dead is watched for LEASE_SECONDS even if `wait_seconds` is less. Raises StoreLocked
@@ -116,7 +118,7 @@ def _acquire(branch: "_LeaseBranch", wait_seconds: float) -> Lease:
 class _LeaseBranch:
     """The branch that names the writer."""
 
-    def __init__(self, repository: "icechunk.Repository", location: str) -> None:
+    def __init__(self, repository: "RepositoryClient", location: str) -> None:
         self.location, self._repository = location, repository
         with store_errors(f"the store {location}"):
             self._nobody = self._ensure_branches()
@@ -160,8 +162,6 @@ class _LeaseBranch:
                 self._repository.reset_branch(HOLDER_BRANCH, new, from_snapshot_id=snapshot)
             except icechunk.IcechunkError as error:
                 current = self._repository.lookup_branch(HOLDER_BRANCH)
-                if current == new:  # the client sent its request twice, and the second one was refused
-                    return new
                 if current == snapshot and "conflict" not in str(error):  # in a conflict it moved there and back
                     raise
                 return None
@@ -172,8 +172,9 @@ class _LeaseBranch:
         import zarr
 
         session = self._repository.writable_session(NOBODY_BRANCH)
-        zarr.create_group(session.store, attributes={_OWNER: owner.process})  # Icechunk refuses an empty snapshot
-        return str(session.flush(f"Written by {owner}", metadata={_OWNER: owner.as_dict()}))
+        store = self._repository.store_of(session)
+        zarr.create_group(store, attributes={_OWNER: owner.process})  # Icechunk refuses an empty snapshot
+        return self._repository.flush(session, f"Written by {owner}", {_OWNER: owner.as_dict()})
 
     def _ensure_branches(self) -> str:
         """Create the missing branches, pointing to the first snapshot, and return its id."""

@@ -5,7 +5,7 @@ visible by one commit: readers see the state before it or after it, never part o
 only unreferenced files.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from ridgestream.stores.errors.exceptions import NewerFormat, StoreError
 from ridgestream.stores.errors.transient import is_transient
 from ridgestream.stores.errors.translation import read_errors, store_errors
+from ridgestream.stores.repository.client import RepositoryClient
 from ridgestream.stores.repository.creation import create_store, store_exists
 from ridgestream.stores.repository.file_lock import writer_lock
 from ridgestream.stores.repository.lease import Lease, writer_lease
@@ -20,6 +21,8 @@ from ridgestream.stores.repository.reader_registry import registered
 from ridgestream.stores.repository.store_folder import check_writable, flush_folder
 from ridgestream.stores.repository.store_format import ATTRIBUTE, BRANCH, FORMAT_VERSION
 from ridgestream.stores.repository.store_location import StoreLocation
+from ridgestream.stores.requests.limited_store import Fork, LimitedStore
+from ridgestream.stores.requests.time_limit import TimeLimit
 from ridgestream.stores.segments.size_limits import check_metadata
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ class WriteSession:
 
     session: "icechunk.Session"
     """Icechunk's writable session."""
+    limit: TimeLimit
+    """The time limit of its requests."""
     snapshot: str | None = None
     """The snapshot created by the commit, None before it."""
 
@@ -43,7 +48,17 @@ class WriteSession:
         """The root group; changes to it and its descendants are part of the commit."""
         import zarr
 
-        return zarr.open_group(self.session.store, mode="a")
+        return zarr.open_group(LimitedStore(self.session.store, self.limit), mode="a")
+
+    def fork(self) -> Fork:
+        """Return a fork of the session for other processes; nothing may have been changed in the session before."""
+        with store_errors(self.limit.location):
+            return Fork(self.session.fork(), self.limit)
+
+    def merge(self, forks: Iterable[Fork]) -> None:
+        """Add the changes made in forks."""
+        with store_errors(self.limit.location):
+            self.session.merge(*(fork.session for fork in forks))
 
     def upgrade_format(self) -> None:
         """Set the store's format version to FORMAT_VERSION if it is older."""
@@ -55,7 +70,7 @@ class WriteSession:
 class Store:
     """A Ridgestream store at a location, open for reading; to write, hold `lock` and use `write`."""
 
-    def __init__(self, location: StoreLocation, repository: "icechunk.Repository") -> None:
+    def __init__(self, location: StoreLocation, repository: RepositoryClient) -> None:
         self.location = location
         self.repository = repository
         self._lease: Lease | None = None
@@ -106,8 +121,9 @@ class Store:
 
         with read_errors(f"the store {self.location.text}"), registered(self.location.folder) as registration:
             session = self._session(snapshot)
-            check_metadata(session.store, "")
-            group = zarr.open_group(session.store, mode="r")
+            store = self.repository.store_of(session)
+            check_metadata(store, "")
+            group = zarr.open_group(store, mode="r")
             if registration is not None:
                 registration.set_snapshot(session.snapshot_id, group.store)
             return group
@@ -149,7 +165,7 @@ class Store:
         The commit gets the tag, immediately or, after a kill in between, from `restore_tags`.
         """
         with store_errors(f"the store {self.location.text}"):
-            writing = WriteSession(self.repository.writable_session(BRANCH))
+            writing = WriteSession(self.repository.writable_session(BRANCH), self.location.limit)
         yield writing  # outside store_errors: errors of the caller's own code are not errors of the store
         writing.upgrade_format()
         self.check_lease()
@@ -166,11 +182,10 @@ class Store:
 
     def _commit(self, session: "icechunk.Session", message: str, metadata: dict[str, Any] | None) -> str:
         """Commit the session; in a local store, everything is on disk before the branch points to it."""
-        if self.location.folder is None:
-            return session.commit(message, metadata)
-        base, snapshot = session.snapshot_id, session.flush(message, metadata=metadata)
+        base = session.snapshot_id
+        snapshot = self.repository.flush(session, message, metadata)
         self.flush()
-        self.repository.reset_branch(BRANCH, snapshot, from_snapshot_id=base)
+        self.repository.publish(BRANCH, snapshot, base)
         return snapshot
 
     def flush(self) -> None:
@@ -232,7 +247,7 @@ class Store:
 
         with read_errors(f"the store {self.location.text}"):
             try:
-                store = self._session(None).store
+                store = self.repository.store_of(self._session(None))
                 check_metadata(store, "")
                 root = zarr.open_group(store, mode="r")
             except (zarr.errors.GroupNotFoundError, zarr.errors.ContainsArrayError):
@@ -240,10 +255,8 @@ class Store:
             return root.attrs.asdict().get(ATTRIBUTE)
 
 
-def _open_repository(location: StoreLocation) -> "icechunk.Repository":
-    import icechunk
-
+def _open_repository(location: StoreLocation) -> RepositoryClient:
     if not Store.exists(location):
         raise StoreError(f"there is no store at {location.text}; `ridgestream ingest` or `ridgestream run` makes one")
     with store_errors(f"the store {location.text}"):
-        return icechunk.Repository.open(location.storage())
+        return RepositoryClient.open(location.storage(), location.limit)

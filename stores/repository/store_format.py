@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ridgestream.stores.segments.segments import SEGMENTS
 
 if TYPE_CHECKING:
-    import icechunk
+    from ridgestream.stores.repository.client import RepositoryClient
 
 FORMAT_VERSION = 3
 """The version of the store format. Newer stores are refused; older ones are read, and upgraded by the first change.
@@ -21,11 +21,12 @@ ATTRIBUTE = "ridgestream"
 """The attribute of the root group that marks a repository as a store; it holds `format_version`."""
 
 
-def mark_as_store(repository: "icechunk.Repository") -> None:
+def mark_as_store(repository: "RepositoryClient") -> None:
     """Make the first commit of a store in an empty repository."""
     import zarr
 
     session = repository.writable_session(BRANCH)
-    root = zarr.create_group(session.store, attributes={ATTRIBUTE: {"format_version": FORMAT_VERSION}})
+    root = zarr.create_group(repository.store_of(session), attributes={ATTRIBUTE: {"format_version": FORMAT_VERSION}})
     root.create_group(SEGMENTS)  # here, since only one of several forked sessions could create it later
-    session.commit("Create the store")
+    base = session.snapshot_id
+    repository.publish(BRANCH, repository.flush(session, "Create the store"), base)

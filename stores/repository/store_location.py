@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.files.object_storage import StorageSettings
 from ridgestream.stores.files.paths import FileLocation, ObjectPath, object_errors, parse_location
+from ridgestream.stores.requests.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     import icechunk
@@ -46,6 +47,11 @@ class StoreLocation:
         """The store's prefix in the object store."""
         return ObjectPath(self.text, self.settings)
 
+    @property
+    def limit(self) -> TimeLimit:
+        """The time limit of requests to it."""
+        return TimeLimit(None if self.folder else self.settings.request_seconds, f"the store {self.text}")
+
     def check_reachable(self) -> None:
         """Raise StoreError if an S3 bucket does not exist, ServerSilent if its server does not respond within seconds.
 
@@ -70,11 +76,11 @@ class StoreLocation:
     def storage(self) -> "icechunk.Storage":
         """Return Icechunk's storage; credentials for object stores come from the environment of each process.
 
-        Suppresses Icechunk's warning that concurrent local commits are unsafe: the writer's lock prevents them.
+        Icechunk's own log is silenced: what matters of it is raised, and it would go to standard output.
         """
         import icechunk
 
-        icechunk.set_logs_filter("error")
+        icechunk.set_logs_filter("off")
         if self.folder is not None:
             return icechunk.local_filesystem_storage(str(self.folder))
         url, anonymous = self.prefix.parsed, self.settings.anonymous

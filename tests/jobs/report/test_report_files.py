@@ -376,13 +376,13 @@ def test_a_report_that_cannot_be_written_is_an_error_and_the_night_stays(work: W
 def test_a_night_that_is_committed_and_not_named_has_not_failed(
     work: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object, **__: object) -> None:
+    async def refuse(*_: object, **__: object) -> None:
         raise OSError("no answer")
 
     work.run_here()
     work.put(3)
     with monkeypatch.context() as patched:
-        patched.setattr(icechunk.Repository, "create_tag", refuse)
+        patched.setattr(icechunk.Repository, "create_tag_async", refuse)
         with pytest.raises(StoreError, match="cannot be read or written: no answer"):
             reported(work)
     assert not (work.folder / "store-reports").exists()

@@ -33,12 +33,14 @@ ROWS, PARTITIONS = 20_000, 10
 JOB = forest_job(ROWS, PARTITIONS, max_basis=48)
 
 EVERY = "import ridgestream.pipeline.training.online_checkpoints as o; o.KEEP_SECONDS = o.COST = 0.0\n"
+CLIENT = "ridgestream.stores.repository.client.RepositoryClient"
 SAVE = "ridgestream.stores.catalog.checkpoints.Checkpoints.save"
 
 
 def killed_at(place: str, calls: int, what: str = "die") -> str:
     """Statements by which the process does `what` when `place` has been called so often."""
-    return f"{EVERY}import icechunk, ridgestream.stores.catalog.checkpoints\n{place} = after({calls}, {place}, {what})"
+    modules = "ridgestream.stores.catalog.checkpoints, ridgestream.stores.repository.client"
+    return f"{EVERY}import {modules}\n{place} = after({calls}, {place}, {what})"
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +108,9 @@ def test_killed_at_random_around_checkpoints(work: Workplace, undisturbed: Workp
 @pytest.mark.parametrize(
     "place",
     [
-        "icechunk.Session.commit",
-        pytest.param("icechunk.Repository.reset_branch", marks=pytest.mark.thorough),
-        pytest.param("icechunk.Repository.delete_branch", marks=pytest.mark.thorough),
+        "ridgestream.stores.catalog.checkpoints.Checkpoints._write",
+        pytest.param(f"{CLIENT}.reset_branch", marks=pytest.mark.thorough),
+        pytest.param(f"{CLIENT}.delete_branch", marks=pytest.mark.thorough),
     ],
 )
 def test_killed_amid_the_steps_of_a_checkpoint(work: Workplace, undisturbed: Workplace, place: str) -> None:
@@ -123,7 +125,11 @@ def test_killed_while_what_is_superseded_is_collected(work: Workplace, undisturb
     """Collected after each checkpoint that superseded one: the new one is in its place by then."""
     collect = "import ridgestream.stores.catalog.checkpoints as c; c.COLLECT_BYTES = 0\n"
     for calls in (1, 2):
-        run_until(collect + killed_at("icechunk.Repository.garbage_collect", calls), work, JOB)
+        run_until(
+            collect + killed_at(f"{CLIENT}.garbage_collect", calls),
+            work,
+            JOB,
+        )
     done = run_command("run", work.job(JOB), "--json")
     assert rows_it_went_on_from(done) == 6 * ROWS // PARTITIONS
     assert_same(work, undisturbed)

@@ -281,8 +281,8 @@ def test_on_an_object_store_only_age_protects(store: Store, monkeypatch: pytest.
 KILLED = """
 import os, signal, sys
 from datetime import timedelta
-import icechunk
 from ridgestream.stores.catalog.expiry import clean
+from ridgestream.stores.repository.client import RepositoryClient
 from ridgestream.stores.repository.store_location import StoreLocation
 from ridgestream.stores.repository.repository import Store
 store = Store.open(StoreLocation(sys.argv[1]))
@@ -295,7 +295,7 @@ def counted(real):
         return real(*arguments, **named)
     return call
 for name in ("create_tag", "delete_branch", "expire_snapshots", "garbage_collect", "ancestry", "lookup_tag"):
-    setattr(icechunk.Repository, name, counted(getattr(icechunk.Repository, name)))
+    setattr(RepositoryClient, name, counted(getattr(RepositoryClient, name)))
 os.unlink = counted(os.unlink)
 clean(store, timedelta(0))
 print("whole")

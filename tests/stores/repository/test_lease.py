@@ -20,6 +20,7 @@ from support.stores.object_store import ObjectStore, object_store
 
 from ridgestream.stores.errors.exceptions import StoreError, StoreLocked
 from ridgestream.stores.repository import creation, lease
+from ridgestream.stores.repository.client import RepositoryClient
 from ridgestream.stores.repository.lease import FIRST_SNAPSHOT, HOLDER_BRANCH, writer_lease
 from ridgestream.stores.repository.lock_owner import Owner
 from ridgestream.stores.repository.repository import Store
@@ -279,11 +280,11 @@ def test_of_concurrent_requests_for_the_lease_one_succeeds(location: StoreLocati
 def test_an_operation_that_the_server_refuses_raises(location: StoreLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store.create(location)
 
-    def refuse(*_arguments: object, **_named: object) -> None:
+    async def refuse(*_arguments: object, **_named: object) -> None:
         raise icechunk.IcechunkError("no")
 
     with monkeypatch.context() as patched:
-        patched.setattr(icechunk.Repository, "reset_branch", refuse)
+        patched.setattr(icechunk.Repository, "reset_branch_async", refuse)
         with pytest.raises(StoreError, match=r"the store s3://.* cannot be read or written: no"), store.lock():
             pass
     with store.lock():
@@ -294,30 +295,30 @@ def test_a_lease_taken_and_released_in_the_meantime_is_requested_again(
     location: StoreLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The branch names nobody when the request is refused, as when it was sent."""
-    store, real, calls = Store.create(location), icechunk.Repository.reset_branch, [0]
+    store, real, calls = Store.create(location), icechunk.Repository.reset_branch_async, [0]
 
-    def overtaken(repository: icechunk.Repository, branch: str, snapshot: str, *, from_snapshot_id: str) -> None:
+    async def overtaken(repository: icechunk.Repository, branch: str, snapshot: str, *, from_snapshot_id: str) -> None:
         calls[0] += 1
-        real(
+        await real(
             repository, branch, snapshot, from_snapshot_id="2CECHNKREP0F1RSTCMT0" if calls[0] == 1 else from_snapshot_id
         )
 
-    monkeypatch.setattr(icechunk.Repository, "reset_branch", overtaken)
+    monkeypatch.setattr(icechunk.Repository, "reset_branch_async", overtaken)
     with store.lock():
         touch(store)
-    assert calls == [4]  # refused, acquired, renewed, released
+    assert calls == [5]  # refused, acquired, renewed, committed, released
 
 
 def test_a_request_sent_twice_counts_once(location: StoreLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first response is lost, and the second says that the branch has moved."""
     store = Store.create(location)
-    real = icechunk.Repository.reset_branch
+    real = icechunk.Repository.reset_branch_async
 
-    def twice(repository: icechunk.Repository, branch: str, snapshot: str, *, from_snapshot_id: str) -> None:
+    async def twice(repository: icechunk.Repository, branch: str, snapshot: str, *, from_snapshot_id: str) -> None:
         for _ in range(2):
-            real(repository, branch, snapshot, from_snapshot_id=from_snapshot_id)
+            await real(repository, branch, snapshot, from_snapshot_id=from_snapshot_id)
 
-    monkeypatch.setattr(icechunk.Repository, "reset_branch", twice)
+    monkeypatch.setattr(icechunk.Repository, "reset_branch_async", twice)
     with store.lock():
         touch(store)
     assert holder_of(store) is None
@@ -325,7 +326,7 @@ def test_a_request_sent_twice_counts_once(location: StoreLocation, monkeypatch: 
 
 def test_a_store_without_the_lease_branch_gets_one(location: StoreLocation) -> None:
     """Stores of release 0.1.0 have none."""
-    repository = creation._create(location.storage())
+    repository = RepositoryClient.create(location.storage(), location.limit)
     session = repository.writable_session("main")
     zarr.create_group(session.store, attributes={"ridgestream": {"format_version": 1}}).create_group("segments")
     session.commit("Create the store")
@@ -337,7 +338,7 @@ def test_a_store_without_the_lease_branch_gets_one(location: StoreLocation) -> N
 
 def leave_incomplete_creation(location: StoreLocation) -> None:
     """Leave a repository in the state before its branch is created."""
-    creation._create(location.storage())
+    RepositoryClient.create(location.storage(), location.limit)
     location.prefix.files.delete_file(f"{location.prefix.path}/refs/branch.main/ref.json")
 
 

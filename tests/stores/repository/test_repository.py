@@ -494,9 +494,9 @@ def test_a_failed_request_for_a_snapshot_is_not_a_missing_snapshot(
     assert not store.has_snapshot("0" * 20)
     assert not store.has_snapshot("no name of a snapshot")
 
-    def refuse(*_: object) -> None:
+    async def refuse(*_: object) -> None:
         raise icechunk.IcechunkError("dispatch failure")
 
-    monkeypatch.setattr(icechunk.Repository, "lookup_snapshot", refuse)
+    monkeypatch.setattr(icechunk.Repository, "lookup_snapshot_async", refuse)
     with pytest.raises(StoreError, match=r"the store .*/store cannot be read or written: dispatch failure; the server"):
         store.has_snapshot("0" * 20)
