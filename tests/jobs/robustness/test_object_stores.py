@@ -25,7 +25,7 @@ from support.jobs.jobs import (
     wait_until,
 )
 from support.points import points
-from support.stores.killing_proxy import killing_proxy
+from support.stores.faulty_proxy import Fault, Rule, faulty_proxy
 from support.stores.object_store import BUCKET, KEYS, ObjectStore, object_store
 from support.stores.stores import PicklingExecutor
 
@@ -176,10 +176,11 @@ def test_a_killed_prediction_resumes_and_leaves_no_partial_file(
     """The process is killed at the second of three uploads, before or after the server receives it."""
     job = local.job(name="job-killed.toml")
     output = server.location(f"{tmp_path.name}/predictions")
-    with killing_proxy(server.port) as proxy:
+    with faulty_proxy(server.port) as proxy:
         environment = clean_environment(**{**KEYS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}"})
         second = f"PUT /{BUCKET}/{tmp_path.name}/predictions/part-01"
-        proxy.arm(lambda: os.kill(started.pid, signal.SIGKILL), 1, forward=forward, only=second)
+        fault: Fault = "lose" if forward else "drop"
+        proxy.arm(Rule(fault, only=second, at=1, then=lambda: os.kill(started.pid, signal.SIGKILL)))
         started = start_command(
             "predict", job, local.folder / "held-out", output, log=tmp_path / "log", environment=environment
         )
@@ -188,7 +189,7 @@ def test_a_killed_prediction_resumes_and_leaves_no_partial_file(
         finished = 1 + forward
         assert len(server.keys(f"{tmp_path.name}/predictions")) == finished
         assert server.pending_uploads() == []
-        proxy.arm(None, 0, forward=True)
+        proxy.arm()
         result = run_command(
             "predict", job, local.folder / "held-out", output, "--json", environment=environment
         ).result

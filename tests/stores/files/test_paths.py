@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.stores.killing_proxy import killing_proxy
+from support.stores.faulty_proxy import Rule, faulty_proxy
 from support.stores.object_store import BUCKET, KEYS, ObjectStore, object_store
 from support.stores.partitions import mixed_columns, write_partition
 
@@ -211,10 +211,10 @@ def test_denied_access_is_reported(refusing: str) -> None:
 def test_a_request_without_response_is_repeated(server: ObjectStore, prefix: ObjectPath, tmp_path: Path) -> None:
     put(server, prefix, tmp_path, ["part-1.parquet", "part-2.parquet"])
     dropped: list[str] = []
-    with killing_proxy(server.port) as proxy:
+    with faulty_proxy(server.port) as proxy:
 
         def drop_next(method: str) -> None:
-            proxy.arm(lambda: dropped.append(method), 1, forward=False, only=method)
+            proxy.arm(Rule("drop", only=method, at=1, then=lambda: dropped.append(method)))
 
         location = ObjectPath(prefix.url, StorageSettings(f"http://127.0.0.1:{proxy.port}"))
         drop_next("GET")

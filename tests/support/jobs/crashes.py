@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 from support.jobs.clusters import Cluster, real_cluster
 from support.jobs.jobs import PATIENCE, Workplace, bits_of, clean_environment, draw_rows, run_program
-from support.stores.killing_proxy import KillingProxy, killing_proxy
+from support.stores.faulty_proxy import FaultyProxy, Rule, faulty_proxy
 from support.stores.object_store import ObjectStore, object_store_environment
 from support.stores.storage_calls import Strike, open_trap, start_in_session
 
@@ -111,7 +111,7 @@ class _TimeTrap:
 class _RequestTrap:
     def __init__(
         self,
-        proxy: KillingProxy,
+        proxy: FaultyProxy,
         command: Sequence[str],
         strike: Strike,
         at: int,
@@ -119,7 +119,7 @@ class _RequestTrap:
         environment: Mapping[str, str],
         forward: bool,
     ):
-        proxy.arm(lambda: strike(self._process.pid, 0), at, forward=forward)
+        proxy.arm(Rule("lose" if forward else "drop", at=at, then=lambda: strike(self._process.pid, 0)))
         self._proxy, self._process = proxy, start_in_session(command, log, environment)
 
     @property
@@ -196,7 +196,7 @@ class CrashBench:
             yield _TimeTrap(command, strike, at, log, environment)
         else:
             assert self._server
-            with killing_proxy(self._server.port) as proxy:
+            with faulty_proxy(self._server.port) as proxy:
                 yield _RequestTrap(
                     proxy,
                     command,

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from re import search
 from typing import Literal
@@ -48,7 +48,9 @@ class FaultyProxy:
     """Counts requests and spoils those of its rule."""
 
     def __init__(self, port: int) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, port))
+        self._server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self, "upstream": port})
+        )
         self._server.daemon_threads = True
         self._mutex = threading.Lock()
         self._rule, self._count = NOTHING, 0
@@ -95,64 +97,70 @@ class FaultyProxy:
         self._server.server_close()
 
 
-def _handler(proxy: FaultyProxy, port: int) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        timeout = PATIENCE
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = PATIENCE
+    proxy: FaultyProxy
+    upstream: int
 
-        def handle_one_request(self) -> None:
-            with suppress(ConnectionError, TimeoutError):
-                super().handle_one_request()
-                return
+    def handle_one_request(self) -> None:
+        with suppress(ConnectionError, TimeoutError):
+            super().handle_one_request()
+            return
+        self.close_connection = True
+
+    def _pass_on(self) -> None:
+        body, names = _read_body(self), {name.lower() for name in self.headers}
+        rule = self.proxy.judge(f"{self.command} {self.path}", conditional=bool(names & set(_CONDITIONS)))
+        if rule.fault == "refuse":
+            self._answer(403, {}, b"")
+        elif rule.fault in ("drop", "silence"):
+            self._ignore(rule)
+        else:
+            self._forward(rule, body)
+
+    def _ignore(self, rule: Rule) -> None:
+        if rule.then:
+            rule.then()
+        if rule.fault == "silence":
+            self.proxy.closed.wait(10 * PATIENCE)
+        self.close_connection = True
+
+    def _forward(self, rule: Rule, body: bytes) -> None:
+        response, content = self._ask_server(body, _CONDITIONS if rule.fault == "strip" else ())
+        if rule.then:
+            rule.then()
+        if rule.fault == "lose":
             self.close_connection = True
+            return
+        whole = response.getheader("Content-Length") if self.command == "HEAD" else None
+        sent = content[: len(content) // 2] if rule.fault == "cut" else content
+        self._answer(response.status, dict(response.getheaders()), sent, whole or str(len(content)))
+        self.close_connection |= rule.fault == "cut"
 
-        def _pass_on(self) -> None:
-            body, names = _read_body(self), {name.lower() for name in self.headers}
-            rule = proxy.judge(f"{self.command} {self.path}", conditional=bool(names & set(_CONDITIONS)))
-            if rule.fault in ("drop", "silence"):
-                if rule.then:
-                    rule.then()
-                if rule.fault == "silence":
-                    proxy.closed.wait(10 * PATIENCE)
-                self.close_connection = True
-            elif rule.fault == "refuse":
-                self._answer(403, {}, b"")
-            else:
-                self._forward(rule, body)
+    def _ask_server(self, body: bytes, stripped: tuple[str, ...]) -> tuple[HTTPResponse, bytes]:
+        left_out = ("transfer-encoding", "expect", *stripped)
+        connection = HTTPConnection("127.0.0.1", self.upstream, timeout=PATIENCE)
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in left_out}
+        connection.request(self.command, self.path, body, headers)
+        response = connection.getresponse()
+        content = response.read()
+        connection.close()
+        return response, content
 
-        def _forward(self, rule: Rule, body: bytes) -> None:
-            left_out = ("transfer-encoding", "expect", *(_CONDITIONS if rule.fault == "strip" else ()))
-            connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-            headers = {name: value for name, value in self.headers.items() if name.lower() not in left_out}
-            connection.request(self.command, self.path, body, headers)
-            response = connection.getresponse()
-            content = response.read()
-            connection.close()
-            if rule.then:
-                rule.then()
-            if rule.fault == "lose":
-                self.close_connection = True
-                return
-            stays = response.getheader("Content-Length") if self.command == "HEAD" else None
-            sent = content[: len(content) // 2] if rule.fault == "cut" else content
-            self._answer(response.status, dict(response.getheaders()), sent, stays or str(len(content)))
-            self.close_connection |= rule.fault == "cut"
+    def _answer(self, status: int, headers: Mapping[str, str], content: bytes, length: str = "0") -> None:
+        self.send_response_only(status)
+        for name, value in headers.items():
+            if name.lower() not in ("connection", "content-length", "transfer-encoding"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        self.wfile.write(content)
 
-        def _answer(self, status: int, headers: Mapping[str, str], content: bytes, length: str = "0") -> None:
-            self.send_response_only(status)
-            for name, value in headers.items():
-                if name.lower() not in ("connection", "content-length", "transfer-encoding"):
-                    self.send_header(name, value)
-            self.send_header("Content-Length", length)
-            self.end_headers()
-            self.wfile.write(content)
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass_on  # noqa: N815
 
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass_on  # noqa: N815
-
-        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
-            del format, arguments
-
-    return Handler
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
+        del format, arguments
 
 
 def _read_body(request: BaseHTTPRequestHandler) -> bytes:
