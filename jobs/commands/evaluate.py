@@ -20,7 +20,7 @@ def run_evaluate(job: Job, executor: Executor, report: Reporter, *, snapshot: st
     describe_run(night=night_served(served.record) or None)
     served.warn_if_held(report)
     model = model_of(served.record)
-    evaluation = evaluate(model, served.schema, evaluation_partitions(job), executor, report, policies(job))
+    evaluation = evaluate(model, served.schema, evaluation_partitions(job, report), executor, report, policies(job))
     result: dict[str, Any] = {
         "model": served.record.name,
         "weight": evaluation.weight,

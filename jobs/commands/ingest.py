@@ -17,7 +17,7 @@ from ridgestream.stores.errors.translation import prefix_errors
 
 def run_ingest(job: Job, executor: Executor, report: Reporter, wait_seconds: float) -> dict[str, Any]:
     """Ingest and return the result."""
-    files = source_partitions(job)
+    files = source_partitions(job, report)
     store = open_or_create_store(job, wait_seconds)
     with prefix_errors(store.location.text), store.lock(wait_seconds):
         ingested = ingest(store, files, schema_request(job), executor, report, policies=policies(job))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ridgestream.jobs.config.job_file import Job
-from ridgestream.jobs.config.requests import open_served, policies
+from ridgestream.jobs.config.requests import listed_partitions, open_served, policies
 from ridgestream.jobs.config.sections import PredictSection
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.console.log_format import describe_run
@@ -14,7 +14,7 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.models.model_record import model_of
 from ridgestream.pipeline.prediction.predict import predict
 from ridgestream.stores.files.paths import FileLocation
-from ridgestream.stores.parquet.partitions import check_apart, list_partitions
+from ridgestream.stores.parquet.partitions import check_apart
 
 
 def run_predict(
@@ -43,7 +43,7 @@ def run_predict(
     served.warn_if_held(report)
     if with_scores and not served.schema.classifies:
         raise JobFileError("--scores is for classes; the job regresses on a number")
-    files = list_partitions(source)
+    files = listed_partitions(source, report)
     for location in (source, job.location(job.source.path)):
         check_apart(location, output)
     model = model_of(served.record, with_uncertainty=with_std)

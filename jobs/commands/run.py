@@ -20,7 +20,7 @@ def run_job(job: Job, executor: Executor, report: Reporter, wait_seconds: float,
     """Run the whole job and return its summary; with nothing new it changes nothing."""
     started = perf_counter()
     with recorded(job, report) as recorder:
-        files = source_partitions(job)
+        files = source_partitions(job, recorder)
         store = open_or_create_store(job, wait_seconds)
         with prefix_errors(store.location.text), store.lock(wait_seconds):
             plan = plan_job(job, store.root(), files, new_model=new_model)

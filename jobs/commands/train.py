@@ -216,7 +216,7 @@ class _Training:
     def _evaluate(self, record: ModelRecord, report: Reporter) -> Evaluation | None:
         if self.job.evaluate is None or self.ledger.schema is None:
             return None
-        files, model = evaluation_partitions(self.job), model_of(record)
+        files, model = evaluation_partitions(self.job, report), model_of(record)
         return evaluate(model, self.ledger.schema, files, self.executor, report, policies(self.job))
 
     @property

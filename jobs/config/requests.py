@@ -11,7 +11,7 @@ from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.recipes.bundled import recipe_names
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.policies import Policies
-from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.base.reporter import Fact, Reporter, Silent
 from ridgestream.pipeline.training.request import BatchRequest, OnlineRequest, Request
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import ModelRecord, require_model
@@ -19,7 +19,8 @@ from ridgestream.stores.catalog.snapshots import find_snapshot, served_record
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.files.paths import FileLocation
-from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, list_partitions
+from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, list_partitions, list_source
+from ridgestream.stores.parquet.source_walk import escape_path
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
 from ridgestream.stores.schema.schema import Schema, SchemaRequest
@@ -83,23 +84,35 @@ def open_served(job: Job, name: str | None = None) -> Served:
     return Served(served, schema, snapshot, is_held=own and bool(record.serves))
 
 
-def source_partitions(job: Job) -> tuple[PartitionFile, ...]:
-    """Return the partitions that the job's source holds now."""
-    return list_partitions(job.location(job.source.path))
+def source_partitions(job: Job, report: Reporter | None = None) -> tuple[PartitionFile, ...]:
+    """Return the partitions that the job's source holds now; reports the files that are passed over."""
+    return listed_partitions(job.location(job.source.path), report or Silent())
 
 
-def evaluation_partitions(job: Job) -> tuple[PartitionFile, ...]:
+def evaluation_partitions(job: Job, report: Reporter | None = None) -> tuple[PartitionFile, ...]:
     """Return the held-out partitions; raise JobFileError if the job names none."""
     if job.evaluate is None:
         raise JobFileError("the job has no [evaluate] section: it needs the path of held-out partitions")
-    return list_partitions(job.location(job.evaluate.path))
+    return listed_partitions(job.location(job.evaluate.path), report or Silent())
+
+
+def listed_partitions(source: FileLocation, report: Reporter) -> tuple[PartitionFile, ...]:
+    """Return the partitions of a source; reports its other files, and warns of those that look like partitions."""
+    listing = list_source(source)
+    if listing.passed_over:
+        like_data = [file for file in listing.passed_over if file.looks_like_data]
+        facts: dict[str, Fact] = {"files": len(listing.passed_over), "like_partitions": len(like_data)}
+        facts |= {"first": escape_path((like_data or listing.passed_over)[0].name), "source": escape_path(source)}
+        (report.warn if like_data else report.say)(events.SOURCE_FILES_PASSED_OVER, **facts)
+    return listing.partitions
 
 
 def schema_request(job: Job) -> SchemaRequest:
     """Return how the job describes the columns."""
     s = job.source
     target = s.targets[0] if len(s.targets) == 1 else s.targets
-    return SchemaRequest(target, s.positive, s.features, s.ignore, s.categorical, s.weight, s.classes)
+    columns = s.features, s.ignore, s.categorical
+    return SchemaRequest(target, s.positive, *columns, weight=s.weight, classes=s.classes, precision=s.precision)
 
 
 def policies(job: Job) -> Policies:

@@ -40,6 +40,9 @@ class SourceSection(Section):
     unseen_categories: Literal["error", "ignore", "extend"] = "error"
     """What to do with categories that the model has not seen; may change between runs."""
 
+    precision: Literal["auto", "float64"] = "auto"
+    """How numbers are stored: rounded to float32 if that is exact enough in the first rows, or as they are."""
+
     @field_validator("classes")
     @classmethod
     def _check_classes(cls, value: str | tuple[Label, ...] | None) -> str | tuple[Label, ...] | None:

@@ -60,6 +60,11 @@ STEP_SUM_CANDIDATES = Step("sum_candidates", "sum {candidates} candidates")
 STEP_SUM_DICTIONARY = Step("sum_dictionary", "sums of the dictionary")
 STEP_TRAIN = Step("train", "train")
 
+SOURCE_FILES_PASSED_OVER = Event(
+    "source.files_passed_over",
+    "files are passed over, since their names, or those of their folders, begin with . or _, or do not end in .parquet",
+)
+
 INGEST_COLUMNS_IGNORED = Event(
     "ingest.columns_ignored",
     "columns that are not in the schema are not read",

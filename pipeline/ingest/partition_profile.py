@@ -7,6 +7,7 @@ float32 is exact enough. Memory does not depend on the partition's size.
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +19,24 @@ from ridgestream.pipeline.sums.moments import Moments
 from ridgestream.pipeline.sums.quantile_sketch import Sample
 from ridgestream.stores.parquet.column_reader import DROP
 from ridgestream.stores.parquet.decoder import Decoder
-from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, read_arrow_schema, read_batches
+from ridgestream.stores.parquet.partitions import (
+    BATCH_ROWS,
+    PartitionFile,
+    count_rows,
+    read_arrow_schema,
+    read_batches,
+)
 from ridgestream.stores.schema.row_batch import Rows
-from ridgestream.stores.schema.schema import Schema
+from ridgestream.stores.schema.schema import DOUBLE, SINGLE, Schema
 from ridgestream.stores.segments.segments import SegmentFacts, SegmentLayout
 
 SINGLE_TOLERANCE = 1e-6
-"""float32 is exact enough for a column if it changes no value by more than this share of the column's deviation."""
+"""float32 is exact enough for a column if it changes no value by more than this share of the column's deviation.
+
+Whether it may change a value at all is one rule for all columns and partitions of a store, the schema's `precision`,
+which the first ingest fixes: SINGLE if float32 is exact enough in the first rows, or DOUBLE. Under SINGLE, a partition
+in which it is not exact enough is stored as float64, as it is. Under DOUBLE, float32 is used where it changes nothing.
+"""
 
 
 @dataclass(frozen=True)
@@ -60,11 +72,20 @@ def profile_partition(file: PartitionFile, schema: Schema, missing: str = ERROR)
         n_numeric=len(schema.numeric),
         n_categorical=len(schema.categorical),
         n_targets=len(schema.targets),
-        single=statistics.single_is_enough(),
+        single=statistics.is_exact() if schema.precision == DOUBLE else statistics.single_is_enough(),
         weighted=schema.weight is not None,
     )
     facts = statistics.facts(row_filter)
     return PartitionProfile(layout, facts, digest.hexdigest(decoder), row_filter.dropped, decoder.absent)
+
+
+def first_rows_precision(file: PartitionFile, schema: Schema, missing: str) -> str:
+    """Return SINGLE if float32 is exact enough for the first BATCH_ROWS rows of a partition, else DOUBLE."""
+    decoder, statistics = Decoder(schema, str(file.path), missing=missing), _Statistics(schema, BATCH_ROWS)
+    with one_blas_thread():
+        for batch in islice(decode_partition(file, decoder), 1):
+            statistics.add(RowFilter(decoder).keep(batch))
+    return SINGLE if statistics.single_is_enough() else DOUBLE
 
 
 def content_of(file: PartitionFile, schema: Schema) -> str:
@@ -145,6 +166,10 @@ class _Statistics:
         sketch = self._sample.sketch(len(self._moments.count)).as_array()
         return SegmentFacts(self._moments.as_array(), tables, counts, classes, class_counts, sketch, row_filter.missing)
 
+    def is_exact(self) -> bool:
+        """Return whether rounding to float32 changes no value."""
+        return bool(self._exact.all() and self._fits().all())
+
     def single_is_enough(self) -> bool:
         """Return whether rounding to float32 changes no value of a column, or little relative to its deviation.
 
@@ -157,9 +182,11 @@ class _Statistics:
         variance = np.divide(moments.squares, moments.count, out=np.zeros_like(largest), where=counted)
         moved = np.maximum(largest * 2.0**-24, 2.0**-150)
         small = (moved <= SINGLE_TOLERANCE * np.sqrt(variance)) & ~moments.constant()
+        return bool(((self._exact | small) & self._fits()).all())
+
+    def _fits(self) -> npt.NDArray[np.bool_]:
         with np.errstate(over="ignore"):
-            fits = self._largest.astype(np.float32) < np.finfo(np.float32).max
-        return bool(((self._exact | small) & fits).all())
+            return np.asarray(self._largest.astype(np.float32) < np.finfo(np.float32).max)
 
 
 def _count(counts: dict[int, float], codes: npt.NDArray[np.integer], weights: npt.NDArray[np.float64] | None) -> None:

@@ -1,12 +1,17 @@
 """The schema of a store: inferred from the first partition, then fixed."""
 
+from dataclasses import replace
+
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.policies import ERROR, Policies
 from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.ingest.partition_profile import first_rows_precision
 from ridgestream.pipeline.ingest.source_diff import usable_rows
 from ridgestream.stores.catalog.ledger import Ledger
+from ridgestream.stores.errors.exceptions import PartitionError
+from ridgestream.stores.errors.transient import is_transient
 from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, read_arrow_schema
-from ridgestream.stores.schema.schema import Schema, SchemaRequest, check_request, infer_schema
+from ridgestream.stores.schema.schema import DOUBLE, SINGLE, Schema, SchemaRequest, check_request, infer_schema
 
 
 def find_schema(
@@ -32,4 +37,16 @@ def find_schema(
     absent = [name for name in request.ignore if name not in arrow.names]
     if absent:
         report.warn(events.INGEST_IGNORED_COLUMNS_ABSENT, columns=", ".join(absent))
-    return schema
+    return replace(schema, precision=_precision(first, schema, request, policies))
+
+
+def _precision(first: PartitionFile, schema: Schema, request: SchemaRequest, policies: Policies) -> str:
+    """Return how numbers will be stored; a first partition that cannot be used, as its ingest reports, has no say."""
+    if request.precision == DOUBLE:
+        return DOUBLE
+    try:
+        return first_rows_precision(first, schema, policies.missing)
+    except PartitionError as error:
+        if is_transient(error):
+            raise
+        return SINGLE

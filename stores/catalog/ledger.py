@@ -145,10 +145,11 @@ def read_ledger(root: "zarr.Group") -> Ledger:
             return Ledger()
         plain = cast("dict[str, Any]", root[_GROUP].attrs.asdict())
         entries = tuple(_entries(plain))
+        categories = tuple(tuple(values) for values in plain["categories"])
         ledger = Ledger(
-            schema=Schema.from_dict(plain["schema"]),
+            schema=Schema.from_dict(plain["schema"]).with_names_of(categories),
             entries=entries,
-            categories=tuple(tuple(values) for values in plain["categories"]),
+            categories=categories,
             classes=tuple(plain.get("classes", ())),
             quarantined=tuple(_quarantined(each) for each in plain.get("quarantined", ())),
             next_segment=plain.get("next_segment", len(entries)),

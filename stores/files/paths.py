@@ -10,7 +10,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +49,12 @@ class ObjectPath:
     def name(self) -> str:
         """The last part of the URL."""
         return self.url.rpartition("/")[2]
+
+    @property
+    def parents(self) -> "tuple[Self, ...]":
+        """The prefixes that contain it, from the nearest one to the whole bucket."""
+        depth = len(self.parsed.key.split("/")) if self.parsed.key else 0
+        return tuple(type(self)(self.url.rsplit("/", up)[0], self.storage) for up in range(1, depth + 1))
 
     @property
     def parsed(self) -> ObjectUrl:
@@ -119,6 +125,18 @@ def list_objects(location: ObjectPath) -> list[tuple[str, ObjectPath, Stamp]]:
             return []
     names = [(info.path.removeprefix(f"{location.path}/"), info) for info in infos if info.type == FileType.File]
     return [(name, location / name, _stamp(info)) for name, info in names]
+
+
+def present_below(location: ObjectPath, names: Sequence[str]) -> list[str]:
+    """Return those of the names under which there is an object, or a prefix of objects, directly below a location.
+
+    Raises StoreError if that cannot be determined.
+    """
+    from pyarrow.fs import FileType
+
+    with object_errors(location, "listed"):
+        infos = location.files.get_file_info([f"{location.path}/{name}" for name in names])
+    return [name for name, info in zip(names, infos, strict=True) if info.type != FileType.NotFound]
 
 
 def stamp_of(location: FileLocation) -> Stamp:

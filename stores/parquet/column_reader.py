@@ -7,14 +7,16 @@ or marked; nothing is dropped or guessed.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from ridgestream.stores.errors.exceptions import PartitionError
+from ridgestream.stores.schema.category_names import category_names
 from ridgestream.stores.schema.class_labels import Label
-from ridgestream.stores.schema.column_types import is_time, plain_values
+from ridgestream.stores.schema.column_types import LARGEST_INTEGER, folder_text, is_text, is_time, plain_values
 from ridgestream.stores.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 LARGEST_VALUE = 1e100
 """Larger values are treated as damage: float64 sums with their squares would overflow."""
 
-LARGEST_INTEGER = 2**53
-"""Up to here float64 represents every integer exactly."""
+_DIGITS_WITHIN = 15
+"""A decimal with so many digits before the point is within ±2⁵³."""
 
 ERROR, DROP, IMPUTE = "error", "drop", "impute"
 """Treatment of missing values: refused; marked; or marked in features and refused in targets and weights."""
@@ -58,8 +60,9 @@ class ColumnReader:
             plain = plain.cast(pa.timestamp("us"), safe=not finer).cast(pa.int64())
             values = np.asarray(plain.to_numpy(zero_copy_only=False), dtype=np.float64) / 1e6
             return self.counted(name, values)
-        if t.is_int64(plain.type) or t.is_uint64(plain.type):
-            self._check_integers(name, plain.fill_null(0).to_numpy(zero_copy_only=False))
+        if is_text(plain.type):  # a folder's name
+            plain = plain.cast(pa.int64())
+        self.check_exact(name, plain)
         return self.counted(name, self._floats(name, plain))
 
     def booleans(self, name: str, batch: "pa.RecordBatch") -> npt.NDArray[np.float64]:
@@ -75,7 +78,9 @@ class ColumnReader:
         """Return a column's categories as codes of `table`, which is extended, −1 for missing values."""
         import pyarrow as pa
 
-        encoded = self.names(name, batch).cast(pa.string()).dictionary_encode()
+        folder, names = folder_text(batch.schema.field(name)), self.names(name, batch)
+        plain = names if folder is None else pa.repeat(folder, len(names))  # 007 stays 007, though it may be a number
+        encoded = category_names(plain, by_value=name not in self.schema.as_written)
         dictionary_codes = [table.setdefault(value, len(table)) for value in encoded.dictionary.to_pylist()]
         indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         codes = np.asarray(np.array([*dictionary_codes, -1], dtype=np.int32)[indices])
@@ -107,9 +112,29 @@ class ColumnReader:
         self._count_missing(name, absent)
         return np.where(absent, np.nan, values) if absent.any() else values
 
-    def refuse(self, name: str, row: int, value: Label | None, remedy: str) -> NoReturn:
+    def check_exact(self, name: str, plain: "pa.Array") -> None:
+        """Raise PartitionError for the first integer or decimal beyond ±2⁵³, where float64 skips integers.
+
+        Fractions below are rounded, as in every float column: 0.1 has no exact float64.
+        """
+        import pyarrow.types as t
+
+        if t.is_int64(plain.type) or t.is_uint64(plain.type):
+            values = plain.fill_null(0).to_numpy(zero_copy_only=False)
+            rows = iter(np.flatnonzero((values > LARGEST_INTEGER) | (values < -LARGEST_INTEGER)).tolist())
+        elif t.is_decimal(plain.type) and plain.type.precision - plain.type.scale > _DIGITS_WITHIN:
+            rows = self._beyond(plain)
+        else:
+            return
+        for row in rows:
+            is_feature = not self._is_target_or_weight(name)
+            other = "list the column under categorical or ignore" if is_feature else "divide by a unit"
+            remedy = f"a number cannot represent integers beyond 2⁵³: subtract an offset, or {other}"
+            self.refuse(name, row, plain[row].as_py(), remedy)
+
+    def refuse(self, name: str, row: int, value: Label | Decimal | None, remedy: str) -> NoReturn:
         """Raise PartitionError for the value of a column in a row of the current batch."""
-        shown = "null" if value is None else repr(value)
+        shown = "null" if value is None else str(value) if isinstance(value, Decimal) else repr(value)
         raise PartitionError(f"{self.file}: column {name!r} has the value {shown} in row {self.rows + row}; {remedy}")
 
     @contextmanager
@@ -149,16 +174,19 @@ class ColumnReader:
             self.refuse(name, row, float(values[row]), remedy + (self._remedy(name) if np.isnan(values[row]) else ""))
         return values
 
+    @staticmethod
+    def _beyond(decimals: "pa.Array") -> Iterator[int]:
+        """Yield the rows whose decimal is beyond ±2⁵³; only those that are near it in float64 are compared exactly."""
+        import pyarrow as pa
+
+        values = np.abs(decimals.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        for row in np.flatnonzero(values >= LARGEST_INTEGER * (1 - 1e-12)).tolist():
+            if abs(decimals[row].as_py()) > LARGEST_INTEGER:
+                yield row
+
     def _count_missing(self, name: str, absent: npt.NDArray[np.bool_]) -> None:
         if absent.any():
             self.absent[name] = self.absent.get(name, 0) + int(absent.sum())
-
-    def _check_integers(self, name: str, values: npt.NDArray[np.integer]) -> None:
-        exact = (values <= LARGEST_INTEGER) & (values >= -LARGEST_INTEGER)
-        if not exact.all():
-            row = int(np.argmin(exact))
-            remedy = "a number cannot represent integers beyond 2⁵³: subtract an offset, or list the column under"
-            self.refuse(name, row, int(values[row]), f"{remedy} categorical or ignore")
 
     def _marks_missing(self, name: str) -> bool:
         """Return whether missing values of a column are marked instead of refused."""

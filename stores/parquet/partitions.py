@@ -1,6 +1,5 @@
 """Parquet partitions: listing them in order, and reading their rows in batches."""
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +13,19 @@ from ridgestream.stores.files.paths import (
     ObjectPath,
     Stamp,
     is_same_location,
-    list_objects,
-    open_file,
     stamp_of,
 )
 from ridgestream.stores.files.read_ahead import AHEAD_BYTES, FOOTER_BYTES
+from ridgestream.stores.parquet.folder_keys import (
+    FolderKey,
+    add_columns,
+    add_fields,
+    read_folder_keys,
+    type_folder_keys,
+)
+from ridgestream.stores.parquet.hidden_names import is_hidden_folder
+from ridgestream.stores.parquet.parquet_door import open_parquet
+from ridgestream.stores.parquet.source_walk import ListedFile, escape_path, walk_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,22 +52,76 @@ class PartitionFile:
     """Its size when listed."""
     modified_ns: int
     """Its time stamp in nanoseconds when listed."""
+    keys: tuple[FolderKey, ...] = ()
+    """The columns in the names of its folders."""
+
+
+@dataclass(frozen=True)
+class SourceListing:
+    """The files of a source."""
+
+    partitions: tuple[PartitionFile, ...]
+    """The partitions, in natural order."""
+    passed_over: tuple[ListedFile, ...] = ()
+    """The other files, and folders that were not entered; without those known to hold no rows."""
 
 
 def list_partitions(source: FileLocation) -> tuple[PartitionFile, ...]:
+    """Return the partitions of `list_source`."""
+    return list_source(source).partitions
+
+
+def list_source(source: FileLocation) -> SourceListing:
     """Return the Parquet files below the folder or prefix `source`, or the single file it names, in natural order.
 
-    Natural order compares runs of digits as numbers: `part-2` comes before `part-10`. Names that begin with a dot or an
-    underscore are skipped. Raises PartitionError if the source does not exist or contains no Parquet file, for a
-    dangling link, and for names with control characters; StoreError if an object store cannot be read.
+    Natural order compares runs of digits as numbers: `part-2` comes before `part-10`. Links to folders are followed;
+    folders `key=value` give columns. Names that begin with a dot or an underscore, but for folders `_key=value`, and
+    files that do not end in `.parquet` are passed over.
+
+    Raises PartitionError if the source does not exist or contains no Parquet file, if it belongs to a table of Delta,
+    Iceberg, Hudi or the like, for a link that leads nowhere or in a circle, and for names with control characters or
+    that are not UTF-8; StoreError if an object store cannot be read.
     """
-    files = _list_folder(source) if isinstance(source, Path) else _list_prefix(source)
-    for file in files:
-        if _CONTROL.search(file.name):
-            raise PartitionError(f"the source {source}: the name {file.name!r} has control characters; rename the file")
-    if not files:
-        raise PartitionError(f"the source {source} has no file whose name ends in .parquet")
-    return tuple(sorted(files, key=lambda f: natural_key(f.name)))
+    files = walk_source(source)
+    is_single = len(files) == 1 and files[0].location == source
+    listed = [file for file in files if is_single or file.is_partition]
+    for file in listed:
+        _check_name(file, source)
+    if not listed:
+        raise PartitionError(f"the source {escape_path(source)} has no file whose name ends in .parquet")
+    passed_over = () if is_single else (file for file in files if not file.is_partition and not file.is_marker)
+    return SourceListing(_partitions(listed), tuple(sorted(passed_over, key=lambda file: file.name)))
+
+
+def _partitions(files: Sequence[ListedFile]) -> tuple[PartitionFile, ...]:
+    """Return the files as partitions, in natural order."""
+    files = sorted(files, key=lambda file: natural_key(file.name))
+    keys = [read_folder_keys(file.name) for file in files]
+    types = type_folder_keys(keys)
+    return tuple(
+        _partition(file, tuple(FolderKey(name, text, types[name]) for name, text in texts.items()))
+        for file, texts in zip(files, keys, strict=True)
+    )
+
+
+def _partition(file: ListedFile, keys: tuple[FolderKey, ...]) -> PartitionFile:
+    try:
+        stamp = file.stamp or stamp_of(file.location)
+    except StoreError:
+        raise
+    except OSError as error:
+        raise PartitionError(f"{file.location} cannot be read: {error.strerror}; put it back or remove it") from error
+    return PartitionFile(file.name, file.location, stamp.size_bytes, stamp.modified_ns, keys)
+
+
+def _check_name(file: ListedFile, source: FileLocation) -> None:
+    """Raise PartitionError for a name that cannot be printed, stored or mapped to a path."""
+    if escape_path(file.location) != str(file.location):
+        raise PartitionError(f"the source {escape_path(source)}: {escape_path(file.location)} is no UTF-8; rename it")
+    if _CONTROL.search(file.name):
+        raise PartitionError(f"the source {source}: the name {file.name!r} has control characters; rename the file")
+    if isinstance(file.location, ObjectPath) and "" in file.name.split("/"):
+        raise PartitionError(f"{file.location}: its name has an empty part, which no file can have; rename the object")
 
 
 def check_apart(source: FileLocation, output: FileLocation) -> None:
@@ -93,9 +154,19 @@ def check_unchanged(partition: PartitionFile) -> None:
 
 
 def read_arrow_schema(partition: PartitionFile) -> "pa.Schema":
-    """Return the Arrow schema from the file's footer; raises PartitionError if the file is not Parquet."""
+    """Return the Arrow schema from the file's footer, and the keys of its folders as columns.
+
+    Raises PartitionError if the file is not Parquet.
+    """
     with _open(partition, FOOTER_BYTES) as file:
-        return file.schema_arrow
+        try:
+            schema = file.schema_arrow
+            schema.names  # noqa: B018 (decodes them)
+            return add_fields(schema, partition.keys)
+        except UnicodeDecodeError as error:
+            raise PartitionError(
+                f"{partition.path} has a column whose name is no UTF-8 ({error}); write it again with another name"
+            ) from error
 
 
 def map_footers(read: Callable[[PartitionFile], Result], files: Sequence[PartitionFile]) -> Iterator[Result]:
@@ -135,12 +206,20 @@ def measure_partition(partition: PartitionFile) -> FooterSizes:
 
 
 def read_batches(partition: PartitionFile, columns: list[str] | None) -> Iterator["pa.RecordBatch"]:
-    """Yield the rows in order, at most BATCH_ROWS at a time, with the named columns (all if None)."""
+    """Yield the rows in order, at most BATCH_ROWS at a time, with the named columns (all if None).
+
+    Columns may be keys of the partition's folders. Raises PartitionError if the file cannot be decoded, or contradicts
+    its folders.
+    """
     import pyarrow as pa
 
+    keys = [key for key in partition.keys if columns is None or key.name in columns]
+    rows = 0
     with _open(partition) as file:
         try:
-            yield from file.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False)
+            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False):
+                yield add_columns(batch, keys, str(partition.path), rows)
+                rows += batch.num_rows
         except StoreError:  # the file may be intact: it could not be fetched
             raise
         except (pa.ArrowException, OSError) as error:
@@ -149,15 +228,13 @@ def read_batches(partition: PartitionFile, columns: list[str] | None) -> Iterato
 
 def _open(partition: PartitionFile, ahead_bytes: int = AHEAD_BYTES) -> Any:  # noqa: ANN401 (pyarrow has no types)
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     if partition.size_bytes == 0:
         raise PartitionError(
             f"{partition.path} is empty (0 bytes): it is not a Parquet file; write it again or remove it"
         )
     try:
-        file = open_file(partition.path, ahead_bytes)
-        return pq.ParquetFile(file, memory_map=False, page_checksum_verification=True)
+        return open_parquet(partition.path, ahead_bytes)
     except StoreError:
         raise
     except (pa.ArrowException, OSError) as error:
@@ -166,69 +243,20 @@ def _open(partition: PartitionFile, ahead_bytes: int = AHEAD_BYTES) -> Any:  # n
         ) from error
 
 
-def _list_folder(source: Path) -> list[PartitionFile]:
-    try:
-        is_file, is_there = source.is_file(), source.exists()
-    except OSError as error:
-        raise PartitionError(f"the source {source} cannot be read: {error.strerror}") from error
-    if not is_there:
-        raise PartitionError(f"the source {source} does not exist")
-    paths = [source] if is_file else list(_find_files(source))
-    base = source.parent if is_file else source
-    return [_partition(path, base) for path in paths]
-
-
-def _find_files(source: Path) -> Iterator[Path]:
-    """Yield the partitions below the folder; raises PartitionError for a folder that cannot be read."""
-
-    def refuse(error: OSError) -> None:
-        raise PartitionError(
-            f"the source {source}: {error.filename} cannot be read: {error.strerror}; make it readable, or move it away"
-        ) from error
-
-    for folder, folders, names in os.walk(source, onerror=refuse):
-        folders[:] = [name for name in folders if not _is_hidden([name]) and name != "lost+found"]
-        yield from (Path(folder, name) for name in names if name.endswith(".parquet") and not _is_hidden([name]))
-
-
-def _list_prefix(source: ObjectPath) -> list[PartitionFile]:
-    objects = list_objects(source)
-    if not objects:
-        raise PartitionError(f"the source {source} does not exist: there is no object of that name or below it")
-    is_object = len(objects) == 1 and objects[0][1] == source
-    partitions = [each for each in objects if is_object or _is_partition_name(each[0])]
-    for name, location, _ in partitions:
-        if "" in name.split("/"):  # it could not be mapped to a path
-            raise PartitionError(f"{location}: its name has an empty part, which no file can have; rename the object")
-    return [PartitionFile(name, location, stamp.size_bytes, stamp.modified_ns) for name, location, stamp in partitions]
-
-
-def _is_partition_name(name: str) -> bool:
-    return name.endswith(".parquet") and not _is_hidden(name.split("/"))
-
-
 def _would_list(source: FileLocation, output: FileLocation) -> bool:
     """Return whether the source is a folder or prefix that contains the output, under a name that is not hidden."""
     if isinstance(source, Path) and isinstance(output, Path):
         source, output = source.resolve(), output.resolve()
-        return source.is_dir() and source in output.parents and _has_visible_name(output, source)
+        return (
+            source.is_dir()
+            and source in output.parents
+            and not any(map(is_hidden_folder, output.relative_to(source).parts))
+        )
     if isinstance(source, Path) or isinstance(output, Path):
         return False
     below = output.path.removeprefix(f"{source.path}/")
-    return source.parsed.shares_bucket(output.parsed) and below != output.path and not _is_hidden(below.split("/"))
-
-
-def _partition(path: Path, base: Path) -> PartitionFile:
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise PartitionError(f"{path} cannot be read: {error.strerror}; put it back or remove it") from error
-    return PartitionFile(path.relative_to(base).as_posix(), path, status.st_size, status.st_mtime_ns)
-
-
-def _has_visible_name(path: Path, base: Path) -> bool:
-    return not _is_hidden(path.relative_to(base).parts)
-
-
-def _is_hidden(parts: Sequence[str]) -> bool:
-    return any(part.startswith((".", "_")) for part in parts)
+    return (
+        source.parsed.shares_bucket(output.parsed)
+        and below != output.path
+        and not any(map(is_hidden_folder, below.split("/")))
+    )

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
-from ridgestream.stores.files.paths import FileLocation, open_file, write_atomically
+from ridgestream.stores.files.paths import FileLocation, write_atomically
 from ridgestream.stores.files.read_ahead import FOOTER_BYTES
+from ridgestream.stores.parquet.parquet_door import open_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,10 +73,9 @@ def read_provenance(location: FileLocation) -> dict[str, Any] | None:
     Raises PartitionError for a Parquet file of another kind, StoreError if an object store cannot be read.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(open_file(location, FOOTER_BYTES), memory_map=False) as file:
+        with open_parquet(location, FOOTER_BYTES) as file:
             provenance = json.loads((file.metadata.metadata or {}).get(_KEY, b"null"))
     except StoreError:
         raise

@@ -1,6 +1,7 @@
 """Decoding target columns: numbers, ±1 for one class against the rest, or codes of several classes."""
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,6 +61,8 @@ class TargetDecoder:
         import pyarrow.types as t
 
         plain = self.reader.names(name, batch)
+        if kind == NUMBER:
+            self.reader.check_exact(name, plain)
         if t.is_floating(plain.type):
             plain = plain.cast(pa.float64())
         elif t.is_decimal(plain.type) and plain.type.bit_width < pa.decimal128(1).bit_width:
@@ -98,6 +101,16 @@ class TargetDecoder:
             plain = plain.cast(pa.float64())
         elif t.is_integer(plain.type) and isinstance(positive, float) and positive.is_integer():
             positive = int(positive)
-        equal = pc.equal(plain, pa.scalar(positive))
+        is_decimal = t.is_decimal(plain.type) and positive is not None
+        equal = _equal_decimals(plain, Decimal(str(positive))) if is_decimal else pc.equal(plain, pa.scalar(positive))
         signs = np.where(equal.fill_null(False).to_numpy(zero_copy_only=False), 1.0, -1.0)
         return np.where(equal.is_null().to_numpy(zero_copy_only=False), np.nan, signs)
+
+
+def _equal_decimals(column: "pa.Array", value: Decimal) -> "pa.Array":
+    """Return which decimals have exactly this value; Arrow's floats of them differ from Python's in the last bit."""
+    import pyarrow as pa
+
+    encoded = column.cast(pa.string()).dictionary_encode()
+    equal = pa.array([Decimal(text) == value for text in encoded.dictionary.to_pylist()], pa.bool_())
+    return equal.take(encoded.indices)

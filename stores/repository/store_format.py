@@ -7,11 +7,12 @@ from ridgestream.stores.segments.segments import SEGMENTS
 if TYPE_CHECKING:
     from ridgestream.stores.repository.client import RepositoryClient
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """The version of the store format. Newer stores are refused; older ones are read, and upgraded by the first change.
 
 Version 2 adds several targets and multi-class targets; version 3 records the segment of each partition, and the
-partitions that were rejected or left out.
+partitions that were rejected or left out; version 4 records how numbers are stored, and how they are named as
+categories.
 """
 
 BRANCH = "main"

@@ -5,6 +5,7 @@ may become floats or decimals, text may be plain or dictionary-encoded. An exten
 whatever its storage type, and whether or not the library that defines it is loaded.
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -24,9 +25,16 @@ ACCEPTED_TYPES = {
 }
 """The types that each kind of column accepts, in words."""
 
+FOLDER_TEXT = b"ridgestream.folder_text"
+"""Metadata of a column that is a key of the partition's folders: its value as the folder has it."""
+
 _BOOL8 = "arrow.bool8"
 _NAME_OF_EXTENSION = b"ARROW:extension:name"
 _NAMES_SHOWN = 12
+_INTEGER = re.compile(r"-?[0-9]{1,40}")
+
+LARGEST_INTEGER = 2**53
+"""Up to here float64 represents every integer exactly."""
 
 
 def value_type(field: "pa.Field") -> "pa.DataType":
@@ -56,9 +64,22 @@ def extension_name(field: "pa.Field") -> str | None:
     return name.decode() if name else None
 
 
+def folder_text(field: "pa.Field") -> str | None:
+    """Return the value of a key of the partition's folders as the folder has it; None for columns of the file."""
+    text = (field.metadata or {}).get(FOLDER_TEXT)
+    return None if text is None else text.decode()
+
+
+def is_integer_text(text: str) -> bool:
+    """Return whether a text is an integer that a number represents exactly, leading zeros allowed."""
+    return bool(_INTEGER.fullmatch(text)) and abs(int(text)) <= LARGEST_INTEGER
+
+
 def shown_type(field: "pa.Field") -> str:
     """Return a column's type as shown in messages."""
-    extension = extension_name(field)
+    extension, folder = extension_name(field), folder_text(field)
+    if folder is not None:
+        return f"{field.type} (from the folder {field.name}={folder})"
     return str(field.type) if extension is None else f"extension<{extension}>"
 
 
@@ -78,7 +99,8 @@ def accepts(kind: str, field: "pa.Field") -> bool:
     import pyarrow.types as t
 
     value = value_type(field)
-    fits = {CATEGORICAL: is_text(value) or is_number(value), TIMESTAMP: is_time(value)}.get(kind, is_number(value))
+    number = is_number(value) or is_integer_text(folder_text(field) or "")
+    fits = {CATEGORICAL: is_text(value) or number, TIMESTAMP: is_time(value)}.get(kind, number)
     return fits or bool(t.is_null(value))
 
 

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
+from ridgestream.stores.schema.category_names import is_by_value
 from ridgestream.stores.schema.class_labels import Label, infer_class_kind, order_classes
 from ridgestream.stores.schema.column_types import (
     CATEGORICAL,
@@ -29,6 +30,12 @@ Classes = Literal["all"] | tuple[Label, ...]
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 """The name pandas gives to an unnamed index that it stores as a column; not a feature unless listed."""
 
+AUTO, SINGLE, DOUBLE, EACH = "auto", "float32", "float64", "each"
+"""How the numbers of a store are stored. SINGLE: as float32 wherever that changes no value of a partition by more than
+10⁻⁶ of its column's deviation, else exactly, as float64. DOUBLE: exactly. AUTO, in requests: SINGLE if that holds in
+the first rows of the first partition, else DOUBLE. EACH: as SINGLE, whatever the first rows are.
+"""
+
 _FIXED = "the schema of a store is fixed at its first ingest: use another store"
 
 
@@ -50,6 +57,8 @@ class SchemaRequest:
     """The column of row weights, which are zero or positive."""
     classes: Classes | None = None
     """The classes of a multi-class target, each learned against the rest; None, like `positive`, for regression."""
+    precision: str = AUTO
+    """How numbers are stored: AUTO or DOUBLE."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -87,6 +96,10 @@ class Schema:
     """The classes of a multi-class target, sorted if listed; None, like `positive`, for regression."""
     class_kind: str | None = None
     """The kind of class labels: text, boolean, integer or number."""
+    as_written: tuple[str, ...] = ()
+    """Categorical columns whose numbers are named as they are written, in stores of earlier releases; not recorded."""
+    precision: str = EACH
+    """How numbers are stored, one rule for all partitions: SINGLE or DOUBLE; EACH in stores of earlier releases."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -119,9 +132,10 @@ class Schema:
         return tuple(name for name in columns if name not in named)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the schema as a JSON object; keys for classes are left out if there are none."""
-        plain = asdict(self)
-        return plain if self.classes is not None else {k: v for k, v in plain.items() if not k.startswith("class")}
+        """Return the schema as a JSON object; keys for classes and for precision are left out if they say nothing."""
+        idle = {"as_written", *(("classes", "class_kind") if self.classes is None else ())}
+        idle |= {"precision"} if self.precision == EACH else set()
+        return {key: value for key, value in asdict(self).items() if key not in idle}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
@@ -129,6 +143,15 @@ class Schema:
         features = tuple(Feature(**f) for f in plain["features"])
         lists = {key: tuple(value) for key, value in plain.items() if isinstance(value, list)}
         return cls(**{**plain, **lists, "features": features})
+
+    def with_names_of(self, tables: Iterable[Iterable[str]]) -> Self:
+        """Return the schema of a store with these categories, by categorical column.
+
+        Numbers are named by value, but in a column that has a name of another kind: in a store of an earlier release,
+        in which a decimal 3.00 and −0.0 were categories of their own, they stay what they are.
+        """
+        columns = zip(self.categorical, tables, strict=False)
+        return replace(self, as_written=tuple(f.name for f, table in columns if not all(map(is_by_value, table))))
 
 
 def _names_of(target: Target) -> tuple[str, ...]:
@@ -198,6 +221,11 @@ def check_request(schema: Schema, request: SchemaRequest, store: str) -> None:
             raise StoreError(
                 f"the store {store} was made {setting}, the job says {'none' if now is None else repr(now)}; {_FIXED}"
             )
+    if request.precision == DOUBLE != schema.precision:
+        raise StoreError(
+            f"the store {store} was made with precision float32, the job asks for source.precision = "
+            f"{DOUBLE!r}; {_FIXED}"
+        )
     names = {f.name for f in schema.features}
     if request.features and set(request.features) != names:
         different = sorted(set(request.features) ^ names)

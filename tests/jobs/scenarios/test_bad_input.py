@@ -27,6 +27,7 @@ from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.stores.catalog.models import list_models
 from ridgestream.stores.errors.exceptions import PartitionError
+from ridgestream.stores.repository.store_format import FORMAT_VERSION
 
 Damage = Callable[[Path], None]
 
@@ -379,9 +380,10 @@ def test_integers_in_a_float_column_are_no_error(tmp_path: Path) -> None:
 
 def test_a_store_of_a_newer_release_is_refused_with_both_versions(work: Workplace) -> None:
     with open_store(work.store).write("Pretend") as writing:
-        writing.root.attrs["ridgestream"] = {"format_version": 4}
+        writing.root.attrs["ridgestream"] = {"format_version": FORMAT_VERSION + 1}
+    versions = f"format version {FORMAT_VERSION + 1}", f"reads up to {FORMAT_VERSION}"
     for command in ("run", "inspect"):
-        assert_refused(run_command(command, work.job()), exit_codes.STORE, "format version 4", "reads up to 3")
+        assert_refused(run_command(command, work.job()), exit_codes.STORE, *versions)
 
 
 def test_a_model_without_one_of_its_arrays_is_refused_by_name(work: Workplace) -> None:
