@@ -8,7 +8,7 @@ from ridgestream.jobs.console.log_format import finite
 from ridgestream.jobs.runs.drift_warnings import drift_facts, drift_table
 from ridgestream.pipeline.models.model_record import fitted_of, is_batch, is_refitted
 from ridgestream.pipeline.monitoring.drift import compare_partitions
-from ridgestream.pipeline.monitoring.segment_statistics import StatisticsCache
+from ridgestream.pipeline.monitoring.segment_statistics import StatisticsReader
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import CONFUSION, ModelRecord, list_models, require_model
 from ridgestream.stores.errors.translation import prefix_errors
@@ -23,7 +23,7 @@ def run_inspect(location: StoreLocation) -> dict[str, Any]:
     root = store.root(snapshot)
     with prefix_errors(location.text):
         ledger = read_ledger(root)
-        segments, records = StatisticsCache(root), [require_model(root, name) for name in list_models(root)]
+        segments, records = StatisticsReader(root), [require_model(root, name) for name in list_models(root)]
         models = [
             _model_facts(record) | {"drift": drift_facts(compare_partitions(segments, ledger, record, ledger.entries))}
             for record in records

@@ -6,7 +6,7 @@ from typing import Any
 from ridgestream.jobs.console.confusion_table import confusion_facts
 from ridgestream.jobs.report.stored_night import StoredNight
 from ridgestream.pipeline.monitoring.drift import PartitionDrift, compare_partitions
-from ridgestream.pipeline.monitoring.segment_statistics import StatisticsCache
+from ridgestream.pipeline.monitoring.segment_statistics import StatisticsReader
 from ridgestream.stores.catalog.models import CONFUSION
 from ridgestream.stores.schema.class_labels import class_name
 
@@ -17,7 +17,7 @@ _MOVED_COLUMNS = 5
 def partition_facts(stored: StoredNight, drifts: Sequence[PartitionDrift] | None) -> list[dict[str, Any]]:
     """Return the partitions of the night in the order of learning; drifts that are None are computed."""
     if drifts is None:
-        drifts = compare_partitions(StatisticsCache(stored.root), stored.ledger, stored.record, stored.entries)
+        drifts = compare_partitions(StatisticsReader(stored.root), stored.ledger, stored.record, stored.entries)
     dropped = {entry.segment: entry.dropped for entry in stored.entries}
     return [_partition(drift, dropped[drift.segment]) for drift in drifts]
 

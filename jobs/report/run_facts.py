@@ -1,13 +1,10 @@
 """The parts of a report that come from the record of the run: stages, what was ingested, events."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ridgestream.jobs.report.stored_night import StoredNight
-from ridgestream.stores.segments.segments import segment_path
-
-if TYPE_CHECKING:
-    import zarr
+from ridgestream.stores.segments.segments import Segments
 
 Item = TypeVar("Item")
 
@@ -46,11 +43,13 @@ def is_doubtful(run: dict[str, Any]) -> bool:
 
 def mean_row_bytes(stored: StoredNight) -> float | None:
     """Return the uncompressed size of a row in some segments of the night, or of all that were learned."""
-    numbers = [entry.segment for entry in stored.entries] or list(stored.record.learned)
-    numbers = [number for number in thinned(numbers, _SEGMENTS) if segment_path(number) in stored.root]
-    sizes = [_segment_size(stored.root, number) for number in numbers]
-    rows = sum(n_rows for n_rows, _ in sizes)
-    return sum(size for _, size in sizes) / rows if rows else None
+    numbers, segments = (
+        [entry.segment for entry in stored.entries] or list(stored.record.learned),
+        Segments(stored.root),
+    )
+    opened = [segments[number] for number in thinned(numbers, _SEGMENTS) if number in segments]
+    rows = sum(segment.rows for segment in opened)
+    return sum(segment.rows * segment.row_bytes for segment in opened) / rows if rows else None
 
 
 def thinned(items: Sequence[Item], most: int) -> list[Item]:
@@ -58,9 +57,3 @@ def thinned(items: Sequence[Item], most: int) -> list[Item]:
     if len(items) <= most:
         return list(items)
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
-
-
-def _segment_size(root: "zarr.Group", number: int) -> tuple[int, int]:
-    """Return rows and bytes of a segment."""
-    arrays = {name: array for name, array in root[segment_path(number)].arrays() if name != "moments"}  # type: ignore[union-attr]
-    return arrays["targets"].shape[0], sum(int(array.nbytes) for array in arrays.values())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Fact, Reporter
 from ridgestream.pipeline.monitoring.drift import PartitionDrift, compare_partitions
-from ridgestream.pipeline.monitoring.segment_statistics import StatisticsCache
+from ridgestream.pipeline.monitoring.segment_statistics import StatisticsReader
 from ridgestream.pipeline.monitoring.training_rows import ColumnDrift
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.ledger import Ledger
@@ -27,7 +27,7 @@ def warn_of_drift(root: "zarr.Group", ledger: Ledger, trained: Trained, report: 
         return ()
     errors = trained.progressive_errors or (None,) * len(trained.entries)
     learned = {entry.segment: error for entry, error in zip(trained.entries, errors, strict=True)}
-    drifts = compare_partitions(StatisticsCache(root), ledger, trained.record, trained.entries, learned)
+    drifts = compare_partitions(StatisticsReader(root), ledger, trained.record, trained.entries, learned)
     suspects = [drift for drift in drifts if drift.is_suspect]
     for drift in suspects[:_NAMED]:
         report.warn(events.DRIFT_PARTITION_UNLIKE_OTHERS, **_facts_of(drift))

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,7 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.row_batch import Rows
-from ridgestream.stores.segments.segments import Segment
+from ridgestream.stores.segments.segments import Segment, Segments
 
 if TYPE_CHECKING:
     import zarr
@@ -30,7 +31,10 @@ BLOCK_BYTES = 8 * 2**20
 """Memory limit for the features of one block."""
 
 AHEAD = 2
-"""Blocks decoded ahead of the learner."""
+"""Tasks of blocks decoded ahead of the learner."""
+
+TASK_BLOCKS = 64
+"""Largest number of blocks that are read together."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +55,19 @@ class Block:
 
 @dataclass(frozen=True)
 class BlockTask:
-    """A block to be read by a worker."""
+    """Blocks to be read together: one large one, or several small ones, in order."""
 
-    block_range: BlockRange
-    """The rows' range."""
-    partition: str
-    """The name of its partition."""
+    ranges: tuple[BlockRange, ...]
+    """The rows' ranges."""
+    partitions: tuple[str, str]
+    """The names of the first and the last partition."""
 
     @property
     def label(self) -> TaskLabel:
         """Description for error messages."""
-        return TaskLabel(self.partition, self.block_range.start, self.block_range.stop)
+        first, last = self.ranges[0], self.ranges[-1]
+        label = TaskLabel(self.partitions[0], first.start, first.stop)
+        return label.through(TaskLabel(self.partitions[1], last.start, last.stop))
 
 
 class Stream:
@@ -81,15 +87,14 @@ class Stream:
         If the feature map grows, `maps` holds the extended map of each segment. Blocks are read by `executor`; `names`
         are the partitions of the segments, for messages.
         """
-        segments = OpenSegments(root, tuple(numbers))
+        segments = Segments(root)
         maps_of = dict(zip(numbers, maps or [feature_map] * len(numbers), strict=True))
         self.ranges: tuple[BlockRange, ...] = tuple(
-            block_range
-            for number, segment in segments.items()
-            for block_range in _cut(number, segment, maps_of[number])
+            block_range for number in numbers for block_range in _cut(number, segments[number], maps_of[number])
         )
         self._reader = BlockReader(segments, feature_map, maps_of)
         self._executor, self._names = executor or InProcess(), names or {}
+        self._most_rows = BLOCK_BYTES // (8 * max(1, (maps or [feature_map])[-1].n_features))
 
     def blocks(self, begin: int = 0) -> Iterator[Block]:
         """Yield the blocks in order from block number `begin` on, reading ahead.
@@ -97,21 +102,37 @@ class Stream:
         Memory: AHEAD + 2 blocks here, or one here and the executor's running tasks on its workers. Raises StoreError
         for a missing or damaged chunk when its block is requested, and the errors of the executor.
         """
-        return self._blocks_here(begin) if isinstance(self._executor, InProcess) else self._blocks_there(begin)
+        read_ahead = self._blocks_here if isinstance(self._executor, InProcess) else self._blocks_there
+        for blocks in read_ahead(list(self._tasks(begin))):
+            yield from blocks
 
-    def _blocks_there(self, begin: int) -> Iterator[Block]:
+    def _tasks(self, begin: int) -> Iterator[BlockTask]:
+        """Yield tasks of one block, or of at most TASK_BLOCKS that take no more than BLOCK_BYTES together."""
+        together: list[BlockRange] = []
+        rows = 0
+        for block_range in self.ranges[begin:]:
+            rows += block_range.stop - block_range.start
+            if together and (rows > self._most_rows or len(together) == TASK_BLOCKS):
+                yield self._task(together)
+                together, rows = [], block_range.stop - block_range.start
+            together.append(block_range)
+        if together:
+            yield self._task(together)
+
+    def _task(self, ranges: Sequence[BlockRange]) -> BlockTask:
+        first, last = (self._names.get(each.segment, "") for each in (ranges[0], ranges[-1]))
+        return BlockTask(tuple(ranges), (first, last))
+
+    def _blocks_there(self, tasks: Sequence[BlockTask]) -> Iterator[list[Block]]:
         self._executor.admit([block_need()])
-        tasks = (
-            BlockTask(block_range, self._names.get(block_range.segment, "")) for block_range in self.ranges[begin:]
-        )
-        yield from self._executor.run(read_block, tasks, self._executor.broadcast(self._reader))
+        yield from self._executor.run(read_blocks, tasks, self._executor.broadcast(self._reader))
 
-    def _blocks_here(self, begin: int) -> Iterator[Block]:
+    def _blocks_here(self, tasks: Sequence[BlockTask]) -> Iterator[list[Block]]:
         with ThreadPoolExecutor(1, thread_name_prefix="decode") as pool:
-            waiting: deque[Future[Block]] = deque()
+            waiting: deque[Future[list[Block]]] = deque()
             try:
-                for block_range in self.ranges[begin:]:
-                    waiting.append(pool.submit(self._reader.read, block_range))
+                for task in tasks:
+                    waiting.append(pool.submit(read_blocks, task, self._reader))
                     if len(waiting) > AHEAD:
                         yield waiting.popleft().result()
                 while waiting:
@@ -125,39 +146,15 @@ def block_need() -> MemoryNeed:
     return MemoryNeed(plan_block_bytes(BLOCK_BYTES), "a block of rows", "run the job with --cluster none")
 
 
-def read_block(task: BlockTask, reader: "BlockReader") -> Block:
-    """Return the block; runs on a worker."""
-    return reader.read(task.block_range)
+def read_blocks(task: BlockTask, reader: "BlockReader") -> list[Block]:
+    """Return the blocks; runs on a worker, or in a thread of this process."""
+    return [reader.read(block_range) for block_range in task.ranges]
 
 
 def _cut(number: int, segment: Segment, feature_map: FeatureMap) -> Iterator[BlockRange]:
     # without the first target, as when one target was the only case: existing streams keep their boundaries
     row_bytes = 8 * (feature_map.n_features + feature_map.target.n_outputs - 1)
     return plan_blocks([(number, segment.rows, segment.chunk_rows)], BLOCK_BYTES, row_bytes)
-
-
-class OpenSegments(Mapping[int, Segment]):
-    """Segments of a store by number, each opened on first access; pickled as their numbers only."""
-
-    def __init__(self, root: "zarr.Group", numbers: tuple[int, ...]) -> None:
-        self._root, self._numbers = root, numbers
-        self._opened: dict[int, Segment] = {}
-
-    def __reduce__(self) -> "tuple[type[OpenSegments], tuple[zarr.Group, tuple[int, ...]]]":
-        return type(self), (self._root, self._numbers)
-
-    def __getitem__(self, number: int) -> Segment:
-        if number not in self._numbers:
-            raise KeyError(number)
-        if number not in self._opened:
-            self._opened[number] = Segment.open(self._root, number)
-        return self._opened[number]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._numbers)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
 
 
 class BlockReader:
@@ -167,42 +164,68 @@ class BlockReader:
     """
 
     def __init__(
-        self, segments: Mapping[int, Segment], feature_map: FeatureMap, maps: Mapping[int, FeatureMap] | None = None
+        self, segments: Segments, feature_map: FeatureMap, maps: Mapping[int, FeatureMap] | None = None
     ) -> None:
-        self._segments = segments
-        self._map_of = {number: (maps or {}).get(number, feature_map) for number in segments}
-        previous = [feature_map, *self._map_of.values()]
-        pairs = zip(self._map_of.items(), previous, strict=False)
-        self._new = {number: before.added_features(after) for (number, after), before in pairs}
-        self._code_maps: dict[int, list[npt.NDArray[np.int64]]] = {}
-        self._classes: dict[int, tuple[Label, ...]] = {}
+        self._segments, self._feature_map = segments, feature_map
+        self._map_of = {number: each for number, each in (maps or {}).items() if each is not feature_map}
+        previous = [feature_map, *(maps or {}).values()]
+        self._new = {
+            number: before.added_features(after)
+            for (number, after), before in zip((maps or {}).items(), previous, strict=False)
+            if before is not after
+        }
+        self._opened: _OpenSegment | None = None
 
     def read(self, block_range: BlockRange) -> Block:
         """Return the block; raises StoreError for a missing or damaged chunk."""
-        rows = self._standardized(
-            block_range.segment, self._segments[block_range.segment].read(block_range.start, block_range.stop)
-        )
+        segment = self._open(block_range.segment)
+        rows = segment.standardized(segment.segment.read(block_range.start, block_range.stop))
         block = Block(block_range, rows.features, rows.targets, rows.weights)
-        return replace(block, new_features=self._new[block_range.segment]) if block_range.start == 0 else block
+        new = self._new.get(block_range.segment) if block_range.start == 0 else None
+        return block if new is None else replace(block, new_features=new)
 
     def pick(self, number: int, indices: Integers) -> RowBlock:
         """Return rows of one segment by ascending indices close to each other: reads all rows between them, too."""
-        start = int(indices[0])
-        rows = self._segments[number].read(start, int(indices[-1]) + 1)
-        return self._standardized(number, rows.take(indices - start))
+        segment, start = self._open(number), int(indices[0])
+        rows = segment.segment.read(start, int(indices[-1]) + 1)
+        return segment.standardized(rows.take(indices - start))
 
-    def _standardized(self, number: int, rows: Rows) -> RowBlock:
-        feature_map = self._map_of[number]
-        features = feature_map.features(rows.numeric, rows.codes, self._code_maps_of(number, feature_map))
+    def rows_of_chunk(self, number: int) -> int:
+        """Return the rows per chunk of a segment."""
+        return self._open(number).segment.chunk_rows
+
+    def _open(self, number: int) -> "_OpenSegment":
+        """Return a segment, the last one without opening it again."""
+        opened = self._opened
+        if opened is None or opened.number != number:
+            opened = _OpenSegment(number, self._segments[number], self._map_of.get(number, self._feature_map))
+            self._opened = opened
+        return opened
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_opened": None}
+
+
+@dataclass(frozen=True)
+class _OpenSegment:
+    """A segment with the maps of its codes."""
+
+    number: int
+    segment: Segment
+    feature_map: FeatureMap
+
+    @cached_property
+    def _facts(self) -> tuple[list[npt.NDArray[np.int64]], tuple[Label, ...]]:
+        """The maps of the segment's codes, and its classes."""
+        facts = self.segment.facts()
+        return self.feature_map.code_maps(facts.categories), facts.classes
+
+    def standardized(self, rows: Rows) -> RowBlock:
+        """Return rows of the segment as features and targets in the learner's units."""
+        feature_map, (code_maps, classes) = self.feature_map, self._facts
+        features = feature_map.features(rows.numeric, rows.codes, code_maps)
         raw = rows.targets if rows.targets is not None else np.empty((len(rows), 0))
-        targets = feature_map.target.standardize(feature_map.target.encode(raw, self._classes[number]))
+        targets = feature_map.target.standardize(feature_map.target.encode(raw, classes))
         if rows.weights is not None:  # zero times an infinite kernel value would be NaN
             features[rows.weights == 0], targets[rows.weights == 0] = 0.0, 0.0
         return RowBlock(features, targets, rows.weights)
-
-    def _code_maps_of(self, number: int, feature_map: FeatureMap) -> list[npt.NDArray[np.int64]]:
-        if number not in self._code_maps:
-            facts = self._segments[number].facts()
-            self._code_maps[number] = feature_map.code_maps(facts.categories)
-            self._classes[number] = facts.classes
-        return self._code_maps[number]

@@ -14,7 +14,8 @@ from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.schema.class_labels import MAX_CLASSES, Label
 from ridgestream.stores.schema.column_types import BOOLEAN
 from ridgestream.stores.schema.schema import Schema
-from ridgestream.stores.segments.segments import Segment, SegmentFacts
+from ridgestream.stores.segments.segment_format import SegmentFacts
+from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
     import zarr
@@ -106,7 +107,8 @@ def _classes(ledger: Ledger) -> tuple[Label, ...]:
 
 def has_rows(root: "zarr.Group", ledger: Ledger) -> bool:
     """Return whether there is a row of positive weight, which a first training needs."""
-    return any(_weight(Segment.open(root, entry.segment).facts()) > 0 for entry in ledger.entries if entry.rows)
+    segments = Segments(root)
+    return any(_weight(segments[entry.segment].facts()) > 0 for entry in ledger.entries if entry.rows)
 
 
 def find_scaling(root: "zarr.Group", segments: Iterable[int], scaling_rows: int | None) -> dict[int, SegmentFacts]:
@@ -115,9 +117,9 @@ def find_scaling(root: "zarr.Group", segments: Iterable[int], scaling_rows: int 
     A row counts as one, whatever its weight, unless that is zero.
     """
     facts: dict[int, SegmentFacts] = {}
-    rows = 0
+    opened, rows = Segments(root), 0
     for number in segments:
-        segment = Segment.open(root, number)
+        segment = opened[number]
         facts[number] = segment.facts()
         if scaling_rows is not None:
             rows += segment.count_weighted_rows()

@@ -18,7 +18,8 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.schema.schema import Schema
-from ridgestream.stores.segments.segments import Segment, SegmentFacts
+from ridgestream.stores.segments.segment_format import SegmentFacts
+from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
     import zarr
@@ -60,9 +61,9 @@ def plan_encodings(
         _report_valueless(find_valueless(root, ledger, scaling_rows), report)
     else:
         first = encoding_of(record, ledger.schema)
-    maps, unseen = [first], _UnseenCategories()
+    maps, unseen, segments = [first], _UnseenCategories(), Segments(root)
     for entry in entries:
-        facts = Segment.open(root, entry.segment).facts()
+        facts = segments[entry.segment].facts()
         _check(entry, facts, first, policy)
         unseen.add(maps[-1], facts)
         maps.append(maps[-1].extended(facts.categories) if policy == EXTEND else first)

@@ -12,7 +12,7 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.sums.moments import Moments
 from ridgestream.stores.catalog.ledger import LedgerEntry
 from ridgestream.stores.errors.exceptions import PartitionError
-from ridgestream.stores.segments.segments import Segment
+from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
     import zarr
@@ -33,6 +33,8 @@ def check_range(moments: Floats, feature_map: FeatureMap, targets: Sequence[str]
     columns = [(column.name, column.centre, column.scale) for column in feature_map.numeric]
     if not feature_map.target.classes:
         columns += zip(targets, feature_map.target.centre, feature_map.target.scale, strict=True)
+    if _are_near(statistics, columns):
+        return
     for position, (name, centre, scale) in enumerate(columns):
         extremes = statistics.minimum[position], statistics.maximum[position]
         farthest = max(extremes, key=lambda value: abs(value - centre))
@@ -44,13 +46,24 @@ def check_range(moments: Floats, feature_map: FeatureMap, targets: Sequence[str]
             )
 
 
+def _are_near(statistics: Moments, columns: Sequence[tuple[str, float, float]]) -> bool:
+    """Return whether no column has a value beyond LARGEST_VALUE: a quick look at all columns together."""
+    n = len(columns)
+    centre, scale = np.array([column[1:] for column in columns]).reshape(n, 2).T
+    with np.errstate(all="ignore"):
+        low, high = ((extreme[:n] - centre) / scale for extreme in (statistics.minimum, statistics.maximum))
+        near = (np.abs(low) <= LARGEST_VALUE) & (np.abs(high) <= LARGEST_VALUE)
+    return bool((near | (statistics.count[:n] == 0)).all())
+
+
 def check_ranges(
     root: "zarr.Group", entries: Sequence[LedgerEntry], feature_map: FeatureMap, targets: Sequence[str]
 ) -> None:
     """Raise InputError naming the first partition with a value too far out for the model; no row is read."""
+    segments = Segments(root)
     for entry in entries:
         try:
-            check_range(Segment.open(root, entry.segment).facts().moments, feature_map, targets)
+            check_range(segments[entry.segment].facts().moments, feature_map, targets)
         except InputError as error:
             raise InputError(f"partition {entry.name}: {error}, {_LEAVE_OUT.format(name=entry.name)}") from error
 

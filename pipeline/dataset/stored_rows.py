@@ -1,37 +1,45 @@
 """Rows of a store as a row set: tasks read their own rows, on any executor, and return sums.
 
-A task is a run of rows, of one segment unless the caller gives the number of tasks. Sums are added one by one in the
-order of the rows, so they have the same bits on any number of workers, and for any division of partitions into nights.
+Rows are summed in parts: runs of rows, of one segment unless the caller gives the number of parts. The sums of parts
+are added one by one in the order of the rows, so they have the same bits on any number of workers, and for any division
+of partitions into nights. A task sums a large part, or several small ones, of which it returns the sums of each.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ridgestream.pipeline.base.array_checks import Integers
 from ridgestream.pipeline.base.events import Step
-from ridgestream.pipeline.base.executor import Executor
+from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.pipeline.base.pass_checkpoint import CheckpointStore, ResumablePass, name_of_pass
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.base.serialization import hash_of
 from ridgestream.pipeline.dataset.block_plan import plan_blocks
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, BlockReader
-from ridgestream.pipeline.dataset.task_label import TaskLabel
+from ridgestream.pipeline.dataset.task_label import TaskLabel, label_of
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.sums.normal_equations import SeveralStatistics, Summing, sum_together
 from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import Sums, cut_evenly
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
-from ridgestream.stores.segments.segments import Segment
+from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
     import zarr
 
 TASK_ROWS = 65_536
-"""Rows per task, a multiple of every segment's chunk; large enough that returning the sums costs little."""
+"""Rows per part, a multiple of every segment's chunk; large enough that returning the sums costs little."""
+
+TASK_PARTS = 16
+"""Largest number of parts of one task: so many sums are in memory at a time."""
+
+_SMALL_ROWS = 256
+"""Parts with so many rows on average, or less, share a task."""
 
 Argument = TypeVar("Argument")
 Summed = TypeVar("Summed", bound=Sums)
@@ -58,16 +66,29 @@ class RowRange:
         return TaskLabel(self.partition, self.start, self.stop)
 
 
-RowTask = tuple[RowRange, ...]
+RowPart = tuple[RowRange, ...]
 """Ranges of rows to be summed, in order."""
+
+
+@dataclass(frozen=True)
+class RowTask:
+    """Parts of the rows that are summed by one task, each on its own."""
+
+    parts: tuple[RowPart, ...]
+    """The parts, in order."""
+
+    @property
+    def label(self) -> TaskLabel | None:
+        """Description for error messages."""
+        return label_of(tuple(rows for part in self.parts for rows in part))
 
 
 @dataclass(frozen=True)
 class RowSource:
     """What tasks need to read their rows; sent once to all workers."""
 
-    root: "zarr.Group"
-    """The root of the snapshot."""
+    reader: BlockReader
+    """Reads and standardizes blocks."""
     feature_map: FeatureMap
     """Maps raw columns to standardized features."""
 
@@ -89,13 +110,14 @@ class StoredRows:
         ends = np.cumsum([entry.rows for entry in ledger.entries])
         self._entries = [entry for entry in ledger.entries if entry.segment in numbers]
         self._firsts = {e.segment: int(end) - e.rows for e, end in zip(ledger.entries, ends, strict=True)}
-        self._source, self._executor, self._report = RowSource(root, feature_map), executor, report
-        self._checkpoints = checkpoints
+        self._ends = np.cumsum([entry.rows for entry in self._entries], dtype=np.int64)
+        self._source = RowSource(BlockReader(Segments(root), feature_map), feature_map)
+        self._executor, self._report, self._checkpoints = executor, report, checkpoints
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return sum(entry.rows for entry in self._entries)
+        return int(self._ends[-1]) if self._entries else 0
 
     @property
     def n_features(self) -> int:
@@ -111,11 +133,14 @@ class StoredRows:
         """Return the indices, among all rows of the store, of the rows with these indices in the row set."""
         if not self._entries:
             return indices
-        sizes = np.array([entry.rows for entry in self._entries])
-        ends = np.cumsum(sizes)
-        segments = np.searchsorted(ends, indices, side="right")
-        firsts = np.array([self._firsts[entry.segment] for entry in self._entries])
-        return np.asarray(indices - (ends - sizes)[segments] + firsts[segments])
+        positions = np.searchsorted(self._ends, indices, side="right")
+        firsts = [self._firsts[entry.segment] for entry in self._entries]
+        return np.asarray(indices - self._starts[positions] + np.array(firsts)[positions])
+
+    @property
+    def _starts(self) -> npt.NDArray[np.int64]:
+        """The index of the first row of each partition."""
+        return np.concatenate([np.zeros(1, np.int64), self._ends])[:-1]
 
     def take(self, indices: Integers) -> RowBlock:
         """Return the rows at these indices; reads the chunks that contain them, one at a time.
@@ -138,22 +163,24 @@ class StoredRows:
         step: Step,
         parts: int | None = None,
     ) -> Summed:
-        """Return function(argument, blocks) over all rows, by tasks of at most TASK_ROWS rows, or by `parts` tasks.
+        """Return function(argument, blocks) over all rows, in parts of at most TASK_ROWS rows, or in `parts` parts.
 
         Raises StoreError for unreadable rows, and the errors of the executor.
         """
-        tasks = self._tasks() if parts is None else [self._range(*run) for run in cut_evenly(self.n_rows, parts)]
-        tasks = tasks or [()]
-        checkpoint = ResumablePass(self._checkpoints, self._key(function, argument, tasks), function)
+        runs = self._parts() if parts is None else [self._range(*run) for run in cut_evenly(self.n_rows, parts)]
+        runs = runs or [()]
+        checkpoint = ResumablePass(self._checkpoints, self._key(function, argument, runs), function)
         done, summed = checkpoint.load()
         self._report.begin(step, self.n_rows, partitions=len(self._entries))
-        self._report.advance(sum(_count(task) for task in tasks[:done]))
-        shared = self._executor.broadcast((self._source, function, argument)) if done < len(tasks) else None
-        for part in self._executor.run(run_task, tasks[done:], shared):
+        self._report.advance(sum(_count(run) for run in runs[:done]))
+        shared = self._executor.broadcast((self._source, function, argument)) if done < len(runs) else None
+        in_process = isinstance(self._executor, InProcess)  # one part a task: the run can be stopped after each
+        tasks = group_parts(runs[done:], 1 if in_process else TASK_PARTS)
+        for part in chain.from_iterable(self._executor.run(run_task, tasks, shared)):
             summed = part if summed is None else summed.merge(part)
             done += 1
-            checkpoint.update(done, summed, complete=done == len(tasks))
-            self._report.advance(_count(tasks[done - 1]))
+            checkpoint.update(done, summed, complete=done == len(runs))
+            self._report.advance(_count(runs[done - 1]))
         self._report.end(rows=self.n_rows)
         return cast("Summed", summed)
 
@@ -161,71 +188,80 @@ class StoredRows:
         """Return the sums of each basis over all rows."""
         return self.reduce(sum_together, summings, step)
 
-    def _tasks(self) -> list[RowTask]:
+    def _parts(self) -> list[RowPart]:
         starts = accumulate((entry.rows for entry in self._entries), initial=0)
-        return [task for entry, start in zip(self._entries, starts, strict=False) for task in plan_tasks(entry, start)]
+        return [part for entry, start in zip(self._entries, starts, strict=False) for part in plan_parts(entry, start)]
 
-    def _range(self, start: int, stop: int) -> RowTask:
+    def _range(self, start: int, stop: int) -> RowPart:
         """Return the rows with indices from `start` up to `stop`, segment by segment."""
-        ranges, begin = [], 0
-        for entry in self._entries:
+        ranges = []
+        first, last = np.searchsorted(self._ends, [start, stop - 1], side="right")
+        for entry, begin in zip(self._entries[first : last + 1], self._starts[first : last + 1].tolist(), strict=True):
             low, high = max(start - begin, 0), min(stop - begin, entry.rows)
             if low < high:
                 ranges.append(RowRange(entry.segment, low, high, begin + low, entry.name))
-            begin += entry.rows
         return tuple(ranges)
 
-    def _key(self, function: Callable[..., Any], argument: object, tasks: list[RowTask]) -> str:
+    def _key(self, function: Callable[..., Any], argument: object, runs: list[RowPart]) -> str:
         """Return the key of the pass's checkpoint; empty without a checkpoint store."""
         if self._checkpoints is None:
             return ""
         contents = [entry.content_sha256 for entry in self._entries]
-        cuts = [[(rows.segment, rows.start, rows.stop, rows.first) for rows in task] for task in tasks]
+        cuts = [[(rows.segment, rows.start, rows.stop, rows.first) for rows in run] for run in runs]
         return hash_of((*name_of_pass(function), argument, self._source.feature_map, contents, cuts))
 
     def _split(self, ascending: Integers) -> Iterator[tuple[int, Integers]]:
-        """Yield each segment's number and the indices of its requested rows within the segment."""
-        begin = 0
-        for entry in self._entries:
-            low, high = np.searchsorted(ascending, [begin, begin + entry.rows])
-            yield entry.segment, ascending[low:high] - begin
-            begin += entry.rows
+        """Yield the number of each segment with requested rows, and their indices within the segment."""
+        positions = np.searchsorted(self._ends, ascending, side="right")
+        for inside in np.split(np.arange(len(ascending)), np.flatnonzero(np.diff(positions)) + 1):
+            if len(inside):
+                position = int(positions[inside[0]])
+                yield self._entries[position].segment, ascending[inside] - self._starts[position]
 
     def _read_rows(self, number: int, indices: Integers) -> Iterator[RowBlock]:
         """Yield rows of one segment by ascending indices, chunk by chunk."""
-        if not len(indices):
-            return
-        segment = Segment.open(self._source.root, number)
-        reader = BlockReader({number: segment}, self._source.feature_map)
-        for chunk in np.split(indices, np.flatnonzero(np.diff(indices // segment.chunk_rows)) + 1):
+        reader = self._source.reader
+        for chunk in np.split(indices, np.flatnonzero(np.diff(indices // reader.rows_of_chunk(number))) + 1):
             yield reader.pick(number, chunk)
 
 
-def plan_tasks(entry: LedgerEntry, first: int = 0) -> list[RowTask]:
-    """Return the tasks of a partition whose first row has index `first`; none for a partition without rows."""
+def plan_parts(entry: LedgerEntry, first: int = 0) -> list[RowPart]:
+    """Return the parts of a partition whose first row has index `first`; none for a partition without rows."""
     starts = range(0, entry.rows, TASK_ROWS)
     ends = [min(start + TASK_ROWS, entry.rows) for start in starts]
     pairs = zip(starts, ends, strict=True)
     return [(RowRange(entry.segment, start, stop, first + start, entry.name),) for start, stop in pairs]
 
 
-def _count(task: RowTask) -> int:
-    return sum(rows.stop - rows.start for rows in task)
+def group_parts(parts: Sequence[RowPart], most: int = TASK_PARTS) -> Iterator[RowTask]:
+    """Yield tasks of one part, or of at most `most` that have few rows: no result depends on the grouping."""
+    together: list[RowPart] = []
+    rows = 0
+    for part in parts:
+        rows += _count(part)
+        if together and (len(together) == most or rows > TASK_PARTS * _SMALL_ROWS):
+            yield RowTask(tuple(together))
+            together, rows = [], _count(part)
+        together.append(part)
+    if together:
+        yield RowTask(tuple(together))
 
 
-def run_task(task: RowTask, shared: tuple[RowSource, Callable[[Any, Iterable[RowBlock]], Summed], Any]) -> Summed:
-    """Return the function's sums over the rows of a task."""
+def _count(part: RowPart) -> int:
+    return sum(rows.stop - rows.start for rows in part)
+
+
+def run_task(task: RowTask, shared: tuple[RowSource, Callable[[Any, Iterable[RowBlock]], Summed], Any]) -> list[Summed]:
+    """Return the function's sums over the rows of each part of a task."""
     source, function, argument = shared
-    summed: Summed = function(argument, _read(task, source))
-    return summed
+    return [function(argument, _read(part, source)) for part in task.parts]
 
 
-def _read(task: RowTask, source: RowSource) -> Iterator[RowBlock]:
-    """Yield the rows of a task, in blocks that depend only on the store and the number of features."""
-    for rows in task:
-        segment = Segment.open(source.root, rows.segment)
-        reader = BlockReader({rows.segment: segment}, source.feature_map)
-        whole = [(rows.segment, rows.stop - rows.start, segment.chunk_rows)]
+def _read(part: RowPart, source: RowSource) -> Iterator[RowBlock]:
+    """Yield the rows of a part, in blocks that depend only on the store and the number of features."""
+    reader = source.reader
+    for rows in part:
+        whole = [(rows.segment, rows.stop - rows.start, reader.rows_of_chunk(rows.segment))]
         for block_range in plan_blocks(whole, BLOCK_BYTES, 8 * source.feature_map.n_features):
             block = reader.read(block_range.shifted(rows.start))
             yield RowBlock(block.features, block.targets, block.weights, rows.first + block_range.start)

@@ -6,6 +6,7 @@ so that nothing is written of a partition that cannot be used; then to write it,
 on its size.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ridgestream.pipeline.base import events
@@ -25,8 +26,16 @@ from ridgestream.stores.parquet.partitions import PartitionFile
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.schema.schema import SchemaRequest
 
-PARTITIONS_A_COMMIT = 16
-"""Partitions that become visible together; a killed ingest repeats at most these."""
+TASKS_A_COMMIT = 16
+"""Tasks whose partitions become visible together, each a large partition or several small ones; a killed ingest repeats
+at most these.
+"""
+
+SMALL_FILE_BYTES = 2**20
+"""Files up to this size may share a task."""
+
+TASK_BYTES, TASK_FILES = 4 * 2**20, 256
+"""Limits of the files that share a task: enough for a full pack of the store, and read within seconds."""
 
 
 def ingest(
@@ -68,11 +77,25 @@ def _carry_out(plan: IngestPlan, committed: Ledger, writer: WaveWriter) -> WaveR
     result = WaveResult(plan.ledger, {})
     writer.executor.admit(partition_needs(plan.files))
     writer.report.begin(events.STEP_INGEST, None, partitions=len(plan.files))
-    for start in range(0, len(plan.files), PARTITIONS_A_COMMIT):
-        wave = writer.ingest_wave(committed, result.ledger, plan.files[start : start + PARTITIONS_A_COMMIT])
+    groups = group_files(plan.files)
+    for start in range(0, len(groups), TASKS_A_COMMIT):
+        wave = writer.ingest_wave(committed, result.ledger, groups[start : start + TASKS_A_COMMIT])
         committed, result = wave.ledger, result.then(wave)
     added = plan.added(result.ledger)
     dropped = sum(entry.dropped for entry in added)
     counts = {"partitions": len(added), "rows": sum(entry.rows for entry in added)}
     writer.report.end(**counts, **({"dropped": dropped} if dropped else {}))
     return result
+
+
+def group_files(files: Sequence[PartitionFile]) -> list[tuple[PartitionFile, ...]]:
+    """Return the files in groups, in order: each large one alone, small ones together; depends on their sizes alone."""
+    groups: list[list[PartitionFile]] = []
+    size = TASK_BYTES + 1  # the first file begins a group
+    for file in files:
+        size += file.size_bytes
+        if file.size_bytes > SMALL_FILE_BYTES or size > TASK_BYTES or len(groups[-1]) == TASK_FILES:
+            groups.append([])
+            size = file.size_bytes if file.size_bytes <= SMALL_FILE_BYTES else TASK_BYTES + 1
+        groups[-1].append(file)
+    return [tuple(group) for group in groups]

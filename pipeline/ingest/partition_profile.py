@@ -19,16 +19,13 @@ from ridgestream.pipeline.sums.moments import Moments
 from ridgestream.pipeline.sums.quantile_sketch import Sample
 from ridgestream.stores.parquet.column_reader import DROP
 from ridgestream.stores.parquet.decoder import Decoder
-from ridgestream.stores.parquet.partitions import (
-    BATCH_ROWS,
-    PartitionFile,
-    count_rows,
-    read_arrow_schema,
-    read_batches,
-)
+from ridgestream.stores.parquet.partitions import BATCH_ROWS, OpenPartition, PartitionFile, open_partition
 from ridgestream.stores.schema.row_batch import Rows
 from ridgestream.stores.schema.schema import DOUBLE, SINGLE, Schema
-from ridgestream.stores.segments.segments import SegmentFacts, SegmentLayout
+from ridgestream.stores.segments.segment_format import SegmentFacts, SegmentLayout
+
+UNSKETCHED_ROWS = 256
+"""A partition with at most so many rows has no quantile sketch, whose numbers would take more space than its rows."""
 
 SINGLE_TOLERANCE = 1e-6
 """float32 is exact enough for a column if it changes no value by more than this share of the column's deviation.
@@ -53,6 +50,8 @@ class PartitionProfile:
     """The number of rows dropped because they lack a value."""
     missing: dict[str, int]
     """How many values each column lacks, of those that lack any."""
+    rows: tuple[Rows, ...] | None
+    """The rows, if the partition is small; None if they have to be read again."""
 
 
 def profile_partition(file: PartitionFile, schema: Schema, missing: str = ERROR) -> PartitionProfile:
@@ -60,23 +59,54 @@ def profile_partition(file: PartitionFile, schema: Schema, missing: str = ERROR)
 
     `missing` is the policy for missing values.
     """
-    digest, statistics = _Digest(), _Statistics(schema, count_rows(file))
-    decoder = Decoder(schema, str(file.path), missing=missing)
+    digest, rows, decoder = _Digest(), _KeptRows(schema), Decoder(schema, str(file.path), missing=missing)
     row_filter = RowFilter(decoder)
-    with one_blas_thread():
-        for batch in decode_partition(file, decoder):
+    with open_partition(file) as opened, one_blas_thread():
+        statistics = _Statistics(schema, opened.n_rows)
+        for batch in _decode(opened, decoder):
             digest.update(batch)
-            statistics.add(row_filter.keep(batch))
-    layout = SegmentLayout(
-        rows=row_filter.rows,
+            kept = row_filter.keep(batch)
+            statistics.add(kept)
+            rows.add(kept)
+    single = statistics.is_exact() if schema.precision == DOUBLE else statistics.single_is_enough()
+    return PartitionProfile(
+        layout=_layout_of(schema, row_filter.rows, single=single),
+        facts=statistics.facts(row_filter),
+        content_sha256=digest.hexdigest(decoder),
+        dropped=row_filter.dropped,
+        missing=decoder.absent,
+        rows=rows.all(),
+    )
+
+
+def _layout_of(schema: Schema, rows: int, *, single: bool) -> SegmentLayout:
+    return SegmentLayout(
+        rows=rows,
         n_numeric=len(schema.numeric),
         n_categorical=len(schema.categorical),
         n_targets=len(schema.targets),
-        single=statistics.is_exact() if schema.precision == DOUBLE else statistics.single_is_enough(),
+        single=single,
         weighted=schema.weight is not None,
     )
-    facts = statistics.facts(row_filter)
-    return PartitionProfile(layout, facts, digest.hexdigest(decoder), row_filter.dropped, decoder.absent)
+
+
+class _KeptRows:
+    """The rows of a partition, as long as it can be a small one."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._batches: list[Rows] | None = []
+        self._rows = 0
+
+    def add(self, batch: Rows) -> None:
+        self._rows += len(batch)
+        if self._batches is not None and _layout_of(self._schema, self._rows, single=True).is_small:
+            self._batches.append(batch)
+        else:
+            self._batches = None
+
+    def all(self) -> tuple[Rows, ...] | None:
+        return None if self._batches is None else tuple(self._batches)
 
 
 def first_rows_precision(file: PartitionFile, schema: Schema, missing: str) -> str:
@@ -101,9 +131,13 @@ def content_of(file: PartitionFile, schema: Schema) -> str:
 
 def decode_partition(file: PartitionFile, decoder: Decoder) -> Iterator[Rows]:
     """Yield the rows batch by batch; raises PartitionError for columns or values that cannot be used."""
-    decoder.check(read_arrow_schema(file))
-    for batch in read_batches(file, decoder.schema.columns(with_target=decoder.with_target)):
-        yield decoder.decode(batch)
+    with open_partition(file) as opened:
+        yield from _decode(opened, decoder)
+
+
+def _decode(opened: OpenPartition, decoder: Decoder) -> Iterator[Rows]:
+    decoder.check(opened.arrow_schema)
+    yield from map(decoder.decode, opened.batches(decoder.schema.columns(with_target=decoder.with_target)))
 
 
 class _Digest:
@@ -135,7 +169,8 @@ class _Statistics:
 
     def __init__(self, schema: Schema, n_rows: int) -> None:
         self._n_targets = len(schema.targets)
-        self._moments, self._sample = Moments.empty(len(schema.numeric) + self._n_targets), Sample(n_rows)
+        self._moments = Moments.empty(len(schema.numeric) + self._n_targets)
+        self._sample = Sample(n_rows) if n_rows > UNSKETCHED_ROWS else None
         self._counts: list[dict[int, float]] = [{} for _ in schema.categorical]
         self._class_counts: dict[int, float] = {}
         self._classes = schema.classes is not None
@@ -146,7 +181,8 @@ class _Statistics:
         targets = np.empty((len(rows), self._n_targets)) if rows.targets is None else rows.targets
         values = np.hstack([rows.numeric, targets])
         self._moments = self._moments.merge(Moments.of(values, rows.weights))
-        self._sample.add(values, rows.weights)
+        if self._sample is not None:
+            self._sample.add(values, rows.weights)
         for position, counts in enumerate(self._counts):
             _count(counts, rows.codes[:, position], rows.weights)
         if self._classes:
@@ -163,7 +199,9 @@ class _Statistics:
             for table, counts in zip(tables, self._counts, strict=True)
         )
         class_counts = tuple(self._class_counts.get(code, 0.0) for code in range(len(classes)))
-        sketch = self._sample.sketch(len(self._moments.count)).as_array()
+        sketch = None
+        if self._sample is not None and row_filter.rows > UNSKETCHED_ROWS:
+            sketch = self._sample.sketch(len(self._moments.count)).as_array()
         return SegmentFacts(self._moments.as_array(), tables, counts, classes, class_counts, sketch, row_filter.missing)
 
     def is_exact(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import TYPE_CHECKING, Self
 
 from ridgestream.pipeline.base.errors import InputError
@@ -11,13 +12,14 @@ from ridgestream.pipeline.base.policies import ERROR, Policies
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.dataset.range_checks import check_range
 from ridgestream.pipeline.features.feature_map import FeatureMap
-from ridgestream.pipeline.ingest.partition_task import Ingested, IngestTask, Refused, ingest_partition
+from ridgestream.pipeline.ingest.partition_task import Ingested, IngestTask, Refused, ingest_partitions
 from ridgestream.stores.catalog.ledger import Ledger, Quarantined, read_ledger, write_ledger
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
 from ridgestream.stores.parquet.partitions import PartitionFile, natural_key
 from ridgestream.stores.repository.repository import Store, WriteSession
 from ridgestream.stores.schema.schema import Schema
-from ridgestream.stores.segments.segments import Segment, drop_segment
+from ridgestream.stores.segments.pack_merging import drop_segments, merge_packs
+from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
     import zarr
@@ -65,19 +67,24 @@ class WaveWriter:
             self._check_not_overtaken(writing, committed)
             write_ledger(writing.root, ledger)
 
-    def ingest_wave(self, committed: Ledger, ledger: Ledger, files: Sequence[PartitionFile]) -> WaveResult:
+    def ingest_wave(self, committed: Ledger, ledger: Ledger, groups: Sequence[tuple[PartitionFile, ...]]) -> WaveResult:
         """Commit the files' segments and the ledger with them; `committed` is the ledger of the last commit.
 
-        Raises PartitionError for a partition that cannot be used, unless the policy is `quarantine`, and StoreError if
-        another writer has committed in the meantime.
+        Each group of files is a task. Raises PartitionError for a partition that cannot be used, unless the policy is
+        `quarantine`, and StoreError if another writer has committed in the meantime.
         """
-        tasks = [IngestTask(ledger.next_segment + i, file, self.schema) for i, file in enumerate(files)]
-        with self.store.write(f"Ingest {len(files)} partitions from {files[0].name}") as writing:
+        firsts = accumulate(map(len, groups), initial=ledger.next_segment)
+        tasks = [IngestTask(first, files, self.schema) for first, files in zip(firsts, groups, strict=False)]
+        count, first_name = sum(map(len, groups)), groups[0][0].name
+        with self.store.write(f"Ingest {count} partitions from {first_name}") as writing:
             self._check_not_overtaken(writing, committed)
-            outcomes = self.executor.run(ingest_partition, tasks, writing.fork(), self.policies)
-            results = [self._checked(outcome) for outcome in outcomes]
-            writing.merge({id(result.fork): result.fork for result in results if result.fork is not None}.values())
+            results, forks = [], {}
+            for result in self.executor.run(ingest_partitions, tasks, writing.fork(), self.policies):
+                results += [self._checked(outcome) for outcome in result.partitions]
+                forks[id(result.fork)] = result.fork
+            writing.merge(forks.values())
             ledger = self._updated(writing.root, ledger, results)
+            merge_packs(writing.root)
             write_ledger(writing.root, ledger)
         return WaveResult(ledger, _sum_missing(results))
 
@@ -119,8 +126,7 @@ class WaveWriter:
         replaced = {result.entry.name for result in ingested} & self.rebuilt
         dropped = [result.written.entry for result in refused if result.written]
         dropped += [entry for entry in ledger.entries if entry.name in replaced]
-        for entry in dropped:
-            drop_segment(root, entry.segment)
+        drop_segments(root, [entry.segment for entry in dropped])
         ledger = ledger.without(replaced).with_entries(
             [r.entry for r in ingested], [r.categories for r in ingested], [r.classes for r in ingested]
         )
@@ -147,6 +153,7 @@ def _quarantined(refused: Refused) -> Quarantined:
 def _in_order_of_names(root: "zarr.Group", ledger: Ledger) -> Ledger:
     """Return the ledger that one ingest of all its partitions would have written."""
     entries = sorted(ledger.entries, key=lambda entry: natural_key(entry.name))
-    facts = [Segment.open(root, entry.segment).facts() for entry in entries]
+    segments = Segments(root)
+    facts = [segments[entry.segment].facts() for entry in entries]
     empty = replace(ledger, entries=(), categories=(), classes=())
     return empty.with_entries(entries, [f.categories for f in facts], [f.present_classes for f in facts])

@@ -1,16 +1,17 @@
 """Drift: each partition of a store compared with the rows that determined a model's standardization, and its error.
 
-Only the segments' stored summaries are read: quantile sketches, category counts, moments. If a segment of an older
-store has no sketch, truncated normal distributions with the moments of both sides are compared instead; for columns
-with two different values this is still exact.
+The segments' stored summaries are read: quantile sketches, category counts, moments; of short segments, the rows. If a
+segment of an older store has no sketch, truncated normal distributions with the moments of both sides are compared
+instead; for columns with two different values this is still exact.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ridgestream.pipeline.dataset.feature_map_fit import find_scaling
-from ridgestream.pipeline.monitoring.segment_statistics import StatisticsCache
-from ridgestream.pipeline.monitoring.training_rows import ColumnDrift, TrainingRows
+from ridgestream.pipeline.monitoring.segment_statistics import StatisticsReader
+from ridgestream.pipeline.monitoring.training_rows import ColumnDrift, ColumnDrifts, TrainingRows
 from ridgestream.pipeline.prediction.progressive_validation import find_limits
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord
@@ -26,7 +27,7 @@ class PartitionDrift:
     """Its path relative to the source."""
     rows: int
     """Number of rows."""
-    columns: tuple[ColumnDrift, ...]
+    columns: ColumnDrifts | tuple[ColumnDrift, ...]
     """Features, then targets; empty without weighted rows, or if no training row is left in the store."""
     progressive_error: float | None
     """Its error before it was learned, None if unknown."""
@@ -36,13 +37,12 @@ class PartitionDrift:
     @property
     def largest(self) -> ColumnDrift | None:
         """The column with the largest shift."""
-        return max(self.columns, key=lambda column: column.shift.psi, default=None)
+        return self.columns.largest if isinstance(self.columns, ColumnDrifts) else None
 
-    @property
+    @cached_property
     def moved(self) -> tuple[ColumnDrift, ...]:
         """The columns with a large shift, the largest first."""
-        far = [column for column in self.columns if column.shift.is_large]
-        return tuple(sorted(far, key=lambda column: -column.shift.psi))
+        return self.columns.moved if isinstance(self.columns, ColumnDrifts) else ()
 
     @property
     def erred(self) -> bool:
@@ -57,22 +57,22 @@ class PartitionDrift:
 
 
 def compare_partitions(
-    segments: StatisticsCache,
+    statistics: StatisticsReader,
     ledger: Ledger,
     record: ModelRecord,
     entries: Sequence[LedgerEntry],
     learned: Mapping[int, float | None] | None = None,
 ) -> tuple[PartitionDrift, ...]:
-    """Return the drift of partitions of the ledger relative to a model's training rows; no row is read.
+    """Return the drift of partitions of the ledger relative to a model's training rows.
+
+    No row is read but those of short partitions, which have no sketch.
 
     `learned` maps the segments, in order, that the model has learned since its record was written to their progressive
     errors. O(columns · log(size of a sketch)) per partition. Raises StoreError for damaged statistics.
     """
     if ledger.schema is None:
         return ()
-    scaled_by = _scaled_by(segments, record)
-    segments.fetch([*scaled_by, *(entry.segment for entry in entries)])
-    training = TrainingRows(ledger.schema, (segments[number] for number in scaled_by))
+    training = TrainingRows(ledger.schema, statistics.read(_scaled_by(statistics, record)))
     errors = _errors_of(record) | dict(learned or {})
     limits = _limits(ledger, record, [*record.learned, *(learned or ())], errors)
     return tuple(
@@ -80,15 +80,15 @@ def compare_partitions(
             segment=entry.segment,
             name=entry.name,
             rows=entry.rows,
-            columns=training.compare(segments[entry.segment]),
+            columns=training.compare(now),
             progressive_error=errors.get(entry.segment),
             error_limit=limits.get(entry.segment),
         )
-        for entry in entries
+        for entry, now in zip(entries, statistics.read([entry.segment for entry in entries]), strict=True)
     )
 
 
-def _scaled_by(segments: StatisticsCache, record: ModelRecord) -> list[int]:
+def _scaled_by(segments: StatisticsReader, record: ModelRecord) -> list[int]:
     """Return the segments that determined the model's standardization, as far as they are still in the store.
 
     Models of older releases were standardized by the first segments of their first run.

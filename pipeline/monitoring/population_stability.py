@@ -12,6 +12,11 @@ occur in the training rows. Missing values have a bin of their own.
 
 If both are samples of one distribution, PSI / (1/n + 1/m) is approximately χ² with B − 1 degrees of freedom (Yurdakul
 2018, "Statistical properties of population stability index"): small partitions have a large index by chance.
+
+The approximation needs about five rows a bin (Cochran 1954). For m < 5B, the shift must also exceed a bound that holds
+for any numbers of rows. Given all N = n + m rows, with shares r, the partition is a sample of m of them without
+replacement; the probability of its shares q is at most exp(−m Σ q_i ln(q_i / r_i)) N^m (N − m)! / N!, and there are
+(m + B − 1)! / (m! (B − 1)!) possible q (the method of types; Cover & Thomas 2006, section 11.1).
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +24,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtri, rel_entr
+import numpy.typing as npt
+from scipy.special import chdtri, gammaln, rel_entr
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.features.one_vs_rest import Label
-from ridgestream.pipeline.sums.quantile_sketch import SAMPLE_ROWS, Sketch
+from ridgestream.pipeline.sums.quantile_sketch import SAMPLE_ROWS, Sketch, round_single
 
 LARGE = 0.25
 """The usual interpretation: a column is stable below 0.1, and from a different population above this."""
@@ -33,6 +39,9 @@ RARE = 0.01
 
 BY_CHANCE = 1e-4
 """The probability that some column of a partition with the training rows' distribution is reported as shifted."""
+
+_ROWS_A_BIN = 5
+"""Rows a bin from which on the χ² approximation is trusted."""
 
 _DECILES = np.arange(1, 10) / 10
 _TOLERANCE = 1e-12
@@ -56,25 +65,100 @@ class Shift:
     psi: float
     """The population stability index, finite and non-negative."""
     chance: float
-    """The value that it exceeds by chance with probability BY_CHANCE, over all columns."""
+    """The value that it exceeds by chance with probability BY_CHANCE, over all columns, if there are enough rows."""
+    has_evidence: bool = True
+    """Whether it exceeds the bound for few rows, too; true if there are enough."""
 
     @property
     def is_large(self) -> bool:
-        """Whether it exceeds both LARGE and chance."""
-        return self.psi > max(LARGE, self.chance)
+        """Whether it exceeds LARGE, and chance."""
+        return self.has_evidence and self.psi > max(LARGE, self.chance)
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """The shifts of several columns."""
+
+    psi: Floats
+    """The population stability index of each, shape (columns,)."""
+    chance: Floats
+    """The value that it exceeds by chance, shape (columns,)."""
+    has_evidence: npt.NDArray[np.bool_]
+    """Whether it exceeds the bound for few rows, shape (columns,)."""
+
+    def __getitem__(self, column: int) -> Shift:
+        """Return the shift of one column."""
+        return Shift(float(self.psi[column]), float(self.chance[column]), bool(self.has_evidence[column]))
+
+    def followed_by(self, later: "Shifts") -> "Shifts":
+        """Return the shifts of these columns and of later ones."""
+        pairs = zip(vars(self).values(), vars(later).values(), strict=True)
+        return Shifts(*(np.concatenate(pair) for pair in pairs))
+
+    def take(self, columns: npt.NDArray[np.int64]) -> "Shifts":
+        """Return the shifts of these columns."""
+        return Shifts(*(each[columns] for each in vars(self).values()))
+
+    def are_large(self) -> npt.NDArray[np.bool_]:
+        """Return whether each exceeds LARGE and chance, shape (columns,)."""
+        return self.has_evidence & (self.psi > np.maximum(LARGE, self.chance))
 
 
 def compare_shares(training: Shares, now: Shares, n_columns: int) -> Shift:
     """Return the shift of `now` relative to `training`, for one of `n_columns` columns; zero without rows."""
-    if not (training.rows > 0 and now.rows > 0):
-        return Shift(0.0, 0.0)
+    return compare_columns(stack_shares([training]), stack_shares([now]), n_columns)[0]
+
+
+@dataclass(frozen=True)
+class StackedShares:
+    """The shares of one side's rows in the bins of several columns."""
+
+    bins: Floats
+    """Shape (columns, B), with empty bins before the last one in columns with fewer."""
+    rows: Floats
+    """The effective number of rows in each column, shape (columns,)."""
+
+    def column(self, position: int) -> Shares:
+        """Return the shares in one column."""
+        return Shares(self.bins[position], float(self.rows[position]))
+
+
+def stack_shares(columns: Sequence[Shares]) -> StackedShares:
+    """Return the shares of several columns as arrays."""
+    bins = np.zeros((len(columns), max((len(shares.bins) for shares in columns), default=1)))
+    for row, shares in zip(bins, columns, strict=True):
+        row[: len(shares.bins) - 1], row[-1] = shares.bins[:-1], shares.bins[-1]
+    return StackedShares(bins, np.array([shares.rows for shares in columns], dtype=np.float64))
+
+
+def compare_columns(training: StackedShares, now: StackedShares, n_columns: int) -> Shifts:
+    """Return the shift of each column of `now` relative to `training`, which are of `n_columns` columns altogether."""
     filled = (training.bins > 0) | (now.bins > 0)
-    n, m = (min(side.rows, SAMPLE_ROWS) for side in (training, now))
-    p = (n * training.bins[filled] + 0.5) / (n + 0.5 * filled.sum())
-    q = (m * now.bins[filled] + 0.5) / (m + 0.5 * filled.sum())
-    psi = float((rel_entr(p, q) + rel_entr(q, p)).sum())
-    chance = float(chdtri(filled.sum() - 1, BY_CHANCE / n_columns) * (1 / n + 1 / m)) if filled.sum() > 1 else 0.0
-    return Shift(max(psi, 0.0), chance)
+    count = filled.sum(axis=1)
+    present = (training.rows > 0) & (now.rows > 0)
+    n, m = (np.where(present, np.minimum(side.rows, SAMPLE_ROWS), 1.0) for side in (training, now))
+    p, q = (
+        np.where(filled, (size[:, np.newaxis] * side.bins + 0.5) / (size + 0.5 * count)[:, np.newaxis], 0.0)
+        for size, side in ((n, training), (m, now))
+    )
+    psi = (rel_entr(p, q) + rel_entr(q, p)).sum(axis=1)
+    several = count > 1
+    critical = chdtri(np.where(several, count - 1, 1), BY_CHANCE / n_columns)
+    chance = np.where(present & several, critical * (1 / n + 1 / m), 0.0)
+    evidence = ~present | (m >= _ROWS_A_BIN * count) | _exceeds_bound(training.bins, now.bins, n, m, count, n_columns)
+    return Shifts(np.where(present, np.maximum(psi, 0.0), 0.0), chance, evidence)
+
+
+def _exceeds_bound(
+    training: Floats, now: Floats, n: Floats, m: Floats, count: npt.NDArray[np.integer], n_columns: int
+) -> npt.NDArray[np.bool_]:
+    """Return whether m rows with the shares `now` (columns, B) are improbable among the n + m rows of both sides."""
+    total = n + m
+    together = (n[:, np.newaxis] * training + m[:, np.newaxis] * now) / total[:, np.newaxis]
+    divergence = m * rel_entr(now, together).sum(axis=1)
+    without_replacement = m * np.log(total) + gammaln(n + 1) - gammaln(total + 1)
+    types = gammaln(m + count) - gammaln(m + 1) - gammaln(np.maximum(count, 1))
+    return np.asarray(divergence > np.log(n_columns / BY_CHANCE) + types + without_replacement)
 
 
 @dataclass(frozen=True)
@@ -101,6 +185,11 @@ class NumericBins:
         edges = np.array([np.nextafter(low, -np.inf), *points[order][indices], high])
         return cls(np.unique(np.clip(edges, edges[0], high)), column)
 
+    def rounded_edges(self) -> Floats:
+        """Return the edges for values that are rounded to float32."""
+        low = round_single(np.nextafter(self.edges[:1], np.inf))
+        return np.concatenate([np.nextafter(low, -np.inf), round_single(self.edges[1:])])
+
     def count(self, sketch: Sketch, missing: float) -> Shares:
         """Return the shares of a sketch's rows, of which the share `missing` lacks a value."""
         rows = float(sketch.sampled.max(initial=0.0))
@@ -110,6 +199,26 @@ class NumericBins:
             return Shares(np.append(np.zeros(len(self.edges) + 1), 1.0), rows)
         present = np.diff(sketch.shares_upto(self.column, self.edges), prepend=0.0, append=1.0)
         return Shares(np.append(present * (1 - missing), missing), rows)
+
+
+def count_rows(
+    bins: Sequence[NumericBins], values: Floats, weights: Floats | None, rows: float, rounded: int
+) -> StackedShares:
+    """Return the shares of rows, `values` (rows, columns) with NaN for missing ones, of `rows` effective rows.
+
+    The first `rounded` columns of the values are rounded to float32, and are compared with edges in this precision.
+    """
+    most = max((len(each.edges) for each in bins), default=0)
+    edges = np.full((most, len(bins)), np.inf)
+    for position, each in enumerate(bins):
+        edges[: len(each.edges), position] = each.rounded_edges() if each.column < rounded else each.edges
+    w = np.ones(len(values)) if weights is None else weights
+    share, chosen = w / max(float(w.sum()), 1e-300), values[:, [each.column for each in bins]]
+    upto = np.einsum("r,rec->ce", share, chosen[:, np.newaxis, :] <= edges)
+    missing = (share @ np.isnan(chosen))[:, np.newaxis]
+    present = np.diff(np.column_stack([upto, 1 - missing]), prepend=0.0, axis=1)
+    stacked = np.column_stack([present, missing])
+    return StackedShares(np.where(stacked > _TOLERANCE, stacked, 0.0), np.full(len(bins), rows))
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,27 @@
 """Drift of single columns: the training rows of a model, binned, and the shift of a partition's columns from them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import overload
 
+import numpy as np
+
+from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.features.one_vs_rest import Label
 from ridgestream.pipeline.monitoring.population_stability import (
     CategoryBins,
     NumericBins,
     Shares,
     Shift,
-    compare_shares,
+    Shifts,
+    StackedShares,
+    compare_columns,
+    count_rows,
     mean_shares,
+    stack_shares,
 )
-from ridgestream.pipeline.monitoring.segment_statistics import SegmentStatistics
-from ridgestream.pipeline.sums.quantile_sketch import Sketch
+from ridgestream.pipeline.monitoring.segment_statistics import SegmentStatistics, pool_short
 from ridgestream.stores.schema.schema import Schema
 
 QUANTILES, MOMENTS, COUNTS = "quantiles", "moments", "counts"
@@ -34,64 +41,103 @@ class ColumnDrift:
     """The method of comparison: quantiles, moments if there are no quantiles, or counts."""
 
 
+class ColumnDrifts(Sequence[ColumnDrift]):
+    """The drift of the columns of one partition, kept as arrays: a store may have many partitions."""
+
+    def __init__(self, names: Sequence[str], shifts: Shifts, missing: Floats, compared: Sequence[str]) -> None:
+        self._names, self._shifts, self._missing, self._compared = names, shifts, missing, compared
+
+    @overload
+    def __getitem__(self, index: int) -> ColumnDrift: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ColumnDrift, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> ColumnDrift | tuple[ColumnDrift, ...]:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        missing = float(self._missing[index])
+        return ColumnDrift(self._names[index], self._shifts[index], missing, self._compared[index])
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def largest(self) -> ColumnDrift | None:
+        """The column with the largest shift."""
+        return self[int(np.argmax(self._shifts.psi))] if self._names else None
+
+    @property
+    def moved(self) -> tuple[ColumnDrift, ...]:
+        """The columns with a large shift, the largest first."""
+        columns = [self[int(column)] for column in np.flatnonzero(self._shifts.are_large())]
+        return tuple(sorted(columns, key=lambda column: -column.shift.psi))
+
+
 class TrainingRows:
     """The partitions that determined a model's standardization, binned column by column."""
 
     def __init__(self, schema: Schema, partitions: Iterable[SegmentStatistics]) -> None:
-        self._schema, self._partitions = schema, [part for part in partitions if part.weight > 0]
+        self._schema = schema
+        self._partitions = [part for part in pool_short(partitions) if part.weight > 0]
         self._numeric = [f.name for f in schema.numeric] + ([] if schema.classes else list(schema.targets))
         self._counted = [f.name for f in schema.categorical] + (list(schema.targets) if schema.classes else [])
         self._weights = [part.weight for part in self._partitions]
-        self._exact = all(part.facts.sketch is not None for part in self._partitions)
+        self._exact = all(part.has_quantiles for part in self._partitions)
+        names, order = [*self._numeric, *self._counted], [f.name for f in schema.features] + list(schema.targets)
+        self._order = np.array([names.index(name) for name in order if name in names], dtype=np.int64)
+        self._names = tuple(names[position] for position in self._order)
 
-    def compare(self, now: SegmentStatistics) -> tuple[ColumnDrift, ...]:
+    def compare(self, now: SegmentStatistics) -> ColumnDrifts | tuple[ColumnDrift, ...]:
         """Return the drift of each column of a partition; empty if either side has no weighted rows."""
         if not self._partitions or not now.weight > 0:
             return ()
-        order = [f.name for f in self._schema.features] + list(self._schema.targets)
-        drifts = [*self._compare_numbers(now), *self._compare_counts(now)]
-        return tuple(sorted(drifts, key=lambda drift: order.index(drift.column)))
-
-    def _compare_numbers(self, now: SegmentStatistics) -> Iterator[ColumnDrift]:
-        exact = self._exact and now.facts.sketch is not None
-        binned, sketch = self._by_quantiles if exact else self._by_moments, now.sketch(exact=exact)
-        for name, (bins, training) in zip(self._numeric, binned, strict=True):
-            missing = now.missing(bins.column)
-            shift = self._shift(training, bins.count(sketch, missing))
-            yield ColumnDrift(name, shift, missing, QUANTILES if exact else MOMENTS)
-
-    def _compare_counts(self, now: SegmentStatistics) -> Iterator[ColumnDrift]:
+        exact = self._exact and now.has_quantiles
+        bins, training = self._by_quantiles if exact else self._by_moments
+        numeric = compare_columns(training, self._count_numbers(bins, now, exact=exact), len(self._names))
         tables = now.tables(self._schema)
-        for name, (bins, training), counts in zip(self._counted, self._by_counts, tables, strict=True):
-            shift = self._shift(training, bins.count(counts, now.weight, now.worth))
-            yield ColumnDrift(name, shift, max(1 - sum(counts.values()) / now.weight, 0.0), COUNTS)
+        counts = [b.count(table, now.weight, now.worth) for b, table in zip(self._by_counts[0], tables, strict=True)]
+        counted = compare_columns(self._by_counts[1], stack_shares(counts), len(self._names))
+        missing = [now.missing(each.column) for each in bins]
+        missing += [max(1 - sum(table.values()) / now.weight, 0.0) for table in tables]
+        compared = [QUANTILES if exact else MOMENTS] * len(bins) + [COUNTS] * len(counts)
+        return ColumnDrifts(
+            self._names,
+            numeric.followed_by(counted).take(self._order),
+            np.array(missing)[self._order],
+            [compared[position] for position in self._order],
+        )
 
-    def _shift(self, training: Shares, now: Shares) -> Shift:
-        return compare_shares(training, now, len(self._numeric) + len(self._counted))
+    def _count_numbers(self, bins: Sequence[NumericBins], now: SegmentStatistics, *, exact: bool) -> StackedShares:
+        if exact and now.values is not None:
+            return count_rows(bins, now.values, now.weights, now.worth, now.rounded)
+        sketch = now.sketch(exact=exact)
+        return stack_shares([each.count(sketch, now.missing(each.column)) for each in bins])
 
     @cached_property
-    def _by_quantiles(self) -> list[tuple[NumericBins, Shares]]:
-        return self._bin([part.sketch(exact=True) for part in self._partitions])
+    def _by_quantiles(self) -> tuple[list[NumericBins], StackedShares]:
+        return self._bin(exact=True)
 
     @cached_property
-    def _by_moments(self) -> list[tuple[NumericBins, Shares]]:
-        return self._bin([part.sketch(exact=False) for part in self._partitions])
+    def _by_moments(self) -> tuple[list[NumericBins], StackedShares]:
+        return self._bin(exact=False)
 
     @cached_property
-    def _by_counts(self) -> list[tuple[CategoryBins, Shares]]:
+    def _by_counts(self) -> tuple[list[CategoryBins], StackedShares]:
         tables = [part.tables(self._schema) for part in self._partitions]
-        return [self._count([table[index] for table in tables]) for index in range(len(self._counted))]
+        binned = [self._count([table[index] for table in tables]) for index in range(len(self._counted))]
+        return [bins for bins, _ in binned], stack_shares([shares for _, shares in binned])
 
-    def _bin(self, sketches: Sequence[Sketch]) -> list[tuple[NumericBins, Shares]]:
-        binned = []
-        for column in range(len(self._numeric)):
-            low = min(float(part.facts.moments[3, column]) for part in self._partitions)
-            high = max(float(part.facts.moments[4, column]) for part in self._partitions)
-            bins = NumericBins.of(sketches, self._weights, column, low, high)
-            pairs = zip(sketches, self._partitions, strict=True)
-            shares = [bins.count(sketch, part.missing(column)) for sketch, part in pairs]
-            binned.append((bins, mean_shares(shares, self._weights)))
-        return binned
+    def _bin(self, *, exact: bool) -> tuple[list[NumericBins], StackedShares]:
+        sketches = [part.sketch(exact=exact) for part in self._partitions]
+        lows, highs = (np.array(each) for each in zip(*(part.extremes() for part in self._partitions), strict=True))
+        bins = [
+            NumericBins.of(sketches, self._weights, column, float(lows[:, column].min()), float(highs[:, column].max()))
+            for column in range(len(self._numeric))
+        ]
+        counted = [self._count_numbers(bins, part, exact=exact) for part in self._partitions]
+        columns = [[part.column(position) for part in counted] for position in range(len(bins))]
+        return bins, stack_shares([mean_shares(column, self._weights) for column in columns])
 
     def _count(self, tables: Sequence[dict[Label, float]]) -> tuple[CategoryBins, Shares]:
         sums: dict[Label, float] = {}

@@ -115,6 +115,12 @@ def sample_indices(n_rows: int) -> Integers:
     return np.unique(((runs + runs * _GOLDEN % 1.0) * (n_rows / SAMPLE_ROWS)).astype(np.int64))
 
 
+def round_single(values: Floats) -> Floats:
+    """Return values rounded to float32, as float64."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32).astype(np.float64)
+
+
 def _side_by_side(columns: list[Floats]) -> Floats:
     return np.column_stack(columns) if columns else np.empty((_NUMBERS, 0))
 

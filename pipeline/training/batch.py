@@ -30,7 +30,7 @@ from ridgestream.pipeline.training.request import BatchRequest
 from ridgestream.pipeline.training.training_result import Trained, begin_record
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord, check_parameters
-from ridgestream.stores.segments.segments import Segment
+from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
     import zarr
@@ -194,7 +194,8 @@ def _trained(
 
 def _has_one_class(root: "zarr.Group", ledger: Ledger, entries: Iterable[LedgerEntry]) -> bool:
     """Return whether all rows with weight of these partitions are of one class."""
-    facts = [Segment.open(root, entry.segment).facts() for entry in entries if entry.rows]
+    segments = Segments(root)
+    facts = [segments[entry.segment].facts() for entry in entries if entry.rows]
     if ledger.schema is not None and ledger.schema.positive is not None:
         signs = np.array([fact.moments[3:, -1] for fact in facts if fact.moments[0, -1] > 0])
         return bool(signs.size) and float(signs.min()) == float(signs.max())

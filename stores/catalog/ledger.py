@@ -11,11 +11,15 @@ from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.field_types import check_types, strictly_typed
 from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.size_limits import MAX_ROWS, check_metadata
+from ridgestream.stores.segments.text_array import read_lines, write_lines
 
 if TYPE_CHECKING:
     import zarr
 
 _GROUP = "ledger"
+_LISTS = ("entries", "categories", "quarantined")
+"""The parts of the ledger that grow with the store; in attributes up to format version 3."""
+
 _FIELDS_OF_2 = ("name", "size_bytes", "modified_ns", "content_sha256", "rows")
 
 
@@ -140,23 +144,49 @@ class Ledger:
 def read_ledger(root: "zarr.Group") -> Ledger:
     """Return the ledger of a snapshot; an empty one if nothing has been ingested yet."""
     with read_errors("the store's ledger"):
-        check_metadata(root.store, _GROUP)
+        check_metadata(root.store, _GROUP, members=_LISTS)
         if _GROUP not in root:
             return Ledger()
-        plain = cast("dict[str, Any]", root[_GROUP].attrs.asdict())
-        entries = tuple(_entries(plain))
-        categories = tuple(tuple(values) for values in plain["categories"])
-        ledger = Ledger(
-            schema=Schema.from_dict(plain["schema"]).with_names_of(categories),
-            entries=entries,
-            categories=categories,
-            classes=tuple(plain.get("classes", ())),
-            quarantined=tuple(_quarantined(each) for each in plain.get("quarantined", ())),
-            next_segment=plain.get("next_segment", len(entries)),
-        )
-        check_types(ledger)
-        _check_numbers(ledger)
-        return ledger
+        group = cast("zarr.Group", root[_GROUP])
+        plain = cast("dict[str, Any]", group.attrs.asdict())
+        plain |= {name: read_lines(group, name) for name in _LISTS if name in group}
+        return from_plain(plain)
+
+
+def from_plain(plain: dict[str, Any]) -> Ledger:
+    """Return the ledger from its plain form, of this or an earlier format; raises ValueError or TypeError if damaged.
+
+    Up to format version 2, segments were numbered by position, and fields had no names.
+    """
+    names, values = plain.get("fields", _FIELDS_OF_2), plain["entries"]
+    categories = tuple(tuple(table) for table in plain["categories"])
+    ledger = Ledger(
+        schema=Schema.from_dict(plain["schema"]).with_names_of(categories),
+        entries=tuple(_entries(names, values)),
+        categories=categories,
+        classes=tuple(plain.get("classes", ())),
+        quarantined=tuple(_quarantined(each) for each in plain.get("quarantined", ())),
+        next_segment=plain.get("next_segment", len(values)),
+    )
+    check_types(ledger)
+    _check_numbers(ledger)
+    return ledger
+
+
+def as_plain(ledger: Ledger) -> dict[str, Any]:
+    """Return the ledger as plain JSON: its canonical form, of which `from_plain` is the inverse."""
+    if ledger.schema is None:
+        raise StoreError("a ledger without a schema cannot be written")
+    names = [item.name for item in fields(LedgerEntry)]
+    return {
+        "schema": ledger.schema.as_dict(),
+        "fields": names,
+        "entries": [[getattr(entry, name) for name in names] for entry in ledger.entries],
+        "categories": [list(c) for c in ledger.categories],
+        "classes": list(ledger.classes),
+        "quarantined": [asdict(each) for each in ledger.quarantined],
+        "next_segment": ledger.next_segment,
+    }
 
 
 def _check_numbers(ledger: Ledger) -> None:
@@ -168,10 +198,8 @@ def _check_numbers(ledger: Ledger) -> None:
         raise ValueError("two partitions have the same name or segment")
 
 
-def _entries(plain: dict[str, Any]) -> Iterator[LedgerEntry]:
-    """Yield the entries; up to format version 2, segments were numbered by position, and fields had no names."""
-    names = plain.get("fields", _FIELDS_OF_2)
-    for position, values in enumerate(plain["entries"]):
+def _entries(names: Sequence[str], plain: Sequence[Any]) -> Iterator[LedgerEntry]:
+    for position, values in enumerate(plain):
         yield LedgerEntry(**{"segment": position, **dict(zip(names, values, strict=True))})
 
 
@@ -181,18 +209,16 @@ def _quarantined(plain: dict[str, Any]) -> Quarantined:
 
 
 def write_ledger(root: "zarr.Group", ledger: Ledger) -> None:
-    """Write the ledger, replacing the current one, within a session."""
-    if ledger.schema is None:
-        raise StoreError("a ledger without a schema cannot be written")
-    names = [item.name for item in fields(LedgerEntry)]
-    plain: dict[str, Any] = {
-        "schema": ledger.schema.as_dict(),
-        "fields": names,
-        "entries": [[getattr(entry, name) for name in names] for entry in ledger.entries],
-        "categories": [list(c) for c in ledger.categories],
-        "classes": list(ledger.classes),
-        "quarantined": [asdict(each) for each in ledger.quarantined],
-        "next_segment": ledger.next_segment,
-    }
+    """Write the ledger, replacing the current one, within a session.
+
+    Its lists are text in chunks, of which only those from the first change on are written: adding a partition to n
+    costs O(1) bytes, and a few for each chunk of the list of chunks.
+    """
+    plain = as_plain(ledger)
+    lists = {name: plain.pop(name) for name in _LISTS}
     with store_errors("the store's ledger"):
-        root.create_group(_GROUP, overwrite=True, attributes=cast("Any", plain))
+        replaced = _GROUP not in root or _LISTS[0] not in cast("zarr.Group", root[_GROUP])
+        group = root.create_group(_GROUP, overwrite=True) if replaced else cast("zarr.Group", root[_GROUP])
+        group.attrs.put(plain)
+        for name, items in lists.items():
+            write_lines(group, name, items)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -158,15 +159,8 @@ def read_arrow_schema(partition: PartitionFile) -> "pa.Schema":
 
     Raises PartitionError if the file is not Parquet.
     """
-    with _open(partition, FOOTER_BYTES) as file:
-        try:
-            schema = file.schema_arrow
-            schema.names  # noqa: B018 (decodes them)
-            return add_fields(schema, partition.keys)
-        except UnicodeDecodeError as error:
-            raise PartitionError(
-                f"{partition.path} has a column whose name is no UTF-8 ({error}); write it again with another name"
-            ) from error
+    with open_partition(partition, FOOTER_BYTES) as opened:
+        return opened.arrow_schema
 
 
 def map_footers(read: Callable[[PartitionFile], Result], files: Sequence[PartitionFile]) -> Iterator[Result]:
@@ -211,19 +205,56 @@ def read_batches(partition: PartitionFile, columns: list[str] | None) -> Iterato
     Columns may be keys of the partition's folders. Raises PartitionError if the file cannot be decoded, or contradicts
     its folders.
     """
-    import pyarrow as pa
+    with open_partition(partition) as opened:
+        yield from opened.batches(columns)
 
-    keys = [key for key in partition.keys if columns is None or key.name in columns]
-    rows = 0
-    with _open(partition) as file:
+
+class OpenPartition:
+    """A partition that is open for reading: its footer is read once."""
+
+    def __init__(self, partition: PartitionFile, file: Any) -> None:  # noqa: ANN401 (pyarrow has no types)
+        self._partition, self._file = partition, file
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows according to the footer."""
+        return int(self._file.metadata.num_rows)
+
+    @property
+    def arrow_schema(self) -> "pa.Schema":
+        """The Arrow schema from the footer, and the keys of the folders as columns; as `read_arrow_schema`."""
         try:
-            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False):
-                yield add_columns(batch, keys, str(partition.path), rows)
+            schema = self._file.schema_arrow
+            schema.names  # noqa: B018 (decodes them)
+            return add_fields(schema, self._partition.keys)
+        except UnicodeDecodeError as error:
+            raise PartitionError(
+                f"{self._partition.path} has a column whose name is no UTF-8 ({error}); write it again with another "
+                "name"
+            ) from error
+
+    def batches(self, columns: list[str] | None) -> Iterator["pa.RecordBatch"]:
+        """Yield the rows as `read_batches` does."""
+        import pyarrow as pa
+
+        path = self._partition.path
+        keys = [key for key in self._partition.keys if columns is None or key.name in columns]
+        rows = 0
+        try:
+            for batch in self._file.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False):
+                yield add_columns(batch, keys, str(path), rows)
                 rows += batch.num_rows
         except StoreError:  # the file may be intact: it could not be fetched
             raise
         except (pa.ArrowException, OSError) as error:
-            raise PartitionError(f"{partition.path} cannot be decoded: {error}; write it again or remove it") from error
+            raise PartitionError(f"{path} cannot be decoded: {error}; write it again or remove it") from error
+
+
+@contextmanager
+def open_partition(partition: PartitionFile, ahead_bytes: int = AHEAD_BYTES) -> Iterator[OpenPartition]:
+    """Open a partition; raises PartitionError if the file is not Parquet."""
+    with _open(partition, ahead_bytes) as file:
+        yield OpenPartition(partition, file)
 
 
 def _open(partition: PartitionFile, ahead_bytes: int = AHEAD_BYTES) -> Any:  # noqa: ANN401 (pyarrow has no types)

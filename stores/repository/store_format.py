@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ridgestream.stores.segments.segments import SEGMENTS
+from ridgestream.stores.segments.segment_format import SEGMENTS
 
 if TYPE_CHECKING:
     from ridgestream.stores.repository.client import RepositoryClient
@@ -11,8 +11,9 @@ FORMAT_VERSION = 4
 """The version of the store format. Newer stores are refused; older ones are read, and upgraded by the first change.
 
 Version 2 adds several targets and multi-class targets; version 3 records the segment of each partition, and the
-partitions that were rejected or left out; version 4 records how numbers are stored, and how they are named as
-categories.
+partitions that were rejected or left out; version 4 records how numbers are stored and how they are named as
+categories, packs small segments together, and keeps the ledger in chunks. The segments of older versions stay as they
+are.
 """
 
 BRANCH = "main"

@@ -1,7 +1,7 @@
 """The arrays of a store: chunked by whole rows, with a checksum and a fill value that no intact array contains.
 
 Zarr reads a chunk that is not listed as the fill value. All stored values are finite, so NaN, or for integers the
-smallest number of the dtype, means that a chunk was never written or is lost.
+smallest number of the dtype, means that a chunk was never written or is lost. Arrays of bytes hold text without zeros.
 """
 
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -20,12 +20,16 @@ Values = TypeVar("Values", bound=npt.NDArray[Any])
 
 
 def create_array(
-    group: "zarr.Group", name: str, shape: tuple[int, ...], dtype: str, chunk_rows: int
+    group: "zarr.Group", name: str, shape: tuple[int, ...], dtype: str, chunk_rows: int, *, growing: bool = False
 ) -> "zarr.Array[Any]":
-    """Create an array chunked by whole rows, compressed by zstd with a checksum that detects damage."""
+    """Create an array chunked by whole rows, compressed by zstd with a checksum that detects damage.
+
+    One that is `growing` will be resized: its chunks have `chunk_rows` rows even if it is shorter now.
+    """
     from zarr.codecs import ZstdCodec
 
-    chunks = tuple(max(1, min(n, chunk_rows) if axis == 0 else n) for axis, n in enumerate(shape))
+    most = chunk_rows if growing else min(max(shape[:1], default=1), chunk_rows)
+    chunks = tuple(max(1, most if axis == 0 else n) for axis, n in enumerate(shape))
     codec = ZstdCodec(level=1, checksum=True)
     fill = _fill_value(np.dtype(dtype))
     return group.create_array(name, shape=shape, dtype=dtype, chunks=chunks, compressors=[codec], fill_value=fill)

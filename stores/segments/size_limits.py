@@ -4,6 +4,7 @@ Metadata is JSON of bounded size. Arrays hold numbers, compressed by the codecs 
 that is read fits in memory. Nothing in a store is code; no type or codec that would unpickle something is read.
 """
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from zarr.abc.store import Store
 
 MAX_METADATA_BYTES = 64 * 2**20
-"""Size limit of the JSON of a group or array: enough for a ledger of some hundred thousand partitions."""
+"""Size limit of the JSON of a group or array: enough for a model of some hundred thousand partitions."""
 
 MAX_ROWS = 2**40
 """Largest number of rows of an array."""
@@ -25,16 +26,19 @@ MAX_ROWS = 2**40
 MAX_CHUNK_BYTES = 2**31
 """Largest size of a chunk in memory."""
 
-_DTYPES = {"float32", "float64", "int32", "int64"}
+_DTYPES = {"float32", "float64", "int32", "int64", "uint8"}
 _CODECS = {"BytesCodec", "ZstdCodec"}
 _SMALL_BYTES = 32 * 2**20
 
 
-def check_metadata(store: "Store", path: str, *, members: bool = False) -> None:
-    """Raise StoreError if the JSON of a node, or with `members` that of one of its members, is too large to parse."""
+def check_metadata(store: "Store", path: str, *, members: bool | Sequence[str] = False) -> None:
+    """Raise StoreError if the JSON of a node, or that of one of its members, is too large to parse.
+
+    `members` is True for all of them, which are listed at the cost of all nodes of a snapshot, or gives their names.
+    """
     from zarr.core.sync import sync
 
-    for name, size in sync(_sizes(store, path, members=members)).items():
+    for name, size in sync(_sizes(store, path, members)).items():
         if size > MAX_METADATA_BYTES:
             raise StoreError(
                 f"{name or 'the root'} of the store has {size:,} bytes of metadata; at most {MAX_METADATA_BYTES:,} "
@@ -63,10 +67,12 @@ def check_array(array: "zarr.Array[Any]", rows: int | None = None) -> None:
         )
 
 
-async def _sizes(store: "Store", path: str, *, members: bool) -> dict[str, int]:
+async def _sizes(store: "Store", path: str, members: bool | Sequence[str]) -> dict[str, int]:
     names = [path]
-    if members:
+    if members is True:
         names += [f"{path}/{name}" async for name in store.list_dir(path) if name != "zarr.json"]
+    elif members:
+        names += [f"{path}/{name}" for name in members]
     return {name: await _size(store, f"{name}/zarr.json".lstrip("/")) for name in names}
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgestream.pipeline.dataset.block_plan import BlockRange, plan_blocks
-from ridgestream.stores.segments.segments import SegmentLayout
+from ridgestream.stores.segments.segment_format import SegmentLayout
 
 SegmentSizes = list[tuple[int, int, int]]
 

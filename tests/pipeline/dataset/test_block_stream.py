@@ -20,7 +20,7 @@ from ridgestream.pipeline.dataset.block_stream import AHEAD, Block, Stream
 from ridgestream.pipeline.features.columns import CategoricalColumn
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.repository.repository import Store
-from ridgestream.stores.segments import segments
+from ridgestream.stores.segments import segment_format, segments
 
 SIZES = [700, 0, 256, 1000, 1]
 ORDERS = range(len(SIZES))
@@ -30,7 +30,7 @@ ORDERS = range(len(SIZES))
 def _small_blocks_and_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use 256 rows per block and per chunk, so that few rows give several of each."""
     monkeypatch.setattr(stream, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(segments, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(segment_format, "CHUNK_BYTES", 1)
 
 
 @pytest.fixture

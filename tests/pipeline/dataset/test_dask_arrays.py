@@ -20,7 +20,8 @@ from ridgestream.stores.catalog.expiry import clean
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.schema.schema import SchemaRequest
-from ridgestream.stores.segments import segments
+from ridgestream.stores.segments import segment_format
+from ridgestream.stores.segments.pack_merging import drop_segments
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_arrays_can_be_read_completely_after_a_clean(tmp_path: Path, store: Stor
     ingest_folder(store, write_mixed(tmp_path / "source", [300, 50]), REQUEST)
     dataset, before = open_dask_arrays(store), stored_rows(store)
     with store.write("Delete all segments") as writing:
-        del writing.root["segments/000000"], writing.root["segments/000001"]
+        drop_segments(writing.root, [0, 1])
     assert clean(Store.open(store.location), timedelta(0)).readers >= 1
     numeric, targets = compute(dataset.numeric, dataset.targets)
     np.testing.assert_array_equal(numeric, before.numeric)
@@ -97,7 +98,7 @@ def test_weights_and_mixed_single_and_double_precision(tmp_path: Path, store: St
 def test_chunks_are_those_of_the_store_and_are_computed_one_by_one(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(segment_format, "CHUNK_BYTES", 1)
     ingest_folder(store, write_mixed(tmp_path / "source", [600, 300]), REQUEST)
     dataset, rows = open_dask_arrays(store), stored_rows(store)
     assert dataset.numeric.chunks[0] == dataset.codes.chunks[0] == dataset.targets.chunks[0] == (256, 256, 88, 256, 44)
@@ -141,7 +142,9 @@ def test_an_empty_store_has_no_arrays(store: Store) -> None:
 def test_a_missing_chunk_raises_instead_of_reading_a_fill_value(tmp_path: Path, store: Store, name: str) -> None:
     ingest_folder(store, write_mixed(tmp_path / "source", [100]), REQUEST)
     with store.write("lose a chunk") as writing:
-        asyncio.run(writing.session.store.delete(f"segments/000000/{name}/c/0/0"))
+        asyncio.run(writing.session.store.delete(f"segments/000000-000000/{name}/c/0/0"))
     dataset = open_dask_arrays(store)
-    with pytest.raises(StoreError, match=f"segments/000000/{name} of the store holds damaged data: a chunk is missing"):
+    with pytest.raises(
+        StoreError, match=f"segments/000000-000000/{name} of the store holds damaged data: a chunk is missing"
+    ):
         compute(getattr(dataset, name))

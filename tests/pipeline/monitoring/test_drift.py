@@ -14,7 +14,7 @@ from support.stores.stores import ingest_folder, ledger_of, new_store
 
 from ridgestream.pipeline.ingest import partition_profile
 from ridgestream.pipeline.monitoring.drift import PartitionDrift, compare_partitions
-from ridgestream.pipeline.monitoring.segment_statistics import SegmentStatistics, StatisticsCache
+from ridgestream.pipeline.monitoring.segment_statistics import SegmentStatistics, StatisticsReader
 from ridgestream.pipeline.monitoring.training_rows import TrainingRows
 from ridgestream.pipeline.sums.moments import Moments
 from ridgestream.pipeline.sums.quantile_sketch import Sketch
@@ -22,7 +22,7 @@ from ridgestream.stores.catalog.models import ModelRecord, Night
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.schema.column_types import NUMERIC
 from ridgestream.stores.schema.schema import Feature, Schema, SchemaRequest
-from ridgestream.stores.segments.segments import SegmentFacts
+from ridgestream.stores.segments.segment_format import SegmentFacts, SegmentLayout
 
 Array = npt.NDArray[np.float64]
 
@@ -37,7 +37,7 @@ def record_of(store: Store, scaled_by: int = 1) -> ModelRecord:
 
 def compare_all(store: Store, record: ModelRecord | None = None) -> tuple[PartitionDrift, ...]:
     ledger = ledger_of(store)
-    return compare_partitions(StatisticsCache(store.root()), ledger, record or record_of(store), ledger.entries)
+    return compare_partitions(StatisticsReader(store.root()), ledger, record or record_of(store), ledger.entries)
 
 
 def moved(drift: PartitionDrift) -> list[str]:
@@ -63,6 +63,7 @@ def omit_sketches(
         return replace(facts, sketch=None) if from_segment(facts) else facts
 
     monkeypatch.setattr(partition_profile._Statistics, "facts", facts_without_sketch)
+    monkeypatch.setattr(SegmentLayout, "is_small", False)
 
 
 def units(columns: dict[str, Any]) -> dict[str, Any]:
@@ -220,7 +221,7 @@ def test_errors_belong_to_segments_and_relearned_segments_have_the_latest(tmp_pa
     )
     record = replace(record_of(store), learned=(0, 1, 2, 3), history=nights)
     ledger = ledger_of(store)
-    drifts = compare_partitions(StatisticsCache(store.root()), ledger, record, ledger.entries, {4: 0.8})
+    drifts = compare_partitions(StatisticsReader(store.root()), ledger, record, ledger.entries, {4: 0.8})
     assert [drift.progressive_error for drift in drifts] == [0.30, 0.25, 0.24, None, 0.8]
     assert [drift.error_limit is None for drift in drifts] == [True, False, False, True, False]
     assert [drift.erred for drift in drifts] == [False, False, False, False, True]
@@ -233,7 +234,7 @@ def test_a_model_of_an_older_release_compares_with_the_rows_of_its_first_run(tmp
         "model", {"scaling_rows": ROWS}, {}, learned=(0, 1, 2), history=(night_of(["0", "1"]), night_of(["2"]))
     )
     ledger = ledger_of(store)
-    drifts = compare_partitions(StatisticsCache(store.root()), ledger, record, ledger.entries, {3: 0.9})
+    drifts = compare_partitions(StatisticsReader(store.root()), ledger, record, ledger.entries, {3: 0.9})
     assert [moved(drift) for drift in drifts] == [[], [], ["length"], []]
     assert {column.shift.psi for column in drifts[0].columns} == {0.0}
     assert [drift.progressive_error for drift in drifts] == [None, None, None, 0.9]

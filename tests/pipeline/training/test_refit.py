@@ -14,7 +14,7 @@ from support.stores.training import MODEL, context_of
 from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.dataset import stored_rows
-from ridgestream.pipeline.dataset.stored_rows import plan_tasks
+from ridgestream.pipeline.dataset.stored_rows import plan_parts
 from ridgestream.pipeline.models.model_record import (
     PUBLISHED,
     is_refitted,
@@ -89,7 +89,7 @@ def test_a_refit_of_a_refitted_model_changes_no_bit(tmp_path: Path) -> None:
 def test_tasks_done_elsewhere_in_any_order_make_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_rows, "TASK_ROWS", 64)
     store, record = trained(tmp_path)
-    assert len([task for entry in ledger_of(store).entries for task in plan_tasks(entry)]) == 5 + 8 + 1 + 5
+    assert len([task for entry in ledger_of(store).entries for task in plan_parts(entry)]) == 5 + 8 + 1 + 5
     assert_same_bits(refit_here(store, record, PicklingExecutor()), refit_here(store, record))
 
 
@@ -161,7 +161,7 @@ def test_error_bars_are_those_of_the_refit_by_the_direct_formula(tmp_path: Path)
 
 @pytest.mark.parametrize(("rows", "tasks"), [(0, 0), (1, 1), (65_536, 1), (65_537, 2), (200_000, 4)])
 def test_a_partition_is_cut_by_its_rows_alone(rows: int, tasks: int) -> None:
-    planned = plan_tasks(LedgerEntry(3, "p", 0, 0, "", rows))
+    planned = plan_parts(LedgerEntry(3, "p", 0, 0, "", rows))
     assert len(planned) == tasks
     covered = [(rows.start, rows.stop) for task in planned for rows in task]
     assert covered == [(s, min(s + 65_536, rows)) for s in range(0, rows, 65_536)]

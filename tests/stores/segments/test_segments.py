@@ -18,14 +18,9 @@ from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.row_batch import Rows, join_rows, regroup
-from ridgestream.stores.segments.segments import (
-    CHUNK_BYTES,
-    Segment,
-    SegmentFacts,
-    SegmentLayout,
-    segment_path,
-    write_segment,
-)
+from ridgestream.stores.segments.segment_format import CHUNK_BYTES, SegmentFacts, SegmentLayout, segment_path
+from ridgestream.stores.segments.segment_writer import write_segment
+from ridgestream.stores.segments.segments import Segment
 
 
 def draw_rows(n: int, n_numeric: int = 3, n_categorical: int = 1, *, single: bool = False, seed: int = 0) -> Rows:
