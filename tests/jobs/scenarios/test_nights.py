@@ -482,7 +482,8 @@ def test_a_touched_partition_is_known_again_and_a_rewritten_one_is_refused(tmp_p
     assert work.run_here()["partitions_consumed"] == 3
 
 
-def test_more_partitions_than_one_commit_holds(tmp_path: Path) -> None:
+def test_more_partitions_than_one_commit_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ridgestream.pipeline.ingest.ingest.TASK_FILES", 1)
     work = Workplace(tmp_path)
     for number in range(35):
         work.put(number, draw_rows(number, 40))

@@ -253,9 +253,8 @@ def test_a_cluster_lost_in_mid_refit_keeps_what_was_learned_and_the_same_command
 def test_old_rows_that_are_gone_are_an_error_that_changes_nothing(tmp_path: Path) -> None:
     work = nights(tmp_path / "work", (3, False))
     before, snapshot = work.model(), work.snapshot()
-    largest = sorted((work.store / "chunks").rglob("*"), key=lambda path: path.stat().st_size)[-3:]
-    for path in largest:
-        path.unlink()
+    largest = sorted((work.store / "chunks").rglob("*"), key=lambda path: path.stat().st_size)[-1]
+    largest.unlink()
     with pytest.raises(StoreError, match=r"segments/[-\d]+/?\w* of the store"):
         work.run_here(REFIT)
     assert work.snapshot() == snapshot
