@@ -23,7 +23,7 @@ Step = Callable[["Job", "Executor", "Reporter"], dict[str, Any]]
 
 
 def open_job(handler: ExitHandler, options: JobOptions) -> "Job":
-    """Read the job that the options name, with their changes; from now on its store's server is watched."""
+    """Read the job that the options name, with their changes; from now on, something must move."""
     from ridgestream.jobs.config.job_file import read_job
     from ridgestream.jobs.config.requests import store_location
     from ridgestream.jobs.config.values import parse_flags
@@ -39,12 +39,12 @@ def open_job(handler: ExitHandler, options: JobOptions) -> "Job":
     job = read_job(options.job, flags)
     location = store_location(job)
     describe_run(store=location.text, model=job.model.name)
-    handler.watch(location)
+    handler.watch(job.stall_seconds)
     return job
 
 
 def find_store(handler: ExitHandler, options: StoreOptions) -> "tuple[StoreLocation, Job | None]":
-    """Return where the store is, and the job, if the options name one; from now on the store's server is watched."""
+    """Return where the store is, and the job, if the options name one; from now on, something must move."""
     from ridgestream.jobs.config.requests import is_job_file, store_location
     from ridgestream.stores.repository.store_location import StoreLocation
 
@@ -53,7 +53,7 @@ def find_store(handler: ExitHandler, options: StoreOptions) -> "tuple[StoreLocat
         return store_location(job), job
     location = StoreLocation.parse(options.location, Path.cwd())
     describe_run(store=location.text)
-    handler.watch(location)
+    handler.watch()
     return location, None
 
 

@@ -1,4 +1,4 @@
-"""How a command ends: normally, by an error, by a signal, or by a silent server; with one message and an exit code."""
+"""How a command ends: normally, by an error, by a signal, or because nothing moves; with one message and exit code."""
 
 import logging
 import os
@@ -14,9 +14,8 @@ import typer
 from ridgestream.jobs.console.log_format import Log, guess_log, write_end
 
 if TYPE_CHECKING:
-    from ridgestream.jobs.cli.server_watchdog import ServerWatchdog
     from ridgestream.jobs.cli.signals import SignalHandler
-    from ridgestream.stores.repository.store_location import StoreLocation
+    from ridgestream.jobs.cli.watchdog import Watchdog
 
 
 OUTPUT_CLOSED = 128 + signal.SIGPIPE
@@ -33,8 +32,8 @@ class ExitHandler:
     """The format of the last message."""
     signals: "SignalHandler" = field(init=False)
     """What has been signalled."""
-    watchdog: "ServerWatchdog | None" = None
-    """Checks that the store's server answers."""
+    watchdog: "Watchdog | None" = None
+    """Checks that something moves."""
     at_exit: Callable[[int, bool], None] | None = None
     """Called once with the exit code, and whether there is time left to read the store."""
 
@@ -43,15 +42,14 @@ class ExitHandler:
 
         self.signals = SignalHandler(self.grace_seconds, self.end_at_once)
 
-    def watch(self, location: "StoreLocation") -> None:
-        """Check from now on that the server of a store answers, and end the process if it does not."""
+    def watch(self, stall_seconds: float | None = None) -> None:
+        """End the process from now on if nothing moves for so long."""
         from ridgestream.jobs.cli.exit_codes import STORE
-        from ridgestream.jobs.cli.server_watchdog import ServerWatchdog
+        from ridgestream.jobs.cli.watchdog import STALL_SECONDS, Watchdog
 
-        self.watchdog = ServerWatchdog(
-            location,
-            lambda: self.signals.checked_at,
-            lambda message: self.signals.exit_now(message, STORE, "ServerSilent"),
+        self.close()
+        self.watchdog = Watchdog(
+            stall_seconds or STALL_SECONDS, lambda message: self.signals.exit_now(message, STORE, "Stalled")
         )
 
     def close(self) -> None:

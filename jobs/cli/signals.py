@@ -20,6 +20,7 @@ from typing import NoReturn
 
 from ridgestream.pipeline.base.events import Event, Step
 from ridgestream.pipeline.base.reporter import Fact, Reporter, Stopped
+from ridgestream.stores.requests.activity import ACTIVITY
 
 SOFT_SECONDS = 3.0
 """How long a run may continue to the end of a piece of work."""
@@ -47,8 +48,6 @@ class SignalHandler:
         """
         self._soft_seconds, self._write_reason = soft_seconds, write_reason
         self._number, self._raised = 0, False
-        self.checked_at = monotonic()
-        """When there was progress last (monotonic)."""
 
     @property
     def number(self) -> int:
@@ -56,8 +55,7 @@ class SignalHandler:
         return self._number
 
     def check(self) -> None:
-        """Note that there is progress; raise Stopped if the run has been asked to stop."""
-        self.checked_at = monotonic()
+        """Raise Stopped if the run has been asked to stop."""
         if self._number:
             self._raised = True
             raise Stopped(self._number)
@@ -131,29 +129,39 @@ class StoppableReporter:
     """A reporter that raises Stopped between two pieces of work, if the run has been asked to stop."""
 
     def __init__(self, report: Reporter, signals: SignalHandler) -> None:
-        self._report, self._signals = report, signals
+        self._report, self._signals, self._step = report, signals, ""
 
     def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:
         """Begin a step, unless the run has been asked to stop."""
+        self._step = step.name
+        ACTIVITY.moved(f"the step {step.name!r}")
         self._signals.check()
         self._report.begin(step, total_rows, **facts)
 
     def advance(self, rows: int, **facts: Fact) -> None:
         """Report rows; the run may stop here."""
+        ACTIVITY.moved(f"the step {self._step!r}, beyond {_show(facts)}" if facts else "")
         self._report.advance(rows, **facts)
         self._signals.check()
 
     def end(self, **facts: Fact) -> None:
         """End the step."""
+        ACTIVITY.moved(f"what follows the step {self._step!r}")
         self._report.end(**facts)
 
     def say(self, event: Event, **facts: Fact) -> None:
         """Report an event."""
+        ACTIVITY.moved()
         self._report.say(event, **facts)
 
     def warn(self, event: Event, **facts: Fact) -> None:
         """Report an event that a person should look at."""
+        ACTIVITY.moved()
         self._report.warn(event, **facts)
+
+
+def _show(facts: dict[str, Fact]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in facts.items())
 
 
 def name_of(number: int) -> str:

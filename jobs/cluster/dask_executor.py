@@ -19,6 +19,7 @@ from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.executor import Executor, InProcess, MemoryNeed
 from ridgestream.pipeline.base.memory_plan import show_bytes
 from ridgestream.pipeline.base.reporter import Reporter, Silent
+from ridgestream.stores.requests.activity import ACTIVITY
 
 TASKS_PER_WORKER = 2
 """Tasks under way for each worker: one that runs, one that waits."""
@@ -46,8 +47,9 @@ def open_executor(
     with ExitStack() as stack:
         stack.enter_context(silenced_log())
         options = options or ClusterOptions()
-        client = _open_client(cluster, patience_seconds, options, stack)
-        _wait_for_a_worker(client, cluster, patience_seconds)
+        with ACTIVITY.paused():
+            client = _open_client(cluster, patience_seconds, options, stack)
+            _wait_for_a_worker(client, cluster, patience_seconds)
         with scheduler_errors():
             executor = DaskExecutor(client, patience_seconds, options, report or Silent())
             executor.describe_workers()

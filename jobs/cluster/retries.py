@@ -12,6 +12,7 @@ from ridgestream.jobs.cluster.workers import LOOK_SECONDS, Workers
 from ridgestream.jobs.config.cluster_options import ClusterOptions
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.stores.requests.activity import ACTIVITY
 
 RETRY_SECONDS = 1.0
 """How long to wait before a task is tried again that failed in reading or writing; twice as long each time."""
@@ -27,7 +28,8 @@ class Retries:
     def result(self, task: SubmittedTask) -> Any:  # noqa: ANN401
         """Return the result of a task; raises what the task raised, or ClusterError if it is given up."""
         while True:
-            result = self._outcome(task)
+            with ACTIVITY.under_way(f"{task.label} on the cluster"):
+                result = self._outcome(task)
             self._workers.update_now_and_then()
             self._workers.lost.report()
             self._workers.lost.forget(task.future.key)
@@ -78,6 +80,8 @@ class Retries:
                     running_at = monotonic()
                 elif monotonic() - running_at > self._workers.patience_seconds:
                     raise self._workers.none_left() from error
+                else:
+                    ACTIVITY.moved()  # waiting for a worker has a limit of its own
                 self._check_lost(task)
 
     def _check_lost(self, task: SubmittedTask) -> None:
@@ -114,7 +118,8 @@ class Retries:
             reason=str(failed.error),
             wait_seconds=seconds,
         )
-        sleep(seconds)
+        with ACTIVITY.paused():
+            sleep(seconds)
         task.failures, task.sendings = task.failures + 1, 0
         self._submission.resubmit(task)
 

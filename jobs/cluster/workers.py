@@ -19,9 +19,13 @@ from ridgestream.jobs.cluster.worker_task import WorkerThreads, probe
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.memory_plan import show_bytes
 from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.stores.requests.activity import ACTIVITY
 
 LOOK_SECONDS = 1.0
 """How long a wait lasts before it checks again whether workers or tasks have changed."""
+
+_WORKING_PERCENT = 20
+"""The share of a processor from which a worker counts as computing."""
 
 _PROBED, _PROBE_SECONDS = 3, 2.0
 
@@ -53,6 +57,8 @@ class Workers:
         if workers is None:
             raise scheduler_gone(ConnectionError("the connection to it is lost"))
         self._updated_at = monotonic()
+        if any((worker.get("metrics") or {}).get("cpu", 0) >= _WORKING_PERCENT for worker in workers.values()):
+            ACTIVITY.moved()
         new = self.lost.note_workers(workers)
         if new:
             self._silent |= check_versions(self._client, new, self._report)

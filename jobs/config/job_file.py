@@ -89,10 +89,14 @@ class Job(BaseSettings):
     cluster_seconds: Positive = 30.0
     """How long to wait for the scheduler and for a first worker, and for another one where all are lost."""
 
+    stall_seconds: Positive = 600.0
+    """How long nothing may move, no row, line, request or task, before the command ends with exit code 4."""
     cluster_options: ClusterOptions = ClusterOptions()
     """How a cluster is used."""
 
-    _refuse_booleans = field_validator("memory_limit", "cluster_seconds", mode="before")(refuse_boolean)
+    _refuse_booleans = field_validator("memory_limit", "cluster_seconds", "stall_seconds", mode="before")(
+        refuse_boolean
+    )
 
     @field_validator("memory_limit")
     @classmethod

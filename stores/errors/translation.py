@@ -10,10 +10,19 @@ from ridgestream.stores.errors.exceptions import ModelError, StoreError
 _MAX_CHARACTERS = 500
 _LONGEST = 500
 
+_LOST = "is a file of it lost or damaged? restore it from a copy"
+_REFUSED = "the server refuses it: do the credentials of this process's environment reach there, to read and to write?"
+
 _REMEDIES = (
+    (re.compile(r"NoSuchKey|NoSuchVersion"), _LOST),
     (
-        re.compile(r"service error"),
-        "the server refuses it: do the credentials of this process's environment reach there, to read and to write?",
+        re.compile(r"AccessDenied|Forbidden|service error: Error\b"),
+        f"{_REFUSED} Where they may not list it, a lost object is refused in the same way: then restore it from a copy",
+    ),
+    (re.compile(r"service error"), _REFUSED),
+    (
+        re.compile(r"snapshot timestamp is invalid"),
+        "this machine's clock is minutes away from that of the object store: set it (is it synchronized, by NTP?)",
     ),
     (
         re.compile(r"dispatch failure|timed out|timeout", re.IGNORECASE),
@@ -25,10 +34,16 @@ _REMEDIES = (
     ),
     (
         re.compile(r"not found|No such file|range|serializ|corrupt|checksum", re.IGNORECASE),
-        "is a file of it lost or damaged? restore it from a copy",
+        _LOST,
     ),
 )
 """Remedies, by the pattern of the error message."""
+
+_ANSWER = re.compile(r"[>▶] *[A-Z]\w+(: |$)")
+"""A line with the code that a server has answered, such as `|-> NoSuchKey: The specified key does not exist.`"""
+
+_KEY = re.compile(r'\bkey="([^"]+)" range=')
+"""The object that was read, in Icechunk's report."""
 
 
 @contextmanager
@@ -43,7 +58,7 @@ def store_errors(subject: str) -> Iterator[None]:
     except (icechunk.ConflictError, icechunk.IcechunkError, OSError) as error:
         if isinstance(error, icechunk.ConflictError) or "branch update conflict" in str(error):
             raise StoreError(f"another writer has committed to {subject} meanwhile; run the job again") from error
-        raise StoreError(f"{subject} cannot be read or written: {_with_remedy(_first_line(error))}") from error
+        raise StoreError(f"{subject} cannot be read or written: {_with_remedy(_with_cause(error))}") from error
     except BaseException as error:
         if not is_panic(error):
             raise
@@ -85,6 +100,16 @@ def is_panic(error: BaseException) -> bool:
 def _with_remedy(message: str) -> str:
     """Return the message, followed by the remedy if one is known."""
     return next((f"{message}; {remedy}" for pattern, remedy in _REMEDIES if pattern.search(message)), message)
+
+
+def _with_cause(error: BaseException) -> str:
+    """Return the message, followed by the server's own answer and the object, where Icechunk has them further below."""
+    message, report = _first_line(error), "\n".join([str(error), *getattr(error, "__notes__", ())])
+    if "service error" not in message:
+        return message
+    answer = [line.strip(" │|x×`->╰├─▶") for line in report.splitlines() if _ANSWER.search(line)]
+    key = _KEY.search(report)
+    return ": ".join([message, *answer[-1:]]) + (f" ({key[1]})" if key else "")
 
 
 def _first_line(error: BaseException) -> str:

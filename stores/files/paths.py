@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from ridgestream.stores.errors.exceptions import ServerSilent, StoreError
 from ridgestream.stores.files.object_storage import ObjectUrl, StorageSettings, file_system
 from ridgestream.stores.files.read_ahead import AHEAD_BYTES, ReadAhead
+from ridgestream.stores.requests.activity import ACTIVITY
 
 if TYPE_CHECKING:
     import pyarrow.fs
@@ -191,7 +192,8 @@ def object_errors(location: ObjectPath, action: str) -> Iterator[None]:
     import pyarrow as pa
 
     try:
-        yield
+        with ACTIVITY.under_way(f"{location} to be {action}"):
+            yield
     except (FileNotFoundError, StoreError):
         raise
     except (OSError, pa.ArrowException) as error:

@@ -27,6 +27,7 @@ from ridgestream.stores.parquet.folder_keys import (
 from ridgestream.stores.parquet.hidden_names import is_hidden_folder
 from ridgestream.stores.parquet.parquet_door import open_parquet
 from ridgestream.stores.parquet.source_walk import ListedFile, escape_path, walk_source
+from ridgestream.stores.requests.activity import ACTIVITY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +84,8 @@ def list_source(source: FileLocation) -> SourceListing:
     Iceberg, Hudi or the like, for a link that leads nowhere or in a circle, and for names with control characters or
     that are not UTF-8; StoreError if an object store cannot be read.
     """
-    files = walk_source(source)
+    with ACTIVITY.under_way(f"the list of files in {source}"):
+        files = walk_source(source)
     is_single = len(files) == 1 and files[0].location == source
     listed = [file for file in files if is_single or file.is_partition]
     for file in listed:
@@ -241,7 +243,8 @@ class OpenPartition:
         keys = [key for key in self._partition.keys if columns is None or key.name in columns]
         rows = 0
         try:
-            for batch in self._file.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False):
+            batches = self._file.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False)
+            for batch in ACTIVITY.each(batches, f"rows of {path}"):
                 yield add_columns(batch, keys, str(path), rows)
                 rows += batch.num_rows
         except StoreError:  # the file may be intact: it could not be fetched
@@ -265,7 +268,8 @@ def _open(partition: PartitionFile, ahead_bytes: int = AHEAD_BYTES) -> Any:  # n
             f"{partition.path} is empty (0 bytes): it is not a Parquet file; write it again or remove it"
         )
     try:
-        return open_parquet(partition.path, ahead_bytes)
+        with ACTIVITY.under_way(f"{partition.path} to be opened"):
+            return open_parquet(partition.path, ahead_bytes)
     except StoreError:
         raise
     except (pa.ArrowException, OSError) as error:

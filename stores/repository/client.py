@@ -105,14 +105,12 @@ class RepositoryClient:
         return str(self._ask(lambda: self._repository.lookup_tag_async(tag), f"the tag {tag}"))
 
     def ancestry(self, *, branch: str) -> "Iterator[icechunk.SnapshotInfo]":
-        """Yield a branch's commits, newest first."""
-        commits = self._repository.async_ancestry(branch=branch)
-
-        async def following() -> "icechunk.SnapshotInfo | None":
-            return await anext(commits, None)
-
-        while commit := self._ask(following, f"the history of the branch {branch}", tries=1):
+        """Yield a branch's commits, newest first; Icechunk's own iterator has no time limit."""
+        snapshot_id: str | None = self.lookup_branch(branch)
+        while snapshot_id is not None:
+            commit = self.lookup_snapshot(snapshot_id)
             yield commit
+            snapshot_id = commit.parent_id
 
     def create_branch(self, branch: str, snapshot_id: str) -> None:
         """Create a branch that points to a snapshot; nothing happens if it does so already."""

@@ -40,9 +40,16 @@ def store_exists(location: StoreLocation) -> bool:
         storage = location.storage()
         if RepositoryClient.exists(storage, location.limit):
             return _has_commit(RepositoryClient.open(storage, location.limit))
-    if folder is not None and ((folder / "chunks").exists() or (folder / "manifests").exists()):
-        raise StoreError(f"the store {folder} has lost refs/branch.{BRANCH}/ref.json; restore it from a copy")
+    if _has_lost_branch(location):
+        raise StoreError(f"the store {location.text} has lost refs/branch.{BRANCH}/ref.json; restore it from a copy")
     return False
+
+
+def _has_lost_branch(location: StoreLocation) -> bool:
+    """Return whether there are parts that were written after the branch, which is not there."""
+    if location.folder is not None:
+        return any((location.folder / name).exists() for name in ("chunks", "manifests"))
+    return any(name.startswith(("chunks/", "manifests/")) for name in _list_names(location))
 
 
 def create_store(location: StoreLocation, wait_seconds: float) -> None:

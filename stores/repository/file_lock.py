@@ -10,6 +10,7 @@ from filelock import FileLock, Timeout
 
 from ridgestream.stores.errors.exceptions import StoreError, StoreLocked
 from ridgestream.stores.repository.lock_owner import Owner
+from ridgestream.stores.requests.activity import ACTIVITY
 
 _READS, _READ_SECONDS = 10, 0.05
 """How often, and at which interval, the file that names the owner is read."""
@@ -24,7 +25,8 @@ def writer_lock(folder: Path, wait_seconds: float) -> Iterator[None]:
     """
     lock = FileLock(folder / "writer.lock")
     try:
-        lock.acquire(timeout=wait_seconds)
+        with ACTIVITY.paused():
+            lock.acquire(timeout=wait_seconds)
     except Timeout as error:
         raise StoreLocked(
             f"the store {folder} is being written by {_owner(folder)}; wait for it to finish, or use --wait SECONDS"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ridgestream.stores.errors.exceptions import StoreError, StoreLocked
 from ridgestream.stores.errors.translation import store_errors
 from ridgestream.stores.repository.lock_owner import Owner
-from ridgestream.stores.requests.activity import in_background
+from ridgestream.stores.requests.activity import ACTIVITY, in_background
 
 if TYPE_CHECKING:
     from ridgestream.stores.repository.client import RepositoryClient
@@ -109,7 +109,8 @@ def _acquire(branch: "_LeaseBranch", wait_seconds: float) -> Lease:
                 "or use --wait SECONDS"
             )
         else:
-            sleep(POLL_SECONDS)
+            with ACTIVITY.paused():
+                sleep(POLL_SECONDS)
         latest = branch.snapshot()
         if latest != current:
             current, moved_at = latest, monotonic()

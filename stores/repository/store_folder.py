@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.repository.reader_registry import READERS
+from ridgestream.stores.requests.activity import ACTIVITY
 
 UNFINISHED = ".making-"
 """Prefix of the folder in which a repository is created before it is moved."""
@@ -19,6 +20,11 @@ def is_repository_folder(folder: Path) -> bool:
     Must be called before Icechunk opens the folder, since that would create it, or accept any folder. A folder that
     contains only snapshots does not count: creating a store was interrupted there.
     """
+    with ACTIVITY.under_way(f"the folder {folder}"):
+        return _is_repository_folder(folder)
+
+
+def _is_repository_folder(folder: Path) -> bool:
     try:
         if not folder.exists():
             return False
@@ -52,22 +58,24 @@ def _is_auxiliary(name: str) -> bool:
 def check_writable(folder: Path, *, create: bool) -> None:
     """Raise StoreError unless files can be created in the folder, which is created itself if `create`."""
     try:
-        if create:
-            folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f"{_PROBE}{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        with ACTIVITY.under_way(f"a file written to {folder}"):
+            if create:
+                folder.mkdir(parents=True, exist_ok=True)
+            probe = folder / f"{_PROBE}{os.getpid()}"
+            probe.touch()
+            probe.unlink()
     except OSError as error:
         raise StoreError(f"the store {folder} cannot be written: {error.strerror}") from error
 
 
 def flush_folder(folder: Path) -> None:
     """Flush the file system that contains the folder to disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
+    with ACTIVITY.under_way(f"the disk of {folder} to be flushed"):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
+                os.sync()
+        except AttributeError:  # syncfs exists only on Linux
             os.sync()
-    except AttributeError:  # syncfs exists only on Linux
-        os.sync()
-    finally:
-        os.close(descriptor)
+        finally:
+            os.close(descriptor)

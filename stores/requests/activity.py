@@ -6,10 +6,13 @@ lease, is no progress of the command.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
+from typing import TypeVar, cast
+
+Item = TypeVar("Item")
 
 _in_background = ContextVar("in_background", default=False)
 
@@ -43,6 +46,16 @@ class Activity:
             with self._mutex:
                 del self._under_way[number]
             self.moved()
+
+    def each(self, items: Iterable[Item], subject: str) -> Iterator[Item]:
+        """Yield the items, each of which is waited for under this name."""
+        remaining, end = iter(items), object()
+        while True:
+            with self.under_way(subject):
+                item = next(remaining, end)
+            if item is end:
+                return
+            yield cast("Item", item)
 
     @contextmanager
     def paused(self) -> Iterator[None]:

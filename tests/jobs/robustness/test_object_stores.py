@@ -241,11 +241,11 @@ def test_a_hanging_server_is_reported_and_the_same_command_resumes(
     server: ObjectStore, local: Workplace, tmp_path: Path
 ) -> None:
     """Partitions are local, so that only native code of the store waits for the server."""
-    job = in_object_store(server, local, tmp_path, {"source.path": str(local.folder / "rows"), "report": "none"})
+    changes = {"source.path": str(local.folder / "rows"), "report": "none", "storage.request_seconds": 0.3}
+    job = in_object_store(server, local, tmp_path, changes)
     freeze = f"""
 import os, signal, sys
-import ridgestream.jobs.cli.app, ridgestream.jobs.cli.server_watchdog, ridgestream.jobs.console.progress
-ridgestream.jobs.cli.server_watchdog.QUIET_SECONDS = ridgestream.jobs.cli.server_watchdog.SILENT_SECONDS = 0.5
+import ridgestream.jobs.cli.app, ridgestream.jobs.console.progress
 real = ridgestream.jobs.console.progress.LineReporter.begin
 def begin(self, step, total_rows, **facts):
     if step.code == "train":
@@ -260,9 +260,10 @@ ridgestream.jobs.cli.app.main()
         server.process.send_signal(signal.SIGCONT)
     last = json.loads(outcome.err.splitlines()[-1])
     assert (outcome.code, last["exit_code"], last["level"]) == (exit_codes.STORE, exit_codes.STORE, "error")
-    assert f"the store {server.location(tmp_path.name)}/store cannot be opened: {server.endpoint}" in last["message"]
-    assert "cannot be reached" in last["message"]
-    assert last["message"].endswith("what was committed stands, and the same command goes on from there")
+    assert f"of the store {server.location(tmp_path.name)}/store: no answer within 0.3 s" in last["message"]
+    assert "asked 3 times" in last["message"]
+    assert last["message"].endswith("What was committed stands, and the same command goes on from there")
+    job = in_object_store(server, local, tmp_path, {"source.path": str(local.folder / "rows"), "report": "none"})
     resumed = run_command("run", job.folder / "job.toml", "--json")
     assert "event='ingest' rows=0" in resumed.err, resumed
     assert_same_model(model_of(server, tmp_path), local.model())
