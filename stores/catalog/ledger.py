@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import read_errors, store_errors
 from ridgestream.stores.parquet.partitions import PartitionFile
+from ridgestream.stores.repository.store_format import LEDGER, check_listed, list_hashes
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.field_types import check_types, strictly_typed
+from ridgestream.stores.schema.record_hash import hash_plain
 from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.size_limits import MAX_ROWS, check_metadata
 from ridgestream.stores.segments.text_array import read_lines, write_lines
@@ -16,7 +18,6 @@ from ridgestream.stores.segments.text_array import read_lines, write_lines
 if TYPE_CHECKING:
     import zarr
 
-_GROUP = "ledger"
 _LISTS = ("entries", "categories", "quarantined")
 """The parts of the ledger that grow with the store; in attributes up to format version 3."""
 
@@ -144,12 +145,14 @@ class Ledger:
 def read_ledger(root: "zarr.Group") -> Ledger:
     """Return the ledger of a snapshot; an empty one if nothing has been ingested yet."""
     with read_errors("the store's ledger"):
-        check_metadata(root.store, _GROUP, members=_LISTS)
-        if _GROUP not in root:
+        check_metadata(root.store, LEDGER, members=_LISTS)
+        if LEDGER not in root:
+            check_listed(root, LEDGER, None)
             return Ledger()
-        group = cast("zarr.Group", root[_GROUP])
+        group = cast("zarr.Group", root[LEDGER])
         plain = cast("dict[str, Any]", group.attrs.asdict())
         plain |= {name: read_lines(group, name) for name in _LISTS if name in group}
+        check_listed(root, LEDGER, hash_plain(plain))
         return from_plain(plain)
 
 
@@ -215,10 +218,12 @@ def write_ledger(root: "zarr.Group", ledger: Ledger) -> None:
     costs O(1) bytes, and a few for each chunk of the list of chunks.
     """
     plain = as_plain(ledger)
+    digest = hash_plain(plain)
     lists = {name: plain.pop(name) for name in _LISTS}
     with store_errors("the store's ledger"):
-        replaced = _GROUP not in root or _LISTS[0] not in cast("zarr.Group", root[_GROUP])
-        group = root.create_group(_GROUP, overwrite=True) if replaced else cast("zarr.Group", root[_GROUP])
+        list_hashes(root, {LEDGER: digest})
+        replaced = LEDGER not in root or _LISTS[0] not in cast("zarr.Group", root[LEDGER])
+        group = root.create_group(LEDGER, overwrite=True) if replaced else cast("zarr.Group", root[LEDGER])
         group.attrs.put(plain)
         for name, items in lists.items():
             write_lines(group, name, items)

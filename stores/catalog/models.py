@@ -16,7 +16,15 @@ import numpy.typing as npt
 
 from ridgestream.stores.errors.exceptions import ModelError, NewerFormat, StoreError
 from ridgestream.stores.errors.translation import read_errors, store_errors
+from ridgestream.stores.repository.store_format import (
+    MODELS,
+    arrays_path,
+    check_listed,
+    check_models_listed,
+    list_hashes,
+)
 from ridgestream.stores.schema.field_types import check_types, strictly_typed
+from ridgestream.stores.schema.record_hash import hash_arrays, hash_plain
 from ridgestream.stores.segments.checked_array import create_array, read_array
 from ridgestream.stores.segments.size_limits import check_metadata
 
@@ -34,7 +42,6 @@ report of the last run.
 CONFUSION = "confusion"
 """The array of a multi-class model with the confusion matrix of its last evaluation, (n_classes, n_classes)."""
 
-_GROUP = "models"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _ROWS_A_CHUNK = 1024
 
@@ -141,28 +148,36 @@ def check_model_name(name: str) -> str:
 def list_models(root: "zarr.Group") -> tuple[str, ...]:
     """Return the names of the models in a snapshot, sorted; raises StoreError if they cannot be listed."""
     with read_errors("the store's list of models"):
-        check_metadata(root.store, _GROUP, members=True)
-        if _GROUP not in root:
-            return ()
-        return tuple(sorted(cast("zarr.Group", root[_GROUP]).group_keys()))
+        check_metadata(root.store, MODELS, members=True)
+        names = tuple(sorted(cast("zarr.Group", root[MODELS]).group_keys())) if MODELS in root else ()
+        check_models_listed(root, names)
+        return names
 
 
 def read_model(root: "zarr.Group", name: str, *, with_arrays: bool = True) -> ModelRecord | None:
     """Return the model of that name, None if there is none; raises NewerFormat if a newer release wrote it."""
-    path = f"{_GROUP}/{check_model_name(name)}"
+    path = f"{MODELS}/{check_model_name(name)}"
     with read_errors(f"the model {name!r}"):
         check_metadata(root.store, path, members=with_arrays)
         if path not in root:
+            check_listed(root, path, None)
             return None
         group = cast("zarr.Group", root[path])
         plain = cast("dict[str, Any]", group.attrs.asdict())
+        check_listed(root, path, hash_plain(plain))
         version = plain.pop("format_version", 0)
         if version > MODEL_FORMAT_VERSION:
             raise NewerFormat(
                 f"the model {name!r} has format version {version}; this release reads up to {MODEL_FORMAT_VERSION}: "
                 "install a newer ridgestream"
             )
-        return _record(plain, {key: read_array(array) for key, array in group.arrays()} if with_arrays else {})
+        return _record(plain, _read_arrays(root, path) if with_arrays else {})
+
+
+def _read_arrays(root: "zarr.Group", path: str) -> dict[str, npt.NDArray[Any]]:
+    arrays = {key: read_array(array) for key, array in cast("zarr.Group", root[path]).arrays()}
+    check_listed(root, arrays_path(path), hash_arrays(arrays))
+    return arrays
 
 
 def _record(plain: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> ModelRecord:
@@ -204,9 +219,11 @@ def write_model(root: "zarr.Group", record: ModelRecord) -> None:
     del plain["arrays"]
     plain["history"] = [_without_none(night) for night in plain["history"]]
     plain |= {"format_version": MODEL_FORMAT_VERSION, "parameters_hash": record.parameters_hash}
-    path = f"{_GROUP}/{check_model_name(record.name)}"
+    path = f"{MODELS}/{check_model_name(record.name)}"
+    attributes = cast("dict[str, Any]", json.loads(json.dumps(plain)))
     with store_errors(f"the model {record.name!r}"):
-        group = root.create_group(path, overwrite=True, attributes=cast("Any", json.loads(json.dumps(plain))))
+        list_hashes(root, {path: hash_plain(attributes), arrays_path(path): hash_arrays(record.arrays)})
+        group = root.create_group(path, overwrite=True, attributes=attributes)
         for key, array in record.arrays.items():
             create_array(group, key, array.shape, str(array.dtype), _ROWS_A_CHUNK)[...] = array
 

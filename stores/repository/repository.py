@@ -8,7 +8,7 @@ only unreferenced files.
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from ridgestream.stores.errors.exceptions import NewerFormat, StoreError
 from ridgestream.stores.errors.transient import is_transient
@@ -19,7 +19,7 @@ from ridgestream.stores.repository.file_lock import writer_lock
 from ridgestream.stores.repository.lease import Lease, writer_lease
 from ridgestream.stores.repository.reader_registry import registered
 from ridgestream.stores.repository.store_folder import check_writable, flush_folder
-from ridgestream.stores.repository.store_format import ATTRIBUTE, BRANCH, FORMAT_VERSION
+from ridgestream.stores.repository.store_format import BRANCH, FORMAT_VERSION, RootRecord, list_hashes, read_root_record
 from ridgestream.stores.repository.store_location import StoreLocation
 from ridgestream.stores.requests.limited_store import Fork, LimitedStore
 from ridgestream.stores.requests.time_limit import TimeLimit
@@ -61,10 +61,9 @@ class WriteSession:
             self.session.merge(*(fork.session for fork in forks))
 
     def upgrade_format(self) -> None:
-        """Set the store's format version to FORMAT_VERSION if it is older."""
-        with store_errors("the store's format version"):
-            if cast("dict[str, Any]", self.root.attrs[ATTRIBUTE])["format_version"] < FORMAT_VERSION:
-                self.root.attrs[ATTRIBUTE] = {"format_version": FORMAT_VERSION}
+        """Set the store's format version to FORMAT_VERSION if it is older, and list the hashes of its records."""
+        with read_errors("the store's format version"):
+            list_hashes(self.root, {})
 
 
 class Store:
@@ -79,14 +78,7 @@ class Store:
     def open(cls, location: StoreLocation) -> Self:
         """Open an existing store; raises StoreError if there is none, NewerFormat if a newer release wrote it."""
         store = cls(location, _open_repository(location))
-        attribute = store._attribute()
-        if not isinstance(attribute, dict) or "format_version" not in attribute:
-            raise StoreError(f"{location.text} is an Icechunk repository, but not a Ridgestream store")
-        if cast("int", attribute["format_version"]) > FORMAT_VERSION:
-            raise NewerFormat(
-                f"the store {location.text} has format version {attribute['format_version']}; this release reads up to "
-                f"{FORMAT_VERSION}: install a newer ridgestream"
-            )
+        store._check_readable(store._root_record())
         return store
 
     @classmethod
@@ -124,6 +116,7 @@ class Store:
             store = self.repository.store_of(session)
             check_metadata(store, "")
             group = zarr.open_group(store, mode="r")
+            self._check_readable(read_root_record(group))
             if registration is not None:
                 registration.set_snapshot(session.snapshot_id, group.store)
             return group
@@ -156,7 +149,7 @@ class Store:
     @property
     def format_version(self) -> int:
         """The format version of the last commit."""
-        return cast("int", cast("dict[str, Any]", self._attribute())["format_version"])
+        return self._check_readable(self._root_record()).format_version
 
     @contextmanager
     def write(self, message: str, tag: str | None = None) -> Iterator[WriteSession]:
@@ -241,8 +234,8 @@ class Store:
             return self.repository.readonly_session(BRANCH)
         return self.repository.readonly_session(snapshot_id=snapshot)
 
-    def _attribute(self) -> object:
-        """Return the attribute that identifies a repository as a Ridgestream store, None if there is none."""
+    def _root_record(self) -> RootRecord | None:
+        """Return the record that identifies a repository as a Ridgestream store, None if there is none."""
         import zarr
 
         with read_errors(f"the store {self.location.text}"):
@@ -252,7 +245,18 @@ class Store:
                 root = zarr.open_group(store, mode="r")
             except (zarr.errors.GroupNotFoundError, zarr.errors.ContainsArrayError):
                 return None
-            return root.attrs.asdict().get(ATTRIBUTE)
+            return read_root_record(root)
+
+    def _check_readable(self, record: RootRecord | None) -> RootRecord:
+        """Return the root record; raises StoreError if there is none, NewerFormat if a newer release wrote it."""
+        if record is None:
+            raise StoreError(f"{self.location.text} is an Icechunk repository, but not a Ridgestream store")
+        if record.format_version > FORMAT_VERSION:
+            raise NewerFormat(
+                f"the store {self.location.text} has format version {record.format_version}; this release reads up to "
+                f"{FORMAT_VERSION}: install a newer ridgestream"
+            )
+        return record
 
 
 def _open_repository(location: StoreLocation) -> RepositoryClient:

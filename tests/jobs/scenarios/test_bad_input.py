@@ -19,6 +19,7 @@ from support.jobs.jobs import (
     run_limited,
     set_column,
 )
+from support.stores.stores import as_format_3
 
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.commands.ingest import run_ingest
@@ -388,7 +389,7 @@ def test_a_store_of_a_newer_release_is_refused_with_both_versions(work: Workplac
 
 def test_a_model_without_one_of_its_arrays_is_refused_by_name(work: Workplace) -> None:
     with open_store(work.store).write("Pretend") as writing:
-        del writing.root["models/model/gram"]
+        del as_format_3(writing.root)["models/model/gram"]
     assert_refused(run_command("run", work.job()), exit_codes.MODEL, "'model' lacks the array gram")
 
 

@@ -19,6 +19,7 @@ from support.jobs.jobs import (
     run_command,
     set_column,
 )
+from support.stores.stores import as_format_3
 
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.commands.inspect import run_inspect
@@ -332,7 +333,7 @@ def make_old(work: Workplace) -> None:
     import json
 
     with open_store(work.store).write("older") as writing:
-        attributes: Any = writing.root["models/model"].attrs
+        attributes: Any = as_format_3(writing.root)["models/model"].attrs
         parameters, history, counters = (attributes[name] for name in ("parameters", "history", "counters"))
         for key in ("selection", "dictionary", "random_seed"):
             del parameters[key]

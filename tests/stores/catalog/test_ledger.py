@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.stores.partitions import mixed_columns, only_partition, write_partition
-from support.stores.stores import ledger_of, location_of, new_store
+from support.stores.stores import as_format_3, ledger_of, location_of, new_store
 
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, Quarantined, write_ledger
 from ridgestream.stores.errors.exceptions import StoreError
@@ -76,7 +76,7 @@ def test_a_ledger_without_a_schema_is_not_written(tmp_path: Path) -> None:
 def test_a_damaged_ledger_raises(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     with store.write("damage") as writing:
-        writing.root.create_group("ledger", attributes={"entries": [["part-0", 1]]})
+        as_format_3(writing.root).create_group("ledger", attributes={"entries": [["part-0", 1]]})
     with pytest.raises(StoreError, match=r"the store's ledger holds damaged data: .*; restore it from a copy"):
         ledger_of(store)
 
@@ -126,7 +126,7 @@ def test_a_ledger_of_format_2_is_read(tmp_path: Path) -> None:
     values = [[e.name, e.size_bytes, e.modified_ns, e.content_sha256, e.rows] for e in (entry(0), entry(1))]
     store = new_store(tmp_path / "store")
     with store.write("from the past") as writing:
-        writing.root.create_group("ledger", attributes=cast("Any", {**plain, "entries": values}))
+        as_format_3(writing.root).create_group("ledger", attributes=cast("Any", {**plain, "entries": values}))
     assert ledger_of(store) == Ledger(SCHEMA, (entry(0), entry(1)), (("x",), ()), next_segment=2)
 
 

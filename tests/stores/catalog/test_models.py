@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.stores.stores import location_of, new_store
+from support.stores.stores import as_format_3, location_of, new_store
 
 from ridgestream.stores.catalog.models import (
     MODEL_FORMAT_VERSION,
@@ -101,7 +101,7 @@ def test_a_record_of_the_first_format_is_read(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     put(store, record_of())
     with store.write("from the past") as writing:
-        attributes = writing.root["models/forest"].attrs
+        attributes = as_format_3(writing.root)["models/forest"].attrs
         nights = cast("list[dict[str, Any]]", attributes["history"])
         for night in nights:
             del night["refitted"]
@@ -128,7 +128,7 @@ def test_a_newer_format_is_refused_with_both_versions(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     put(store, record_of())
     with store.write("from the future") as writing:
-        writing.root["models/forest"].attrs["format_version"] = MODEL_FORMAT_VERSION + 1
+        as_format_3(writing.root)["models/forest"].attrs["format_version"] = MODEL_FORMAT_VERSION + 1
     newer, supported = MODEL_FORMAT_VERSION + 1, MODEL_FORMAT_VERSION
     with pytest.raises(
         NewerFormat, match=f"'forest' has format version {newer}; this release reads up to {supported}: inst"
@@ -179,7 +179,7 @@ def test_parameters_that_do_not_match_their_hash_raise(tmp_path: Path, attribute
     store = new_store(tmp_path / "store")
     put(store, record_of())
     with store.write("damage") as writing:
-        attributes = writing.root["models/forest"].attrs
+        attributes = as_format_3(writing.root)["models/forest"].attrs
         damaged: dict[str, Any] = {"parameters": PARAMETERS | {"max_basis": 5}, "parameters_hash": "00"}
         attributes[attribute] = damaged[attribute]
     with pytest.raises(StoreError, match="the model 'forest' holds damaged data: its parameters do not match"):
@@ -191,7 +191,7 @@ def test_a_record_with_a_missing_field_raises(tmp_path: Path, missing: str) -> N
     store = new_store(tmp_path / "store")
     put(store, record_of())
     with store.write("damage") as writing:
-        del writing.root["models/forest"].attrs[missing]
+        del as_format_3(writing.root)["models/forest"].attrs[missing]
     with pytest.raises(StoreError, match="the model 'forest' holds damaged data"):
         read_model(store.root(), "forest")
 

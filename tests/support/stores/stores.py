@@ -39,6 +39,12 @@ def ingest_folder(store: Store, source: Path, request: SchemaRequest, executor: 
         return ingest(store, list_partitions(source), request, executor or InProcess(), Silent())
 
 
+def as_format_3(root: zarr.Group) -> zarr.Group:
+    """Mark a root as one of format version 3, which has no hashes; the commit then lists those of what a test wrote."""
+    root.attrs["ridgestream"] = {"format_version": 3}
+    return root
+
+
 def ledger_of(store: Store) -> Ledger:
     return read_ledger(store.root())
 
