@@ -35,13 +35,32 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return work.store
 
 
-def bits_of(file: Path, number: int | None) -> list[int]:
+def bits_of(file: Path, number: int, seed: int) -> list[int]:
+    """Return so many of the bits of a file, drawn from a seed."""
     n_bits = 8 * file.stat().st_size
-    every = range(n_bits)
-    return list(every) if number is None else sorted(np.random.default_rng(0).choice(n_bits, number, replace=False))
+    return [int(bit) for bit in np.random.default_rng(seed).permutation(n_bits)[:number]]
 
 
-@pytest.mark.parametrize("folder", ["snapshots", "manifests"])
+@pytest.mark.parametrize("folder", ["snapshots", "manifests", "transactions"])
 def test_a_flipped_bit_is_refused_or_changes_nothing(store: Path, folder: str) -> None:
     file = newest(store / folder)
-    assert silent_flips(store, file, bits_of(file, SAMPLE)) == []
+    assert silent_flips(store, file, bits_of(file, SAMPLE, seed=0)) == []
+
+
+def test_a_flipped_bit_of_the_branch_is_refused_or_changes_nothing(store: Path) -> None:
+    file = store / "refs" / "branch.main" / "ref.json"
+    assert silent_flips(store, file, bits_of(file, SAMPLE, seed=0)) == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [1, 2])
+def test_more_flipped_bits_are_refused_or_change_nothing(store: Path, seed: int) -> None:
+    file = newest(store / "snapshots")
+    assert silent_flips(store, file, bits_of(file, 12 * SAMPLE, seed)) == []
+
+
+@pytest.mark.slow
+def test_every_flipped_bit_is_refused_or_changes_nothing(store: Path) -> None:
+    for folder in ("snapshots", "manifests", "transactions"):
+        file = newest(store / folder)
+        assert silent_flips(store, file, range(8 * file.stat().st_size)) == []

@@ -1,5 +1,6 @@
 """Flips of single bits in the files of a store, and what its readers then see."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -113,6 +114,7 @@ def _leaves_raw(folder: Path, keys: list[str], raw: list[bytes | None]) -> bool:
 
 def _is_refused_or_equal(folder: Path, expected: object) -> bool:
     try:
-        return read_everything(folder) == expected
+        with warnings.catch_warnings(action="ignore"):  # Zarr passes over what it does not recognize
+            return read_everything(folder) == expected
     except StoreError:
         return True
