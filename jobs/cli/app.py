@@ -25,7 +25,7 @@ app = typer.Typer(
     help="Stream Parquet partitions through chunked Zarr storage into sparse kernel least-squares models.",
     epilog="Exit codes: 0 done, 1 unexpected, 2 usage or job file, 3 input data, 4 store, 5 store in use, 6 numerics, "
     "7 memory, 8 cluster, 9 model, 11 held back by the guard, 12 committed, but without its report, "
-    "130 interrupted, 143 terminated.",
+    "13 to 15 of status: feed stopped, last night failed, drift; 130 interrupted, 143 terminated.",
 )
 
 for _command in (
@@ -35,6 +35,7 @@ for _command in (
     run_commands.train,
     run_commands.evaluate,
     run_commands.predict,
+    store_commands.status,
     store_commands.inspect,
     store_commands.history,
     store_commands.report,

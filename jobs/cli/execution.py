@@ -9,14 +9,19 @@ from ridgestream.jobs.cli.exit_handling import ExitHandler, orderly_exit
 from ridgestream.jobs.cli.options import ClusterOptions, JobOptions, RunOptions, StoreOptions, absolute_location
 from ridgestream.jobs.cli.results import print_result
 from ridgestream.jobs.console.log_format import describe_run, route_libraries
+from ridgestream.pipeline.base import events
 
 if TYPE_CHECKING:
     from ridgestream.jobs.config.job_file import Job
     from ridgestream.jobs.report.report_files import Concluded
+    from ridgestream.jobs.runs.metrics import RunMetrics
     from ridgestream.jobs.runs.recorder import Recorder
     from ridgestream.pipeline.base.executor import Executor
     from ridgestream.pipeline.base.reporter import Reporter
     from ridgestream.stores.repository.store_location import StoreLocation
+
+NIGHTS = ("run", "train")
+"""The commands that learn: each of them leaves a report."""
 
 Step = Callable[["Job", "Executor", "Reporter"], dict[str, Any]]
 """What a long command does: from the job, its executor and a reporter to the result."""
@@ -57,10 +62,10 @@ def find_store(handler: ExitHandler, options: StoreOptions) -> "tuple[StoreLocat
     return location, None
 
 
-def run_step(options: RunOptions, step: Step, *, is_night: bool = False) -> None:
+def run_step(options: RunOptions, step: Step, command: str) -> None:
     """Run one of the long commands: on the job's executor, with its progress shown, and stopped by signals.
 
-    A night leaves a report if it fails, even before there is an executor.
+    A night leaves a report if it fails, even before there is an executor, and any command its metrics.
     """
     from ridgestream.jobs.cli.signals import SOFT_SECONDS, StoppableReporter
 
@@ -69,27 +74,52 @@ def run_step(options: RunOptions, step: Step, *, is_night: bool = False) -> None
         from ridgestream.jobs.config.requests import cluster_of
         from ridgestream.jobs.console.progress import open_reporter
 
+        metrics = _watch_metrics(handler, options, command)
         job = open_job(handler, options)
-        handler.log = job.log
-        with (
-            open_reporter(job.log) as shown,
-            _recorder(job, StoppableReporter(shown, handler.signals), is_night=is_night) as report,
-            open_executor(*cluster_of(job), report) as executor,
-        ):
-            handler.signals.check()
-            if job.log == "json":
-                route_libraries()
-            result, ended = _conclude(lambda: step(job, executor, report))
+        handler.log, metrics.job = job.log, job
+        reporter = open_reporter(job.log)
+        with reporter as shown, _recorder(job, StoppableReporter(shown, handler.signals), command) as report:
+            metrics.recorder = report
+            with open_executor(*cluster_of(job), report) as executor:
+                handler.signals.check()
+                if job.log == "json":
+                    route_libraries()
+                result, ended = _conclude(lambda: step(job, executor, report))
+            metrics.result = result
         print_result(result, as_json=options.as_json, log=job.log)
         if ended is not None:
             handler.exit(str(ended), _code_of(ended), type(ended).__name__)
 
 
-def _recorder(job: "Job", report: "Reporter", *, is_night: bool) -> "AbstractContextManager[Recorder]":
+def _watch_metrics(handler: ExitHandler, options: RunOptions, command: str) -> "RunMetrics":
+    """Return what collects the metrics of the command; they are written as it ends, if the options ask for that."""
+    from ridgestream.jobs.runs.metrics import RunMetrics, check_file
+
+    metrics, path = RunMetrics(command, str(options.job)), options.metrics
+    if path is not None:
+        check_file(path)
+        handler.at_exit = lambda code, has_time: _write_metrics(handler, metrics, path, code, has_time=has_time)
+    return metrics
+
+
+def _write_metrics(handler: ExitHandler, metrics: "RunMetrics", path: Path, code: int, *, has_time: bool) -> None:
+    """Write the metrics; an error is a warning. A store that has just failed on a server is not asked again."""
+    from ridgestream.jobs.cli.exit_codes import STORE
+    from ridgestream.jobs.config.requests import store_location
+    from ridgestream.jobs.console.progress import LineReporter
+
+    is_local = metrics.job is None or store_location(metrics.job).folder is not None
+    try:
+        metrics.write(path, code, reads_store=has_time and (is_local or code != STORE))
+    except Exception as error:  # noqa: BLE001 (how a run ends does not depend on its metrics)
+        LineReporter(handler.log).warn(events.METRICS_NOT_WRITTEN, reason=str(error))
+
+
+def _recorder(job: "Job", report: "Reporter", command: str) -> "AbstractContextManager[Recorder]":
     from ridgestream.jobs.report.report_files import recorded
     from ridgestream.jobs.runs.recorder import Recorder
 
-    return recorded(job, report) if is_night else nullcontext(Recorder(report))
+    return recorded(job, report) if command in NIGHTS else nullcontext(Recorder(report))
 
 
 def _conclude(step: Callable[[], dict[str, Any]]) -> "tuple[dict[str, Any], Concluded | None]":

@@ -9,6 +9,7 @@ from ridgestream.stores.errors.exceptions import ModelError, NewerFormat, Partit
 UNEXPECTED, USAGE, DATA, STORE, LOCKED = 1, 2, 3, 4, 5
 NUMERICS, MEMORY, CLUSTER, MODEL = 6, 7, 8, 9
 HELD, UNREPORTED = 11, 12  # version 0.1.0 used 10
+FEED_STOPPED, NIGHT_FAILED, DRIFTED = 13, 14, 15  # of the command status alone
 INTERRUPTED, TERMINATED = 130, 143
 
 _EVENTS = {
@@ -39,6 +40,17 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (MemoryRefused, MEMORY),
     (ClusterError, CLUSTER),
 )
+
+STATUS_CODES = {
+    "ok": 0,
+    "store": STORE,
+    "failed": NIGHT_FAILED,
+    "feed": FEED_STOPPED,
+    "model": MODEL,
+    "guard": HELD,
+    "drift": DRIFTED,
+}
+"""The exit code of the command status for each status of a job."""
 
 
 def exit_code_of(error: BaseException) -> int:

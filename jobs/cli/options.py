@@ -95,6 +95,14 @@ class RunOptions(ClusterOptions):
     log: Annotated[
         Log | None, typer.Option("--log", help="Bars on a terminal and text elsewhere, text, or lines of JSON.")
     ] = None
+    metrics: Annotated[
+        Path | None,
+        typer.Option(
+            "--metrics",
+            metavar="FILE.prom",
+            help="Write the metrics of the run, even if it fails, for Prometheus' textfile collector.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ def run(
     run_step(
         options.with_refit(refit).with_report(report),
         lambda job, executor, reporter: run_job(job, executor, reporter, wait, new_model=new_model),
-        is_night=True,
+        "run",
     )
 
 
@@ -41,7 +41,7 @@ def ingest(options: RunOptions, wait: Wait = 0.0) -> None:
     """Ingest the partitions that the store lacks."""
     from ridgestream.jobs.commands.ingest import run_ingest
 
-    run_step(options, lambda job, executor, reporter: run_ingest(job, executor, reporter, wait))
+    run_step(options, lambda job, executor, reporter: run_ingest(job, executor, reporter, wait), "ingest")
 
 
 def train(
@@ -53,7 +53,7 @@ def train(
     run_step(
         options.with_refit(refit).with_report(report),
         lambda job, executor, reporter: run_train(job, executor, reporter, wait, new_model=new_model),
-        is_night=True,
+        "train",
     )
 
 
@@ -61,7 +61,9 @@ def evaluate(options: RunOptions, snapshot: Snapshot = None) -> None:
     """Evaluate the model on the job's held-out partitions."""
     from ridgestream.jobs.commands.evaluate import run_evaluate
 
-    run_step(options, lambda job, executor, reporter: run_evaluate(job, executor, reporter, snapshot=snapshot))
+    run_step(
+        options, lambda job, executor, reporter: run_evaluate(job, executor, reporter, snapshot=snapshot), "evaluate"
+    )
 
 
 def predict(
@@ -89,4 +91,5 @@ def predict(
             snapshot=snapshot,
             again=again,
         ),
+        "predict",
     )

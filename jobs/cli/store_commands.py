@@ -9,7 +9,27 @@ from ridgestream.jobs.cli.execution import find_store, open_job
 from ridgestream.jobs.cli.exit_handling import orderly_exit
 from ridgestream.jobs.cli.options import JobOptions, Report, StoreOptions, Wait
 from ridgestream.jobs.cli.results import print_result
-from ridgestream.jobs.console.escaping import harmless_cells
+from ridgestream.jobs.console.escaping import harmless, harmless_cells
+
+
+def status(
+    options: JobOptions,
+    max_age: Annotated[
+        str, typer.Option(metavar="AGE|none", help="How long ago a new partition may have come: 90m, 36h, 7d.")
+    ] = "36h",
+) -> None:
+    """Say in one line, and by the exit code, whether a job needs a person: for monitors."""
+    with orderly_exit() as handler:
+        from ridgestream.jobs.cli.exit_codes import STATUS_CODES
+        from ridgestream.jobs.commands.status import parse_age, run_status
+
+        age = parse_age(max_age)
+        result = run_status(open_job(handler, options), age)
+        line = harmless("{status}: {model}: {message}".format(**result))
+        typer.echo(json.dumps(result) if options.as_json else line)
+        code = STATUS_CODES[result["status"]]
+    if code:
+        raise typer.Exit(code)
 
 
 def inspect(options: StoreOptions) -> None:

@@ -91,11 +91,16 @@ class Recorder:
         """End the current step because the run ends, and return how far it has come; empty between two steps."""
         return self._steps.interrupt()
 
+    @property
+    def steps(self) -> list[list[Any]]:
+        """Name, times, rows and seconds of each step, in the order in which they began."""
+        return self._steps.as_list()
+
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain JSON, without secrets; some hundreds of numbers and names at most."""
         record = {
             "night": self.night,
-            "steps": self._steps.as_list(),
+            "steps": self.steps,
             "said": [[event.sentence, _shortened(facts)] for event, facts in self._events],
             "said_codes": [event.code for event, _ in self._events],
             "unsaid": self._omitted_events,

@@ -325,6 +325,8 @@ REPORT_WRITTEN = Event(
     "the report of the night is written",
 )
 
+METRICS_NOT_WRITTEN = Event("metrics.not_written", "the metrics of the run could not be written")
+
 RESULT = Event("result", "the result of the command")
 
 LIBRARY_FAILED = Event("library.failed", "a library logged an error")

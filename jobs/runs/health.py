@@ -1,0 +1,90 @@
+"""What a store says about the health of a job: its last night, feed, drift and guard; no row is read."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ridgestream.jobs.config.job_file import Job
+from ridgestream.jobs.config.requests import store_location
+from ridgestream.jobs.runs.guard import night_served
+from ridgestream.pipeline.base import events
+from ridgestream.stores.catalog.ledger import Ledger, read_ledger
+from ridgestream.stores.catalog.models import ModelRecord, Night, read_model
+from ridgestream.stores.errors.translation import prefix_errors
+from ridgestream.stores.repository.repository import Store
+
+
+@dataclass(frozen=True)
+class Health:
+    """A store, and the job's model in it."""
+
+    store: Store
+    """The store."""
+    ledger: Ledger
+    """Its partitions."""
+    committed_at: datetime
+    """When the last commit was made, of whatever command."""
+    record: ModelRecord | None
+    """The model, without its arrays; None if there is none yet."""
+
+    @property
+    def night(self) -> Night | None:
+        """The model's last night, which may be a rollback."""
+        return self.record.history[-1] if self.record else None
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """When the last night was committed."""
+        return datetime.fromisoformat(self.night.finished_at) if self.night else None
+
+    @property
+    def fed_at(self) -> datetime | None:
+        """When the model last learned a new partition."""
+        nights = reversed(self.record.history if self.record else ())
+        return next((datetime.fromisoformat(night.finished_at) for night in nights if night.partitions), None)
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What the run of the last night recorded; empty for a rollback, and if an older release ran it."""
+        record, night = self.record, self.night
+        return record.run if record and night and record.run.get("night") == night.number else {}
+
+    @property
+    def failure(self) -> str | None:
+        """Why the last night, which has learned, could not be refitted or evaluated."""
+        return self.run.get("failure")
+
+    @property
+    def suspects(self) -> tuple[str, ...]:
+        """The partitions of the last night that are unlike those before them, as far as its run has named them."""
+        return tuple(str(facts["partition"]) for facts in self._said(events.DRIFT_PARTITION_UNLIKE_OTHERS))
+
+    @property
+    def n_suspects(self) -> int:
+        """Their number."""
+        more = sum(int(facts["partitions"]) for facts in self._said(events.DRIFT_MORE_PARTITIONS))
+        return len(self.suspects) + more
+
+    @property
+    def served_night(self) -> int:
+        """The night whose model is served; 0 if there is none, or an older release trained it."""
+        return night_served(self.record) if self.record else 0
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether the guard holds the last night's model back."""
+        return bool(self.record and self.record.serves)
+
+    def _said(self, event: events.Event) -> list[dict[str, Any]]:
+        said = zip(self.run.get("said_codes", ()), self.run.get("said", ()), strict=False)
+        return [facts for code, (_, facts) in said if code == event.code]
+
+
+def read_health(job: Job) -> Health:
+    """Return what the job's store says; raises StoreError if there is no store, or one that cannot be read."""
+    store = Store.open(store_location(job))
+    with prefix_errors(store.location.text):
+        snapshot = store.snapshot()
+        root = store.root(snapshot)
+        committed_at = store.repository.lookup_snapshot(snapshot).written_at
+        return Health(store, read_ledger(root), committed_at, read_model(root, job.model.name, with_arrays=False))
