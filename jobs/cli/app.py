@@ -45,6 +45,7 @@ for _command in (
     store_commands.clean,
 ):
     app.command()(expand_options(_command))
+app.command()(store_commands.warm)
 
 
 @app.callback(invoke_without_command=True)

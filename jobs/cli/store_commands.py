@@ -7,7 +7,7 @@ import typer
 
 from ridgestream.jobs.cli.execution import find_store, open_job
 from ridgestream.jobs.cli.exit_handling import orderly_exit
-from ridgestream.jobs.cli.options import JobOptions, Report, StoreOptions, Wait
+from ridgestream.jobs.cli.options import AsJson, JobOptions, Report, StoreOptions, Wait
 from ridgestream.jobs.cli.results import print_result
 from ridgestream.jobs.console.escaping import harmless, harmless_cells
 
@@ -133,3 +133,18 @@ def clean(
         location = find_store(handler, options)[0]
         result = run_clean(location, older_than, wait, keep_nights=keep_nights, dry_run=dry_run)
         print_result(result, as_json=options.as_json)
+
+
+def warm(as_json: AsJson = False) -> None:
+    """Compile the learner into the cache, as the first run would: after an installation, or as an image is built."""
+    with orderly_exit() as handler:
+        from ridgestream.jobs.cli.exit_codes import UNEXPECTED
+        from ridgestream.jobs.commands.warm import NotCached, run_warm
+        from ridgestream.jobs.console.progress import open_reporter
+
+        try:
+            with open_reporter(handler.log) as report:
+                result = run_warm(report)
+        except NotCached as error:
+            handler.exit(str(error), UNEXPECTED, NotCached.__name__)
+        print_result(result, as_json=as_json, log=handler.log)

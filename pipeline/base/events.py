@@ -38,6 +38,7 @@ class Step:
 STEP_ADD_SUMS = Step("add_sums", "add sums")
 STEP_CALIBRATE = Step("calibrate", "calibrate")
 STEP_CHECK_HELD_OUT = Step("check_held_out", "check held-out rows")
+STEP_COMPILE = Step("compile", "compile")
 STEP_CROSS_VALIDATE = Step("cross_validate", "cross-validate")
 STEP_EFVS_PASS = Step("efvs_pass", "EFVS from {vectors} vectors")
 STEP_EVALUATE = Step("evaluate", "evaluate")
@@ -131,6 +132,10 @@ TRAIN_BASIS_SMALLER_THAN_ASKED = Event(
 TRAIN_CHECKPOINT_NOT_SAVED = Event(
     "train.checkpoint_not_saved",
     "no checkpoint could be saved; training goes on",
+)
+TRAIN_COMPILING = Event(
+    "train.compiling",
+    "compiling the learner for this machine, which takes some ten seconds; the next run finds it in the cache",
 )
 TRAIN_JITTER_ADDED = Event(
     "train.jitter_added",

@@ -40,6 +40,9 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OWN = {name: service for name, service in SERVICES.items() if "build" in service}
 """The services of this project's image; the others stand in for what a user has."""
 
+VOLUMES: dict[str, Any] = COMPOSE["volumes"]
+"""The volumes that Docker keeps from one run to the next."""
+
 HEALTHY_SECONDS, JOB_SECONDS, STOP_SECONDS = 60, 180, 10
 SIZES = {"m": 2**20, "g": 2**30, "MiB": 2**20, "GiB": 2**30}
 
@@ -88,9 +91,17 @@ def is_in_context(path: str) -> bool:
 
 
 def mounts(service: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return source and mode of each mounted folder, by the path in the container."""
-    split = [[*text.split(":"), "rw"][:3] for text in service.get("volumes", ())]
-    return {target: (source, mode) for source, target, mode in split}
+    """Return source and mode of each mounted folder of the tree, by the path in the container."""
+    return {target: (source, mode) for source, target, mode in split_volumes(service) if source not in VOLUMES}
+
+
+def named_volumes(service: dict[str, Any]) -> dict[str, str]:
+    """Return the name of each volume that Docker keeps, by the path in the container."""
+    return {target: source for source, target, mode in split_volumes(service) if source in VOLUMES and mode == "rw"}
+
+
+def split_volumes(service: dict[str, Any]) -> list[list[str]]:
+    return [[*text.split(":"), "rw"][:3] for text in service.get("volumes", ())]
 
 
 def in_memory(service: dict[str, Any]) -> dict[str, dict[str, str]]:
@@ -315,18 +326,16 @@ def waited_by(name: str) -> dict[str, str]:
     return {host: when for other in own for host, when in waited_by(other).items()} | own
 
 
-def test_services_of_the_image_may_write_to_memory_only() -> None:
-    (user,) = in_image("USER")
+def test_services_of_the_image_may_write_to_memory_and_the_cache_only() -> None:
     for name, service in SERVICES.items():
         assert service["cap_drop"] == ["ALL"], name
         assert "no-new-privileges:true" in service["security_opt"], name
         assert not {"privileged", "user", "cap_add", "ports", "network_mode"} & set(service), name
     for name, service in OWN.items():
         assert service["read_only"] is True, name
-        caches = in_memory(service)["/var/cache/ridgestream"]
-        assert f"{caches['uid']}:{caches['gid']}" == user, name
-        assert set(in_memory(service)) == {"/tmp", "/var/cache/ridgestream"}, name  # noqa: S108
-        places = (*mounts(service), *in_memory(service))
+        assert set(in_memory(service)) == {"/tmp"}, name  # noqa: S108
+        assert named_volumes(service) == {"/var/cache/ridgestream": "cache"}, name
+        places = (*mounts(service), *in_memory(service), *named_volumes(service))
         settings = [*service.get("environment", {}).values(), *image_environment().values()]
         for path in re.findall(r"(?:^|(?<==))/[\w./-]+", "\n".join([*command(service), *settings]), re.MULTILINE):
             assert any(PurePosixPath(path).is_relative_to(place) for place in places), path
@@ -365,7 +374,8 @@ def test_the_image_runs_the_command_that_the_wheel_installs() -> None:
     (install,) = [rest for rest in in_image("RUN") if "pip install" in rest]
     assert "from=build,source=/wheels,target=/wheels" in install
     assert "source=docker/constraints.txt,target=/constraints.txt" in install
-    assert "--constraint /constraints.txt /wheels/*.whl " in install
+    assert "--require-hashes --requirement /constraints.txt " in install
+    assert "--no-deps --no-index /wheels/*.whl && python -m pip check " in install
     build, image = stages()
     assert [rest for word, rest in build if word == "RUN"] == [
         "python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ."
@@ -374,9 +384,10 @@ def test_the_image_runs_the_command_that_the_wheel_installs() -> None:
 
 
 def test_all_that_the_wheel_needs_is_pinned_in_a_version_that_it_takes() -> None:
-    lines = [line for line in (DOCKER / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
-    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
-    pinned = {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
+    text = re.sub(r"^#.*\n", "", (DOCKER / "constraints.txt").read_text(), flags=re.MULTILINE)
+    lines = text.replace("\\\n", "").splitlines()
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+( +--hash=sha256:[0-9a-f]{64})+ *", line) for line in lines)
+    pinned = {canonicalize_name(name): version for name, version in (line.split()[0].split("==") for line in lines)}
     wanted = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
     seen = set[str]()
     while wanted:
@@ -393,11 +404,13 @@ def test_all_that_the_wheel_needs_is_pinned_in_a_version_that_it_takes() -> None
 
 def test_images_are_pinned_and_of_a_python_that_the_project_takes() -> None:
     froms = [rest.split()[0] for word, rest in DOCKERFILE if word == "FROM"]
-    assert len(froms) == 2
-    for image in froms:
-        match = re.fullmatch(r"python:(3\.\d+(?:\.\d+)?)-slim-[a-z]+", image)
-        assert match, image
-        assert match[1] in SpecifierSet(PROJECT["project"]["requires-python"])
+    assert froms == ["${PYTHON}", "${PYTHON}"]
+    (base,) = [rest.removeprefix("PYTHON=") for word, rest in DOCKERFILE if word == "ARG"]
+    match = re.fullmatch(r"python:(3\.\d+(?:\.\d+)?)-slim-[a-z]+(@sha256:[0-9a-f]{64})?", base)
+    assert match, base
+    assert match[1] in SpecifierSet(PROJECT["project"]["requires-python"])
+    for service in OWN.values():
+        assert service["build"]["args"] == {"PYTHON": f"${{RIDGESTREAM_BASE_IMAGE:-{base}}}"}
     release = ridgestream.__version__
     assert {service["image"] for service in OWN.values()} == {f"ridgestream:{release}"}
     assert {service["pull_policy"] for service in OWN.values()} == {"build"}
@@ -417,8 +430,10 @@ def test_the_image_has_an_ordinary_user_who_owns_where_it_writes() -> None:
     assert f"groupadd --gid {gid} " in useradd
     assert f"useradd --uid {uid} --gid {gid} " in useradd
     assert f"--owner={uid} --group={gid} --mode=0700 /var/cache/ridgestream /data" in useradd
-    words = [word for word, _ in stages()[-1]]
-    assert words.index("USER") > max(i for i, word in enumerate(words) if word == "RUN")
+    last = stages()[-1]
+    user_at = [word for word, _ in last].index("USER")
+    assert all((word == "RUN") is (rest == '["ridgestream", "warm"]') for word, rest in last[user_at:] if word == "RUN")
+    assert ("RUN", '["ridgestream", "warm"]') in last[user_at:]  # as the user who reads the cache
     environment = image_environment()
     assert environment["PYTHONUNBUFFERED"] == "1"
     assert environment["NUMBA_CACHE_DIR"].startswith("/var/cache/ridgestream/")

@@ -99,6 +99,16 @@ def test_the_cron_job_s_file_is_a_job_that_fits_its_pod(tmp_path: Path) -> None:
     assert job.memory_limit + in_memory <= n_bytes(container("job")["resources"]["limits"]["memory"])
 
 
+def test_the_cron_job_keeps_the_learner_s_machine_code() -> None:
+    claim = CRON["PersistentVolumeClaim/ridgestream-cache"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+    (volume,) = [each for each in JOB["template"]["spec"]["volumes"] if each["name"] == "cache"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    (mount,) = [each for each in container("job")["volumeMounts"] if each["name"] == "cache"]
+    assert mount["mountPath"] == "/var/cache/ridgestream"
+    assert "NUMBA_CACHE_DIR=/var/cache/ridgestream/numba" in (DOCKER / "Dockerfile").read_text()
+
+
 def test_what_needs_a_person_is_not_tried_again() -> None:
     (rule,) = [rule for rule in JOB["podFailurePolicy"]["rules"] if rule["action"] == "FailJob"]
     assert rule["onExitCodes"]["containerName"] == container("job")["name"]

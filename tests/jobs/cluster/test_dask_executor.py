@@ -88,7 +88,7 @@ def test_local_workers_make_the_same_model(work: Workplace, alone: Workplace) ->
     done = run_command("run", work.job(JOB), "--cluster", "local:2", "--json")
     assert done.result["partitions_consumed"] == PARTITIONS
     assert_same_as(alone, work)
-    assert len(done.err.splitlines()) == 4, done.err
+    assert len(done.err.splitlines()) == 5, done.err
     assert "\x1b" not in done.err
 
 
@@ -104,7 +104,7 @@ def test_workers_of_a_scheduler_make_the_same_model(
         done = run_command("run", work.job(JOB), "--cluster", cluster.address, "--json")
     assert done.result["partitions_consumed"] == PARTITIONS
     assert_same_as(alone, work)
-    assert len(done.err.splitlines()) == 4, done.err
+    assert len(done.err.splitlines()) == 5, done.err
 
 
 def test_a_night_on_a_cluster_goes_on_from_a_night_without(
@@ -139,7 +139,7 @@ def test_local_workers_refit_to_the_same_bits(tmp_path: Path, work: Workplace) -
     here.run_here({**JOB, "model.refit": True})
     done = run_command("run", work.job(JOB), "--refit", "--cluster", "local:2", "--json")
     assert done.result["refitted"] is True
-    assert len(done.err.splitlines()) == 5, done.err
+    assert len(done.err.splitlines()) == 6, done.err
     assert_same_as(here, work)
 
 
