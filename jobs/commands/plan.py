@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from ridgestream.jobs.commands.job_plan import check_held_out_partitions, check_plan, plan_job
+from ridgestream.jobs.runs.job_plan import check_held_out_partitions, check_plan, plan_job
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import (
     evaluation_partitions,

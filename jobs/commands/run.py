@@ -4,7 +4,7 @@ from time import perf_counter
 from typing import Any
 
 from ridgestream.jobs.commands.ingest import report_ingest
-from ridgestream.jobs.commands.job_plan import check_plan, plan_job
+from ridgestream.jobs.runs.job_plan import check_plan, plan_job
 from ridgestream.jobs.commands.train import train_and_commit
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import open_or_create_store, policies, schema_request, source_partitions

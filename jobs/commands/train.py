@@ -5,7 +5,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 from ridgestream.jobs.cluster.cluster_error import ClusterError
-from ridgestream.jobs.commands.job_plan import check_held_out_partitions, plan_job
+from ridgestream.jobs.runs.job_plan import check_held_out_partitions, plan_job
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import (
     evaluation_partitions,

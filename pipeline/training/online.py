@@ -15,7 +15,7 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.models.model_record import check_complete, learner_of, with_learner
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
-from ridgestream.pipeline.online.warm_up import compile_learner_as_step
+from ridgestream.pipeline.training.warm_up import compile_learner_as_step
 from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.pipeline.prediction.progressive_validation import Progressive, mean_errors
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary

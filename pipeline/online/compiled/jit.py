@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core import event
 from numba.core.caching import FunctionCache
 
 from ridgestream.pipeline.online.compiled.cache_folder import cache_folder, compiled_sources
@@ -86,6 +87,29 @@ def _caching_in(folder: object) -> Iterator[None]:
         yield
     finally:
         _config.CACHE_DIR = before
+
+
+@contextmanager
+def noticing_compilation(call: Callable[[], None]) -> Iterator[None]:
+    """Call `call` once, as soon as something is compiled meanwhile; machine code from the cache is not."""
+    with event.install_listener("numba:compile", _Once(call)):
+        yield
+
+
+class _Once(event.Listener):
+    """Calls a function at the first event."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call: Callable[[], None] | None = call
+
+    def on_start(self, event: object) -> None:  # noqa: ARG002
+        """Call it, unless that is done."""
+        call, self._call = self._call, None
+        if call is not None:
+            call()
+
+    def on_end(self, event: object) -> None:
+        """Do nothing."""
 
 
 @compiled_part

@@ -8,11 +8,10 @@ from support.jobs.jobs import COMMAND, Workplace, clean_environment, run_command
 from support.jobs.recording import Notes
 
 from ridgestream.pipeline.base import events
-from ridgestream.pipeline.online.compiled.compile_events import cache_path
-from ridgestream.pipeline.online.warm_up import compile_learner, compile_learner_as_step
+from ridgestream.pipeline.training.warm_up import cache_path, compile_learner, compile_learner_as_step
 
 SLOW = """
-import ridgestream.pipeline.online.warm_up as warm_up
+import ridgestream.pipeline.training.warm_up as warm_up
 def compile_learner(begin):
     begin()
 warm_up.compile_learner = compile_learner

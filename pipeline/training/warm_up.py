@@ -1,13 +1,15 @@
 """Compiles the learner ahead of the first row: a run says what it waits for, and rates are those of learning."""
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.online.compiled.compile_events import noticing_compilation
+from ridgestream.pipeline.online.compiled.jit import noticing_compilation
+from ridgestream.pipeline.online.compiled.update import run_rows
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 
 _ROWS, _BASIS = 16, 4
@@ -37,3 +39,9 @@ def compile_learner_as_step(report: Reporter) -> None:
     compile_learner(begin)
     if begun:
         report.end()
+
+
+def cache_path() -> str | None:
+    """Return the folder in which the learner's machine code is cached; None where it is not."""
+    statistics = getattr(cast("Any", run_rows), "stats", None)  # none where numba is told not to compile
+    return statistics.cache_path if statistics is not None else None
