@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from ridgestream.jobs.runs.job_plan import check_held_out_partitions, check_plan, plan_job
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import (
     evaluation_partitions,
@@ -14,6 +13,7 @@ from ridgestream.jobs.config.requests import (
     source_partitions,
     store_location,
 )
+from ridgestream.jobs.runs.job_plan import check_held_out_partitions, check_plan, plan_job
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.executor import Executor, MemoryNeed
 from ridgestream.pipeline.base.memory_plan import BatchPlan, RefitPlan, TrainingPlan

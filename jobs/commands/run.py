@@ -4,11 +4,11 @@ from time import perf_counter
 from typing import Any
 
 from ridgestream.jobs.commands.ingest import report_ingest
-from ridgestream.jobs.runs.job_plan import check_plan, plan_job
 from ridgestream.jobs.commands.train import train_and_commit
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import open_or_create_store, policies, schema_request, source_partitions
 from ridgestream.jobs.report.report_files import Concluded, concluded, recorded
+from ridgestream.jobs.runs.job_plan import check_plan, plan_job
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.ingest.ingest import ingest

@@ -5,7 +5,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 from ridgestream.jobs.cluster.cluster_error import ClusterError
-from ridgestream.jobs.runs.job_plan import check_held_out_partitions, plan_job
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import (
     evaluation_partitions,
@@ -16,6 +15,7 @@ from ridgestream.jobs.config.requests import (
 from ridgestream.jobs.report.report_files import Concluded, concluded, recorded, report_night
 from ridgestream.jobs.runs.drift_warnings import warn_of_drift
 from ridgestream.jobs.runs.guard import Verdict, compare_with_served, hold_back, night_served, report_held_back
+from ridgestream.jobs.runs.job_plan import check_held_out_partitions, plan_job
 from ridgestream.jobs.runs.recorder import Recorder, with_run
 from ridgestream.jobs.runs.run_outcome import learned_by, outcome, warn_of_unusual_runs, with_night
 from ridgestream.pipeline.base import events

@@ -15,7 +15,6 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.models.model_record import check_complete, learner_of, with_learner
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
-from ridgestream.pipeline.training.warm_up import compile_learner_as_step
 from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.pipeline.prediction.progressive_validation import Progressive, mean_errors
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
@@ -183,7 +182,6 @@ class _Training:
         checkpoints = OnlineCheckpoints(context.keeper, self._key(given), stream, self.entries, context.report)
         learner, progress = checkpoints.load() or self._begin(given)
         learner.memory_limit_bytes = self.room_bytes
-        compile_learner_as_step(context.report)
         training = StreamTraining(
             stream=stream,
             entries=self.entries,

@@ -1,7 +1,11 @@
-"""The online learner on a stream of blocks: each row predicted, then learned; progress, checkpoints and warnings."""
+"""The online learner on a stream of blocks: each row predicted, then learned; progress, checkpoints and warnings.
 
-from collections.abc import Sequence
+The learner is compiled ahead of the first row: a run says what it waits for, and its rates are those of learning.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 
@@ -11,7 +15,10 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.dataset.block_stream import Block, Stream
 from ridgestream.pipeline.dataset.range_checks import check_errors, naming_partition
 from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.monitoring.learning_curve import Course
+from ridgestream.pipeline.online.compiled.jit import noticing_compilation
+from ridgestream.pipeline.online.compiled.update import run_rows
 from ridgestream.pipeline.online.diagnostics import Numerics
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.prediction.evaluate import Evaluation, compare
@@ -21,6 +28,9 @@ from ridgestream.stores.catalog.ledger import LedgerEntry
 
 FAR_WEIGHT = 100.0
 """A mean weight above this, or below its inverse, gets a warning."""
+
+_ROWS, _BASIS = 16, 4
+"""Rows by which the learner is compiled, and the size of its dictionary then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +54,7 @@ class StreamTraining:
         Raises InputError naming the partition whose rows cannot be learned.
         """
         report = self.report
+        compile_learner_as_step(report)
         report.begin(events.STEP_TRAIN, sum(entry.rows for entry in self.entries), partitions=len(self.entries))
         report.advance(progress.rows)
         for block in self.stream.blocks(progress.blocks):
@@ -114,3 +125,35 @@ def _warn_of_weights(learner: OnlineLSSVM, report: Reporter) -> None:
     mean = learner.weight_seen / learner.rows_seen if learner.rows_seen else 1.0
     if not 1 / FAR_WEIGHT <= mean <= FAR_WEIGHT:
         report.warn(events.TRAIN_WEIGHTS_FAR_FROM_ONE, mean_weight=float(f"{mean:.3g}"))
+
+
+def compile_learner(begin: Callable[[], None]) -> None:
+    """Compile what learning takes, some ten seconds, or load it from the cache, less than one, by learning a few rows.
+
+    `begin` is called once before the compilation, and never where the machine code is in the cache. All kernels and
+    selection rules share the code.
+    """
+    rng = np.random.default_rng(0)
+    with noticing_compilation(begin):
+        learner = OnlineLSSVM(RBF(gamma=1.0), regularization=1e-3, max_basis=_BASIS)
+        learner.partial_fit(rng.normal(size=(_ROWS, 2)), rng.normal(size=_ROWS))
+
+
+def compile_learner_as_step(report: Reporter) -> None:
+    """Compile the learner as a step of its own; nothing is reported where it is in the cache."""
+    begun = []
+
+    def begin() -> None:
+        begun.append(True)
+        report.say(events.TRAIN_COMPILING)
+        report.begin(events.STEP_COMPILE, None)
+
+    compile_learner(begin)
+    if begun:
+        report.end()
+
+
+def cache_path() -> str | None:
+    """Return the folder in which the learner's machine code is cached; None where it is not."""
+    statistics = getattr(cast("Any", run_rows), "stats", None)  # none where numba is told not to compile
+    return statistics.cache_path if statistics is not None else None
