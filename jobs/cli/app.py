@@ -25,7 +25,7 @@ app = typer.Typer(
     help="Stream Parquet partitions through chunked Zarr storage into sparse kernel least-squares models.",
     epilog="Exit codes: 0 done, 1 unexpected, 2 usage or job file, 3 input data, 4 store, 5 store in use, 6 numerics, "
     "7 memory, 8 cluster, 9 model, 11 held back by the guard, 12 committed, but without its report, "
-    "13 to 15 of status: feed stopped, last night failed, drift; 130 interrupted, 143 terminated.",
+    "of status alone: 13 feed stopped, 14 last night failed, 15 drift; 130 interrupted, 143 terminated.",
 )
 
 for _command in (
