@@ -5,7 +5,6 @@ repository; the branch moves to the next checkpoint atomically. All are deleted 
 result. A lost or damaged checkpoint costs the time that it would have saved and nothing else.
 """
 
-import hashlib
 import json
 import re
 import shutil
@@ -22,6 +21,7 @@ from ridgestream.stores.errors.translation import read_errors, store_errors
 from ridgestream.stores.repository.garbage_collection import collect
 from ridgestream.stores.repository.lease import FIRST_SNAPSHOT
 from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.schema.record_hash import hash_arrays, hash_plain
 from ridgestream.stores.segments.checked_array import create_array, read_array
 from ridgestream.stores.segments.size_limits import check_metadata
 
@@ -63,8 +63,9 @@ class Checkpoints:
                 root = zarr.open_group(store, mode="r")
                 group = cast("zarr.Group", root[_GROUP])
                 plain = cast("dict[str, Any]", group.attrs.asdict())
-                if plain["sha256"] == _hash_of(plain["record"]):
-                    return plain["record"], {name: read_array(array) for name, array in group.arrays()}
+                arrays = {name: read_array(array) for name, array in group.arrays()}
+                if plain["sha256"] == _hash_of(plain["record"], arrays):
+                    return plain["record"], arrays
         return None
 
     def save(self, key: str, record: dict[str, Any], arrays: Arrays) -> None:
@@ -123,9 +124,9 @@ class Checkpoints:
         repository.create_branch(writing, _first_snapshot(self._store))
         session = repository.writable_session(writing)
         group = zarr.open_group(repository.store_of(session), mode="a").create_group(_GROUP, overwrite=True)
-        group.attrs.update({"record": cast("Any", record), "sha256": _hash_of(record)})
-        for name, array in arrays.items():
-            values = np.ascontiguousarray(array)
+        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        group.attrs.update({"record": cast("Any", record), "sha256": _hash_of(record, contiguous)})
+        for name, values in contiguous.items():
             create_array(group, name, values.shape, str(values.dtype), _ROWS_A_CHUNK)[...] = values
         return repository.flush(session, "Keep a checkpoint")
 
@@ -185,5 +186,5 @@ def model_of_branch(branch: str) -> str | None:
     return rest.partition(".")[2] if group == _GROUP else None
 
 
-def _hash_of(record: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+def _hash_of(record: dict[str, Any], arrays: Arrays) -> str:
+    return hash_plain({"record": record, "arrays": hash_arrays(arrays)})

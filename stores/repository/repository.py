@@ -5,7 +5,7 @@ visible by one commit: readers see the state before it or after it, never part o
 only unreferenced files.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -23,13 +23,14 @@ from ridgestream.stores.repository.store_format import BRANCH, FORMAT_VERSION, R
 from ridgestream.stores.repository.store_location import StoreLocation
 from ridgestream.stores.requests.limited_store import Fork, LimitedStore
 from ridgestream.stores.requests.time_limit import TimeLimit
+from ridgestream.stores.schema.record_hash import hash_plain
 from ridgestream.stores.segments.size_limits import check_metadata
 
 if TYPE_CHECKING:
     import icechunk
     import zarr
 
-_TAG = "tag"
+_TAG, _TAG_HASH = "tag", "tag_sha256"
 
 
 @dataclass
@@ -163,7 +164,7 @@ class Store:
         writing.upgrade_format()
         self.check_lease()
         with store_errors(f"the store {self.location.text}"):
-            writing.snapshot = self._commit(writing.session, message, {_TAG: tag} if tag else None)
+            writing.snapshot = self._commit(writing.session, message, _metadata_of(tag) if tag else None)
             if tag:
                 self.repository.create_tag(tag, writing.snapshot)
             self.flush()
@@ -223,11 +224,11 @@ class Store:
         with store_errors(f"the store {self.location.text}"):
             existing_tags = self.repository.list_tags()
             for commit in self.repository.ancestry(branch=BRANCH):
-                tag = commit.metadata.get(_TAG)
+                tag = _tag_of(commit.metadata)
                 if tag in existing_tags:
                     return  # the writers of earlier commits have checked theirs
                 if tag is not None:
-                    self.repository.create_tag(str(tag), commit.id)
+                    self.repository.create_tag(tag, commit.id)
 
     def _session(self, snapshot: str | None) -> "icechunk.Session":
         if snapshot is None:
@@ -257,6 +258,19 @@ class Store:
                 f"{FORMAT_VERSION}: install a newer ridgestream"
             )
         return record
+
+
+def _metadata_of(tag: str) -> dict[str, Any]:
+    """Return the metadata of a commit that gets a tag."""
+    return {_TAG: tag, _TAG_HASH: hash_plain({_TAG: tag})}
+
+
+def _tag_of(metadata: Mapping[str, Any]) -> str | None:
+    """Return the tag of a commit with this metadata, None if it has none; raises StoreError if it is damaged."""
+    tag, digest = metadata.get(_TAG), metadata.get(_TAG_HASH)
+    if digest is not None and digest != hash_plain({_TAG: tag}):
+        raise StoreError(f"the tag {tag!r:.100} of a commit is not what was written; restore the store from a copy")
+    return tag
 
 
 def _open_repository(location: StoreLocation) -> RepositoryClient:

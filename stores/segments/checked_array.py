@@ -4,6 +4,7 @@ Zarr reads a chunk that is not listed as the fill value. All stored values are f
 smallest number of the dtype, means that a chunk was never written or is lost. Arrays of bytes hold text without zeros.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -11,10 +12,13 @@ import numpy.typing as npt
 
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import read_errors
+from ridgestream.stores.schema.record_hash import hash_plain
 from ridgestream.stores.segments.size_limits import check_array
 
 if TYPE_CHECKING:
     import zarr
+
+_HASH = "sha256"
 
 Values = TypeVar("Values", bound=npt.NDArray[Any])
 
@@ -41,6 +45,30 @@ def read_array(array: "zarr.Array[Any]", start: int | None = None, stop: int | N
     with read_errors(subject):
         check_array(array, _count_rows(array, start, stop))
         return check_present(np.asarray(array[start:stop] if array.ndim else array[...]), subject)
+
+
+def seal_group(group: "zarr.Group", names: Iterable[str]) -> None:
+    """Keep a hash of what a group says of itself, once it is written: attributes, and those of its arrays by name."""
+    group.attrs[_HASH] = hash_plain(_description(group, names))
+
+
+def check_sealed(group: "zarr.Group", names: Iterable[str]) -> None:
+    """Raise ValueError unless a group has the arrays and attributes that it was sealed with, and the same path.
+
+    Groups of earlier formats were not sealed. Chunks have checksums of their own.
+    """
+    digest = group.attrs.get(_HASH)
+    if digest is not None and digest != hash_plain(_description(group, names)):
+        raise ValueError(f"{group.path} is not what was written: its hash differs")
+
+
+def _description(group: "zarr.Group", names: Iterable[str]) -> dict[str, Any]:
+    arrays = {name: cast("zarr.Array[Any]", group[name]) for name in names if name in group}
+    return {
+        "path": group.path,
+        "attributes": {name: value for name, value in group.attrs.asdict().items() if name != _HASH},
+        "arrays": {name: [str(array.dtype), array.shape, array.chunks] for name, array in arrays.items()},
+    }
 
 
 def _count_rows(array: "zarr.Array[Any]", start: int | None, stop: int | None) -> int | None:

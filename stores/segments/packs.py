@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from ridgestream.stores.errors.translation import store_errors
 from ridgestream.stores.schema.row_batch import Rows
-from ridgestream.stores.segments.checked_array import create_array
-from ridgestream.stores.segments.segment_format import SEGMENTS, SegmentFacts, chunk_rows_of, mark_missing
+from ridgestream.stores.segments.checked_array import create_array, seal_group
+from ridgestream.stores.segments.segment_format import ROW_ARRAYS, SEGMENTS, SegmentFacts, chunk_rows_of, mark_missing
 from ridgestream.stores.segments.text_array import write_lines
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ def _write_pack(root: "zarr.Group", members: Sequence[Member]) -> None:
             _write(group, "sketches", np.stack(sketches))
         if any(member.tables for member in members):
             write_lines(group, "tables", (member.tables for member in members))
+        seal_group(group, (*ROW_ARRAYS, *FACT_ARRAYS))
 
 
 def _write(group: "zarr.Group", name: str, values: npt.NDArray[Any]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ridgestream.stores.errors.translation import read_errors
-from ridgestream.stores.segments.checked_array import read_array
+from ridgestream.stores.segments.checked_array import check_sealed, read_array
 from ridgestream.stores.segments.segment_format import ROW_ARRAYS
 from ridgestream.stores.segments.size_limits import check_array, check_metadata
 
@@ -24,6 +24,7 @@ class RowArrays:
         """Open the group; raises StoreError if it is missing or has no targets. `others` are its other members."""
         check_metadata(root.store, path, members=(*ROW_ARRAYS, *others))
         self.group = cast("zarr.Group", root[path])
+        check_sealed(self.group, (*ROW_ARRAYS, *others))
         targets = self.array("targets")
         check_array(targets, 0)
         self.rows: int = targets.shape[0]

@@ -9,9 +9,10 @@ import numpy.typing as npt
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import store_errors
 from ridgestream.stores.schema.row_batch import Rows, regroup
-from ridgestream.stores.segments.checked_array import create_array
+from ridgestream.stores.segments.checked_array import create_array, seal_group
 from ridgestream.stores.segments.packs import Member, write_packs
 from ridgestream.stores.segments.segment_format import (
+    ROW_ARRAYS,
     SegmentFacts,
     SegmentLayout,
     mark_missing,
@@ -106,3 +107,4 @@ def _write_facts(group: "zarr.Group", facts: SegmentFacts) -> None:
     create_array(group, "moments", values.shape, "float64", len(values))[:] = values
     for name, table in facts.tables().items():
         group.attrs[name] = cast("Any", table)
+    seal_group(group, (*ROW_ARRAYS, "moments"))

@@ -13,7 +13,7 @@ from ridgestream.jobs.commands.history import run_history, run_rollback
 from ridgestream.jobs.commands.inspect import run_inspect
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.report.report_files import run_report
-from ridgestream.stores.repository.store_format import FORMAT_VERSION
+from ridgestream.stores.repository.store_format import FORMAT_VERSION, read_root_record
 from ridgestream.stores.repository.store_location import StoreLocation
 
 STORES = Path(__file__).parents[2] / "data" / "stores"
@@ -52,7 +52,12 @@ def test_a_store_of_release_0_1_0_is_gone_on_with(tmp_path: Path, kind: str) -> 
     work.put(2, (draw_rows if kind == "binary" else draw_regression)(2, 40))
     assert work.run_here(changes)["partitions_consumed"] == 3
     assert work.model().history[0] == night
-    assert open_store(work.store).format_version == FORMAT_VERSION
+    store = open_store(work.store)
+    assert store.format_version == FORMAT_VERSION
+    record = read_root_record(store.root())
+    assert record is not None
+    assert record.hashes is not None
+    assert record.hashes.keys() == {"ledger", "models/model", "models/model/arrays"}
 
 
 FORMAT_3 = {

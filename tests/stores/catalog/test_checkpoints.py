@@ -3,9 +3,11 @@
 import signal
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
+import zarr
 from support.jobs.jobs import run_program
 from support.stores.stores import new_store
 
@@ -50,6 +52,17 @@ def test_the_latest_saved_checkpoint_is_loaded(store: Store) -> None:
     other = checkpoints.load("b")
     assert other is not None
     assert other[0] == {"tasks": 5, "sums": {"x": [1.5, None, "t"]}}
+
+
+def test_a_checkpoint_with_other_arrays_than_were_saved_is_not_loaded(store: Store) -> None:
+    """They are as long, and their chunks are sound."""
+    saved = Checkpoints(store, "m")
+    saved.save("a", {"tasks": 2}, {"x": np.arange(6.0), "n": np.arange(6)})
+    session = store.repository.writable_session("checkpoints.a.m")
+    group = cast("zarr.Group", zarr.open_group(session.store)["checkpoints"])
+    cast("Any", group["x"])[...] = np.arange(6.0)[::-1]
+    session.commit("Change the checkpoint")
+    assert saved.load("a") is None
 
 
 def test_readers_do_not_see_checkpoints_and_each_model_has_its_own(store: Store) -> None:

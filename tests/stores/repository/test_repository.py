@@ -55,6 +55,7 @@ def other_process(script: str, *arguments: object) -> Iterator[subprocess.Popen[
 OPEN = """
 import sys
 from pathlib import Path
+from ridgestream.stores.schema.record_hash import hash_plain
 from ridgestream.stores.repository.store_location import StoreLocation
 from ridgestream.stores.repository.repository import Store
 store = Store.open(StoreLocation.parse(sys.argv[1], Path("/")))
@@ -185,6 +186,15 @@ def test_the_format_version_is_raised_by_the_next_change(tmp_path: Path) -> None
         writing.root.attrs["ridgestream"] = {"format_version": 1}
         writing.root.attrs["touched"] = 1
     assert Store.open(location_of(tmp_path / "store")).format_version == FORMAT_VERSION
+
+
+def test_a_damaged_tag_of_a_commit_is_refused(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    session = store.repository.writable_session("main")
+    zarr.open_group(session.store, mode="a").attrs["touched"] = 2
+    session.commit("night", {"tag": "night.model.0003", "tag_sha256": hash_plain({"tag": "night.model.0002"})})
+    with pytest.raises(StoreError, match=r"the tag 'night.model.0003' of a commit is not what was written"):
+        store.restore_tags()
 
 
 def test_a_commit_gets_its_tag_even_after_a_kill_before_tagging(tmp_path: Path) -> None:
