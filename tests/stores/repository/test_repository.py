@@ -57,6 +57,7 @@ import sys
 from pathlib import Path
 from ridgestream.stores.schema.record_hash import hash_plain
 from ridgestream.stores.repository.store_location import StoreLocation
+from ridgestream.stores.schema.record_hash import hash_plain
 from ridgestream.stores.repository.repository import Store
 store = Store.open(StoreLocation.parse(sys.argv[1], Path("/")))
 """
@@ -456,6 +457,7 @@ from pathlib import Path
 import filelock, icechunk, zarr, zarr.codecs, numcodecs
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.repository.store_location import StoreLocation
+from ridgestream.stores.schema.record_hash import hash_plain
 from ridgestream.stores.repository.repository import Store
 zarr.open_group(zarr.storage.MemoryStore()).attrs["imported"] = True
 if os.geteuid() == 0:
