@@ -23,6 +23,7 @@ from ridgestream.stores.repository.creation import open_or_create_repository
 from ridgestream.stores.repository.file_lock import writer_lock
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_format import FORMAT_VERSION, mark_as_store
+from ridgestream.stores.schema.record_hash import hash_plain
 
 
 def put(store: Store, value: int) -> str:
@@ -57,7 +58,6 @@ import sys
 from pathlib import Path
 from ridgestream.stores.schema.record_hash import hash_plain
 from ridgestream.stores.repository.store_location import StoreLocation
-from ridgestream.stores.schema.record_hash import hash_plain
 from ridgestream.stores.repository.repository import Store
 store = Store.open(StoreLocation.parse(sys.argv[1], Path("/")))
 """
@@ -457,7 +457,6 @@ from pathlib import Path
 import filelock, icechunk, zarr, zarr.codecs, numcodecs
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.repository.store_location import StoreLocation
-from ridgestream.stores.schema.record_hash import hash_plain
 from ridgestream.stores.repository.repository import Store
 zarr.open_group(zarr.storage.MemoryStore()).attrs["imported"] = True
 if os.geteuid() == 0:
