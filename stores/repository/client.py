@@ -82,7 +82,9 @@ class RepositoryClient:
         Waits if this machine's clock is a few seconds behind the parent's commit. Raises StoreError if it is more.
         """
         await_clock(self.lookup_snapshot(session.snapshot_id).written_at)
-        return self._ask(lambda: session.flush_async(message, metadata), "the new snapshot", requests=_FLUSH_REQUESTS)
+        return self._ask(
+            lambda: session.flush_async(message, metadata=metadata), "the new snapshot", requests=_FLUSH_REQUESTS
+        )
 
     def lookup_branch(self, branch: str) -> str:
         """Return the snapshot that a branch points to."""
