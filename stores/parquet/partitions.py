@@ -225,15 +225,7 @@ class OpenPartition:
     @property
     def arrow_schema(self) -> "pa.Schema":
         """The Arrow schema from the footer, and the keys of the folders as columns; as `read_arrow_schema`."""
-        try:
-            schema = self._file.schema_arrow
-            schema.names  # noqa: B018 (decodes them)
-            return add_fields(schema, self._partition.keys)
-        except UnicodeDecodeError as error:
-            raise PartitionError(
-                f"{self._partition.path} has a column whose name is no UTF-8 ({error}); write it again with another "
-                "name"
-            ) from error
+        return add_fields(self._file.schema_arrow, self._partition.keys)
 
     def batches(self, columns: list[str] | None) -> Iterator["pa.RecordBatch"]:
         """Yield the rows as `read_batches` does."""
@@ -272,6 +264,10 @@ def _open(partition: PartitionFile, ahead_bytes: int = AHEAD_BYTES) -> Any:  # n
             return open_parquet(partition.path, ahead_bytes)
     except StoreError:
         raise
+    except UnicodeDecodeError as error:
+        raise PartitionError(
+            f"{partition.path} has a column whose name is no UTF-8 ({error}); write it again with another name"
+        ) from error
     except (pa.ArrowException, OSError) as error:
         raise PartitionError(
             f"{partition.path} is not a readable Parquet file: {error}; write it again or remove it"

@@ -104,8 +104,7 @@ class _Walk:
             check_not_inside_table(folder)
         for entry in self._entries(folder):
             path, name = folder / entry.name, f"{prefix}{entry.name}"
-            if not entry.is_dir():
-                self._check_link(entry)
+            if not self._is_folder(entry):
                 yield ListedFile(name, path)
             elif is_hidden_folder(entry.name):
                 yield ListedFile(f"{name}/", path)
@@ -120,11 +119,13 @@ class _Walk:
         except OSError as error:
             self._refuse(folder, f"cannot be read: {error.strerror}; make it readable, or move it away")
 
-    def _check_link(self, entry: "os.DirEntry[str]") -> None:
-        """Raise PartitionError for a link that leads nowhere and may have led to a folder of partitions."""
-        may_be_folder = entry.is_symlink() and not Path(entry.name).suffix and not is_hidden(entry.name)
-        if may_be_folder and not os.path.exists(entry.path):  # noqa: PTH110
-            self._refuse(Path(entry.path), "is a link that leads nowhere; put back what it led to, or remove it")
+    def _is_folder(self, entry: "os.DirEntry[str]") -> bool:
+        """Return whether it is a folder; raises PartitionError for a link to nowhere that may have led to one."""
+        if entry.is_symlink() and not os.path.exists(entry.path):  # noqa: PTH110 (False for a link to itself, too)
+            if not Path(entry.name).suffix and not is_hidden(entry.name):
+                self._refuse(Path(entry.path), "is a link that leads nowhere; put back what it led to, or remove it")
+            return False
+        return entry.is_dir()
 
     def _refuse(self, path: Path, reason: str) -> NoReturn:
         raise PartitionError(f"the source {escape_path(self.source)}: {escape_path(path)} {reason}")
