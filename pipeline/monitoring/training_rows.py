@@ -85,11 +85,15 @@ class TrainingRows:
         self._weights = [part.weight for part in self._partitions]
         self._exact = all(part.has_quantiles for part in self._partitions)
         names, order = [*self._numeric, *self._counted], [f.name for f in schema.features] + list(schema.targets)
-        self._order = np.array([names.index(name) for name in order if name in names], dtype=np.int64)
+        compared = [name for name in order if name in names and name not in schema.folder_keys]
+        self._order = np.array([names.index(name) for name in compared], dtype=np.int64)
         self._names = tuple(names[position] for position in self._order)
 
     def compare(self, now: SegmentStatistics) -> ColumnDrifts | tuple[ColumnDrift, ...]:
-        """Return the drift of each column of a partition; empty if either side has no weighted rows."""
+        """Return the drift of each column of a partition; empty if either side has no weighted rows.
+
+        A key of the partition's folders is not compared: each partition has but one value of it.
+        """
         if not self._partitions or not now.weight > 0:
             return ()
         exact = self._exact and now.has_quantiles

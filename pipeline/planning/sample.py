@@ -20,6 +20,7 @@ from ridgestream.pipeline.planning.timing import Timing
 from ridgestream.pipeline.training.request import Request
 from ridgestream.stores.catalog.ledger import Ledger, read_ledger
 from ridgestream.stores.errors.exceptions import PartitionError
+from ridgestream.stores.parquet.folder_keys import as_file_columns
 from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, list_partitions, read_batches
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
@@ -87,7 +88,7 @@ def take_sample(
     """
     with TemporaryDirectory(prefix="ridgestream-plan-") as text:
         folder = Path(text)
-        _write_pieces(_first_batches(files, MOST_ROWS), folder / "rows")
+        _write_pieces(_first_batches(files, MOST_ROWS, request.categorical), folder / "rows")
         store = Store.open_or_create(StoreLocation(str(folder / "store")))
         timing = Timing()
         with store.lock():
@@ -105,11 +106,12 @@ def sampled_files(files: Sequence[PartitionFile]) -> Iterator[PartitionFile]:
         rows_left -= count_rows(file)
 
 
-def _first_batches(files: Sequence[PartitionFile], rows: int) -> "list[pa.RecordBatch]":
+def _first_batches(files: Sequence[PartitionFile], rows: int, categorical: Sequence[str]) -> "list[pa.RecordBatch]":
     """Return the first rows, as long as columns and types stay the same; raises PartitionError if there are none."""
     batches: list[pa.RecordBatch] = []
     rows_left = rows
-    for batch in (batch for file in files for batch in read_batches(file, None)):
+    rows_of_files = (batch for file in files for batch in read_batches(file, None))
+    for batch in (as_file_columns(batch, categorical) for batch in rows_of_files):
         if rows_left <= 0 or (batches and not batch.schema.equals(batches[0].schema)):
             break
         batches.append(batch.slice(0, rows_left))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ridgestream.stores.errors.exceptions import PartitionError
-from ridgestream.stores.schema.column_types import FOLDER_TEXT, is_integer_text, value_type
+from ridgestream.stores.schema.column_types import FOLDER_TEXT, folder_text, is_integer_text, value_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,6 +99,19 @@ def add_columns(batch: "pa.RecordBatch", keys: Sequence[FolderKey], file: str, f
         else:
             batch = batch.append_column(key.field, key.values(batch.num_rows))
     return batch
+
+
+def as_file_columns(batch: "pa.RecordBatch", categorical: Sequence[str]) -> "pa.RecordBatch":
+    """Return a batch in which keys are columns like those of a file; categorical ones are text, as folders have it."""
+    import pyarrow as pa
+
+    fields, columns = list(batch.schema), list(batch.columns)
+    for i, field in enumerate(fields):
+        text = folder_text(field)
+        if text is not None:
+            columns[i] = pa.repeat(text, batch.num_rows) if field.name in categorical else columns[i]
+            fields[i] = pa.field(field.name, columns[i].type)
+    return pa.record_batch(columns, schema=pa.schema(fields))
 
 
 def _check_equal(batch: "pa.RecordBatch", key: FolderKey, file: str, first_row: int) -> None:

@@ -11,6 +11,7 @@ from ridgestream.stores.schema.class_labels import Label, infer_class_kind, orde
 from ridgestream.stores.schema.column_types import (
     CATEGORICAL,
     check_column,
+    folder_text,
     infer_kind,
     is_number,
     shown_type,
@@ -96,6 +97,8 @@ class Schema:
     """The classes of a multi-class target, sorted if listed; None, like `positive`, for regression."""
     class_kind: str | None = None
     """The kind of class labels: text, boolean, integer or number."""
+    folder_keys: tuple[str, ...] = ()
+    """Features that are keys of the partitions' folders, each with one value in all rows of a partition."""
     as_written: tuple[str, ...] = ()
     """Categorical columns whose numbers are named as they are written, in stores of earlier releases; not recorded."""
     precision: str = EACH
@@ -132,9 +135,10 @@ class Schema:
         return tuple(name for name in columns if name not in named)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the schema as a JSON object; keys for classes and for precision are left out if they say nothing."""
+        """Return the schema as a JSON object; keys for classes, folders and precision are left out if idle."""
         idle = {"as_written", *(("classes", "class_kind") if self.classes is None else ())}
         idle |= {"precision"} if self.precision == EACH else set()
+        idle |= set() if self.folder_keys else {"folder_keys"}
         return {key: value for key, value in asdict(self).items() if key not in idle}
 
     @classmethod
@@ -178,6 +182,7 @@ def infer_schema(request: SchemaRequest, arrow: "pa.Schema", file: str) -> Schem
         weight=request.weight,
         classes=classes,
         class_kind=kind,
+        folder_keys=tuple(n for n in names if folder_text(arrow.field(n)) is not None),
     )
 
 
