@@ -27,9 +27,9 @@ FORMAT_VERSION = 4
 """The version of the store format. Newer stores are refused; older ones are read, and upgraded by the first change.
 
 Version 2 adds several targets and multi-class targets; version 3 records the segment of each partition, and the
-partitions that were rejected or left out; version 4 records how numbers are stored and which columns are
-keys of folders, packs small segments together, keeps the ledger in chunks, and lists the hash of each record. The segments
-of older versions stay as they are.
+partitions that were rejected or left out; version 4 records how numbers are stored and which columns are keys of
+folders, packs small segments together, keeps the ledger in chunks, and lists the hash of each record. The segments of
+older versions stay as they are.
 """
 
 BRANCH = "main"
