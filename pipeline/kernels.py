@@ -68,7 +68,7 @@ class RBF(_Parameters):
     name: ClassVar[str] = "rbf"
     is_stationary: ClassVar[bool] = True
     gamma: Annotated[float, Gt(0)]
-    """Inverse squared width, in units of squared features."""
+    """Inverse squared width, in units of squared features; 1/n_features if a job file gives none."""
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -114,11 +114,11 @@ class Polynomial(_Parameters):
     name: ClassVar[str] = "polynomial"
     is_stationary: ClassVar[bool] = False
     gamma: Annotated[float, Gt(0)]
-    """Scale of the inner product."""
+    """Scale of the inner product; 1/n_features if a job file gives none."""
     degree: Annotated[int, Ge(1)] = 3
-    """A whole number of at least one."""
+    """The power."""
     coef0: Annotated[float, Ge(0)] = 1.0
-    """Zero or positive, or the kernel is not positive definite."""
+    """The constant added to the inner product; not negative, or the kernel is not positive definite."""
 
     def __post_init__(self) -> None:
         if is_finite_number(self.degree) and self.degree == int(self.degree):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ridgestream.jobs.cli.exit_handling import ExitHandler, orderly_exit
-from ridgestream.jobs.cli.options import ClusterOptions, JobOptions, RunOptions, StoreOptions, absolute_location
+from ridgestream.jobs.cli.options import ClusterJobOptions, JobOptions, RunOptions, StoreOptions, absolute_location
 from ridgestream.jobs.cli.results import print_result
 from ridgestream.jobs.console.log_format import describe_run, route_libraries
 from ridgestream.pipeline.base import events
@@ -36,7 +36,7 @@ def open_job(handler: ExitHandler, options: JobOptions) -> "Job":
     flags = parse_flags(options.settings or [])
     if options.store is not None:
         flags["store"] = absolute_location(options.store)
-    if isinstance(options, ClusterOptions) and options.cluster is not None:
+    if isinstance(options, ClusterJobOptions) and options.cluster is not None:
         path = options.cluster.removeprefix("file:")
         flags["cluster"] = options.cluster if path == options.cluster else f"file:{Path(path).absolute()}"
     if isinstance(options, RunOptions) and options.log is not None:

@@ -80,8 +80,8 @@ class JobOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterOptions(JobOptions):
-    """And where it runs."""
+class ClusterJobOptions(JobOptions):
+    """The options of a job, and where it runs."""
 
     cluster: Annotated[str | None, typer.Option(help="none, local, local:N, a scheduler's address, or file:PATH.")] = (
         None
@@ -89,8 +89,8 @@ class ClusterOptions(JobOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(ClusterOptions):
-    """And how it shows its progress."""
+class RunOptions(ClusterJobOptions):
+    """The options of a job, where it runs, and how it shows its progress."""
 
     log: Annotated[
         Log | None, typer.Option("--log", help="Bars on a terminal and text elsewhere, text, or lines of JSON.")

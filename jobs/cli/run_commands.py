@@ -7,7 +7,7 @@ import typer
 
 from ridgestream.jobs.cli.execution import open_job, run_step
 from ridgestream.jobs.cli.exit_handling import orderly_exit
-from ridgestream.jobs.cli.options import ClusterOptions, NewModel, Refit, Report, RunOptions, Snapshot, Wait
+from ridgestream.jobs.cli.options import ClusterJobOptions, NewModel, Refit, Report, RunOptions, Snapshot, Wait
 from ridgestream.jobs.cli.results import print_result
 
 
@@ -24,7 +24,7 @@ def run(
     )
 
 
-def plan(options: ClusterOptions, new_model: NewModel = False, refit: Refit = None) -> None:
+def plan(options: ClusterJobOptions, new_model: NewModel = False, refit: Refit = None) -> None:
     """Show what a run would read, how much memory and time it needs, and what it would refuse; changes nothing."""
     with orderly_exit() as handler:
         from ridgestream.jobs.cluster.dask_executor import open_executor

@@ -58,12 +58,12 @@ def run_train(
     job: Job, executor: Executor, report: Reporter, wait_seconds: float, *, new_model: bool
 ) -> dict[str, Any]:
     """Train on what the store holds and return what the command prints."""
-    began = perf_counter()
+    start = perf_counter()
     with recorded(job, report) as recorder:
         store = Store.open(store_location(job))
         with prefix_errors(store.location.text), store.lock(wait_seconds):
             summary = train_and_commit(job, store, executor, recorder, new_model=new_model)
-    return concluded(summary | {"seconds": round(perf_counter() - began, 3)}, recorder)
+    return concluded(summary | {"seconds": round(perf_counter() - start, 3)}, recorder)
 
 
 def train_and_commit(
@@ -74,7 +74,7 @@ def train_and_commit(
     A stopped training saves a checkpoint, from which the next one resumes.
     """
     store.restore_tags()
-    training = _Training.of(job, store, executor, report, new_model=new_model)
+    training = _TrainJob.of(job, store, executor, report, new_model=new_model)
     if not training.plan.is_due:
         return training.report_nothing()
     try:
@@ -84,7 +84,7 @@ def train_and_commit(
         raise
 
 
-def _train(training: "_Training") -> dict[str, Any]:
+def _train(training: "_TrainJob") -> dict[str, Any]:
     """Learn, refit, evaluate and commit, and return what the command prints."""
     job, report = training.job, training.report
     training.check()
@@ -117,8 +117,8 @@ class Held(Concluded):
 
 
 @dataclass(frozen=True)
-class _Training:
-    """One training, from what the store holds to the commit."""
+class _TrainJob:
+    """One run of the train job, from what the store holds to the commit."""
 
     job: Job
     store: Store
@@ -207,11 +207,11 @@ class _Training:
         return trained, evaluation, None
 
     def _refit(self, trained: Trained) -> Trained:
-        began = perf_counter()
+        start = perf_counter()
         n_basis = len(trained.record.arrays["basis_vectors"])
         check_refit_memory(self.ledger, n_basis, memory_limit_bytes(self.job))
         record = refit(self.context, trained.record, learned_by(trained))
-        return replace(trained, record=record, seconds=trained.seconds + perf_counter() - began)
+        return replace(trained, record=record, seconds=trained.seconds + perf_counter() - start)
 
     def _evaluate(self, record: ModelRecord, report: Reporter) -> Evaluation | None:
         if self.job.evaluate is None or self.ledger.schema is None:

@@ -1,42 +1,75 @@
-"""The section `[model.kernel]` of a job file."""
+"""The section `[model.kernel]` of a job file, whose keys are the fields of the kernel classes."""
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Union
 
-from pydantic import model_validator
+from pydantic import Field, create_model, model_validator
 
-from ridgestream.jobs.config.section import Count, Grid, NotNegative, Positive, Section
+from ridgestream.jobs.config.method_sections import Definition, without_infinity
+from ridgestream.jobs.config.section import Section
+from ridgestream.pipeline.base.bounds import alternatives_of
+from ridgestream.pipeline.base.settings import Setting, settings_of
 from ridgestream.pipeline.kernels import KERNELS
 
-if TYPE_CHECKING:
-    KernelName = str
-else:
-    KernelName = Literal[tuple(KERNELS)]
+GRID = "gamma"
+"""The parameter that may be a list of values, among which a batch method chooses."""
 
 
-class KernelSection(Section):
+class KernelKeys(Section):
     """The kernel."""
 
-    name: KernelName = "rbf"
+    name: str = "rbf"
     """The kernel's name."""
-    gamma: Positive | Grid | None = None
-    """Width of rbf, scale of polynomial; 1/n_features if absent. Batch methods may compare several."""
-    degree: Count | None = None
-    """The degree of polynomial."""
-    coef0: NotNegative | None = None
-    """The constant term of polynomial."""
 
     @model_validator(mode="after")
     def _check_taken(self) -> Self:
         kernel: Any = KERNELS[self.name]
-        taken = {field.name for field in fields(kernel)}
-        given = {name for name in type(self).model_fields if name != "name" and getattr(self, name) is not None}
-        if given - taken:
-            raise ValueError(f"the {self.name} kernel takes no {', '.join(sorted(given - taken))}")
+        untaken = self._given().keys() - {field.name for field in fields(kernel)}
+        if untaken:
+            raise ValueError(f"the {self.name} kernel takes no {', '.join(sorted(untaken))}")
         return self
+
+    def _given(self) -> dict[str, Any]:
+        return {name: value for name, value in self.model_dump(exclude={"name"}).items() if value is not None}
 
     def parameters(self) -> tuple[dict[str, float], ...]:
         """Return the parameters, as far as given, of every kernel to compare."""
-        given = {name: value for name, value in self.model_dump(exclude={"name"}).items() if value is not None}
-        gammas = given.get("gamma")
-        return tuple(given | {"gamma": gamma} for gamma in gammas) if isinstance(gammas, tuple) else (given,)
+        given = self._given()
+        values = given.get(GRID)
+        return tuple(given | {GRID: value} for value in values) if isinstance(values, tuple) else (given,)
+
+
+def _define(of_kernels: dict[str, Setting]) -> Definition:
+    """Return a parameter of one or several kernels, by their names, as a field of the section."""
+    kinds = [without_infinity(kind) for setting in of_kernels.values() for kind in alternatives_of(setting.type)]
+    name = next(iter(of_kernels.values())).name
+    if name == GRID:
+        kinds += [without_infinity(tuple.__class_getitem__((kind, ...))) for kind in kinds]
+    sentence = " ".join(f"{kernel}: {setting.sentence}" for kernel, setting in of_kernels.items())
+    return Union[(*kinds, None)], Field(default=None, description=sentence)
+
+
+def _parameter_keys() -> dict[str, Any]:
+    parameters: dict[str, dict[str, Setting]] = {}
+    for name, kernel in KERNELS.items():
+        for setting in settings_of(kernel):
+            parameters.setdefault(setting.name, {})[name] = setting
+    return {name: _define(of_kernels) for name, of_kernels in parameters.items()}
+
+
+if TYPE_CHECKING:
+
+    class KernelSection(KernelKeys):
+        """The section with the parameters of every kernel."""
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            """Return the value of a kernel's parameter."""
+
+else:
+    KernelSection = create_model(
+        "KernelSection",
+        __base__=KernelKeys,
+        name=(Literal[tuple(KERNELS)], Field("rbf", description=KernelKeys.model_fields["name"].description)),
+        **_parameter_keys(),
+    )
+    """The section with the parameters of every kernel."""

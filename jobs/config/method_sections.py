@@ -25,16 +25,16 @@ Definition = tuple[Any, FieldInfo]
 
 def _define(setting: Setting) -> Definition:
     """Return a setting as a field of a section."""
-    kinds = [_finite(kind) for kind in alternatives_of(setting.type) if kind is not NoneType]
+    kinds = [without_infinity(kind) for kind in alternatives_of(setting.type) if kind is not NoneType]
     if NoneType in alternatives_of(setting.type):
         kinds.append(NoneType if setting.default is None else Literal[UNLIMITED])
     return Union[tuple(kinds)], Field(default=setting.default, description=setting.sentence)  # noqa: UP007 (made at run time)
 
 
-def _finite(kind: Any) -> Any:  # noqa: ANN401
+def without_infinity(kind: Any) -> Any:  # noqa: ANN401
     """Return the type without infinity and NaN, which are within some bounds but never a setting."""
     if get_origin(kind) is tuple:
-        several: Any = tuple.__class_getitem__((_finite(get_args(kind)[0]), ...))
+        several: Any = tuple.__class_getitem__((without_infinity(get_args(kind)[0]), ...))
         return Annotated[several, Field(min_length=1)]
     if hasattr(kind, "__metadata__") and get_args(kind)[0] is float:
         return Annotated[kind, Field(allow_inf_nan=False)]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from ridgestream.jobs.report.charts import plots_of
-from ridgestream.jobs.report.summary_text import count, duration, figure, name_of, percent, size
+from ridgestream.jobs.report.summary_text import count, duration, figure, name_of, percent
+from ridgestream.pipeline.base.memory_plan import show_bytes
 from ridgestream.stores.schema.class_labels import class_name
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _template() -> "jinja2.Template":
         "grouped": lambda number: f"{number:,.10g}",
         "moment": lambda iso: iso[:16].replace("T", " "),
         "percent": percent,
-        "size": size,
+        "bytes": show_bytes,
         "spaced": lambda name: name.replace("_", " "),
     }
     return environment.from_string(files("ridgestream.jobs.report").joinpath("report.html.jinja").read_text("utf-8"))
@@ -127,7 +128,7 @@ def _model_cards(facts: dict[str, Any]) -> Iterator[tuple[str, Pairs]]:
 
 
 def _run(facts: dict[str, Any]) -> Pairs:
-    return [("store", facts["store"]), ("error", facts["error"]), ("peak memory", size(facts["peak_rss_bytes"]))]
+    return [("store", facts["store"]), ("error", facts["error"]), ("peak memory", show_bytes(facts["peak_rss_bytes"]))]
 
 
 def _data(facts: dict[str, Any]) -> Pairs:

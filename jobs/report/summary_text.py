@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from rich.filesize import decimal
-
 GOOD, LOOK, HELD, UNJUDGED, BACK, FAILED = "good", "look", "held", "unjudged", "back", "failed"
 
 _VERDICTS = {
@@ -231,8 +229,3 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def size(n_bytes: float) -> str:
-    """Return a number of bytes with a decimal unit: 1.5 GB."""
-    return decimal(round(n_bytes))

@@ -200,8 +200,8 @@ def check_growth(n_basis: int, n_features: int, row: int, limit_bytes: int) -> N
         )
 
 
-def show_bytes(count: int) -> str:
-    """Return a number of bytes as text with three digits and a unit."""
+def show_bytes(count: float) -> str:
+    """Return a number of bytes as text with three digits and a decimal unit: 1.53 GB."""
     value, units = float(count), ["bytes", "kB", "MB", "GB", "TB", "PB"]
     while value >= 1000 and len(units) > 1:
         value, units = value / 1000, units[1:]

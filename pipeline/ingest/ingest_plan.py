@@ -1,4 +1,4 @@
-"""What an ingest will do, computed from the source's files, the ledger and the policies; touches no disk."""
+"""Decides what an ingest will do, from the differences of source and ledger and the policies; touches no disk."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ def plan_ingest(
 ) -> IngestPlan:
     """Return what an ingest of the files into a store with this ledger will do.
 
-    `diff` compares the two by names, sizes and time stamps, `contents` by values where these do not decide. Raises
+    `diff` compares the two by names, sizes and time stamps, `contents` by values where these may mislead. Raises
     PartitionError for a file whose values have changed, unless the policy `on_changed` allows it.
     """
     changed = find_changed(contents.touched, ledger, policies.on_changed)

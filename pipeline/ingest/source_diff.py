@@ -1,4 +1,4 @@
-"""Compares the source with the ledger: by names, sizes and time stamps, and by values where these do not decide."""
+"""How the source differs from the ledger: by names, sizes and time stamps, and by values where these may mislead."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class FileContent:
 
 @dataclass(frozen=True)
 class SourceContents:
-    """The contents of the files about which names, sizes and time stamps do not decide."""
+    """The contents of the files whose names, sizes and time stamps may mislead."""
 
     touched: tuple[FileContent, ...]
     """Those of ingested files with another size or time stamp."""

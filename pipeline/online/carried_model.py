@@ -11,7 +11,7 @@ from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import NumericalBreakdown
 from ridgestream.pipeline.base.memory_plan import check_growth, fits_growth
 from ridgestream.pipeline.cholesky import cholesky
-from ridgestream.pipeline.online.compiled.swap_test import GROW, REFUSED, UNSAFE
+from ridgestream.pipeline.online.compiled.swap_criterion import GROW, REFUSED, UNSAFE
 from ridgestream.pipeline.online.diagnostics import measure_drift
 from ridgestream.pipeline.online.information_form import Information
 from ridgestream.pipeline.online.inverses import Inverses, Solution

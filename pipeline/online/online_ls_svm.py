@@ -27,7 +27,7 @@ from ridgestream.pipeline.base.array_checks import Floats, Integers, as_floats, 
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.online.carried_model import CarriedModel
-from ridgestream.pipeline.online.compiled.swap_test import SCANNED, SUSPECTED
+from ridgestream.pipeline.online.compiled.swap_criterion import SCANNED, SUSPECTED
 from ridgestream.pipeline.online.diagnostics import Numerics
 from ridgestream.pipeline.online.information_form import Information
 from ridgestream.pipeline.online.inverses import Condition

@@ -100,7 +100,7 @@ class OnlineTrainer:
         """
         if context.record is not None:
             check_online_parameters(context.record, self.request)
-        return _Training.of(self.request, context, self).train()
+        return _OnlineTraining.of(self.request, context, self).train()
 
     def _most_basis(self, record: ModelRecord | None) -> int:
         if self.request.max_basis is not None:
@@ -132,7 +132,7 @@ def new_learner(request: OnlineRequest, n_features: int, dictionary: StartingDic
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Training:
+class _OnlineTraining:
     """One training: the partitions to learn, and how they are read."""
 
     request: OnlineRequest
@@ -146,7 +146,7 @@ class _Training:
     """What the limit leaves for a learner whose dictionary has no limit."""
 
     @classmethod
-    def of(cls, request: OnlineRequest, context: TrainingContext, trainer: OnlineTrainer) -> "_Training":
+    def of(cls, request: OnlineRequest, context: TrainingContext, trainer: OnlineTrainer) -> "_OnlineTraining":
         """Plan the training; raise what can be found without reading a row."""
         record, ledger, entries = context.record, context.ledger, context.unlearned
         policy = request.unseen_categories if record else request.first_categories

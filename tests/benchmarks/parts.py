@@ -29,7 +29,7 @@ from ridgestream.pipeline.online.carried_model import SCREEN_BASIS, SCREEN_ROWS
 from ridgestream.pipeline.online.compiled import lapack as lapack_calls
 from ridgestream.pipeline.online.compiled.jit import compiled
 from ridgestream.pipeline.online.compiled.lapack import Lapack
-from ridgestream.pipeline.online.compiled.swap_test import cross_triangle
+from ridgestream.pipeline.online.compiled.swap_criterion import cross_triangle
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.online.row_strip import TRACKED_SHARE, plan_block_rows
 from ridgestream.pipeline.online.schedule import GRID_ROWS

@@ -8,7 +8,7 @@ from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.online.compiled.arrays import Model, Rows, Scratch
 from ridgestream.pipeline.online.compiled.jit import compiled_inline, compiled_part
 from ridgestream.pipeline.online.compiled.lapack import Lapack, times_vector
-from ridgestream.pipeline.online.compiled.swap_test import REFUSED
+from ridgestream.pipeline.online.compiled.swap_criterion import REFUSED
 from ridgestream.pipeline.online.compiled.vector_loops import add_multiple, add_squares, dot
 
 CONDITION_LIMIT = 1e12

@@ -15,7 +15,7 @@ from ridgestream.pipeline.online.compiled.swap import (
     swap_in_inverses,
 )
 from ridgestream.pipeline.online.compiled.swap_bounds import gather_columns, measure_reach
-from ridgestream.pipeline.online.compiled.swap_test import END, GROW, UNSAFE, eliminate, scan_rows
+from ridgestream.pipeline.online.compiled.swap_criterion import END, GROW, UNSAFE, eliminate, scan_rows
 from ridgestream.pipeline.online.compiled.vector_loops import add_multiple, add_two, copy
 
 

@@ -117,7 +117,7 @@ def test_a_changed_source_gives_another_folder(tmp_path: Path, monkeypatch: pyte
 
 def test_every_compiled_source_is_in_the_digest() -> None:
     names = {source.name for source in compiled_sources()}
-    assert {"kernels.py", "update.py", "swap_test.py", "swap.py", "kernel_column.py"} <= names
+    assert {"kernels.py", "update.py", "swap_criterion.py", "swap.py", "kernel_column.py"} <= names
 
 
 def test_folders_unused_for_long_are_deleted_when_a_new_one_is_created(
