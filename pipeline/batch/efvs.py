@@ -1,19 +1,19 @@
 """EFVS: a dictionary that spans the rows in feature space, chosen without their targets.
 
 Paper: Cawley & Talbot (2002), "Efficient formation of a basis in a kernel induced feature space", Algorithm 1. Each
-round adds, of ρ random rows, the one that raises the most
+round draws ρ random rows and adds the one with which
 
-    J(S) = (1/ℓ) Σ_i k_S(x_i)ᵀK_SS⁻¹k_S(x_i)/k(x_i, x_i),
+    J(S) = (1/ℓ) Σ_i k_S(x_i)ᵀK_SS⁻¹k_S(x_i)/k(x_i, x_i)
 
-over all rows (ν = ∞) or ν random ones; 1 − J is the mean relative reconstruction error. Adding c raises ℓJ by
-Σ_i E_ci²/k(x_i, x_i)/H_cc, with E_ci = k(x_c, x_i) − k_S(x_c)ᵀK_SS⁻¹k_S(x_i) and H_cc its value at c itself. With all
+is largest, over all rows (ν = ∞) or ν random ones; 1 − J is the mean relative reconstruction error. Adding c raises ℓJ
+by Σ_i E_ci²/k(x_i, x_i)/H_cc, with E_ci = k(x_c, x_i) − k_S(x_c)ᵀK_SS⁻¹k_S(x_i) and H_cc its value at c itself. With all
 rows as candidates and in J it is FVS (Baudat & Anouar 2001). All sums are weighted.
 
-Departures. The paper draws candidates and the rows of J from a pool that shrinks as rows are found to be
-spanned; here a round draws from all rows, by a seed of its own, and what is chosen or spanned (H_cc/k(x_c, x_c) < ε) is
-skipped, not replaced; of the rows of J, the spanned ones count in the error but not in the choice. So the candidates of
-r rounds are known before any of them chooses, and with ν = ∞ one pass serves r rounds, whose choices are those of r
-passes. With ν finite no pass is needed to choose.
+Departures. The paper draws candidates and the rows of J from a pool from which it removes spanned rows. Here each
+round draws from all rows, with its own seed. Candidates that are already chosen or spanned (H_cc/k(x_c, x_c) < ε) are
+skipped and not replaced; spanned rows of J count in the error but not in the choice. So the candidates of r rounds are
+known in advance, and with ν = ∞ one pass serves r rounds and gives the same choices as r passes. With ν finite,
+selection needs no pass.
 """
 
 from collections.abc import Iterator
@@ -61,11 +61,11 @@ class FVSSettings(SharedReselection, SharedFolds, SharedSize, SharedRegularizati
     """Selection by the reconstruction error of all rows from all rows, which uses no target."""
 
     spanned_threshold: Annotated[float, Ge(_LEAST_THRESHOLD), Lt(1)] = 1e-8
-    """ε: a candidate is spanned if no more than this share of its squared length in feature space is left."""
+    """ε: a candidate is spanned if at most this share of its squared length in feature space is outside the span."""
     reconstruction_threshold: Share = 0.0
     """τ: selection ends at this mean relative reconstruction error; at zero, when every row is spanned."""
     look_ahead: Count | None = None
-    """Rounds whose candidates share a pass, by default as few passes as pay; it changes no choice."""
+    """The number of rounds that share a pass; by default the cheapest one. It does not change the result."""
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -76,15 +76,15 @@ class EFVSSettings(FVSSettings):
     """Selection by the reconstruction error among random candidates."""
 
     candidates: CountOrAll = RULE_OF_59
-    """ρ: rows that each round selects from, drawn at random, or "all"."""
+    """ρ: the number of random rows among which a round chooses, or "all"."""
     sample: CountOrAll = "all"
-    """ν: rows by which each round compares its candidates, drawn at random, or "all", which takes passes."""
+    """ν: the number of random rows on which a round compares its candidates, or "all", which requires passes."""
     memory_limit: Annotated[int | None, Internal()] = None
     """Bytes that the sums of a pass may take in a process; None for no limit."""
 
 
 def fit_efvs(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: Reporter) -> Fitted:
-    """Return a dictionary chosen by EFVS, with its coefficients; the path has its reconstruction error.
+    """Return the model over a dictionary chosen by EFVS; its path has the reconstruction error of every size.
 
     Raises as `select_basis` does, and NumericalBreakdown if P is not positive definite within rounding.
     """
@@ -113,9 +113,9 @@ def fit_efvs(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: Repor
 def select_basis(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: Reporter) -> Selection:
     """Return the dictionary that EFVS chooses, without coefficients.
 
-    With ν = ∞ about max_basis/r passes, of O(ρ·(n_basis + ρr)) a row and round; with ν finite none, and
-    O((ρ + ν)·n_basis² + ρν·n_basis) a round. Raises InputError where no row can be chosen, MemoryRefused where the sums
-    of a pass cannot fit.
+    With ν = ∞ about max_basis/r passes of O(ρ·(n_basis + ρr)) per row and round; with ν finite no pass, and
+    O((ρ + ν)·n_basis² + ρν·n_basis) per round. Raises InputError if no row can be chosen, MemoryRefused if the sums of
+    a pass do not fit.
     """
     extending: Extending
     if settings.sample == "all" or settings.sample >= rows.n_rows:
@@ -146,11 +146,11 @@ def select_basis(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: R
 def _cut(
     selection: Selection, n_basis: int, tried: int, extending: Extending, settings: EFVSSettings
 ) -> tuple[Selection, bool]:
-    """Return what was chosen before a reason to stop, and whether there is one."""
+    """Return the selection up to where it must stop, and whether it must."""
     reached = np.flatnonzero(selection.errors <= settings.reconstruction_threshold)
     if settings.reconstruction_threshold > 0 and len(reached):
         return selection.first(int(reached[0]) + 1), True
-    if extending.exhaustive:  # a round that finds none among all rows is followed by none that does
+    if extending.exhaustive:  # if a round finds none among all rows, no later round does
         return selection, len(selection.places) < tried or len(selection.places) == settings.limit
     last = int(selection.rounds[n_basis - 1]) if n_basis else -1
     n_chosen, is_idle = cut_idle(selection.rounds[n_basis:], last, tried)

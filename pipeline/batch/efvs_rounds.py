@@ -1,4 +1,4 @@
-"""The rounds of EFVS: which rows are chosen next, with J over all rows or over random ones."""
+"""The rounds of EFVS: the rows chosen next, with J over all rows or over random ones."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from ridgestream.pipeline.batch.efvs import EFVSSettings
 
 ALL_ROUNDS = 64
-"""Rounds that a pass serves if all rows are candidates."""
+"""The number of rounds per pass if all rows are candidates."""
 
 _SAMPLED_ROUNDS = 16
-"""Rounds between two reports if J is over random rows."""
+"""The number of rounds between two reports if J is over random rows."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class Selection:
     """A dictionary without coefficients, in the order in which it was chosen."""
 
     places: Integers
-    """Where the vectors are among the rows, shape (n_basis,)."""
+    """The row indices of the vectors, shape (n_basis,)."""
     vectors: Floats
     """Shape (n_basis, n_features)."""
     errors: Floats
-    """The mean relative reconstruction error 1 − J of the first vectors, from one on, shape (n_basis,); an estimate
-    from the round's random rows where `sample` is a number."""
+    """The mean relative reconstruction error 1 − J of the first 1, 2, … vectors, shape (n_basis,); an estimate from the
+    round's random rows if `sample` is a number."""
     rounds: Integers
-    """The round that chose each, shape (n_basis,)."""
+    """The round in which each vector was chosen, shape (n_basis,)."""
     passes: int = 0
-    """The passes over all rows that it took."""
+    """The number of passes over all rows so far."""
 
     @classmethod
     def empty(cls, n_features: int) -> "Selection":
@@ -64,7 +64,7 @@ class Selection:
     def add(
         self, candidates: Candidates, columns: Integers, errors: Floats, rounds: Integers, passes: int
     ) -> "Selection":
-        """Return the selection with these candidates after it, which took `passes` more passes."""
+        """Return the selection followed by these columns of the candidates, after `passes` more passes."""
         return Selection(
             np.concatenate([self.places, candidates.places[columns]]),
             np.concatenate([self.vectors, candidates.features[columns]]),
@@ -81,13 +81,13 @@ class Extending(Protocol):
     """Whether every round has all rows as candidates."""
 
     def rounds_ahead(self, n_basis: int) -> int:
-        """Return how many rounds are served together when `n_basis` vectors are chosen."""
+        """Return the number of rounds of the next call of `extend`, given `n_basis` chosen vectors."""
 
     def passes_left(self, n_basis: int) -> int:
-        """Return how many passes are left if every round chooses one."""
+        """Return the number of remaining passes if every round chooses a vector."""
 
     def extend(self, selection: Selection, tried: int, ahead: int) -> Selection:
-        """Return what is chosen after `ahead` rounds, those before `tried` being done."""
+        """Return the selection after `ahead` more rounds; `tried` rounds are done."""
 
 
 class Passing:
@@ -102,21 +102,21 @@ class Passing:
         self.exhaustive = self._source.exhaustive
 
     def rounds_ahead(self, n_basis: int) -> int:
-        """Return how many rounds share the next pass."""
+        """Return the number of rounds that share the next pass."""
         settings = self._settings
         if settings.candidates == "all":
             return settings.look_ahead or ALL_ROUNDS
         return settings.look_ahead or plan_look_ahead(settings.limit, n_basis, settings.candidates)
 
     def passes_left(self, n_basis: int) -> int:
-        """Return how many passes are left if every round chooses one."""
+        """Return the number of remaining passes if every round chooses a vector."""
         settings = self._settings
         if settings.candidates == "all":
             return -((n_basis - settings.limit) // self.rounds_ahead(n_basis))
         return count_passes(settings.limit, n_basis, settings.candidates, settings.look_ahead)
 
     def extend(self, selection: Selection, tried: int, ahead: int) -> Selection:
-        """Return what is chosen after `ahead` rounds; one pass, if there is any candidate."""
+        """Return the selection after `ahead` more rounds; one pass, none without candidates."""
         most = self._settings.limit - len(selection.places)
         candidates = self._source.of_rounds(tried, ahead, most, selection.places)
         n = len(candidates.places)
@@ -160,14 +160,14 @@ class Sampling:
         return 0
 
     def extend(self, selection: Selection, tried: int, ahead: int) -> Selection:
-        """Return what is chosen after `ahead` rounds, one after another."""
+        """Return the selection after `ahead` more rounds."""
         with one_blas_thread():
             for number in range(tried, tried + ahead):
                 selection = self._extend_by_one(selection, number)
         return selection
 
     def _extend_by_one(self, selection: Selection, number: int) -> Selection:
-        """Return it with the choice of one round, if that makes one."""
+        """Return the selection after one more round, which may choose none."""
         most = self._settings.limit + number
         candidates = self._source.of_rounds(number, 1, most, selection.places)
         sample = _reconstructible(self._kernel, self._samples.of_rounds(number, 1, most, np.empty(0, dtype=np.int64)))
@@ -191,14 +191,14 @@ class Sampling:
         return self._kernel.block(X, Z, np.zeros(X.shape[1]))
 
     def _reduce(self, vectors: Floats, features: Floats) -> tuple[Floats, Floats]:
-        """Return L⁻¹k_S of rows, (n_basis, rows), with K_SS = LLᵀ, and what is left of their k(x, x)."""
+        """Return L⁻¹k_S of rows, (n_basis, rows), with K_SS = LLᵀ, and k(x, x) − ‖L⁻¹k_S‖² (rows,)."""
         half = self._block(vectors, features)
         if len(half):
             half = solve_triangular(self._factor[: len(half), : len(half)], half, lower=True, check_finite=False)
         return half, np.maximum(self._kernel.diagonal(features) - np.einsum("ij,ij->j", half, half), 0.0)
 
     def _border(self, half: Floats, left: float) -> None:
-        """Add the vector with these values to the factor."""
+        """Add a row of the factor: `half`, and the root of `left`."""
         n_basis = len(half)
         if n_basis == len(self._factor):
             grown = np.zeros((min(2 * n_basis + 64, self._settings.limit),) * 2)
@@ -208,7 +208,7 @@ class Sampling:
 
 
 def _project(kernel: Kernel, vectors: Floats, features: Floats) -> tuple[Floats, Floats]:
-    """Return what the chosen vectors leave of the kernel matrix of candidates, and K_SS⁻¹k_S of each of these."""
+    """Return the candidates' kernel matrix minus its projection on the chosen vectors, and K_SS⁻¹k_S of each."""
     n_basis = len(vectors)
     values = gram(kernel, np.concatenate([vectors, features]), np.zeros(features.shape[1]))
     check_kernel_sums(values, "kernel matrix of the candidates")
@@ -221,6 +221,6 @@ def _project(kernel: Kernel, vectors: Floats, features: Floats) -> tuple[Floats,
 
 
 def _reconstructible(kernel: Kernel, sample: Candidates) -> Candidates:
-    """Return those of the rows of which there is something to reconstruct."""
+    """Return the rows with k(x, x) above zero."""
     present = np.flatnonzero(kernel.diagonal(sample.features) > 0)
     return Candidates(sample.places[present], sample.features[present], sample.weights[present], None)

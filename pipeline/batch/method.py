@@ -1,4 +1,4 @@
-"""What a batch method is: its settings, how it is fitted, and how its memory and passes are planned."""
+"""The interface of batch methods: settings, fit, and the plan of memory and passes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ Settings_co = TypeVar("Settings_co", covariant=True)
 
 @dataclass(frozen=True, kw_only=True)
 class FitTask(Generic[Settings_co]):
-    """What a method is fitted to, and with which settings."""
+    """The rows, kernels and settings of one fit."""
 
     rows: RowSet
     """The rows."""
@@ -35,13 +35,13 @@ class FitTask(Generic[Settings_co]):
     settings: Settings_co
     """The method's settings."""
     others: dict[str, Any]
-    """The settings of other methods that this one builds upon, by the names of their sections."""
+    """The settings of other methods that this one uses, by the names of their sections."""
     given: StartingDictionary | None
-    """A given initial dictionary; None where there is none."""
+    """The initial dictionary that the user gives; None without one."""
     memory_limit_bytes: int
-    """How many bytes this process may use."""
+    """The bytes that this process may use."""
     report: Reporter
-    """Where progress is reported."""
+    """Receives progress."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class PassPlan:
     """One pass over rows."""
 
     values: int
-    """Kernel values of a row."""
+    """Kernel values per row."""
     products: int
-    """Products that are summed, of a row."""
+    """Products summed per row."""
 
     @property
     def row_seconds(self) -> float:
@@ -61,28 +61,28 @@ class PassPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanTask(Generic[Settings_co]):
-    """What memory and passes of a fit depend on, beside the rows' features."""
+    """The inputs of the plan of a fit."""
 
     settings: Settings_co
     """The method's settings."""
     others: dict[str, Any]
-    """The settings of other methods that this one builds upon, by the names of their sections."""
+    """The settings of other methods that this one uses, by the names of their sections."""
     n_rows: int
     """The number of rows."""
     n_kernels: int = 1
     """The number of kernels to compare."""
     given_basis: int = 0
-    """The rows of a given initial dictionary; 0 where there is none."""
+    """The size of the initial dictionary that the user gives; 0 without one."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a method's memory depends on."""
+    """The sizes that determine a method's memory."""
 
     n_functions: int
-    """Functions whose products are summed at once."""
+    """The number of functions whose products are summed at once."""
     dense_rows: int = 0
-    """Rows whose kernel matrix is formed."""
+    """The number of rows whose full kernel matrix is formed."""
 
 
 def solve_normal_equations(fitted: Fitted, sums: BlockStatistics) -> Floats:
@@ -95,36 +95,37 @@ class Method(Generic[Settings]):
     """A batch method."""
 
     settings: type[Settings]
-    """Its settings class, which says what keys of `[model]` it takes."""
+    """Its settings class, whose fields are the keys of `[model]` that it takes."""
     fit: Callable[[FitTask[Settings]], Fitted]
-    """Select a dictionary and fit it."""
+    """Selects a dictionary and fits its coefficients."""
     sizes: Callable[[PlanTask[Settings]], Sizes]
-    """The sizes that the memory of a fit depends on."""
+    """Returns the sizes that determine the memory of a fit."""
     passes: Callable[[PlanTask[Settings]], Iterator[PassPlan]]
-    """The passes of a fit, in their order; a greedy method may end earlier."""
+    """Yields the passes of a fit in order; a greedy method may need fewer."""
     solve: Callable[[Fitted, BlockStatistics], Floats] = solve_normal_equations
-    """The coefficients (n_functions, n_targets) of an unchanged dictionary, from sums over more rows."""
+    """Returns the coefficients (n_functions, n_targets) of an unchanged dictionary from sums over more rows."""
     certain: Callable[[Settings], bool] = lambda settings: True  # noqa: ARG005
-    """Whether `passes` is exact unless candidates run out; otherwise the rows decide."""
+    """Whether `passes` is exact, unless candidates run out; otherwise the number of passes depends on the rows."""
     compares_kernels: bool = False
-    """Whether it takes several kernels and uses the one of least validation error."""
+    """Whether it takes several kernels and uses the one with the smallest validation error."""
     shrinks: bool = True
-    """Whether the coefficients minimize a penalized error over all rows, which then is at most that of no model."""
+    """Whether the coefficients minimize a penalized error over all rows, which is then at most that of zero
+    coefficients."""
     always_reselects: bool = False
     """Whether each training fits all rows again, because the dictionary is all rows."""
 
 
 def sum_pass(n_functions: int, kernels: int = 1) -> PassPlan:
-    """Return the pass that sums the products of this many functions, for each kernel."""
+    """Return the pass that sums the products of `n_functions` functions for each kernel."""
     return PassPlan(kernels * n_functions, kernels * n_functions**2)
 
 
 def round_passes(
     max_basis: int, n_rows: int, candidates: NumberOrAll, look_ahead: int | None, rounds_of_all: int
 ) -> Iterator[PassPlan]:
-    """Yield the passes of a greedy selection: each serves the candidates of some rounds, each of which chooses one.
+    """Yield the passes of a greedy selection; each pass serves several rounds, and each round chooses one vector.
 
-    `rounds_of_all` is how many rounds a pass serves if all rows are candidates.
+    `rounds_of_all` is the number of rounds per pass if all rows are candidates.
     """
     n_basis = 0
     while n_basis < max_basis:
@@ -138,5 +139,5 @@ def round_passes(
 
 
 def greedy_sizes(max_basis: int, n_rows: int, candidates: NumberOrAll, look_ahead: int | None) -> Sizes:
-    """Return the sizes of a method that sums the candidates of several rounds in a pass."""
+    """Return the sizes of a greedy method whose passes sum the candidates of several rounds."""
     return Sizes(max(largest_pass(max_basis, n_rows, candidates, look_ahead), max_basis))

@@ -1,17 +1,17 @@
-"""OLS: forward selection by orthogonal least squares, which the online learner is compared with in Table 2.
+"""OLS: forward selection by orthogonal least squares, the baseline of the online learner's paper (Table 2).
 
 Paper: Jung & Polani (2006), "Sequential learning with LS-SVM for large-scale data sets", after Chen, Cowan & Grant
-(1991). Each round adds, of 59 random rows, the one whose kernel function lowers the regularized cost the most:
+(1991). Each round draws 59 random rows and adds the one whose kernel function lowers the regularized cost most:
 
     ‖y − Kβ‖² + λn βᵀK_SS β,  h = K_Sᵀq + λn k_S(c),  Δ = qᵀq + λn k(c, c) − hᵀP⁻¹h,  gain = Σ_t (qᵀy_t − hᵀβ_t)²/Δ
 
 with P = K_SᵀK_S + λn K_SS, q the candidate's kernel values at all rows, and all sums weighted.
 
-Departures. The paper stores the columns, t × m numbers; here a pass sums the products of the candidates of several
-rounds with the chosen vectors and with each other, and the choices follow from the sums, exactly those of a pass a
-round, in O((m + 59r)²) memory (`candidate_products.py`, `forward_selection.py`). A round's candidates are drawn from
-all rows; those chosen already, or spanned, whose Δ is rounding, are skipped and not replaced. Coefficients come from
-the sums of a last pass. The paper's γ is λn here, its σ is gamma.
+Departures. The paper stores the columns, t × m numbers. Here a pass sums the products of the candidates of r rounds with
+the chosen vectors and with each other; the choices are computed from the sums and equal those of one pass per round. The
+memory is O((m + 59r)²) (`candidate_products.py`, `forward_selection.py`). Candidates are drawn from all rows; those that
+are already chosen or spanned (Δ within rounding) are skipped and not replaced. Coefficients are computed from the sums
+of a last pass. The paper's γ is λn here, its σ is gamma.
 """
 
 from collections.abc import Iterator
@@ -69,13 +69,13 @@ class OLSSettings(SharedReselection, SharedFolds, SharedSize, SharedRegularizati
     """Forward selection by orthogonal least squares."""
 
     candidates: CountOrAll = RULE_OF_59
-    """Rows that each round selects from, drawn at random, or "all": one pass, whose sums take memory O(rows²)."""
+    """The number of random rows among which a round chooses, or "all": one pass, whose sums take O(rows²) memory."""
     look_ahead: Count | None = None
-    """Rounds whose candidates share a pass, by default as few passes as pay; it changes no choice."""
+    """The number of rounds that share a pass; by default the cheapest one. It does not change the result."""
     gcv: bool = False
-    """Whether generalized cross-validation decides the size, up to `max_basis`."""
+    """Whether generalized cross-validation chooses the size, up to `max_basis`."""
     patience: Count = 10
-    """With gcv: vectors that are selected after the least GCV before selection ends."""
+    """With gcv: selection ends when this many further vectors have not lowered the smallest GCV."""
     memory_limit: Annotated[int | None, Internal()] = None
     """Bytes that the sums of a pass may take in a process; None for no limit."""
 
@@ -83,7 +83,7 @@ class OLSSettings(SharedReselection, SharedFolds, SharedSize, SharedRegularizati
         check_bounds(self)
 
     def rounds_of_pass(self, n_basis: int) -> int:
-        """Return how many rounds the next pass serves, when `n_basis` vectors are chosen."""
+        """Return the number of rounds of the next pass, given `n_basis` chosen vectors."""
         left = self.limit - n_basis
         if self.candidates == "all":
             return left
@@ -92,33 +92,33 @@ class OLSSettings(SharedReselection, SharedFolds, SharedSize, SharedRegularizati
 
 @dataclass(frozen=True)
 class _Grown:
-    """The vectors chosen so far, with their sums and measures."""
+    """The vectors chosen so far, with their sums."""
 
     places: Integers
-    """Where the vectors are among the rows, (n_basis,)."""
+    """The row indices of the vectors, (n_basis,)."""
     vectors: Floats
     """(n_basis, n_features)."""
     sums: BlockStatistics
-    """Of the vectors, over all rows."""
+    """The sums of the vectors over all rows."""
     gcv: Floats
-    """Of every size from one on, (n_basis,)."""
+    """The GCV of the first 1, 2, … vectors, (n_basis,)."""
     freedoms: Floats
-    """tr(P⁻¹G), the effective parameters, of every size from one on, (n_basis,)."""
+    """tr(P⁻¹G), the effective number of parameters, of the first 1, 2, … vectors, (n_basis,)."""
     rounds: Integers
-    """The round that chose each, (n_basis,)."""
+    """The round in which each vector was chosen, (n_basis,)."""
 
     def first(self, size: int) -> "_Grown":
-        """Return the state when `size` vectors were chosen."""
+        """Return the first `size` vectors."""
         sums = self.sums.choose(np.arange(size))
         measures = self.gcv[:size], self.freedoms[:size]
         return _Grown(self.places[:size], self.vectors[:size], sums, *measures, self.rounds[:size])
 
 
 def fit_ols(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporter) -> Fitted:
-    """Return a dictionary chosen by OLS, with its coefficients; several targets share it, their gains added.
+    """Return the model over a dictionary chosen by OLS; the gains of several targets are added.
 
-    About n/r + 1 passes, n = max_basis, of O(59·(n_basis + 59r)) a row and round. Raises InputError without a row of
-    positive weight, MemoryRefused where the sums of a pass cannot fit, NumericalBreakdown if P loses its definiteness.
+    About n/r + 1 passes, n = max_basis, of O(59·(n_basis + 59r)) per row and round. Raises InputError without a row of
+    positive weight, MemoryRefused if the sums of a pass do not fit, NumericalBreakdown if P is not positive definite.
     """
     largest = largest_pass(settings.limit, rows.n_rows, settings.candidates, settings.look_ahead)
     check_pass_memory(largest, settings.candidates, settings.memory_limit)
@@ -140,7 +140,7 @@ def fit_ols(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporte
 
 
 def _grow(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporter) -> tuple[_Grown, int, int]:
-    """Choose until something stops it; return that, the rounds tried and the passes taken."""
+    """Return the chosen vectors, the number of rounds and the number of passes."""
     nothing = np.empty(0, dtype=np.int64)
     sums = BlockStatistics.empty(0, rows.n_targets)
     grown = _Grown(nothing, np.empty((0, rows.n_features)), sums, np.empty(0), np.empty(0), nothing)
@@ -161,7 +161,7 @@ def _grow(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporter)
 def _extend(
     rows: RowSet, kernel: Kernel, settings: OLSSettings, grown: _Grown, candidates: Candidates, tried: int
 ) -> _Grown:
-    """Return what has been chosen after a pass over the rows for these candidates."""
+    """Return the chosen vectors after one more pass, for these candidates."""
     n_basis = len(grown.places)
     argument = CandidateSumming(kernel, grown.vectors, candidates.features, rows.n_targets)
     sums = rows.reduce(sum_candidates, argument, events.STEP_OLS_PASS.numbered(vectors=n_basis)).extend(grown.sums)
@@ -180,7 +180,7 @@ def _extend(
 
 
 def _measure(grown: _Grown, chosen: Chosen, sums: BlockStatistics) -> tuple[Floats, Floats]:
-    """Return GCV and the effective parameters of every size, of which those of `grown` are known."""
+    """Return GCV and the effective number of parameters of every size; those of `grown` are known."""
     errors, growth = NestedModels(chosen.factor, chosen.half_solution).after(len(grown.places), sums)
     before = grown.freedoms[-1] if len(grown.freedoms) else 0.0
     freedoms = before + np.cumsum(growth)
@@ -188,17 +188,17 @@ def _measure(grown: _Grown, chosen: Chosen, sums: BlockStatistics) -> tuple[Floa
 
 
 def _drop_idle(grown: _Grown, n_basis: int, tried: int, *, exhaustive: bool) -> tuple[_Grown, bool]:
-    """Return what was chosen before rounds found nothing, and whether no candidate is taken to be left."""
+    """Return the vectors chosen before too many idle rounds, and whether selection must stop."""
     last = int(grown.rounds[n_basis - 1]) if n_basis else -1
     new = grown.rounds[n_basis:]
     kept, spent = cut_idle(new, last, tried)
-    if exhaustive:  # a round that finds none among all rows is followed by none that does
+    if exhaustive:  # if a round finds none among all rows, no later round does
         return grown, n_basis + len(new) < tried
     return (grown.first(n_basis + kept) if kept < len(new) else grown), spent
 
 
 def _stopped(grown: _Grown, settings: OLSSettings) -> int | None:
-    """Return the size at which GCV had not fallen for `patience` vectors, None where it has not come to that."""
+    """Return the first size at which GCV had not fallen for `patience` vectors, None if there is none."""
     if not settings.gcv or not len(grown.places):
         return None
     gcv = grown.gcv
@@ -210,7 +210,7 @@ def _stopped(grown: _Grown, settings: OLSSettings) -> int | None:
 
 
 def _path(grown: _Grown, settings: OLSSettings) -> Path:
-    """Return the models that were looked at; the least GCV decides where it is asked to, the largest otherwise."""
+    """Return the models of every size; the one of smallest GCV is chosen if `settings.gcv`, else the largest."""
     size = _stopped(grown, settings) or len(grown.places)
     gcv = grown.gcv[:size]
     chosen = int(np.argmin(gcv)) if settings.gcv else size - 1
