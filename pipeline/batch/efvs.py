@@ -6,8 +6,8 @@ round draws ρ random rows and adds the one with which
     J(S) = (1/ℓ) Σ_i k_S(x_i)ᵀK_SS⁻¹k_S(x_i)/k(x_i, x_i)
 
 is largest, over all rows (ν = ∞) or ν random ones; 1 − J is the mean relative reconstruction error. Adding c raises ℓJ
-by Σ_i E_ci²/k(x_i, x_i)/H_cc, with E_ci = k(x_c, x_i) − k_S(x_c)ᵀK_SS⁻¹k_S(x_i) and H_cc its value at c itself. With all
-rows as candidates and in J it is FVS (Baudat & Anouar 2001). All sums are weighted.
+by Σ_i E_ci²/k(x_i, x_i)/H_cc, with E_ci = k(x_c, x_i) − k_S(x_c)ᵀK_SS⁻¹k_S(x_i) and H_cc its value at c itself. With
+all rows as candidates and in J it is FVS (Baudat & Anouar 2001). All sums are weighted.
 
 Departures. The paper draws candidates and the rows of J from a pool from which it removes spanned rows. Here each
 round draws from all rows, with its own seed. Candidates that are already chosen or spanned (H_cc/k(x_c, x_c) < ε) are

@@ -75,8 +75,8 @@ def fit_isls_svm(
     """Return the best model on the pruning paths of all kernels and regularizations, fitted to all rows.
 
     One pass of O(n_basis·(n_basis + n_features)) per row and kernel, then O(n_basis³) for each fold, λ and kernel if
-    `step` is above zero, else O(n_basis⁴); memory O(folds · kernels · n_basis²). Raises InputError for invalid settings or
-    a dictionary of another shape, NumericalBreakdown if sums are not finite.
+    `step` is above zero, else O(n_basis⁴); memory O(folds · kernels · n_basis²). Raises InputError for invalid settings
+    or a dictionary of another shape, NumericalBreakdown if sums are not finite.
     """
 
     def plan(n_basis: int) -> list[int]:

@@ -7,11 +7,11 @@ Paper: Jung & Polani (2006), "Sequential learning with LS-SVM for large-scale da
 
 with P = K_SᵀK_S + λn K_SS, q the candidate's kernel values at all rows, and all sums weighted.
 
-Departures. The paper stores the columns, t × m numbers. Here a pass sums the products of the candidates of r rounds with
-the chosen vectors and with each other; the choices are computed from the sums and equal those of one pass per round. The
-memory is O((m + 59r)²) (`candidate_products.py`, `forward_selection.py`). Candidates are drawn from all rows; those that
-are already chosen or spanned (Δ within rounding) are skipped and not replaced. Coefficients are computed from the sums
-of a last pass. The paper's γ is λn here, its σ is gamma.
+Departures. The paper stores the columns, t × m numbers. Here a pass sums the products of the candidates of r rounds
+with the chosen vectors and with each other; the choices are computed from the sums and equal those of one pass per
+round. The memory is O((m + 59r)²) (`candidate_products.py`, `forward_selection.py`). Candidates are drawn from all
+rows; those that are already chosen or spanned (Δ within rounding) are skipped and not replaced. Coefficients are
+computed from the sums of a last pass. The paper's γ is λn here, its σ is gamma.
 """
 
 from collections.abc import Iterator

@@ -20,7 +20,7 @@ from support.jobs.jobs import (
     start_command,
     wait_until,
 )
-from support.jobs.namespaces import lacking, network
+from support.jobs.namespaces import network, why_unavailable
 
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.commands.run import run_job
@@ -171,7 +171,7 @@ def test_the_forest_recipe_through_kills_of_workers_and_of_the_scheduler(tmp_pat
 
 @pytest.fixture
 def hosts() -> Iterator[Any]:
-    reason = lacking()
+    reason = why_unavailable()
     if reason:
         pytest.skip(reason)
     with network("scheduler", "one", "other", "job") as hosts:

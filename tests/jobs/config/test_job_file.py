@@ -84,7 +84,7 @@ def test_a_label_keeps_its_type_from_file_and_flag(work: Workplace) -> None:
         assert (type(from_flag), from_flag) == (type(label), label)
 
 
-def test_every_error_is_told_at_once_with_its_key(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_error_is_reported_at_once_with_its_key(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RIDGESTREAM_MODEL__NOVELTY_THRESHOLD", "-1")
     monkeypatch.setenv("RIDGESTREAM_EVALUATE__PTH", "x")
     said = complaints(
@@ -190,7 +190,7 @@ def test_a_missing_file_and_a_folder_are_refused_by_name(work: Workplace) -> Non
             read_job(path, {})
 
 
-def test_what_cannot_be_looked_at_is_no_job_file_and_is_told(work: Workplace) -> None:
+def test_an_inaccessible_job_file_is_reported(work: Workplace) -> None:
     path = work.folder / f"{'x' * 300}.toml"
     assert not is_job_file(str(path))
     with pytest.raises(JobFileError, match=r"the job .*xxx\.toml cannot be read: File name too long"):

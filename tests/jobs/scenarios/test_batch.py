@@ -57,7 +57,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 SUMMED = [method for method in SETTINGS if not METHODS[method].always_reselects]
 
 
-def asked(method: str, **changes: Any) -> dict[str, Any]:
+def changes_for(method: str, **changes: Any) -> dict[str, Any]:
     more = {key.replace("__", "."): value for key, value in changes.items()}
     return {"model.method": method, "model.kernel.gamma": 0.4, "model.max_basis": 60, **SETTINGS[method], **more}
 
@@ -79,14 +79,14 @@ def test_every_method_has_settings_here() -> None:
 
 
 @pytest.mark.parametrize("method", SETTINGS)
-def test_a_method_runs_predicts_with_error_bars_and_is_told_of(
+def test_a_method_trains_and_predicts_with_error_bars_and_is_inspected(
     method: str, work: Workplace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    summary = work.run_here(asked(method))
+    summary = work.run_here(changes_for(method))
     assert (summary["rows_seen"], summary["partitions_consumed"]) == (600, 3)
     assert summary["test_error"] < (0.45 if method == "sls-svm" else 0.3)  # Suykens' pruning loses much at few vectors
-    assert work.evaluate_here(asked(method))["test_error"] == summary["test_error"]
-    predictions = work.predict_here("held-out", asked(method), with_std=True)
+    assert work.evaluate_here(changes_for(method))["test_error"] == summary["test_error"]
+    predictions = work.predict_here("held-out", changes_for(method), with_std=True)
     truth = pq.read_table(work.folder / "held-out")["label"].to_numpy() == 2
     assert np.mean((predictions["prediction"].to_numpy() == 1) != truth) == summary["test_error"]
     deviation, observed = predictions["std"].to_numpy(), predictions["std_observed"].to_numpy()
@@ -103,24 +103,24 @@ def test_a_method_runs_predicts_with_error_bars_and_is_told_of(
         assert path["n_basis"][path["chosen"]] == summary["n_basis"]
         assert f"best of {len(path['value'])} models" in shown
     assert inspected["models"][0]["parameters"]["method"] == method
-    assert work.run_here(asked(method))["new_partitions"] == 0
+    assert work.run_here(changes_for(method))["new_partitions"] == 0
 
 
 @pytest.mark.parametrize("method", points(SETTINGS, ["orols", "isls-svm", "shard-merge-select"]))
 def test_where_tasks_are_done_changes_no_bit(method: str, work: Workplace, tmp_path: Path) -> None:
-    work.run_here(asked(method))
+    work.run_here(changes_for(method))
     other = Workplace(tmp_path / "other")
     other.put_all(range(3))
-    run_with(other, asked(method), PicklingExecutor())
+    run_with(other, changes_for(method), PicklingExecutor())
     assert_same_model(work.model(), other.model())
 
 
 @pytest.mark.parametrize("method", points(SUMMED, ["ols", "isls-svm", "shard-merge-select"]))
-def test_a_night_adds_its_sums_to_the_dictionary_that_there_is(method: str, work: Workplace) -> None:
-    work.run_here(asked(method))
+def test_a_night_adds_its_sums_for_the_existing_dictionary(method: str, work: Workplace) -> None:
+    work.run_here(changes_for(method))
     before = work.model()
     work.put(3)
-    summary = work.run_here(asked(method))
+    summary = work.run_here(changes_for(method))
     after = work.model()
     assert (summary["new_rows"], summary["rows_seen"]) == (200, 800)
     assert 0 < summary["progressive_error"] < 0.3
@@ -156,7 +156,7 @@ def penalty_of(record: ModelRecord, values: Any) -> Any:
 
 @pytest.mark.parametrize("method", points(SETTINGS, ["ols", "orols", "shard-merge-select"]))
 def test_reselected_on_a_second_night_it_is_the_model_of_one_run(method: str, work: Workplace, tmp_path: Path) -> None:
-    changes = asked(method) if METHODS[method].always_reselects else asked(method, model__reselect="always")
+    changes = changes_for(method) if METHODS[method].always_reselects else changes_for(method, model__reselect="always")
     work.put(3)
     work.run_here(changes)
     nightly = Workplace(tmp_path / "nightly")
@@ -169,7 +169,7 @@ def test_reselected_on_a_second_night_it_is_the_model_of_one_run(method: str, wo
 
 
 def test_drift_selects_again_and_is_reported(work: Workplace) -> None:
-    changes = asked("ols", model__reselect="on drift", model__drift_margin=0.8)
+    changes = changes_for("ols", model__reselect="on drift", model__drift_margin=0.8)
     work.run_here(changes)
     before = work.model()
     notes = Notes()
@@ -187,7 +187,7 @@ def test_drift_selects_again_and_is_reported(work: Workplace) -> None:
 
 
 def test_other_regularizations_are_compared_at_once_and_other_sizes_are_another_model(work: Workplace) -> None:
-    changes = asked("shard-merge-select")
+    changes = changes_for("shard-merge-select")
     work.run_here(changes)
     first = work.model()
     summary = work.run_here({**changes, "model.regularization": [0.1, 1.0]})
@@ -211,12 +211,12 @@ def test_a_killed_training_goes_on_and_ends_in_the_same_bits(
     straight = Workplace(tmp_path / "straight")
     straight.put_all(range(3))
     counting = Killed(NEVER)
-    run_with(straight, asked(method), counting)
+    run_with(straight, changes_for(method), counting)
     for after in (4, 2, 1):  # the first three tasks are those of the ingest, in the first run
         with suppress(KeyboardInterrupt):  # a method of few passes may be done by now
-            run_with(work, asked(method), Killed(after))
+            run_with(work, changes_for(method), Killed(after))
     ending = Killed(NEVER)
-    run_with(work, asked(method), ending)
+    run_with(work, changes_for(method), ending)
     assert ending.done < counting.done - 3
     assert_same_model(work.model(), straight.model())
 
@@ -224,7 +224,7 @@ def test_a_killed_training_goes_on_and_ends_in_the_same_bits(
 def test_each_class_and_several_targets_share_a_dictionary(work: Workplace, tmp_path: Path) -> None:
     classes = {"source.positive": None, "source.classes": "all"}
     for method in ("shard-merge-select", "ols", "isls-svm"):
-        summary = work.run_here({**asked(method), **classes, "store": method})
+        summary = work.run_here({**changes_for(method), **classes, "store": method})
         assert summary["test_error"] < 0.35
     prices = Workplace(tmp_path / "prices")
     for number in range(3):
@@ -232,9 +232,9 @@ def test_each_class_and_several_targets_share_a_dictionary(work: Workplace, tmp_
         prices.put(number, set_column(table, "half", table["price"].to_numpy() / 2 + table["age"].to_numpy()))
     prices.put(0, prices_held_out(), where="held-out")
     both = {**REGRESSION, "source.target": ["price", "half"]}
-    summary = prices.run_here({**asked("shard-merge-select"), **both})
+    summary = prices.run_here({**changes_for("shard-merge-select"), **both})
     assert summary["test_mse_of"]["price"] < 60**2
-    predicted = prices.predict_here("held-out", {**asked("shard-merge-select"), **both}, with_std=True)
+    predicted = prices.predict_here("held-out", {**changes_for("shard-merge-select"), **both}, with_std=True)
     assert {"prediction_price", "prediction_half", "std_price", "std_half"} <= set(predicted.column_names)
 
 
@@ -246,7 +246,7 @@ def prices_held_out() -> Any:
 def test_a_given_dictionary_and_several_widths(work: Workplace) -> None:
     pq.write_table(draw_rows(77, 30), work.folder / "dictionary.parquet")
     changes = {
-        **asked("isls-svm"),
+        **changes_for("isls-svm"),
         "model.kernel.gamma": [1e-6, 0.4],
         "model.dictionary": "dictionary.parquet",
         "model.isls_svm.start": "given",
@@ -266,7 +266,7 @@ def test_a_constant_target_is_predicted_with_finite_error_bars(method: str, tmp_
     table = draw_regression(0, 120)
     for where in ("rows", "held-out"):
         work.put(0, set_column(table, "price", np.full(120, 7.0)), where=where)
-    changes = {**asked(method), **REGRESSION}
+    changes = {**changes_for(method), **REGRESSION}
     work.run_here(changes)
     found = work.predict_here("held-out", changes, with_std=True)
     np.testing.assert_allclose(found["prediction"].to_numpy(), 7.0)
@@ -278,11 +278,11 @@ def test_a_constant_target_is_predicted_with_finite_error_bars(method: str, tmp_
 def test_a_kernel_beyond_all_digits_is_a_breakdown_and_no_model(method: str, work: Workplace) -> None:
     kernel = {"model.kernel.name": "polynomial", "model.kernel.degree": 60, "model.kernel.gamma": 50.0}
     with pytest.raises(NumericalBreakdown, match=r"lower the kernel's gamma|not finite|raise .*regularization"):
-        work.run_here({**asked(method), **kernel})
+        work.run_here({**changes_for(method), **kernel})
     assert run_inspect(StoreLocation(str(work.store)))["models"] == []
 
 
-def test_coefficients_that_are_rounding_are_refused_and_a_poor_fit_of_fewer_rows_is_told() -> None:
+def test_coefficients_within_rounding_are_refused_and_a_poor_fit_of_fewer_rows_is_reported() -> None:
     rng = np.random.default_rng(0)
     basis = Basis(RBF(1.0), rng.random((2, 2)), np.zeros(2))
     sums = BlockStatistics(np.eye(2), np.ones((2, 1)), np.array([[4.0]]), 4.0, 4)
@@ -297,13 +297,13 @@ def test_coefficients_that_are_rounding_are_refused_and_a_poor_fit_of_fewer_rows
     assert notes.codes == ["train.worse_than_constant"]
 
 
-def test_one_class_and_no_row_at_all_are_told(work: Workplace, tmp_path: Path) -> None:
+def test_one_class_and_no_rows_are_reported(work: Workplace, tmp_path: Path) -> None:
     notes = Notes()
-    run_with(work, asked("ols", source__positive=9), report=notes)
+    run_with(work, changes_for("ols", source__positive=9), report=notes)
     assert "train.one_class" in notes.codes
     nothing = Workplace(tmp_path / "nothing")
     nothing.put(0, draw_rows(0, 0))
-    run_with(nothing, asked("ols", evaluate__path=None), report=notes)
+    run_with(nothing, changes_for("ols", evaluate__path=None), report=notes)
     assert notes.codes[-1] == "train.no_rows"
 
 
@@ -313,9 +313,9 @@ def test_a_key_is_taken_back(work: Workplace) -> None:
     assert (job.model.max_basis, job.model.folds) == (500, 5)
 
 
-def test_what_cannot_fit_is_refused_before_anything_is_taken_in(work: Workplace) -> None:
+def test_a_run_beyond_the_memory_limit_is_refused_before_any_ingest(work: Workplace) -> None:
     with pytest.raises(MemoryRefused, match=r"method ls-svm with sums of .* and .* rows in memory needs .*; 300 MB"):
-        work.run_here({**asked("ls-svm"), "memory_limit": "300MB"})
+        work.run_here({**changes_for("ls-svm"), "memory_limit": "300MB"})
     assert not work.store.exists() or run_inspect(StoreLocation(str(work.store)))["partitions"] == []
 
 

@@ -80,7 +80,7 @@ FEW = ("online", "drawn", "shard-merge-select", "orols", "kernel-ridge")
 ROWS = 60
 
 
-def asked(method: str, **more: Any) -> dict[str, Any]:
+def changes_for(method: str, **more: Any) -> dict[str, Any]:
     """Settings of a small regression by a method."""
     base = {"model.method": method, **REGRESSION, "model.max_basis": 12, "model.scaling_rows": "all"}
     return base | SETTINGS[method] | {key.replace("__", "."): value for key, value in more.items()}
@@ -122,10 +122,8 @@ def test_every_method_is_here() -> None:
 
 @pytest.mark.parametrize("target", ["price", "age"])
 @pytest.mark.parametrize("method", ["online", "kernel-ridge"])
-def test_a_value_too_far_out_for_the_model_is_refused_before_it_is_taken_in(
-    work: Workplace, method: str, target: str
-) -> None:
-    changes = asked(method, source__target=target)
+def test_a_value_too_extreme_for_the_model_is_refused_before_ingest(work: Workplace, method: str, target: str) -> None:
+    changes = changes_for(method, source__target=target)
     work.run_here(changes)
     bad = work.put(1, regression(1, age=with_first(np.zeros(ROWS), -1e100)))
     snapshot = work.snapshot()
@@ -138,8 +136,8 @@ def test_a_value_too_far_out_for_the_model_is_refused_before_it_is_taken_in(
 
 
 @pytest.mark.parametrize("method", ["online", "subset-of-regressors"])
-def test_a_value_too_far_out_that_ingest_alone_took_in_is_told_with_a_way_out(work: Workplace, method: str) -> None:
-    changes = asked(method, model__scaling_rows=1)
+def test_an_ingested_value_too_extreme_for_the_model_is_reported_with_a_remedy(work: Workplace, method: str) -> None:
+    changes = changes_for(method, model__scaling_rows=1)
     work.put(1, regression(1, age=with_first(np.zeros(ROWS), 1e100)))
     with pytest.raises(
         InputError, match=r"partition part-01.parquet: column 'age' has the value 1e\+100.*ridgestream quarantine"
@@ -157,7 +155,7 @@ def test_an_absurd_row_of_weight_zero_is_absent(work: Workplace, tmp_path: Path,
     for place, far in ((work, 1e100), (other, 1e39)):  # neither fits into float32, so that both are kept alike
         place.put(0, regression(0, w=np.ones(ROWS)))
         place.put(0, regression(1000, w=np.ones(ROWS)), where="held-out")
-        changes = asked(method, source__weight="w", model__kernel__name="polynomial", model__kernel__gamma=0.1)
+        changes = changes_for(method, source__weight="w", model__kernel__name="polynomial", model__kernel__gamma=0.1)
         place.run_here(changes)
         table = draw_regression(1, ROWS)
         columns = {name: with_first(table[name].to_numpy(), far) for name in ("size", "age", "price")}
@@ -170,10 +168,10 @@ def test_an_absurd_row_of_weight_zero_is_absent(work: Workplace, tmp_path: Path,
 
 
 @pytest.mark.parametrize("method", FEW)
-def test_held_out_rows_on_which_predictions_overflow_are_told_and_the_model_is_kept(
+def test_held_out_rows_on_which_predictions_overflow_are_reported_and_the_model_is_committed(
     work: Workplace, method: str
 ) -> None:
-    changes = asked(method, model__kernel__name="polynomial", model__kernel__gamma=1.0, model__kernel__degree=2)
+    changes = changes_for(method, model__kernel__name="polynomial", model__kernel__gamma=1.0, model__kernel__degree=2)
     path = work.put(0, regression(1000, age=[*np.zeros(7), 1e99, *np.zeros(ROWS - 8)]), where="held-out")
     with pytest.raises(PartitionError, match=r"held-out/part-00.parquet: row 7 lies so far .*; the model has learned"):
         work.run_here(changes)
@@ -188,8 +186,8 @@ def test_held_out_rows_on_which_predictions_overflow_are_told_and_the_model_is_k
 
 
 @pytest.mark.parametrize("method", FEW)
-def test_new_rows_on_which_a_kernel_overflows_are_told_with_their_partition(work: Workplace, method: str) -> None:
-    changes = asked(method, model__kernel__name="polynomial", model__kernel__gamma=1.0)
+def test_new_rows_on_which_a_kernel_overflows_are_reported_with_their_partition(work: Workplace, method: str) -> None:
+    changes = changes_for(method, model__kernel__name="polynomial", model__kernel__gamma=1.0)
     work.run_here(changes)
     before = work.model()
     work.put(1, regression(1, age=with_first(np.zeros(ROWS), 1e60)))
@@ -205,14 +203,14 @@ def test_new_rows_on_which_a_kernel_overflows_are_told_with_their_partition(work
 @pytest.mark.parametrize("method", SETTINGS)
 def test_a_dictionary_of_50000_is_refused_with_the_bytes(work: Workplace, method: str) -> None:
     large = dict.fromkeys(SIZE.get(method, ("model.max_basis",)), 50_000)
-    request = model_request(read_job(work.job(asked(method) | large), {}))
+    request = model_request(read_job(work.job(changes_for(method) | large), {}))
     with pytest.raises(MemoryRefused, match=r"needs? \d.* [GT]B of memory.*1 GB may be used"):
         trainer_of(request).check_memory(Ledger(), None, 10**6, 10**9)
 
 
 @pytest.mark.parametrize("method", [m for m in SETTINGS if m in METHODS and m not in DENSE])
 def test_a_dictionary_larger_than_the_rows_needs_no_more_than_they_do(work: Workplace, method: str) -> None:
-    changes = asked(method, memory_limit="1GB") | dict.fromkeys(SIZE.get(method, ("model.max_basis",)), 50_000)
+    changes = changes_for(method, memory_limit="1GB") | dict.fromkeys(SIZE.get(method, ("model.max_basis",)), 50_000)
     assert 0 < work.run_here(changes)["n_basis"] <= ROWS
     assert_finite(work, changes)
 
@@ -222,8 +220,8 @@ def test_duplicates_never_enter_the_dictionary(work: Workplace, method: str) -> 
     table = regression(0)
     nearly = set_column(table, "size", pa.array(table["size"].to_numpy() + 1e-12))
     work.put(0, pa.concat_tables([table, table, nearly]))
-    work.run_here(asked(method))
-    assert_finite(work, asked(method))
+    work.run_here(changes_for(method))
+    assert_finite(work, changes_for(method))
     vectors = work.model().arrays["basis_vectors"]
     apart = np.abs(vectors[:, None] - vectors).max(axis=2) + np.eye(len(vectors))
     if method not in DENSE:
@@ -235,20 +233,18 @@ def test_rows_that_are_all_equal(work: Workplace, method: str) -> None:
     work.put(0, regression(0, size=np.full(ROWS, 3.5), age=np.full(ROWS, -2.0)))
     if method == "orols":
         with pytest.raises(NumericalBreakdown, match="no row has a usable column"):
-            work.run_here(asked(method))
+            work.run_here(changes_for(method))
         return
-    work.run_here(asked(method))
-    assert_finite(work, asked(method))
+    work.run_here(changes_for(method))
+    assert_finite(work, changes_for(method))
     if method not in DENSE:
         assert len(work.model().arrays["basis_vectors"]) == 1
 
 
 @pytest.mark.parametrize("kernel", [("rbf", 1e-300), ("rbf", 1e300), ("polynomial", 1e-300), ("polynomial", 1e100)])
 @pytest.mark.parametrize("method", points(FEW, ["drawn", "orols"]))
-def test_a_kernel_that_cannot_be_computed_with_makes_no_model_of_rounding(
-    work: Workplace, method: str, kernel: tuple[str, float]
-) -> None:
-    changes = asked(method, model__kernel__name=kernel[0], model__kernel__gamma=kernel[1])
+def test_a_kernel_beyond_rounding_makes_no_model(work: Workplace, method: str, kernel: tuple[str, float]) -> None:
+    changes = changes_for(method, model__kernel__name=kernel[0], model__kernel__gamma=kernel[1])
     try:
         work.run_here(changes)
     except (NumericalBreakdown, InputError):
@@ -270,15 +266,15 @@ def test_a_shift_of_the_inputs_changes_no_prediction(
         rounded = {n: (table[n].to_numpy() + 1e4).astype(kind) for n in names}  # the same digits in both places
         work.put(0, regression(seed, **{n: v.astype(np.float64) - 1e4 for n, v in rounded.items()}), where=where)
         shifted.put(0, regression(seed, **rounded), where=where)
-    found = [place.run_here(asked(method)) for place in (work, shifted)]
+    found = [place.run_here(changes_for(method)) for place in (work, shifted)]
     assert found[0]["n_basis"] == found[1]["n_basis"]
-    predictions = [p.predict_here("held-out", asked(method))["prediction"].to_numpy() for p in (work, shifted)]
+    predictions = [p.predict_here("held-out", changes_for(method))["prediction"].to_numpy() for p in (work, shifted)]
     np.testing.assert_allclose(predictions[0], predictions[1], rtol=1e-6)
 
 
 @pytest.mark.parametrize("method", points(SETTINGS, FEW))
 def test_a_variance_is_never_negative_however_little_is_penalized(work: Workplace, method: str) -> None:
-    changes = asked(method) if method == "orols" else asked(method, model__regularization=1e-14)
+    changes = changes_for(method) if method == "orols" else changes_for(method, model__regularization=1e-14)
     work.put(0, regression(0), where="held-out")  # the basis vectors are among them
     try:
         work.run_here(changes)
@@ -297,9 +293,9 @@ def test_partitions_without_rows_change_no_bit(work: Workplace, tmp_path: Path, 
         work.put(number, regression(number // 2) if number % 2 else regression(9).slice(0, 0))
     for number in range(2):
         other.put(number, regression(number))
-    summary = work.run_here(asked(method))
+    summary = work.run_here(changes_for(method))
     assert summary["partitions_consumed"] == 5
-    assert other.run_here(asked(method))["rows_seen"] == summary["rows_seen"]
+    assert other.run_here(changes_for(method))["rows_seen"] == summary["rows_seen"]
     left, right = work.model().arrays, other.model().arrays
     assert left.keys() == right.keys()
     assert [n for n in left if left[n].tobytes() != right[n].tobytes()] == []
@@ -309,19 +305,19 @@ CLASSES = {"source.target": "label", "source.positive": None, "source.classes": 
 
 
 @pytest.mark.parametrize("method", ["online", "ols", "kernel-ridge"])
-def test_a_class_that_comes_later_is_refused_with_label_and_partition(tmp_path: Path, method: str) -> None:
+def test_a_new_class_is_refused_with_label_and_partition(tmp_path: Path, method: str) -> None:
     work = Workplace(tmp_path)
     two = [set_column(draw_rows(seed, ROWS), "label", pa.array([0, 1] * (ROWS // 2))) for seed in range(3)]
     work.put(0, two[0])
     work.put(0, two[1], where="held-out")
-    work.run_here(asked(method) | CLASSES)
+    work.run_here(changes_for(method) | CLASSES)
     before = work.model()
     work.put(1, set_column(two[2], "label", pa.array([0, 1, 2] * (ROWS // 3))))
     with pytest.raises(PartitionError, match=r"part-01.parquet is not ingested: the target has the class 2"):
-        work.run_here(asked(method) | CLASSES)
+        work.run_here(changes_for(method) | CLASSES)
     assert_same_model(work.model(), before)
     work.put(1, two[2])
-    assert work.run_here(asked(method) | CLASSES)["rows_seen"] == 2 * ROWS
+    assert work.run_here(changes_for(method) | CLASSES)["rows_seen"] == 2 * ROWS
 
 
 class FailingOnce(InProcess):
@@ -362,9 +358,9 @@ def test_a_task_that_fails_once_and_is_retried_leaves_no_trace(
     for place in (work, other):
         for number in range(3):
             place.put(number, regression(number))
-    work.run_here(asked(method))
+    work.run_here(changes_for(method))
     executor = FailingOnce(monkeypatch)
-    run_job(read_job(other.job(asked(method)), {}), executor, Silent(), 0.0, new_model=False)
+    run_job(read_job(other.job(changes_for(method)), {}), executor, Silent(), 0.0, new_model=False)
     assert executor.failed > 0
     assert_same_model(work.model(), other.model())
 
@@ -392,14 +388,12 @@ GIVEN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", SPOILED)
 @pytest.mark.parametrize("kind", points(GIVEN, list(GIVEN)[:1]))
-def test_a_given_dictionary_that_cannot_be_used_is_told_and_makes_no_model(
-    work: Workplace, kind: str, name: str
-) -> None:
+def test_an_unusable_given_dictionary_is_reported_and_makes_no_model(work: Workplace, kind: str, name: str) -> None:
     spoil, message = SPOILED[name]
     path = work.folder / "dictionary.parquet"
     pq.write_table(regression(1).slice(0, 10), path)
     method = "online" if kind == "a fixed dictionary" else "isls-svm"
-    changes = asked(method, model__dictionary=path.name) | GIVEN[kind]
+    changes = changes_for(method, model__dictionary=path.name) | GIVEN[kind]
     changes.pop("model.isls_svm.start_basis", None)
     spoil(path)
     with pytest.raises((PartitionError, InputError), match=message) as caught:
@@ -412,9 +406,9 @@ def test_a_given_dictionary_that_cannot_be_used_is_told_and_makes_no_model(
 
 
 @pytest.mark.parametrize("name", SPOILED)
-def test_rows_to_evaluate_or_predict_that_cannot_be_used_are_told_by_file(work: Workplace, name: str) -> None:
+def test_unusable_rows_to_evaluate_or_predict_are_reported_by_file(work: Workplace, name: str) -> None:
     spoil, message = SPOILED[name]
-    work.run_here(asked("online"))
+    work.run_here(changes_for("online"))
     path = work.put(1, regression(1), where="held-out")
     spoil(path)
     if name == "gone":
@@ -422,13 +416,13 @@ def test_rows_to_evaluate_or_predict_that_cannot_be_used_are_told_by_file(work: 
         message = "cannot be read: No such file"
     for door in (work.evaluate_here, lambda changes: work.predict_here("held-out", changes)):
         with pytest.raises(PartitionError, match=message) as caught:
-            door(asked("online"))
+            door(changes_for("online"))
         assert str(path) in str(caught.value)
     assert not (work.folder / "predictions" / "part-01.parquet").exists()
 
 
-def test_a_bad_value_told_by_the_command_is_one_line_and_exit_code_3(work: Workplace) -> None:
-    changes = asked("online")
+def test_the_command_reports_a_bad_value_in_one_line_with_exit_code_3(work: Workplace) -> None:
+    changes = changes_for("online")
     work.run_here(changes)
     work.put(1, regression(1, age=with_first(np.zeros(ROWS), 1e100)))
     done = run_command("run", work.job(changes), "--json")
@@ -438,12 +432,12 @@ def test_a_bad_value_told_by_the_command_is_one_line_and_exit_code_3(work: Workp
     assert len(read_ledger(open_store(work.store).root()).entries) == 1
 
 
-def test_names_that_need_care(tmp_path: Path) -> None:
+def test_unusual_names_of_partitions_are_ingested_and_predicted(tmp_path: Path) -> None:
     work, names = Workplace(tmp_path), ["a b", "ü", "100%", "q'uote", "-x", "A", "a", "x" * 200]
     (tmp_path / "rows").mkdir()
     for seed, name in enumerate(names):
         pq.write_table(regression(seed).slice(0, 10), tmp_path / "rows" / f"{name}.parquet")
-    changes = asked("online", evaluate__path=None)
+    changes = changes_for("online", evaluate__path=None)
     summary = run_ingest(read_job(work.job(changes), {}), InProcess(), Silent(), 0.0)
     assert summary["new_partitions"] == len(names)
     assert work.run_here(changes)["rows_seen"] == 10 * len(names)

@@ -93,8 +93,8 @@ def test_with_every_row_in_the_dictionary_it_is_kernel_ridge_regression(
     work.put(0, held_out, where="held-out")
     thresholds = {"model.novelty_threshold": 0.0, "model.usefulness_threshold": 0.0}
     changes = {**EACH, **thresholds, "model.max_basis": 500, "model.scaling_rows": rows, "model.kernel.gamma": gamma}
-    told = work.run_here(changes)
-    assert told["n_basis"] == rows
+    summary = work.run_here(changes)
+    assert summary["n_basis"] == rows
     y, truth = train["label"].to_numpy(), held_out["label"].to_numpy()
     other = KernelRidge(alpha=1e-4 * rows, kernel="rbf", gamma=gamma).fit(
         features_of(train, train), signs(y, n_classes)
@@ -105,19 +105,19 @@ def test_with_every_row_in_the_dictionary_it_is_kernel_ridge_regression(
     scores = np.column_stack([table[f"score_{i}"].to_numpy() for i in range(n_classes)])
     np.testing.assert_allclose(scores, expected, atol=1e-6)
     np.testing.assert_array_equal(table["prediction"].to_numpy(), expected.argmax(axis=1))
-    told = work.evaluate_here(changes)
-    assert told["test_error"] == (expected.argmax(axis=1) != truth).mean()
-    assert told["confusion"]["classes"] == list(range(n_classes))
+    summary = work.evaluate_here(changes)
+    assert summary["test_error"] == (expected.argmax(axis=1) != truth).mean()
+    assert summary["confusion"]["classes"] == list(range(n_classes))
     if n_classes > 1:
         matrix = confusion_matrix(truth, expected.argmax(axis=1), labels=range(n_classes))
-        np.testing.assert_array_equal(told["confusion"]["weights"], matrix)
+        np.testing.assert_array_equal(summary["confusion"]["weights"], matrix)
 
 
 def test_the_dictionary_and_the_progressive_error_are_the_references(tmp_path: Path) -> None:
     work, tables = Workplace(tmp_path), [draw_sectors(seed, ROWS, 5) for seed in range(2)]
     for number, table in enumerate(tables):
         work.put(number, table)
-    told = work.run_here({**EACH, "evaluate.path": None})
+    summary = work.run_here({**EACH, "evaluate.path": None})
     learner = RowByRow(GaussianKernel(0.5), 1e-4, max_basis=20, max_condition=1e12)
     mistakes = 0
     for x, label in zip(
@@ -132,7 +132,7 @@ def test_the_dictionary_and_the_progressive_error_are_the_references(tmp_path: P
     assert work.model().arrays["basis_rows"].tolist() == learner.basis_rows
     expected = learner.published_coefficients().astype(np.float64)
     np.testing.assert_allclose(work.model().arrays["coefficients"], expected, atol=1e-7 * np.abs(expected).max())
-    assert told["progressive_error"] == mistakes / (2 * ROWS)
+    assert summary["progressive_error"] == mistakes / (2 * ROWS)
 
 
 def test_two_classes_are_the_binary_model(tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_two_classes_are_the_binary_model(tmp_path: Path) -> None:
         work = place(tmp_path, name)
         for number, table in tables.items():
             work.put(number, table, where="held-out" if number == 1000 else "rows")
-        told = work.run_here(changes)
-        works.append((work, changes, told))
+        summary = work.run_here(changes)
+        works.append((work, changes, summary))
         models.append(bits_of(work.model()))
     each, binary = models
     assert each.pop("encoding") == {**binary.pop("encoding"), "classes": [0, 1]}
@@ -218,16 +218,16 @@ def test_nights_leave_no_trace(tmp_path: Path, straight: Workplace, ends: tuple[
 
 
 @pytest.mark.thorough
-def test_a_cluster_leaves_no_trace_and_the_doors_tell_the_confusion(tmp_path: Path, straight: Workplace) -> None:
+def test_a_cluster_leaves_no_trace_and_every_command_reports_the_confusion(tmp_path: Path, straight: Workplace) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(3))
-    told = run_command("run", work.job(EACH), "--cluster", "local:2", "--json").result
+    summary = run_command("run", work.job(EACH), "--cluster", "local:2", "--json").result
     assert_same_model(work.model(), straight.model())
     confusion = straight.evaluate_here(EACH)["confusion"]
     assert np.sum(confusion["weights"]) == ROWS
-    assert 1 - np.trace(confusion["weights"]) / ROWS == pytest.approx(told["test_error"], rel=1e-12)
+    assert 1 - np.trace(confusion["weights"]) / ROWS == pytest.approx(summary["test_error"], rel=1e-12)
     evaluated = run_command("evaluate", work.job(EACH), "--cluster", "local:2", "--json").result
-    assert (evaluated["confusion"], evaluated["test_error"]) == (confusion, told["test_error"])
+    assert (evaluated["confusion"], evaluated["test_error"]) == (confusion, summary["test_error"])
     (model,) = run_command("inspect", work.job(EACH), "--json").result["models"]
     assert (model["classes"], model["confusion"]) == ([1, 2, 3], confusion)
     second = confusion["weights"][1]
@@ -254,8 +254,8 @@ def test_held_out_partitions_without_rows_give_an_empty_confusion(tmp_path: Path
     work = Workplace(tmp_path)
     work.put_all(range(1), held_out=0)
     work.put(0, draw_rows(0, rows=0), where="held-out")
-    told = run_command("run", work.job(EACH), "--json").result
-    assert told["test_error"] is None
+    summary = run_command("run", work.job(EACH), "--json").result
+    assert summary["test_error"] is None
     evaluated = run_command("evaluate", work.job(EACH), "--json").result
     assert evaluated["confusion"] == {"classes": [1, 2, 3], "weights": [[0.0] * 3] * 3}
     for command in ("evaluate", "inspect"):
@@ -274,7 +274,7 @@ def with_class(number: int, label: int, row: int = 5) -> pa.Table:
     return set_column(table, "label", pa.array([*values[:row], label, *values[row + 1 :]]))
 
 
-def test_a_class_that_comes_later_is_refused_before_it_is_taken_in_and_a_new_model_learns_it(tmp_path: Path) -> None:
+def test_a_new_class_is_refused_before_ingest_and_learned_by_a_new_model(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(2))
     work.run_here(EACH)
@@ -290,7 +290,7 @@ def test_a_class_that_comes_later_is_refused_before_it_is_taken_in_and_a_new_mod
     assert work.model().arrays["coefficients"].shape == (20, 4)
 
 
-def test_a_class_taken_in_by_ingest_alone_is_refused_before_anything_is_learned(tmp_path: Path) -> None:
+def test_a_class_ingested_without_training_is_refused_before_anything_is_learned(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(2))
     work.run_here(EACH)
@@ -342,7 +342,7 @@ def test_a_class_that_is_not_listed_is_refused_with_row_and_value(tmp_path: Path
         work.run_here({**EACH, "source.classes": [1, 2, 3], "evaluate.path": None})
 
 
-def test_rows_of_one_class_are_said(tmp_path: Path) -> None:
+def test_rows_of_one_class_are_reported(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put(0, set_column(draw_rows(0), "label", pa.array(["only"] * ROWS)))
     done = run_command("run", work.job({**EACH, "evaluate.path": None}))
@@ -376,7 +376,7 @@ def test_rows_of_weight_zero_bring_no_class(tmp_path: Path) -> None:
     assert models[0].history[-1].test_error == models[1].history[-1].test_error
 
 
-def test_what_the_rows_of_a_store_are_in_dask(tmp_path: Path) -> None:
+def test_dask_arrays_hold_classes_and_weights_of_the_store(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     for number in range(2):
         work.put(number, weighted(number, keep_absent=True))
@@ -389,7 +389,7 @@ def test_what_the_rows_of_a_store_are_in_dask(tmp_path: Path) -> None:
     assert [(*data.classes, 9)[position] for position in targets] == truth.tolist()
 
 
-def test_a_quantity_is_not_taken_for_classes(tmp_path: Path) -> None:
+def test_a_numeric_quantity_is_not_treated_as_classes(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     values = np.random.default_rng(0).normal(size=1500)
     work.put(0, pa.table({"x": values, "label": values}))
@@ -400,7 +400,7 @@ def test_a_quantity_is_not_taken_for_classes(tmp_path: Path) -> None:
         work.run_here({**EACH, "evaluate.path": None})
 
 
-def test_more_classes_than_can_be_over_many_partitions(tmp_path: Path) -> None:
+def test_too_many_classes_over_many_partitions_are_refused(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     for number in range(3):
         work.put(number, pa.table({"x": np.arange(500.0), "label": 500 * number + np.arange(500)}))
@@ -419,7 +419,7 @@ BAD: dict[str, tuple[pa.Array, str]] = {
 
 
 @pytest.mark.parametrize(("values", "message"), BAD.values(), ids=BAD.keys())
-def test_values_that_are_no_class(tmp_path: Path, values: pa.Array, message: str) -> None:
+def test_values_that_are_no_class_are_refused(tmp_path: Path, values: pa.Array, message: str) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(1))
     work.run_here(EACH)
@@ -441,7 +441,9 @@ def test_values_that_are_no_class(tmp_path: Path, values: pa.Array, message: str
     ],
     ids=["lists", "text", "fraction", "booleans", "numbers"],
 )
-def test_classes_that_the_column_cannot_hold(tmp_path: Path, values: pa.Array, classes: Any, message: str) -> None:
+def test_classes_that_the_column_cannot_hold_are_refused(
+    tmp_path: Path, values: pa.Array, classes: Any, message: str
+) -> None:
     work = Workplace(tmp_path)
     work.put(0, set_column(draw_rows(0), "label", values))
     with pytest.raises(PartitionError, match=message):
@@ -478,7 +480,7 @@ def test_a_text_class_called_all_is_no_keyword(tmp_path: Path) -> None:
     ],
     ids=["with positive", "none", "word", "twice", "mixed"],
 )
-def test_jobs_that_cannot_be(tmp_path: Path, changes: Settings, said: str) -> None:
+def test_invalid_jobs_are_refused(tmp_path: Path, changes: Settings, said: str) -> None:
     done = run_command("run", Workplace(tmp_path).job(changes))
     assert (done.code, said in done.err, done.out) == (exit_codes.USAGE, True, ""), done
 
@@ -487,8 +489,8 @@ def test_a_binary_job_learns_each_class_by_two_flags(tmp_path: Path, straight: W
     work = Workplace(tmp_path)
     work.put_all(range(3))
     flags = ("--set", "source.positive=", "--set", "source.classes=all", "--store", work.folder / "each")
-    told = run_command("run", work.job(), *flags, "--json").result
-    assert told["partitions_consumed"] == 3
+    summary = run_command("run", work.job(), *flags, "--json").result
+    assert summary["partitions_consumed"] == 3
     assert_same_model(read_model_at(work.folder / "each"), straight.model())
 
 

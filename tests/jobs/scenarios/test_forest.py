@@ -41,7 +41,7 @@ def test_the_error_of_one_pass_is_within_the_bar(tmp_path: Path, max_basis: int,
     assert summary["test_error"] <= bar
 
 
-def test_a_partition_that_comes_later_and_a_cluster_leave_no_trace(tmp_path: Path) -> None:
+def test_a_late_partition_and_a_cluster_leave_no_trace(tmp_path: Path) -> None:
     arriving = tmp_path / "train"
     arriving.mkdir()
     train = sorted((TOP / "jobs" / "recipes" / "forest" / "train").iterdir())

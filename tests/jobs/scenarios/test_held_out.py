@@ -54,9 +54,7 @@ SPOILT: dict[str, tuple[Settings, Spoil, str]] = {
 @pytest.mark.parametrize(
     ("name", "method"), [*((name, "online") for name in SPOILT), ("category", "ols"), ("class", "ols")]
 )
-def test_what_an_evaluation_refuses_is_refused_before_the_first_row_is_learned(
-    tmp_path: Path, name: str, method: str
-) -> None:
+def test_an_evaluation_is_refused_before_the_first_row_is_learned(tmp_path: Path, name: str, method: str) -> None:
     changes, spoil, message = SPOILT[name]
     work, job = Workplace(tmp_path), {**METHODS[method], **changes, "source.ignore": ["w"]}
     if "source.weight" in job:
@@ -88,7 +86,7 @@ def prepared(seed: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("policy", ["ignore", "extend"])
-def test_an_unseen_category_is_no_obstacle_where_the_job_takes_it(tmp_path: Path, policy: str) -> None:
+def test_an_unseen_category_is_accepted_if_the_job_allows_it(tmp_path: Path, policy: str) -> None:
     work = Workplace(tmp_path)
     work.put(0, draw(0))
     work.put(0, last("colour", "grey")(draw(1000)), where="held-out")

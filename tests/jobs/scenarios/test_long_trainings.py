@@ -1,4 +1,4 @@
-"""A training that is killed again and again, with checkpoints: the model, and what is told of it, of one that was not.
+"""A training that is killed again and again, with checkpoints: the same model and history as one that was not.
 
 The clock is set so that every refresh is kept, and each run is killed at a moment that the test chooses.
 """
@@ -58,18 +58,18 @@ def work(tmp_path: Path) -> Workplace:
     return work
 
 
-def told(record: ModelRecord) -> list[Any]:
-    """What the history says, but for times."""
+def history_without_times(record: ModelRecord) -> list[Any]:
+    """The history without times and durations."""
     return [replace(night, finished_at="", seconds=0.0) for night in record.history]
 
 
 def assert_same(one: Workplace, other: Workplace) -> None:
     assert_same_model(one.model(), other.model())
-    assert told(one.model()) == told(other.model())
+    assert history_without_times(one.model()) == history_without_times(other.model())
 
 
-def rows_it_went_on_from(done: Outcome) -> int:
-    """After how many rows the run said that it went on; zero if it began."""
+def rows_resumed_from(done: Outcome) -> int:
+    """The number of rows after which the run resumed; zero if it started from the first row."""
     lines = [line for line in done.err.splitlines() if "train.started_from_checkpoint" in line]
     return int(lines[0].rpartition("rows=")[2]) if lines else 0
 
@@ -80,12 +80,12 @@ def branches(work: Workplace) -> list[str]:
 
 def test_killed_after_each_checkpoint_it_goes_on_from_the_last(work: Workplace, undisturbed: Workplace) -> None:
     """The second checkpoint of each run is the last that is kept whole."""
-    begun = [rows_it_went_on_from(run_until(killed_at(SAVE, 2), work, JOB)) for _ in range(3)]
+    begun = [rows_resumed_from(run_until(killed_at(SAVE, 2), work, JOB)) for _ in range(3)]
     step = 2 * ROWS // PARTITIONS
     assert begun == [0, step, 2 * step]
     done = run_command("run", work.job(JOB), "--json")
     assert done.code == 0, done
-    assert rows_it_went_on_from(done) == 3 * step
+    assert rows_resumed_from(done) == 3 * step
     assert_same(work, undisturbed)
     assert branches(work) == ["main"]
 
@@ -98,7 +98,7 @@ def test_killed_at_random_around_checkpoints(work: Workplace, undisturbed: Workp
     begun = [0]
     while begun[-1] < ROWS // 2:
         kill = f"lambda: threading.Timer({rng.uniform(0, 0.03)}, die).start()"
-        begun.append(rows_it_went_on_from(run_until(killed_at(SAVE, int(rng.integers(0, 3)), kill), work, JOB)))
+        begun.append(rows_resumed_from(run_until(killed_at(SAVE, int(rng.integers(0, 3)), kill), work, JOB)))
     assert begun == sorted(begun)
     work.run_here(JOB)
     assert_same(work, undisturbed)
@@ -113,15 +113,15 @@ def test_killed_at_random_around_checkpoints(work: Workplace, undisturbed: Workp
         pytest.param(f"{CLIENT}.delete_branch", marks=pytest.mark.thorough),
     ],
 )
-def test_killed_amid_the_steps_of_a_checkpoint(work: Workplace, undisturbed: Workplace, place: str) -> None:
-    begun = [rows_it_went_on_from(run_until(killed_at(place, calls), work, JOB)) for calls in (3, 2, 1)]
+def test_killed_between_the_steps_of_a_checkpoint(work: Workplace, undisturbed: Workplace, place: str) -> None:
+    begun = [rows_resumed_from(run_until(killed_at(place, calls), work, JOB)) for calls in (3, 2, 1)]
     assert begun == sorted(begun)
     assert begun[-1] > begun[1] > 0
     work.run_here(JOB)
     assert_same(work, undisturbed)
 
 
-def test_killed_while_what_is_superseded_is_collected(work: Workplace, undisturbed: Workplace) -> None:
+def test_killed_while_superseded_checkpoints_are_deleted(work: Workplace, undisturbed: Workplace) -> None:
     """Collected after each checkpoint that superseded one: the new one is in its place by then."""
     collect = "import ridgestream.stores.catalog.checkpoints as c; c.COLLECT_BYTES = 0\n"
     for calls in (1, 2):
@@ -131,20 +131,18 @@ def test_killed_while_what_is_superseded_is_collected(work: Workplace, undisturb
             JOB,
         )
     done = run_command("run", work.job(JOB), "--json")
-    assert rows_it_went_on_from(done) == 6 * ROWS // PARTITIONS
+    assert rows_resumed_from(done) == 6 * ROWS // PARTITIONS
     assert_same(work, undisturbed)
 
 
-def test_killed_after_the_commit_what_is_left_of_checkpoints_does_no_harm(
-    work: Workplace, undisturbed: Workplace
-) -> None:
+def test_checkpoints_left_by_a_kill_after_the_commit_do_no_harm(work: Workplace, undisturbed: Workplace) -> None:
     run_until(killed_at("ridgestream.stores.catalog.checkpoints.Checkpoints.delete", 0), work, JOB)
     assert len(branches(work)) == 2
     assert_same(work, undisturbed)
     done = run_command("run", work.job(JOB), "--json")
-    assert (done.result["new_rows"], rows_it_went_on_from(done)) == (0, 0)
-    told_of = run_command("clean", work.store, "--older-than", "0", "--json").result
-    assert told_of["dropped_checkpoints"] == 1
+    assert (done.result["new_rows"], rows_resumed_from(done)) == (0, 0)
+    summary = run_command("clean", work.store, "--older-than", "0", "--json").result
+    assert summary["dropped_checkpoints"] == 1
     assert branches(work) == ["main"]
     assert_same(work, undisturbed)
 
@@ -159,17 +157,17 @@ def test_partitions_that_come_between_two_kills_are_learned_after_the_others(tmp
     begun = []
     for arrived in range(2):
         done = run_until(killed_at(SAVE, 1), work, JOB)
-        begun.append(rows_it_went_on_from(done))
+        begun.append(rows_resumed_from(done))
         moved[arrived].rename(later[arrived])
     assert begun == [0, 2_000]
     moved[2].rename(later[2])
     done = run_command("run", work.job(JOB), "--json")
-    assert rows_it_went_on_from(done) == 4_000
+    assert rows_resumed_from(done) == 4_000
     straight.run_here(JOB)
     assert_same(work, straight)
 
 
-def test_amid_a_partition(tmp_path: Path) -> None:
+def test_killed_in_the_middle_of_a_partition(tmp_path: Path) -> None:
     """One of 50,000 rows: the learner refreshes once on its way."""
     rows = 50_000
     job = forest_job(rows, 1, max_basis=32)
@@ -180,21 +178,19 @@ def test_amid_a_partition(tmp_path: Path) -> None:
     straight.run_here(job)
     run_until(killed_at(SAVE, 1), work, job)
     done = run_command("run", work.job(job), "--json")
-    assert rows_it_went_on_from(done) == 32_768
+    assert rows_resumed_from(done) == 32_768
     assert_same(work, straight)
 
 
-def test_a_model_that_begins_anew_does_not_go_on_from_an_older_beginning(
-    work: Workplace, undisturbed: Workplace
-) -> None:
+def test_a_new_model_does_not_resume_the_training_of_an_older_one(work: Workplace, undisturbed: Workplace) -> None:
     work.run_here(JOB)
     changed = JOB | {"model.max_basis": 47}
     run_until(killed_at(SAVE, 3), work, changed, "--new-model")
     assert_same(work, undisturbed)
     done = run_until(killed_at(SAVE, 3), work, JOB, "--new-model")
-    assert rows_it_went_on_from(done) == 0
+    assert rows_resumed_from(done) == 0
     done = run_command("run", work.job(JOB), "--new-model", "--json")
-    assert rows_it_went_on_from(done) == 3 * ROWS // PARTITIONS
+    assert rows_resumed_from(done) == 3 * ROWS // PARTITIONS
     assert_same_model(work.model(), undisturbed.model())
     assert branches(work) == ["main"]
 
@@ -214,9 +210,9 @@ def test_a_later_night_and_its_refit_go_on_too(work: Workplace, tmp_path: Path) 
     run_until(killed_at(SAVE, 2), work, job)
     place = "ridgestream.jobs.console.progress.LineReporter.begin"
     done = run_until(killed_at(place, 2), work, job)  # of the refit, after those of ingest and training
-    assert rows_it_went_on_from(done) == 2 * ROWS // PARTITIONS
+    assert rows_resumed_from(done) == 2 * ROWS // PARTITIONS
     done = run_command("run", work.job(job), "--json")
-    assert rows_it_went_on_from(done) == 4 * ROWS // PARTITIONS
+    assert rows_resumed_from(done) == 4 * ROWS // PARTITIONS
     assert_same(work, straight)
 
 
@@ -246,9 +242,9 @@ def test_cleaning_by_the_command(work: Workplace) -> None:
         path: path.read_bytes() for path in work.store.rglob("*") if path.is_file() and path.name != "writer.json"
     }
     before = files()
-    told_of = run_command("clean", work.job(JOB), "--json").result
-    assert (told_of["expired_snapshots"], told_of["readers"]) == (0, 0)
-    assert told_of["store"] == str(work.store)
+    summary = run_command("clean", work.job(JOB), "--json").result
+    assert (summary["expired_snapshots"], summary["readers"]) == (0, 0)
+    assert summary["store"] == str(work.store)
     assert files() == before
     would = run_command("clean", work.store, "--older-than", "0", "--dry-run", "--json").result
     assert files() == before

@@ -69,10 +69,10 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
 def test_a_second_run_changes_nothing(straight: Workplace) -> None:
     before, snapshot = straight.model(), straight.snapshot()
     files = sorted(straight.store.rglob("*"))
-    told = straight.run_here()
-    assert (told["new_partitions"], told["new_rows"], told["partitions_consumed"]) == (0, 0, 6)
-    assert (told["rows_seen"], told["snapshot"]) == (6 * ROWS, snapshot)
-    assert told["test_error"] == before.history[-1].test_error
+    summary = straight.run_here()
+    assert (summary["new_partitions"], summary["new_rows"], summary["partitions_consumed"]) == (0, 0, 6)
+    assert (summary["rows_seen"], summary["snapshot"]) == (6 * ROWS, snapshot)
+    assert summary["test_error"] == before.history[-1].test_error
     assert straight.snapshot() == snapshot
     assert sorted(straight.store.rglob("*")) == files
     assert straight.model().history == before.history
@@ -86,9 +86,9 @@ def test_where_a_night_ended_leaves_no_trace(tmp_path: Path, straight: Workplace
     done = 0
     for stop in (*ends, 6):
         work.put_all(range(done, stop))
-        told = work.run_here()
-        assert told["new_partitions"] == stop - done
-        assert told["partitions_consumed"] == stop
+        summary = work.run_here()
+        assert summary["new_partitions"] == stop - done
+        assert summary["partitions_consumed"] == stop
         done = stop
     assert_same_model(work.model(), straight.model())
     nights = work.model().history
@@ -118,15 +118,15 @@ def test_steps_alone_make_the_model_of_a_run(tmp_path: Path, straight: Workplace
     assert_same_model(work.model(), straight.model())
 
 
-def test_ingest_alone_does_not_make_a_model_believe_that_it_has_learned(tmp_path: Path, straight: Workplace) -> None:
+def test_a_model_has_still_to_learn_what_was_only_ingested(tmp_path: Path, straight: Workplace) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(4))
     work.run_here()
     work.put_all(range(4, 6))
     ingest_here(work)
     assert work.model().learned == (0, 1, 2, 3)
-    told = work.run_here()
-    assert (told["new_partitions"], told["rows_seen"]) == (2, 6 * ROWS)
+    summary = work.run_here()
+    assert (summary["new_partitions"], summary["rows_seen"]) == (2, 6 * ROWS)
     assert_same_model(work.model(), straight.model())
 
 
@@ -171,7 +171,7 @@ def test_changed_parameters_under_an_old_name_are_an_error(
     assert straight.snapshot() == snapshot
 
 
-def test_new_parameters_are_refused_before_new_partitions_are_taken_in(tmp_path: Path) -> None:
+def test_new_parameters_are_refused_before_new_partitions_are_ingested(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(1))
     work.run_here()
@@ -188,12 +188,12 @@ def test_new_parameters_are_refused_before_new_partitions_are_taken_in(tmp_path:
         assert work.snapshot() == snapshot
 
 
-def test_new_model_begins_anew(tmp_path: Path, straight: Workplace) -> None:
+def test_new_model_trains_on_all_partitions_from_the_start(tmp_path: Path, straight: Workplace) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(6))
     work.run_here({"model.max_basis": 7})
-    told = work.run_here(new_model=True)
-    assert (told["new_partitions"], told["rows_seen"]) == (6, 6 * ROWS)
+    summary = work.run_here(new_model=True)
+    assert (summary["new_partitions"], summary["rows_seen"]) == (6, 6 * ROWS)
     assert_same_model(work.model(), straight.model())
     assert len(work.model().history) == 1
 
@@ -209,8 +209,8 @@ def test_a_partition_without_rows_changes_no_bit(tmp_path: Path, number: int) ->
         with_empty.put(n)
     with_empty.put(number, draw_rows(0).slice(0, 0))
     full.run_here()
-    told = with_empty.run_here()
-    assert (told["partitions_consumed"], told["rows_seen"]) == (5, 4 * ROWS)
+    summary = with_empty.run_here()
+    assert (summary["partitions_consumed"], summary["rows_seen"]) == (5, 4 * ROWS)
     one, other = full.model(), with_empty.model()
     assert other.learned == (0, 1, 2, 3, 4)
     for key, array in one.arrays.items():
@@ -218,20 +218,20 @@ def test_a_partition_without_rows_changes_no_bit(tmp_path: Path, number: int) ->
     assert (one.counters, one.encoding) == (other.counters, other.encoding)
 
 
-def test_a_partition_without_rows_alone_is_taken_in_and_the_next_night_goes_on(tmp_path: Path) -> None:
+def test_a_store_with_only_an_empty_partition_is_continued_the_next_night(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(0))
     work.put(0, draw_rows(0).slice(0, 0))
-    told = work.run_here()
-    assert (told["rows_seen"], told["partitions_consumed"], told["test_error"]) == (0, 0, None)
+    summary = work.run_here()
+    assert (summary["rows_seen"], summary["partitions_consumed"], summary["test_error"]) == (0, 0, None)
     assert [entry.rows for entry in read_ledger(open_store(work.store).root()).entries] == [0]
-    assert work.run_here()["snapshot"] == told["snapshot"]
+    assert work.run_here()["snapshot"] == summary["snapshot"]
     work.put(1)
-    told = work.run_here()
-    assert (told["rows_seen"], told["partitions_consumed"]) == (ROWS, 2)
+    summary = work.run_here()
+    assert (summary["rows_seen"], summary["partitions_consumed"]) == (ROWS, 2)
     work.put(2, draw_rows(0).slice(0, 0))
-    told = work.run_here()
-    assert (told["rows_seen"], told["partitions_consumed"], told["new_partitions"]) == (ROWS, 3, 1)
+    summary = work.run_here()
+    assert (summary["rows_seen"], summary["partitions_consumed"], summary["new_partitions"]) == (ROWS, 3, 1)
     assert work.run_here()["new_partitions"] == 0
 
 
@@ -249,14 +249,14 @@ def test_regression_predicts_in_the_units_of_the_target(tmp_path: Path) -> None:
     for number in range(4):
         work.put(number, draw_regression(number))
     work.put(0, draw_regression(1000), where="held-out")
-    told = work.run_here(REGRESSION)
+    summary = work.run_here(REGRESSION)
     truth = column(pq.read_table(work.folder / "held-out"), "price")
     predicted = column(predict_here(work, "held-out", REGRESSION), "prediction")
     assert abs(predicted.mean() - truth.mean()) < 60
-    assert told["test_error"] is None
-    assert told["test_mse"] == pytest.approx(((predicted - truth) ** 2).mean(), rel=1e-12)
-    assert told["test_mse"] < 0.1 * truth.var()
-    assert told["progressive_error"] < 0.5 * truth.var()
+    assert summary["test_error"] is None
+    assert summary["test_mse"] == pytest.approx(((predicted - truth) ** 2).mean(), rel=1e-12)
+    assert summary["test_mse"] < 0.1 * truth.var()
+    assert summary["progressive_error"] < 0.5 * truth.var()
 
 
 def test_error_bars_are_in_the_units_of_the_target_and_hold(tmp_path: Path) -> None:
@@ -308,14 +308,14 @@ def test_a_column_of_text_is_learned_from(tmp_path: Path, as_dictionary: bool) -
             table = set_column(table, "colour", table["colour"].dictionary_encode())
         work.put(number, table)
     work.put(0, with_colour(1000, ("green", "blue", "red")), where="held-out")
-    told = work.run_here()
-    assert told["test_error"] < 0.05
+    summary = work.run_here()
+    assert summary["test_error"] < 0.05
     encoding = work.model().encoding
     assert encoding["categorical"] == ["colour"]
     assert sorted(encoding["categories"][0]) == ["blue", "green", "red"]
 
 
-def test_a_category_that_comes_later_is_refused_by_name_and_a_new_model_takes_it(tmp_path: Path) -> None:
+def test_a_new_category_is_refused_by_name_and_learned_by_a_new_model(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put(0, with_colour(0))
     work.put(0, with_colour(1000), where="held-out")
@@ -327,8 +327,8 @@ def test_a_category_that_comes_later_is_refused_by_name_and_a_new_model_takes_it
         ):
             work.run_here()
         assert work.model().learned == (0,)
-    told = work.run_here(new_model=True)
-    assert told["partitions_consumed"] == 2
+    summary = work.run_here(new_model=True)
+    assert summary["partitions_consumed"] == 2
     assert "mauve" in work.model().encoding["categories"][0]
 
 
@@ -359,15 +359,15 @@ def test_rows_of_weight_zero_are_as_if_absent(tmp_path: Path) -> None:
     for work in (full, thinned):
         work.put(0, with_weights(1000, np.ones(ROWS)), where="held-out")
     changes = {**WEIGHTED, "model.scaling_rows": "all"}
-    told = [work.run_here(changes) for work in (full, thinned)]
+    summary = [work.run_here(changes) for work in (full, thinned)]
     one, other = full.model(), thinned.model()
     assert one.counters["rows_seen"] == 3 * ROWS > other.counters["rows_seen"]
     for key in ("weight_seen", "penalty", "swaps"):
         assert one.counters[key] == other.counters[key]
     for key in ("basis_vectors", "gram", "normal_matrix", "normal_rhs", "target_square", "coefficients"):
         np.testing.assert_allclose(one.arrays[key], other.arrays[key], rtol=1e-8, atol=1e-8, err_msg=key)
-    assert told[0]["test_error"] == told[1]["test_error"]
-    assert told[0]["progressive_error"] == pytest.approx(told[1]["progressive_error"], rel=1e-12)
+    assert summary[0]["test_error"] == summary[1]["test_error"]
+    assert summary[0]["progressive_error"] == pytest.approx(summary[1]["progressive_error"], rel=1e-12)
 
 
 def test_weights_of_one_change_nothing(tmp_path: Path, straight: Workplace) -> None:
@@ -405,26 +405,30 @@ def test_a_partition_whose_rows_all_have_weight_zero_teaches_nothing(tmp_path: P
     for n in range(3):
         work.put(n, with_weights(n, np.zeros(ROWS) if n == number else np.ones(ROWS)))
     work.put(0, with_weights(1000, np.ones(ROWS)), where="held-out")
-    told = work.run_here({**WEIGHTED, "model.scaling_rows": "all"})
-    assert (told["rows_seen"], told["n_basis"]) == (3 * ROWS, 20)
+    summary = work.run_here({**WEIGHTED, "model.scaling_rows": "all"})
+    assert (summary["rows_seen"], summary["n_basis"]) == (3 * ROWS, 20)
     assert work.model().counters["weight_seen"] == 2 * ROWS
-    assert told["test_error"] < 0.5
+    assert summary["test_error"] < 0.5
 
 
-def test_a_first_night_whose_rows_all_have_weight_zero_can_be_gone_on_from(tmp_path: Path) -> None:
+def test_a_first_night_of_rows_of_weight_zero_can_be_continued(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put(0, with_weights(0, np.zeros(ROWS)))
     work.put(0, with_weights(1000, np.ones(ROWS)), where="held-out")
-    told = work.run_here(WEIGHTED)
-    assert (told["model"], told["n_basis"], told["partitions_consumed"]) == (None, 0, 0)  # nothing to begin it with
+    summary = work.run_here(WEIGHTED)
+    assert (summary["model"], summary["n_basis"], summary["partitions_consumed"]) == (
+        None,
+        0,
+        0,
+    )  # nothing to begin it with
     work.put(1, with_weights(1, np.ones(ROWS)))
-    told = work.run_here(WEIGHTED)
-    assert (told["n_basis"], told["partitions_consumed"]) == (20, 2)
+    summary = work.run_here(WEIGHTED)
+    assert (summary["n_basis"], summary["partitions_consumed"]) == (20, 2)
     assert np.isfinite(work.model().arrays["coefficients"]).all()
 
 
 @pytest.mark.parametrize(("bad", "said"), [(-1.0, "-1.0 in row 7"), (np.nan, "nan in row 7"), (np.inf, "inf in row 7")])
-def test_a_weight_that_cannot_be_is_refused_with_partition_and_row(tmp_path: Path, bad: float, said: str) -> None:
+def test_an_invalid_weight_is_refused_with_partition_and_row(tmp_path: Path, bad: float, said: str) -> None:
     work = Workplace(tmp_path)
     weights = np.ones(ROWS)
     weights[7] = bad
@@ -448,8 +452,8 @@ def test_a_partition_that_comes_late_is_learned_last(tmp_path: Path) -> None:
         work.put(number)
     work.run_here({"evaluate.path": None})
     work.put(0)
-    told = work.run_here({"evaluate.path": None})
-    assert told["new_partitions"] == 1
+    summary = work.run_here({"evaluate.path": None})
+    assert summary["new_partitions"] == 1
     assert [night.partitions for night in work.model().history] == [
         ("part-01.parquet", "part-02.parquet"),
         ("part-00.parquet",),
@@ -490,15 +494,15 @@ def test_more_partitions_than_one_commit_holds(tmp_path: Path, monkeypatch: pyte
     changes = {"evaluate.path": None, "model.scaling_rows": 40}
     assert ingest_here(work, changes)["new_partitions"] == 35
     assert len(list(open_store(work.store).repository.ancestry(branch="main"))) == 2 + 3
-    told = train_here(work, changes)
-    assert (told["partitions_consumed"], told["rows_seen"]) == (35, 35 * 40)
+    summary = train_here(work, changes)
+    assert (summary["partitions_consumed"], summary["rows_seen"]) == (35, 35 * 40)
 
 
-def test_a_job_without_held_out_rows_tells_no_test_error(tmp_path: Path) -> None:
+def test_a_job_without_held_out_rows_reports_no_test_error(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(1), held_out=0)
-    told = work.run_here({"evaluate.path": None})
-    assert told["test_error"] is None
+    summary = work.run_here({"evaluate.path": None})
+    assert summary["test_error"] is None
     with pytest.raises(JobFileError, match=r"no \[predict\] section|INPUT and OUTPUT"):
         run_predict(read_job(work.job({"evaluate.path": None}), {}), None, None, InProcess(), Silent())
 

@@ -27,7 +27,7 @@ def unpack(folder: Path, kind: str) -> Workplace:
 
 
 @pytest.mark.parametrize("kind", ["binary", "regression"])
-def test_a_store_of_release_0_1_0_is_gone_on_with(tmp_path: Path, kind: str) -> None:
+def test_a_store_of_release_0_1_0_can_be_continued(tmp_path: Path, kind: str) -> None:
     work = unpack(tmp_path, kind)
     changes = {**({} if kind == "binary" else REGRESSION), "model.max_basis": 8}
     told = run_inspect(StoreLocation(str(work.store)))
@@ -70,7 +70,7 @@ FORMAT_3 = {
 }
 
 
-def test_a_store_of_format_3_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_store_of_format_3_can_be_continued(tmp_path: Path) -> None:
     """Five nights: a bad partition, a new category, a model held back, a rollback, another one held back; a tag."""
     with zipfile.ZipFile(STORES / "format-3.zip") as archive:
         archive.extractall(tmp_path)

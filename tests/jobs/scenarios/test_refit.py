@@ -124,7 +124,7 @@ def test_a_night_without_a_refit_serves_the_stream_again_and_says_so(tmp_path: P
     assert "train.not_refitted" not in run_with_notes(work, {})[1].codes
 
 
-def test_a_refit_asked_for_later_is_a_night_of_its_own_and_is_done_once(tmp_path: Path, straight: Workplace) -> None:
+def test_a_refit_requested_later_is_a_separate_night_and_is_done_once(tmp_path: Path, straight: Workplace) -> None:
     work = nights(tmp_path / "work", (PARTITIONS, False))
     before = work.model()
     summary, notes = run_with_notes(work, REFIT)
@@ -159,7 +159,7 @@ def test_a_new_model_begins_with_a_refit(tmp_path: Path, straight: Workplace) ->
     assert len(work.model().history) == 1
 
 
-def test_nothing_to_begin_with_is_nothing_to_refit(tmp_path: Path) -> None:
+def test_a_store_without_a_model_has_nothing_to_refit(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put(0, draw_rows(0).slice(0, 0))
     summary = work.run_here({**REFIT, "evaluate.path": None})
@@ -209,7 +209,7 @@ def test_error_bars_of_a_refitted_model_are_those_of_the_direct_formula(tmp_path
     np.testing.assert_allclose(table["prediction"].to_numpy(), predicted, rtol=1e-7)
 
 
-def test_a_refit_that_cannot_fit_is_refused_before_anything_is_taken_in(tmp_path: Path) -> None:
+def test_a_refit_beyond_the_memory_limit_is_refused_before_any_ingest(tmp_path: Path) -> None:
     work = nights(tmp_path / "work", (2, False))
     work.put(2)
     snapshot = work.snapshot()

@@ -81,16 +81,16 @@ def test_the_dictionary_and_the_predictions_are_the_references(straight: Workpla
     assert (np.abs(found - reference.predicted).max(axis=0) < 1e-7 * spread).all()
 
 
-def test_errors_are_told_of_each_target_and_overall(straight: Workplace, reference: Reference) -> None:
+def test_errors_are_reported_for_each_target_and_overall(straight: Workplace, reference: Reference) -> None:
     truth = columns(draw(1000), TARGETS)
     expected = ((reference.predicted - truth) ** 2).mean(axis=0).astype(np.float64)
-    told = straight.evaluate_here(JOB)
+    summary = straight.evaluate_here(JOB)
     night = straight.model().history[-1]
-    assert list(told["test_mse_of"]) == list(TARGETS)
-    np.testing.assert_allclose(list(told["test_mse_of"].values()), expected, rtol=1e-6)
-    assert told["test_mse"] == pytest.approx(sum(told["test_mse_of"].values()) / 2, rel=1e-14)
-    assert told["test_error"] is None
-    assert (night.test_mse, night.test_mse_of) == (told["test_mse"], told["test_mse_of"])
+    assert list(summary["test_mse_of"]) == list(TARGETS)
+    np.testing.assert_allclose(list(summary["test_mse_of"].values()), expected, rtol=1e-6)
+    assert summary["test_mse"] == pytest.approx(sum(summary["test_mse_of"].values()) / 2, rel=1e-14)
+    assert summary["test_error"] is None
+    assert (night.test_mse, night.test_mse_of) == (summary["test_mse"], summary["test_mse_of"])
     assert night.progressive_mse_of is not None
     progressive = [night.progressive_mse_of[name] for name in TARGETS]
     np.testing.assert_allclose(progressive, reference.progressive.astype(np.float64), rtol=1e-6)
@@ -127,14 +127,14 @@ def test_nights_leave_no_trace(tmp_path: Path, straight: Workplace, ends: tuple[
 def test_a_cluster_leaves_no_trace(tmp_path: Path, straight: Workplace) -> None:
     work = Workplace(tmp_path)
     put(work, range(3))
-    told = run_command("run", work.job(JOB), "--cluster", "local:2", "--json").result
+    summary = run_command("run", work.job(JOB), "--cluster", "local:2", "--json").result
     assert_same_model(work.model(), straight.model())
     night = straight.model().history[-1]
-    assert (told["test_mse_of"], told["progressive_mse_of"]) == (night.test_mse_of, night.progressive_mse_of)
-    (told_of_model,) = run_command("inspect", work.job(JOB), "--json").result["models"]
-    assert told_of_model["history"][-1]["test_mse_of"] == night.test_mse_of
+    assert (summary["test_mse_of"], summary["progressive_mse_of"]) == (night.test_mse_of, night.progressive_mse_of)
+    (inspected_model,) = run_command("inspect", work.job(JOB), "--json").result["models"]
+    assert inspected_model["history"][-1]["test_mse_of"] == night.test_mse_of
     text = run_command("evaluate", work.job(JOB)).out
-    assert f"test_mse_of.rent  {told['test_mse_of']['rent']}" in text
+    assert f"test_mse_of.rent  {summary['test_mse_of']['rent']}" in text
 
 
 def test_a_list_of_one_target_is_that_target(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_columns_of_predictions_that_would_share_a_name_are_refused(tmp_path: Pa
     ],
     ids=json.dumps,
 )
-def test_jobs_that_cannot_be(tmp_path: Path, changes: Settings, said: str) -> None:
+def test_invalid_jobs_are_refused(tmp_path: Path, changes: Settings, said: str) -> None:
     work = Workplace(tmp_path)
     done = run_command("run", work.job({**JOB, **changes}))
     assert (done.code, said in done.err, done.out) == (exit_codes.USAGE, True, ""), done

@@ -375,20 +375,20 @@ def test_left_out_rows_are_reported_everywhere(tmp_path: Path) -> None:
     work.put(0, table)
     changes = {**JOB, "source.ignore": ["kind"], "source.missing": "drop"}
     outcome = run_command("run", work.job(changes), "--json")
-    lacking = int(table.drop_columns("y").to_pandas().isna().any(axis=1).sum())
-    assert (outcome.result["dropped_rows"], outcome.result["new_rows"]) == (lacking, ROWS - lacking)
-    assert f"dropped={lacking}" in outcome.err
+    incomplete = int(table.drop_columns("y").to_pandas().isna().any(axis=1).sum())
+    assert (outcome.result["dropped_rows"], outcome.result["new_rows"]) == (incomplete, ROWS - incomplete)
+    assert f"dropped={incomplete}" in outcome.err
     assert "rows that lack a value were left out" in outcome.err
     assert "message (1)" in outcome.err
     inspected = run_command("inspect", work.store, "--json").result
-    assert [(e["rows"], e["dropped"]) for e in inspected["partitions"]] == [(ROWS - lacking, lacking)]
-    assert f" {lacking} " in run_command("inspect", work.store).out
+    assert [(e["rows"], e["dropped"]) for e in inspected["partitions"]] == [(ROWS - incomplete, incomplete)]
+    assert f" {incomplete} " in run_command("inspect", work.store).out
     work.put(0, table, where="new")
     prediction = run_command("predict", work.job(changes), work.folder / "new", work.folder / "out", "--std", "--json")
-    assert prediction.result["left_out"] == lacking
+    assert prediction.result["left_out"] == incomplete
     predictions = pq.read_table(work.folder / "out")
     assert predictions.num_rows == ROWS
-    assert [predictions[name].null_count for name in predictions.column_names] == [lacking] * 3
+    assert [predictions[name].null_count for name in predictions.column_names] == [incomplete] * 3
     assert "rows lack a value and have no prediction" in prediction.err
 
 
@@ -407,10 +407,10 @@ def test_classes_scores_and_error_bars_are_null_where_a_row_is_left_out(tmp_path
     work.run_here(changes)
     work.put(0, draw(0, share=0.3), where="new")
     predictions = work.predict_here("new", changes, with_std=True, with_scores=True)
-    lacking = draw(0, share=0.3).to_pandas().isna().any(axis=1).to_numpy()
+    incomplete = draw(0, share=0.3).to_pandas().isna().any(axis=1).to_numpy()
     assert len(predictions.column_names) >= 4
     for name in predictions.column_names:
-        np.testing.assert_array_equal(np.asarray(predictions[name].is_null()), lacking)
+        np.testing.assert_array_equal(np.asarray(predictions[name].is_null()), incomplete)
 
 
 @pytest.mark.parametrize("key", ["missing", "unseen_categories"])

@@ -94,7 +94,7 @@ def rows_again(rows: ArrayRows, order: npt.NDArray[np.int64]) -> ArrayRows:
 
 @pytest.mark.parametrize("sample", ["all", 20])
 @pytest.mark.parametrize("kernel", [Polynomial(0.5, 2, 1.0), Linear()], ids=lambda k: k.name)
-def test_it_ends_when_the_chosen_span_all(kernel: Kernel, sample: NumberOrAll) -> None:
+def test_it_ends_when_the_chosen_vectors_span_all_rows(kernel: Kernel, sample: NumberOrAll) -> None:
     rows, options = draw(60, weighted=True), replace(ASKED, sample=sample)
     rows.features[7] = 0.0  # of length zero for the linear kernel
     selection = select_basis(rows, kernel, options, Silent())
@@ -123,7 +123,7 @@ def test_it_stops_at_the_reconstruction_error_that_is_enough(sample: NumberOrAll
     assert len(selection.places) < 60
 
 
-def test_the_model_has_the_coefficients_of_the_chosen_and_tells_the_error() -> None:
+def test_the_model_has_the_coefficients_of_its_dictionary_and_reports_the_error() -> None:
     rows = draw(120, weighted=True)
     options = replace(ASKED, folds=3, look_ahead=4)
     selection, heard = fit_efvs(rows, KERNEL, options, Silent()), Notes()
@@ -163,7 +163,7 @@ def test_the_sum_of_a_part_is_added_whatever_the_parts() -> None:
     np.testing.assert_allclose(selection[0].errors, selection[2].errors, atol=1e-12)
 
 
-def test_what_cannot_be_done_is_refused() -> None:
+def test_impossible_requests_are_refused() -> None:
     rows = draw(30)
     little = replace(ASKED, memory_limit=1000)
     with pytest.raises(MemoryRefused, match=r"9 candidates a round need \d.* 1 kB may be used: lower max_basis"):
@@ -201,6 +201,6 @@ def test_kernel_values_that_leave_float64_are_named_with_a_remedy(sample: Number
         ({"folds": 0}, "folds must be a whole number of at least 1"),
     ],
 )
-def test_settings_that_make_no_sense_are_named(changed: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_refused_by_name(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         replace(ASKED, **changed)

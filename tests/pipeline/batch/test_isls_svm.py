@@ -134,7 +134,7 @@ def test_any_rows_give_the_reference_s_choices(seed: int, n_basis: int, folds: i
 
 @pytest.mark.parametrize("n_targets", [1, 2])
 @pytest.mark.parametrize("step", [0.0, 0.3])
-def test_by_cost_the_vector_goes_that_is_missed_least_when_the_rest_is_refitted(n_targets: int, step: float) -> None:
+def test_by_cost_the_vector_of_least_increase_of_the_cost_is_removed(n_targets: int, step: float) -> None:
     data = draw(120, seed=14, n_targets=n_targets)
     start = start_of(data, 14)
     settings = ISLSSVMSettings((1e-3, 1e-2), folds=3, random_seed=1, step=step, score="cost")
@@ -287,14 +287,14 @@ def test_after_jitter_the_rest_is_factorized_afresh() -> None:
     np.testing.assert_allclose(second.coefficients, expected, rtol=1e-10)
 
 
-def test_a_singular_matrix_takes_jitter_and_says_so() -> None:
+def test_a_singular_matrix_takes_jitter_and_reports_it() -> None:
     sums = BlockStatistics(np.ones((3, 3)), np.ones((3, 1)), np.eye(1), 1.0, 1)
     (model,) = walk(sums, np.zeros((3, 3)), 0.1, [3], constant=False)
     assert 0 < model.jitter < 1e-12
     assert abs(float(model.coefficients.sum()) - 1) < 1e-6
 
 
-def test_dependent_vectors_are_left_out_and_told() -> None:
+def test_dependent_vectors_are_removed_and_reported() -> None:
     data = draw(100, seed=9)
     first = start_of(data, 6)
     doubled = StartingDictionary(np.vstack([first.vectors, first.vectors[:3]]), np.r_[first.places, -1, -1, -1])
@@ -305,7 +305,7 @@ def test_dependent_vectors_are_left_out_and_told() -> None:
     np.testing.assert_allclose(fitted.path.value, plain.path.value, rtol=1e-9)  # type: ignore[union-attr]
 
 
-def test_an_error_that_rounding_hides_is_not_told_as_zero() -> None:
+def test_an_error_within_rounding_is_not_reported_as_zero() -> None:
     """Where the formula comes out below zero, the error is at least what rounding may have taken from it."""
     beta, formulas = np.array([[1e9], [-1e9]]), []
     for seed in range(20):
@@ -337,7 +337,7 @@ def test_subset_of_regressors_is_the_reference_over_widths_and_regularizations(n
     assert_is_refitted(fitted, data, start, bias=False)
 
 
-def test_settings_that_leave_nothing_to_choose_by_are_refused() -> None:
+def test_settings_without_a_criterion_are_refused() -> None:
     data = draw(40)
     start = start_of(data, 5)
     with pytest.raises(InputError, match="folds = 1 cannot choose from 1 kernels and 3 regularizations"):

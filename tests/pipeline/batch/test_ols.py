@@ -66,7 +66,7 @@ def test_it_chooses_what_a_fit_for_every_candidate_would(
 
 @pytest.mark.parametrize("kernel", [Polynomial(0.5, 2, 1.0), Linear(), RBF(2.0)], ids=lambda k: k.name)
 @pytest.mark.parametrize("look_ahead", [1, 4])
-def test_other_kernels_end_where_the_chosen_span_all(kernel: Kernel, look_ahead: int) -> None:
+def test_other_kernels_end_when_the_chosen_vectors_span_all_rows(kernel: Kernel, look_ahead: int) -> None:
     rows = draw(60, weighted=True)
     options = OLSSettings(1e-3, 10, candidates=8, look_ahead=look_ahead)
     fitted = fit_ols(rows, kernel, options, Silent())
@@ -173,7 +173,7 @@ def test_the_memory_of_a_pass_is_planned() -> None:
         fit_ols(rows, KERNEL, OLSSettings(1e-3, 40, candidates="all", memory_limit=8 * 6 * n**2 - 1), Silent())
 
 
-def test_what_cannot_be_done_is_refused() -> None:
+def test_impossible_requests_are_refused() -> None:
     rows = draw(30)
     with pytest.raises(MemoryRefused, match=r"all rows as candidates need \d.*kB.*1 kB may be used: ask for 59"):
         fit_ols(rows, KERNEL, OLSSettings(1e-3, 5, candidates="all", memory_limit=1000), Silent())
@@ -198,6 +198,6 @@ def test_what_cannot_be_done_is_refused() -> None:
         ({"random_seed": -1}, "random_seed must be a whole number of at least 0"),
     ],
 )
-def test_settings_that_make_no_sense_are_named(changed: dict[str, int], message: str) -> None:
+def test_invalid_settings_are_refused_by_name(changed: dict[str, int], message: str) -> None:
     with pytest.raises(InputError, match=message):
         replace(OLSSettings(1e-3, 5), **changed)  # type: ignore[arg-type]

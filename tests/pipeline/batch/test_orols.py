@@ -166,7 +166,7 @@ def test_each_class_has_the_machine_that_it_has_alone() -> None:
 
 
 @pytest.mark.parametrize(("foreseen", "pool"), [(0, 1), (1, 3), (4, 16), (16, 64)])
-def test_foreseeing_changes_no_choice(foreseen: int, pool: int) -> None:
+def test_confirming_several_steps_per_pass_changes_no_choice(foreseen: int, pool: int) -> None:
     rows = classes(seed=3)
     plain = fit(rows, wanted=replace(SETTINGS, foreseen=0, pool=1))
     compared = fit(rows, wanted=replace(SETTINGS, foreseen=foreseen, pool=pool))
@@ -178,7 +178,7 @@ def test_foreseeing_changes_no_choice(foreseen: int, pool: int) -> None:
     np.testing.assert_allclose(compared.path.regularization, plain.path.regularization, rtol=1e-6)
 
 
-def test_foreseeing_needs_fewer_passes_than_steps() -> None:
+def test_several_steps_per_pass_need_fewer_passes_than_steps() -> None:
     rows = draw_rows(400)
     fitted = fit(rows, wanted=replace(SETTINGS, patience=10**6, max_basis=60))
     assert len(fitted.places) == 60
@@ -205,7 +205,7 @@ def test_machines_take_turns_until_the_dictionary_is_full(max_basis: int, forese
 
 @settings(max_examples=15, deadline=None)
 @given(cuts=st.lists(st.integers(0, 240), min_size=1, max_size=4), weighted=st.booleans())
-def test_rows_looked_through_in_parts_are_chosen_alike(cuts: list[int], weighted: bool) -> None:
+def test_rows_searched_in_parts_give_the_same_choice(cuts: list[int], weighted: bool) -> None:
     rows = draw_rows(240, 2, weighted=weighted)
     wanted = replace(SETTINGS, max_basis=25)
     whole, parts = fit(rows, wanted=wanted), fit(CutRows(rows, tuple(cuts)), wanted=wanted)
@@ -227,7 +227,7 @@ def test_a_row_of_weight_two_is_two_rows_and_one_of_weight_zero_is_absent() -> N
     assert (weights[weighted.places] > 0).all()
 
 
-def test_equal_rows_of_other_targets_enter_once_and_hold_nobody_up() -> None:
+def test_equal_rows_of_other_targets_enter_once_and_do_not_end_selection() -> None:
     rows = draw_rows(120)
     doubled = ArrayRows(np.repeat(rows.features, 2, axis=0), np.repeat(rows.targets, 2, axis=0) + [[0.2], [-0.2]] * 120)
     fitted, machine = fit(doubled), dense(doubled, KERNEL, SETTINGS)
@@ -247,7 +247,7 @@ def test_many_copies_with_other_targets_cost_no_passes() -> None:
     assert_is_dense(fitted, dense(rows, KERNEL, wanted), rows)
 
 
-def test_keys_tell_rows_apart_and_are_the_same_for_equal_ones() -> None:
+def test_keys_differ_for_different_rows_and_agree_for_equal_ones() -> None:
     grid = np.stack(np.meshgrid(*[np.arange(-10.0, 11.0)] * 4), axis=-1).reshape(-1, 4)
     keys = row_keys(grid)
     assert len(np.unique(keys)) == len(grid)
@@ -280,7 +280,7 @@ def test_a_constant_target_beside_another_changes_nothing_of_it() -> None:
     assert own(both, 1) == [0]
 
 
-def test_targets_that_the_kernel_can_say_exactly_stop_it() -> None:
+def test_it_stops_on_targets_that_the_kernel_represents_exactly() -> None:
     X = draw_rows().features
     fitted = fit(ArrayRows(X, X @ [[1.0], [2.0], [-1.0]] + 4), Linear())
     assert len(fitted.places) == 3
@@ -297,13 +297,13 @@ def test_an_ill_conditioned_kernel_stops_it() -> None:
     assert np.isfinite(fitted.coefficients).all()
 
 
-def test_the_condition_told_is_that_of_explicit_columns() -> None:
+def test_the_reported_condition_is_that_of_explicit_columns() -> None:
     rows = draw_rows()
     lengths = [float(q @ q) for q in dense(rows, KERNEL, SETTINGS).q]
     assert fit(rows).notes["condition"] == pytest.approx(np.sqrt(max(lengths) / min(lengths)), rel=1e-6)
 
 
-def test_a_refit_needs_the_sums_alone_and_new_rows_are_just_added() -> None:
+def test_a_refit_needs_only_the_sums_to_which_new_rows_are_added() -> None:
     rows, more = draw_rows(240, 2), draw_rows(300, 2, seed=8, weighted=True)
     fitted = fit(rows)
     old = fitted.sums.total()
@@ -353,7 +353,7 @@ def test_lambda_stays_finite_where_nothing_is_explained() -> None:
     assert estimate_lambda(np.array([10.0]), np.array([0.0]), 0.0, 10.0, 0.0) == (0.0, 0.0)
 
 
-def test_it_tells_how_far_it_is() -> None:
+def test_it_reports_its_progress() -> None:
     notes = Notes()
     fitted = fit_orols(draw_rows(), KERNEL, SETTINGS, notes)
     assert notes.events[-1][1]["machines_at_work"] == 0
@@ -368,7 +368,7 @@ def test_too_few_rows_are_refused() -> None:
         fit(replace(draw_rows(200), weights=np.full(200, 1e-3)))
 
 
-def test_rows_that_the_kernel_cannot_tell_are_refused() -> None:
+def test_rows_without_a_usable_column_are_refused() -> None:
     with pytest.raises(NumericalBreakdown, match="no row has a usable column"):
         fit(ArrayRows(np.zeros((50, 3)), draw_rows(50).targets))
 
@@ -389,6 +389,6 @@ def test_rows_that_the_kernel_cannot_tell_are_refused() -> None:
         ("condition_limit", float("nan"), "condition_limit must be above 1, it is nan"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(name: str, value: float, message: str) -> None:
+def test_invalid_settings_are_refused(name: str, value: float, message: str) -> None:
     with pytest.raises(InputError, match=message):
         OROLSSettings(**{name: value})  # type: ignore[arg-type]

@@ -59,7 +59,7 @@ def sums_over(
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("n_targets", [1, 2])
-def test_it_is_what_the_slow_way_gives(n_targets: int, weighted: bool) -> None:
+def test_it_equals_the_slow_reference(n_targets: int, weighted: bool) -> None:
     rows = draw_rows(n_targets=n_targets, weighted=weighted)
     fitted = fit_shard_merge_select(rows, KERNEL, SETTINGS, Silent())
     places = union_of_shards(rows)
@@ -138,6 +138,6 @@ def test_nothing_to_learn_from_is_an_error() -> None:
         ({"shard_regularization": -1.0}, "regularization must be a positive number, it is -1"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(changes: dict[str, object], said: str) -> None:
+def test_invalid_settings_are_refused(changes: dict[str, object], said: str) -> None:
     with pytest.raises(InputError, match=said):
         replace(SETTINGS, **changes)  # type: ignore[arg-type]

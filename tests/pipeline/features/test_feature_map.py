@@ -141,7 +141,7 @@ def test_a_category_that_all_weighted_rows_have_stays_unscaled(weight: float) ->
     assert feature_map.centre.tolist() == [0.0, 1.0, 0.0]
 
 
-def test_a_category_that_came_after_the_rows_of_the_scaling_has_an_indicator_unscaled() -> None:
+def test_a_category_absent_from_the_scaling_rows_has_an_unscaled_indicator() -> None:
     column = CategoricalColumn.fit("c", ["a", "b", "late"], {"a": 1.0, "b": 1.0})
     feature_map = FeatureMap((NumericColumn("x", 0.0, 1.0, 0.0),), (column,), TargetMap((0.0,), (1.0,)))
     features = feature_map.features(

@@ -92,7 +92,7 @@ CHANGES = {"length": units, "count": constant, "flag": flag, "colour": colour, "
 
 @pytest.mark.parametrize("sketched", [True, False])
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_column_that_has_moved_is_named_and_no_other(
+def test_only_the_column_that_has_drifted_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sketched: bool
 ) -> None:
     if not sketched:

@@ -16,7 +16,7 @@ from ridgestream.pipeline.training.online import OnlineTrainer
 from ridgestream.pipeline.training.training_result import Trained
 
 
-def went(blocks: list[int]) -> tuple[Course, list[int]]:
+def record_course(blocks: list[int]) -> tuple[Course, list[int]]:
     """The course over blocks with these numbers of rows, each with an error of its square root, and its cuts."""
     course, rows, cuts = Course(), 0, []
     for block in blocks:
@@ -28,8 +28,8 @@ def went(blocks: list[int]) -> tuple[Course, list[int]]:
 
 
 @pytest.mark.parametrize("blocks", [[1], [300], [4096] * 3, [1000] * 999, [70_001] * 301, [1] * 700, [16_384] * 5000])
-def test_a_course_is_short_even_and_ends_at_the_last_row(blocks: list[int]) -> None:
-    course, cuts = went(blocks)
+def test_a_learning_curve_is_short_and_evenly_spaced_and_ends_at_the_last_row(blocks: list[int]) -> None:
+    course, cuts = record_course(blocks)
     assert course.rows[-1] == sum(blocks)
     assert len(course.rows) <= POINTS
     assert len(course.rows) >= min(len(cuts), sum(blocks) // (2 * GRID_ROWS), POINTS // 3)
@@ -41,9 +41,9 @@ def test_a_course_is_short_even_and_ends_at_the_last_row(blocks: list[int]) -> N
         assert (n_basis, swaps, weight) == (rows // 100, rows // 10, 2.0 * rows)
 
 
-def test_a_course_costs_few_pieces_however_many_rows_there_are() -> None:
+def test_a_learning_curve_cuts_any_number_of_rows_into_few_pieces() -> None:
     blocks = [16_384] * 5000
-    assert len(went(blocks)[1]) < len(blocks) + 16 * POINTS
+    assert len(record_course(blocks)[1]) < len(blocks) + 16 * POINTS
     assert all(piece.start % GRID_ROWS == 0 for piece in Course(step=4 * GRID_ROWS).cuts(70_001))
 
 
@@ -53,7 +53,7 @@ def test_errors_between_points_add_up_to_those_over_all_rows() -> None:
     assert course.errors_between == [None, 0.25, None, 0.75]
 
 
-ASKED = {
+REQUESTS = {
     "number": REQUEST,
     "numbers": replace(REQUEST, target=("y", "length")),
     "class": replace(REQUEST, target="colour", positive="red"),
@@ -66,13 +66,13 @@ def trained(path: Path, kind: str, *, weighted: bool) -> Trained:
         more = {"w": np.random.default_rng(i).choice([0.0, 0.5, 2.0], rows)} if weighted else {}
         write_partition(path / "source" / f"part-{i}.parquet", mixed_columns(rows, seed=i) | more)
     store = new_store(path / "store")
-    asked = replace(ASKED[kind], weight="w" if weighted else None)
-    ingest_folder(store, path / "source", asked)
+    request = replace(REQUESTS[kind], weight="w" if weighted else None)
+    ingest_folder(store, path / "source", request)
     return OnlineTrainer(MODEL).train(context_of(store))
 
 
 @pytest.mark.parametrize(("kind", "weighted"), [("number", True), ("class", False), ("classes", True)])
-def test_following_the_course_leaves_no_trace(
+def test_recording_a_learning_curve_changes_no_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, weighted: bool
 ) -> None:
     followed = trained(tmp_path / "a", kind, weighted=weighted)
@@ -89,8 +89,8 @@ def test_following_the_course_leaves_no_trace(
     assert followed.progressive_errors == whole.progressive_errors
 
 
-@pytest.mark.parametrize("kind", ASKED)
-def test_a_course_tells_what_the_training_tells_of_all_its_rows(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_a_learning_curve_ends_with_the_totals_of_the_training(tmp_path: Path, kind: str) -> None:
     done = trained(tmp_path, kind, weighted=True)
     course = done.course
     assert course is not None

@@ -86,7 +86,7 @@ def test_the_index_is_finite_and_not_negative_whatever_the_values(training: list
 
 
 @given(training=columns)
-def test_the_training_rows_themselves_have_not_moved(training: Array) -> None:
+def test_the_training_rows_themselves_have_not_drifted(training: Array) -> None:
     assert shift_of([training], training).psi == 0.0
 
 
@@ -166,7 +166,7 @@ def test_a_column_that_is_missing_altogether_can_be_compared() -> None:
     assert compare_shares(training, bins.count(full, 0.0), 1).is_large
 
 
-def test_without_rows_nothing_has_moved() -> None:
+def test_without_rows_nothing_has_drifted() -> None:
     values = np.arange(100.0)
     bins = NumericBins.of([sketch_of(values)], [100.0], 0, 0.0, 99.0)
     nothing = bins.count(sketch_of(np.empty(0)), 0.0)

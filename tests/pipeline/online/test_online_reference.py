@@ -334,7 +334,7 @@ def test_penalty_doubles_after_the_row_that_reaches_a_power_of_two() -> None:
 
 @given(streams(max_rows=100))
 @settings(max_examples=60, deadline=None)
-def test_float64_decides_alike_where_margin_and_condition_say_so(stream: Stream) -> None:
+def test_float64_makes_the_same_decisions_where_margin_and_condition_allow(stream: Stream) -> None:
     exact, rounded = learner_of(stream), learner_of(stream, np.float64)
     for x, y, weight in zip(stream.X, stream.y, stream.weights, strict=True):
         decision = exact.learn(x, y, weight)

@@ -262,7 +262,7 @@ def test_a_dictionary_waits_for_a_row_of_positive_weight() -> None:
 
 @pytest.mark.parametrize("changed", [1e-7, 1e-4, 3e-2])
 @pytest.mark.parametrize("cut", [0, 1, 700, 1500])
-def test_another_regularization_in_mid_stream_holds_for_all_rows(cut: int, changed: float) -> None:
+def test_another_regularization_during_the_stream_applies_to_all_rows(cut: int, changed: float) -> None:
     X, y = rows(1500, c=2)
     learner = learner_of("fixed")
     if cut:

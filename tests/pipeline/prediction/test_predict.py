@@ -102,7 +102,7 @@ def test_each_partition_has_a_file_of_its_name_nested_and_empty_ones_too(
     assert {name: pq.read_metadata(tmp_path / "out" / name).num_rows for name in sizes} == sizes
 
 
-def test_kept_columns_are_repeated_as_they_are(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_columns_of_the_input_are_repeated_unchanged(regression: tuple[Model, Schema], tmp_path: Path) -> None:
     columns = mixed_columns(50, seed=5)
     columns |= {
         "id": pa.array(range(50), pa.uint16()),

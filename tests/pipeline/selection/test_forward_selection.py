@@ -60,7 +60,7 @@ def test_more_choices_than_a_block_leave_the_factor_exact() -> None:
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 14), n_targets=st.integers(1, 3), wanted=st.integers(0, 16))
-def test_rounds_choose_among_their_own(seed: int, n: int, n_targets: int, wanted: int) -> None:
+def test_rounds_choose_among_their_own_candidates(seed: int, n: int, n_targets: int, wanted: int) -> None:
     normal, rhs = draw(n, seed, n_targets)
     rng = np.random.default_rng(seed)
     rounds = [np.sort(rng.choice(n, rng.integers(0, n + 1), replace=False)) for _ in range(10)]
@@ -85,7 +85,7 @@ def test_continuing_from_earlier_choices_gives_the_same(seed: int, n_before: int
     np.testing.assert_allclose(resumed.half_solution, straight.half_solution, rtol=1e-6, atol=1e-9)
 
 
-def test_a_column_that_the_chosen_span_is_no_candidate() -> None:
+def test_a_column_spanned_by_the_chosen_ones_is_no_candidate() -> None:
     rng = np.random.default_rng(5)
     functions = rng.standard_normal((50, 6))
     functions = functions[:, [0, 1, 2, 0, 3, 4, 5, 2]]
@@ -117,7 +117,7 @@ def test_p_stays_as_it_was_unless_it_may_be_lost(overwrite: bool) -> None:
     assert (given_rhs == rhs).all()
 
 
-def test_what_cannot_be_factorized_is_named() -> None:
+def test_a_matrix_that_cannot_be_factorized_is_named() -> None:
     with pytest.raises(InputError, match=r"P of shape \(3, 3\), z of shape \(2, 1\)"):
         choose_by_gain(np.eye(3), np.ones((2, 1)), 1)
     with pytest.raises(NumericalBreakdown, match="not finite"):

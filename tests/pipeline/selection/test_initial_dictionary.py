@@ -34,30 +34,30 @@ def block_of(rows: ArrayRows, start: int, stop: int) -> RowBlock:
     return RowBlock(rows.features[part], rows.targets[part], weights, start)
 
 
-def lead(scores: Array, rows: ArrayRows, cuts: list[int], depth: int) -> TopRows:
-    board = TopRowsAccumulator(len(scores), depth, 3, 2)
+def top_rows(scores: Array, rows: ArrayRows, cuts: list[int], depth: int) -> TopRows:
+    accumulator = TopRowsAccumulator(len(scores), depth, 3, 2)
     for start, stop in pairwise(cuts):
-        board.add(scores[:, start:stop], np.arange(start, stop), block_of(rows, start, stop))
-    return board.top_rows()
+        accumulator.add(scores[:, start:stop], np.arange(start, stop), block_of(rows, start, stop))
+    return accumulator.top_rows()
 
 
 @given(seed=st.integers(0, 10**6), cuts=st.lists(st.integers(0, 80), max_size=4), depth=st.integers(1, 12))
-def test_leaders_are_the_largest_scores_the_first_of_equals_leading(seed: int, cuts: list[int], depth: int) -> None:
+def test_top_rows_have_the_largest_scores_and_the_first_of_equals_wins(seed: int, cuts: list[int], depth: int) -> None:
     rng, rows = np.random.default_rng(seed), make_rows(80)
-    scores = rng.integers(-1, 9, (3, 80)).astype(float)  # many ties, and some that must not lead
+    scores = rng.integers(-1, 9, (3, 80)).astype(float)  # many ties, and some that are excluded
     ends = [0, *sorted(cuts), 80]
-    whole = lead(scores, rows, ends, depth)
-    merged = reduce(TopRows.merge, [lead(scores, rows, [a, b], depth) for a, b in pairwise(ends)])
+    whole = top_rows(scores, rows, ends, depth)
+    merged = reduce(TopRows.merge, [top_rows(scores, rows, [a, b], depth) for a, b in pairwise(ends)])
     for way in range(3):
         order = sorted(np.flatnonzero(scores[way] >= 0), key=lambda i: (-scores[way, i], i))[:depth]
         expected = np.r_[order, np.full(depth - len(order), NO_ROW)]
-        for found in (whole, merged):
-            np.testing.assert_array_equal(found.places[way], expected)
-            np.testing.assert_array_equal(found.scores[way, : len(order)], scores[way, order])
-    for found in (whole, merged):
-        np.testing.assert_array_equal(found.rows.places, np.setdiff1d(found.places, [NO_ROW]))
-        np.testing.assert_array_equal(found.rows.features, rows.features[found.rows.places])
-        np.testing.assert_array_equal(found.rows.targets, rows.targets[found.rows.places])
+        for result in (whole, merged):
+            np.testing.assert_array_equal(result.places[way], expected)
+            np.testing.assert_array_equal(result.scores[way, : len(order)], scores[way, order])
+    for result in (whole, merged):
+        np.testing.assert_array_equal(result.rows.places, np.setdiff1d(result.places, [NO_ROW]))
+        np.testing.assert_array_equal(result.rows.features, rows.features[result.rows.places])
+        np.testing.assert_array_equal(result.rows.targets, rows.targets[result.rows.places])
 
 
 def test_drawn_rows_are_independent_rows_that_weigh() -> None:
@@ -166,7 +166,7 @@ def test_there_are_no_more_centres_than_different_rows() -> None:
     np.testing.assert_array_equal(np.sort(start.vectors[:, 0]), np.arange(4.0))
 
 
-def test_what_k_means_cannot_do_is_refused() -> None:
+def test_invalid_arguments_of_k_means_are_refused() -> None:
     rows = ArrayRows(np.ones((30, 2)), np.ones((30, 1)), np.zeros(30))
     with pytest.raises(InputError, match="none of the 30 rows drawn of 30 has a positive weight"):
         kmeans_centres(rows, 5, seed=0, passes=1, report=Silent())

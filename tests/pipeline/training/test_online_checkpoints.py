@@ -84,10 +84,10 @@ def run(
 
 
 def bits(done: Trained) -> dict[str, Any]:
-    """Everything that a training ends in but its time."""
+    """The result of a training, without its duration."""
     arrays = {name: (a.shape, a.dtype, a.tobytes()) for name, a in done.record.arrays.items()}
-    told = replace(done, seconds=0.0, record=replace(done.record, arrays={}))
-    return arrays | {"result": told}
+    timeless = replace(done, seconds=0.0, record=replace(done.record, arrays={}))
+    return arrays | {"result": timeless}
 
 
 @pytest.mark.parametrize("weighted", points([False, True], [True]))
@@ -148,7 +148,7 @@ def without_seconds(record: dict[str, Any]) -> dict[str, Any]:
     return record | {"progress": record["progress"] | {"seconds": 0.0}}
 
 
-def test_the_seconds_of_killed_runs_count(tmp_path: Path) -> None:
+def test_the_seconds_of_killed_runs_are_added(tmp_path: Path) -> None:
     store, memory = make_store(tmp_path), Memory()
     run(store, memory)
     key, record, arrays = memory.checkpoints[2]
@@ -158,7 +158,7 @@ def test_the_seconds_of_killed_runs_count(tmp_path: Path) -> None:
     assert again.checkpoints[-1][1]["progress"]["seconds"] > 1000.0
 
 
-def test_a_model_goes_on_night_by_night(tmp_path: Path) -> None:
+def test_a_model_is_continued_night_by_night(tmp_path: Path) -> None:
     """The second night begins from a record, and its checkpoints know it."""
     store = make_store(tmp_path)
     whole = ledger_of(store)
@@ -203,7 +203,7 @@ def test_partitions_that_came_later_do_not_matter_and_those_before_do(tmp_path: 
         assert done.entries == entries
 
 
-def test_a_dictionary_that_is_drawn_from_other_rows_is_another_beginning(tmp_path: Path) -> None:
+def test_a_checkpoint_of_a_dictionary_drawn_from_other_rows_is_not_resumed(tmp_path: Path) -> None:
     store, memory = make_store(tmp_path), Memory()
     whole, model_request = ledger_of(store), REQUESTS["drawn"]
     run(store, memory, model_request, ledger=replace(whole, entries=whole.entries[:3]))
@@ -213,7 +213,7 @@ def test_a_dictionary_that_is_drawn_from_other_rows_is_another_beginning(tmp_pat
     assert bits(done) == bits(run(store, None, model_request))
 
 
-def test_a_map_that_is_frozen_by_other_rows_is_another_beginning(tmp_path: Path) -> None:
+def test_a_checkpoint_of_a_map_fitted_to_other_rows_is_not_resumed(tmp_path: Path) -> None:
     store, memory = make_store(tmp_path), Memory()
     whole, model_request = ledger_of(store), replace(MODEL, scaling_rows=None)
     run(store, memory, model_request, ledger=replace(whole, entries=whole.entries[:3]))
@@ -226,7 +226,7 @@ def test_a_map_that_is_frozen_by_other_rows_is_another_beginning(tmp_path: Path)
 @pytest.mark.parametrize(
     "changes", [{"max_basis": 11}, {"regularization": 1e-4}, {"kernel_parameters": {"gamma": 0.3}}], ids=str
 )
-def test_another_request_is_another_beginning(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_a_checkpoint_of_another_request_is_not_resumed(tmp_path: Path, changes: dict[str, Any]) -> None:
     store, memory, report = make_store(tmp_path), Memory(), Notes()
     run(store, memory)
     model_request = replace(MODEL, **changes)
@@ -254,7 +254,7 @@ def spoil(checkpoint: Kept) -> list[Kept]:
 
 
 @pytest.mark.parametrize("which", points(range(9), [0, 4, 8]))
-def test_a_damaged_one_costs_time_alone(tmp_path: Path, which: int) -> None:
+def test_a_damaged_checkpoint_costs_only_time(tmp_path: Path, which: int) -> None:
     store, memory, report = make_store(tmp_path), Memory(), Notes()
     straight = run(store, memory)
     done = run(store, Memory(spoil(memory.checkpoints[2])[which]), report=report)
@@ -269,21 +269,21 @@ class Full(Memory):
         raise StoreError("the store /data cannot be written: no space left on device")
 
 
-def test_one_that_cannot_be_kept_is_told_of_and_the_training_goes_on(tmp_path: Path) -> None:
+def test_a_checkpoint_that_cannot_be_saved_is_reported_and_the_training_continues(tmp_path: Path) -> None:
     store, report = make_store(tmp_path), Notes()
     assert bits(run(store, Full(), report=report)) == bits(run(store))
     reason = "the store /data cannot be written: no space left on device"
     assert report.events[0] == ("train.checkpoint_not_saved", {"reason": reason})
 
 
-def test_a_short_training_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_training_saves_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(online_checkpoints, "KEEP_SECONDS", 3600.0)
     memory = Memory()
     run(make_store(tmp_path), memory)
     assert memory.checkpoints == []
 
 
-def test_slow_keeping_is_done_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_checkpoints_are_saved_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that only keeping moves, one that takes an hour is done once."""
     now = [0.0]
 
@@ -300,7 +300,7 @@ def test_slow_keeping_is_done_less_often(tmp_path: Path, monkeypatch: pytest.Mon
         assert len(slow.checkpoints) == times
 
 
-def test_what_went_through_the_store_is_what_was_kept(tmp_path: Path) -> None:
+def test_a_checkpoint_is_read_from_the_store_as_it_was_saved(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     straight = run(store)
 

@@ -112,7 +112,7 @@ def test_a_segment_of_several_chunks_and_blocks_is_read_whole(tmp_path: Path, mo
     assert_solves(refit_here(store, record), dense_refit(store, record))
 
 
-def test_progress_is_told_by_rows(tmp_path: Path) -> None:
+def test_progress_is_reported_in_rows(tmp_path: Path) -> None:
     store, record = trained(tmp_path)
     notes = Notes()
     refit(context_of(store, report=notes), record, record.learned)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from shutil import which
 
 
-def lacking() -> str:
+def why_unavailable() -> str:
     """Why namespaces cannot be created; empty if they can."""
     if which("ip") is None:
         return "there is no command ip (Debian's iproute2)"

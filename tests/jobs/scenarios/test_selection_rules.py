@@ -19,6 +19,7 @@ from support.jobs.jobs import (
     run_command,
     set_column,
 )
+from support.jobs.recording import Notes
 from support.stores.stores import as_format_3
 
 from ridgestream.jobs.cli import exit_codes
@@ -27,9 +28,9 @@ from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base.errors import InputError, MemoryRefused
-from ridgestream.pipeline.base.events import TRAIN_JITTER_ADDED, Event
+from ridgestream.pipeline.base.events import TRAIN_JITTER_ADDED
 from ridgestream.pipeline.base.executor import InProcess
-from ridgestream.pipeline.base.reporter import Fact, Silent
+from ridgestream.pipeline.base.reporter import Fact
 from ridgestream.pipeline.models.model_record import learner_of
 from ridgestream.stores.catalog.models import list_models
 from ridgestream.stores.errors.exceptions import ModelError, PartitionError
@@ -42,34 +43,23 @@ UNLIMITED: Settings = {"model.max_basis": "unlimited", "model.novelty_threshold"
 RULES = pytest.mark.parametrize("rule", [GIVEN, NOVELTY, UNLIMITED], ids=["given", "novelty", "unlimited"])
 
 
-class Listening(Silent):
-    """Keeps what is said."""
-
-    def __init__(self) -> None:
-        self.heard: list[tuple[str, dict[str, Fact]]] = []
-
-    def say(self, event: Event, **facts: Fact) -> None:
-        self.heard.append((event.code, facts))
-
-    warn = say
-
-
 def workplace(folder: Path, partitions: int = 3) -> Workplace:
     folder.mkdir(exist_ok=True)
     work = Workplace(folder)
     work.put_all(range(partitions))
-    give(work, draw_rows(77, 30))
+    put_dictionary(work, draw_rows(77, 30))
     return work
 
 
-def give(work: Workplace, table: pa.Table) -> None:
+def put_dictionary(work: Workplace, table: pa.Table) -> None:
     pq.write_table(table, work.folder / "basis.parquet")
 
 
-def run_and_hear(work: Workplace, changes: Settings) -> list[tuple[str, dict[str, Fact]]]:
-    report = Listening()
+def run_and_record(work: Workplace, changes: Settings) -> list[tuple[str, dict[str, Fact]]]:
+    """Run the job in this process and return the codes and facts of its events."""
+    report = Notes()
     run_job(read_job(work.job(changes), {}), InProcess(), report, 0.0, new_model=False)
-    return report.heard
+    return report.events
 
 
 def features_of(work: Workplace, table: pa.Table) -> np.ndarray[Any, Any]:
@@ -92,7 +82,7 @@ def test_night_by_night_is_all_at_once(tmp_path: Path, rule: Settings) -> None:
 
 def test_a_given_dictionary_is_the_models_dictionary(tmp_path: Path) -> None:
     work = workplace(tmp_path)
-    give(work, draw_rows(77, 30).select(["x3", "x1", "x0", "x2"]))
+    put_dictionary(work, draw_rows(77, 30).select(["x3", "x1", "x0", "x2"]))
     assert work.run_here(GIVEN)["n_basis"] == 30
     record = work.model()
     np.testing.assert_allclose(record.arrays["basis_vectors"], features_of(work, draw_rows(77, 30)), rtol=1e-12)
@@ -114,7 +104,7 @@ def test_a_dictionary_that_cannot_be_used_begins_no_model(
     tmp_path: Path, table: pa.Table, error: type[Exception], message: str
 ) -> None:
     work = workplace(tmp_path)
-    give(work, table)
+    put_dictionary(work, table)
     with pytest.raises(error, match=message) as raised:
         work.run_here(GIVEN)
     assert "basis.parquet" in str(raised.value)
@@ -125,7 +115,7 @@ def test_a_dictionary_that_cannot_be_used_begins_no_model(
     assert (planned.code, str(raised.value) in planned.err) == (exit_codes.DATA, True)
 
 
-def test_a_dictionary_that_is_not_there_is_told_before_anything_is_taken_in(tmp_path: Path) -> None:
+def test_a_missing_dictionary_is_reported_before_any_ingest(tmp_path: Path) -> None:
     work = workplace(tmp_path)
     (tmp_path / "basis.parquet").unlink()
     with pytest.raises(PartitionError, match=r"basis\.parquet does not exist"):
@@ -136,18 +126,18 @@ def test_a_dictionary_that_is_not_there_is_told_before_anything_is_taken_in(tmp_
 def test_another_dictionary_is_another_model(tmp_path: Path) -> None:
     work = workplace(tmp_path, 2)
     work.run_here(GIVEN)
-    give(work, draw_rows(78, 30))
+    put_dictionary(work, draw_rows(78, 30))
     message = r"began with another dictionary than .*basis\.parquet holds now; .*--new-model"
     with pytest.raises(ModelError, match=message):  # with nothing new
         work.run_here(GIVEN)
     work.put(2)
-    with pytest.raises(ModelError, match=message):  # and before anything is taken in
+    with pytest.raises(ModelError, match=message):  # and before any ingest
         work.run_here(GIVEN)
     assert len(run_inspect(StoreLocation(str(work.store)))["partitions"]) == 2
-    give(work, draw_rows(77, 31))
+    put_dictionary(work, draw_rows(77, 31))
     with pytest.raises(ModelError, match="max_basis was 30, is 31"):
         work.run_here(GIVEN)
-    give(work, draw_rows(77, 30))
+    put_dictionary(work, draw_rows(77, 30))
     assert work.run_here(GIVEN)["partitions_consumed"] == 3
 
 
@@ -192,8 +182,8 @@ def test_random_rows_leave_out_what_weighs_nothing_or_depends_on_the_others(tmp_
     weights = np.tile(np.where(np.arange(12) < 4, 0.0, 1.0), 20)
     work.put(0, set_column(table, "w", weights))
     work.put(0, set_column(draw_rows(1000), "w", np.ones(ROWS)), where="held-out")
-    heard = dict(run_and_hear(work, {**RANDOM, "source.weight": "w"}))
-    assert heard["train.basis_smaller_than_asked"] == {"drawn": 8, "asked": 25}
+    events = dict(run_and_record(work, {**RANDOM, "source.weight": "w"}))
+    assert events["train.basis_smaller_than_asked"] == {"drawn": 8, "asked": 25}
     assert sorted(work.model().arrays["basis_rows"] % 12) == list(range(4, 12))
 
 
@@ -233,7 +223,7 @@ def test_a_refit_that_does_not_fit_a_grown_dictionary_is_refused_and_what_was_le
     assert work.run_here({**rule, "model.refit": True})["refitted"]
 
 
-def test_no_cap_needs_what_there_is_already(tmp_path: Path) -> None:
+def test_an_unlimited_dictionary_needs_memory_for_its_present_size(tmp_path: Path) -> None:
     work = workplace(tmp_path)
     work.run_here(UNLIMITED)
     work.put(3)
@@ -241,19 +231,19 @@ def test_no_cap_needs_what_there_is_already(tmp_path: Path) -> None:
         work.run_here({**UNLIMITED, "memory_limit": "100MB"})
 
 
-def test_another_regularization_is_applied_to_all_rows_told_and_kept(tmp_path: Path) -> None:
+def test_another_regularization_is_applied_to_all_rows_reported_and_stored(tmp_path: Path) -> None:
     straight, nightly = workplace(tmp_path / "straight", 1), workplace(tmp_path / "nightly", 1)
     for work in (straight, nightly):
         work.run_here()
         work.put_all(range(1, 3))
     changed = {"model.regularization": 1e-2}
-    [(message, facts)] = [h for h in run_and_hear(straight, changed) if "regularization" in h[0]]
-    assert message == "train.regularization_changed"
+    [(code, facts)] = [event for event in run_and_record(straight, changed) if "regularization" in event[0]]
+    assert code == "train.regularization_changed"
     assert facts == {"was": 1e-4, "now": 1e-2}
     (nightly.folder / "rows" / "part-02.parquet").unlink()
-    run_and_hear(nightly, changed)
+    run_and_record(nightly, changed)
     nightly.put(2)
-    assert not [said for said, _ in run_and_hear(nightly, changed) if "regularization" in said]
+    assert not [code for code, _ in run_and_record(nightly, changed) if "regularization" in code]
     assert_same_model(straight.model(), nightly.model())
     record = straight.model()
     assert record.parameters["regularization"] == record.parameters["learner"]["regularization"] == 1e-2
@@ -279,7 +269,7 @@ def test_another_regularization_needs_no_new_rows(tmp_path: Path) -> None:
     assert work.run_here({"model.regularization": 1e-2})["snapshot"] == snapshot
 
 
-def test_numerics_are_told_by_runs_and_by_inspect(tmp_path: Path) -> None:
+def test_numerics_are_reported_by_runs_and_by_inspect(tmp_path: Path) -> None:
     work = workplace(tmp_path)
     summary = work.run_here()
     [model] = run_inspect(StoreLocation(str(work.store)))["models"]
@@ -293,13 +283,13 @@ def test_numerics_are_told_by_runs_and_by_inspect(tmp_path: Path) -> None:
     assert re.search(line, shown)
 
 
-def test_jitter_is_told_when_it_was_needed(tmp_path: Path) -> None:
+def test_jitter_is_reported_if_it_was_needed(tmp_path: Path) -> None:
     work = workplace(tmp_path)
     near = draw_rows(77, 30)
     table = pa.concat_tables([near, set_column(near, "x0", near["x0"].to_numpy() + 1e-3)])
-    give(work, table)
-    heard = run_and_hear(work, {**GIVEN, "model.regularization": 1e-14})
-    [facts] = [facts for code, facts in heard if code == "train.jitter_added"]
+    put_dictionary(work, table)
+    events = run_and_record(work, {**GIVEN, "model.regularization": 1e-14})
+    [facts] = [facts for code, facts in events if code == "train.jitter_added"]
     assert "raise novelty_threshold or regularization" in TRAIN_JITTER_ADDED.sentence
     counters = work.model().counters
     assert facts["times"] == counters["jitter_count"] > 0
@@ -307,7 +297,7 @@ def test_jitter_is_told_when_it_was_needed(tmp_path: Path) -> None:
     assert re.search(r"jitter at most \S+, at \d+ refreshes", run_command("inspect", work.store).out)
 
 
-def test_a_model_kept_before_all_this_is_supervised_and_goes_on(tmp_path: Path) -> None:
+def test_a_model_stored_without_a_selection_rule_is_supervised_and_can_be_continued(tmp_path: Path) -> None:
     old, new = workplace(tmp_path / "old", 2), workplace(tmp_path / "new", 2)
     for work in (old, new):
         work.run_here()
@@ -328,7 +318,7 @@ def test_a_model_kept_before_all_this_is_supervised_and_goes_on(tmp_path: Path) 
 
 
 def make_old(work: Workplace) -> None:
-    """Take from the model what format version 1 did not have."""
+    """Remove from the model the keys that format version 1 lacks."""
     import hashlib
     import json
 
@@ -340,11 +330,11 @@ def make_old(work: Workplace) -> None:
         del parameters["learner"]["selection"]
         for night in history:
             del night["regularization"]
-        kept = ("rows_seen", "weight_seen", "penalty", "swaps")
+        present = ("rows_seen", "weight_seen", "penalty", "swaps")
         attributes["parameters"] = parameters
         attributes["parameters_hash"] = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()
         attributes["history"] = history
-        attributes["counters"] = {name: counters[name] for name in kept}
+        attributes["counters"] = {name: counters[name] for name in present}
         attributes["format_version"] = 1
 
 
@@ -369,11 +359,11 @@ def test_keys_that_a_rule_does_not_take_are_refused(tmp_path: Path, changes: Set
         read_job(Workplace(tmp_path).job(changes), {})
 
 
-def test_rows_refused_for_the_condition_of_p_are_told(tmp_path: Path) -> None:
+def test_rows_refused_for_the_condition_of_p_are_reported(tmp_path: Path) -> None:
     work = workplace(tmp_path)
     greedy = {"model.selection": "novelty", "model.max_basis": "unlimited", "model.regularization": 1e-13}
-    heard = run_and_hear(work, greedy | {"model.novelty_threshold": 1e-9, "model.kernel.gamma": 0.002})
-    [facts] = [facts for code, facts in heard if code == "train.rows_refused"]
+    events = run_and_record(work, greedy | {"model.novelty_threshold": 1e-9, "model.kernel.gamma": 0.002})
+    [facts] = [facts for code, facts in events if code == "train.rows_refused"]
     refused = work.model().counters["refused"]
     assert facts["rows"] == refused > 0
     assert f"{refused:,} rows refused for the condition of P" in run_command("inspect", work.store).out
@@ -385,5 +375,5 @@ def test_weights_far_from_one_get_a_warning(tmp_path: Path, weight: float, warne
     table = draw_rows(0)
     for where in ("rows", "held-out"):
         work.put(0, table.append_column("w", pa.array(np.full(len(table), weight))), where=where)
-    heard = run_and_hear(work, {"source.weight": "w"})
-    assert [facts["mean_weight"] for code, facts in heard if code == "train.weights_far_from_one"] == [weight] * warned
+    events = run_and_record(work, {"source.weight": "w"})
+    assert [facts["mean_weight"] for code, facts in events if code == "train.weights_far_from_one"] == [weight] * warned
