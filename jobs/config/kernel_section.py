@@ -46,8 +46,8 @@ def _define(of_kernels: dict[str, Setting]) -> Definition:
     if name == GRID:
         kinds += [without_infinity(tuple.__class_getitem__((kind, ...))) for kind in kinds]
     sentence = " ".join(f"{kernel}: {setting.sentence}" for kernel, setting in of_kernels.items())
-    optional: Any = Union[(*kinds, None)]
-    return optional, Field(default=None, description=sentence)
+    field: Any = Field(default=None, description=sentence)
+    return Union[(*kinds, None)], field
 
 
 def _parameter_keys() -> dict[str, Any]:
