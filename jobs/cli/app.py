@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Annotated, NoReturn
 from uuid import uuid4
 
@@ -13,8 +12,10 @@ import typer
 from ridgestream import __version__
 from ridgestream.jobs.cli import run_commands, store_commands
 from ridgestream.jobs.cli.exit_handling import end_log, unexpected
+from ridgestream.jobs.cli.interpreter import prepare_process
 from ridgestream.jobs.cli.options import expand_options
 from ridgestream.jobs.console.log_format import describe_run, guess_log
+from ridgestream.jobs.console.standard_streams import open_standard_streams
 
 NAME = "ridgestream"
 
@@ -25,7 +26,8 @@ app = typer.Typer(
     help="Stream Parquet partitions through chunked Zarr storage into sparse kernel least-squares models.",
     epilog="Exit codes: 0 done, 1 unexpected, 2 usage or job file, 3 input data, 4 store, 5 store in use, 6 numerics, "
     "7 memory, 8 cluster, 9 model, 11 held back by the guard, 12 committed, but without its report, "
-    "of status alone: 13 feed stopped, 14 last night failed, 15 drift; 130 interrupted, 143 terminated.",
+    "of status alone: 13 feed stopped, 14 last night failed, 15 drift; 16 done, but the output could not be written, "
+    "130 interrupted, 141 done, but nobody read the output, 143 terminated.",
 )
 
 for _command in (
@@ -63,13 +65,14 @@ def main() -> NoReturn:
     Threads of the storage engine may be about to enter Python when that begins; CPython up to 3.13 ends such threads in
     a way that aborts the process, after all is done and committed, and a scheduler would see a failed job.
     """
+    open_standard_streams()
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda received, _: os._exit(128 + received))  # until a command handles them
+    prepare_process()
     code = _run_app()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):  # whoever read it has gone
-            stream.flush()
+    sys.stdout.flush()
+    sys.stderr.flush()
     os._exit(code)
 
 

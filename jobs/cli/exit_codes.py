@@ -3,14 +3,16 @@
 from ridgestream.jobs.cluster.cluster_error import ClusterError
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base import events
-from ridgestream.pipeline.base.errors import InputError, MemoryRefused, NumericalBreakdown
+from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
 from ridgestream.stores.errors.exceptions import ModelError, NewerFormat, PartitionError, StoreError, StoreLocked
+from ridgestream.stores.errors.exhaustion import is_exhausted
 
 UNEXPECTED, USAGE, DATA, STORE, LOCKED = 1, 2, 3, 4, 5
 NUMERICS, MEMORY, CLUSTER, MODEL = 6, 7, 8, 9
 HELD, UNREPORTED = 11, 12  # version 0.1.0 used 10
 FEED_STOPPED, NIGHT_FAILED, DRIFTED = 13, 14, 15  # of the command status alone
-INTERRUPTED, TERMINATED = 130, 143
+OUTPUT_LOST = 16
+INTERRUPTED, OUTPUT_UNREAD, TERMINATED = 130, 141, 143
 
 _EVENTS = {
     UNEXPECTED: events.EXIT_UNEXPECTED,
@@ -24,6 +26,7 @@ _EVENTS = {
     MODEL: events.EXIT_MODEL,
     HELD: events.EXIT_HELD_BACK,
     UNREPORTED: events.EXIT_UNREPORTED,
+    OUTPUT_LOST: events.EXIT_OUTPUT_LOST,
     INTERRUPTED: events.EXIT_INTERRUPTED,
     TERMINATED: events.EXIT_TERMINATED,
 }
@@ -37,7 +40,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (ModelError, MODEL),
     (InputError, DATA),
     (NumericalBreakdown, NUMERICS),
-    (MemoryRefused, MEMORY),
+    (MemoryError, MEMORY),
     (ClusterError, CLUSTER),
 )
 
@@ -55,7 +58,8 @@ STATUS_CODES = {
 
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code of an error that a user can do something about; UNEXPECTED for any other."""
-    return next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)
+    code = next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)
+    return MEMORY if code == UNEXPECTED and is_exhausted(error) else code
 
 
 def event_of(code: int) -> events.Event:

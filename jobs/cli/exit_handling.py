@@ -1,8 +1,8 @@
 """How a command ends: normally, by an error, by a signal, or because nothing moves; with one message and exit code."""
 
+import errno
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
+from ridgestream.jobs.cli.interpreter import check_process
 from ridgestream.jobs.console.log_format import Log, guess_log, write_end
+from ridgestream.jobs.console.standard_streams import lost_output
 
 if TYPE_CHECKING:
     from ridgestream.jobs.cli.signals import SignalHandler
     from ridgestream.jobs.cli.watchdog import Watchdog
-
-
-OUTPUT_CLOSED = 128 + signal.SIGPIPE
-"""The exit code when the reader of standard output has gone, as shells report it for any other program."""
 
 
 @dataclass
@@ -34,6 +32,8 @@ class ExitHandler:
     """What has been signalled."""
     watchdog: "Watchdog | None" = None
     """Checks that something moves."""
+    output_wanted: bool = False
+    """Whether the command is for its output: JSON was asked for, or the command only shows something."""
     at_exit: Callable[[int, bool], None] | None = None
     """Called once with the exit code, and whether there is time left to read the store."""
 
@@ -63,6 +63,18 @@ class ExitHandler:
 
         message = f"{name_of(number)}; the last commit stands, and the same command goes on from there"
         self.exit(message, 128 + number, "Stopped")
+
+    def check_output(self) -> None:
+        """Exit with a code of its own if output that was wanted could not be written; the work is done all the same."""
+        from ridgestream.jobs.cli.exit_codes import OUTPUT_LOST, OUTPUT_UNREAD
+
+        failure = lost_output() if self.output_wanted else None
+        if failure is None:
+            return
+        if failure.errno == errno.EPIPE:
+            raise typer.Exit(OUTPUT_UNREAD)
+        message = f"the command is done, but its output could not be written: {failure.strerror}"
+        self.exit(message, OUTPUT_LOST, type(failure).__name__)
 
     def exit(self, message: str, code: int, kind: str) -> NoReturn:
         """Write the reason, and exit with the code; `kind` is the class of the error."""
@@ -97,39 +109,46 @@ def orderly_exit(grace_seconds: float = 0.0) -> Iterator[ExitHandler]:
     try:
         with signals.installed():
             yield handler
-        sys.stdout.flush()
         handler.finish(0)
+        handler.check_output()
     except Stopped as stopped:
         handler.exit_for_signal(stopped.number)
     except typer.Exit:
         raise
     except Exception as error:
-        if isinstance(error, BrokenPipeError) and _is_output_closed():
-            handler.finish(OUTPUT_CLOSED)
-            raise typer.Exit(OUTPUT_CLOSED) from error
         code = exit_code_of(error)
         if code == CLUSTER and signals.number:  # local workers may have received the signal, too
             handler.exit_for_signal(signals.number)
         if code != UNEXPECTED:
-            handler.exit(str(error), code, type(error).__name__)
-        if handler.log == "json":
-            end_log("json", unexpected(error), code, error)
+            handler.exit(message_of(error), code, type(error).__name__)
+        end_log(handler.log, unexpected(error), code, error)
         handler.finish(code)
-        if handler.log == "json":
-            raise typer.Exit(code) from error
-        raise
+        raise typer.Exit(code) from error
     finally:
         handler.close()
 
 
-def _is_output_closed() -> bool:
-    """Return whether the reader of standard output has gone, as with `| head`; further output is then discarded."""
+@contextmanager
+def last_resort() -> Iterator[None]:
+    """End the command with message and exit code for an error outside `orderly_exit`, or in a process that is unfit.
+
+    No other error reaches Click, which takes an EOFError for a user at a terminal and prints nothing but "Aborted.",
+    and ends without a word for a pipe that broke anywhere.
+    """
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+        check_process()
+        yield
+    except typer.Exit:
+        raise
+    except Exception as error:
+        from ridgestream.jobs.cli.exit_codes import UNEXPECTED, exit_code_of
+
+        code, log = exit_code_of(error), guess_log(sys.argv[1:], os.environ)
+        if code == UNEXPECTED:
+            end_log(log, unexpected(error), code, error)
+        else:
+            end_log(log, message_of(error), code, kind=type(error).__name__)
+        raise typer.Exit(code) from error
 
 
 def end_log(log: Log, message: str, code: int, error: BaseException | None = None, *, kind: str | None = None) -> None:
@@ -137,6 +156,21 @@ def end_log(log: Log, message: str, code: int, error: BaseException | None = Non
     from ridgestream.jobs.cli.exit_codes import event_of
 
     write_end(log, event_of(code), message, code, error, kind=kind)
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message for an error that has an exit code; a library's MemoryError says little by itself."""
+    from ridgestream.pipeline.base.errors import MemoryRefused
+    from ridgestream.stores.errors.exhaustion import is_exhausted
+
+    if isinstance(error, MemoryRefused) or not is_exhausted(error):
+        return str(error)
+    detail = f": {error}" if str(error) else ""
+    return (
+        f"the process gets no more memory, or no more threads{detail}; give it more (a larger machine or container, "
+        "ulimit -v, ulimit -u), or lower what the job needs, such as max_basis; the last commit stands, and the same "
+        "command goes on from there"
+    )
 
 
 def unexpected(error: BaseException) -> str:

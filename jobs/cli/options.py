@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self, get_type_hints
 
 import typer
 
+from ridgestream.jobs.cli.exit_handling import last_resort
 from ridgestream.jobs.console.log_format import Log
 from ridgestream.jobs.recipes.bundled import recipe_names
 
@@ -131,7 +132,8 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def expanded(**values: Any) -> None:  # noqa: ANN401
         options = bundle(**{field.name: values.pop(field.name) for field in fields(bundle)})
-        command(options, **values)
+        with last_resort():
+            command(options, **values)
 
     shared = [
         inspect.Parameter(

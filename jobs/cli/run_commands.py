@@ -31,6 +31,7 @@ def plan(options: ClusterJobOptions, new_model: NewModel = False, refit: Refit =
         from ridgestream.jobs.commands.plan import run_plan
         from ridgestream.jobs.config.requests import cluster_of
 
+        handler.output_wanted = True
         job = open_job(handler, options.with_refit(refit))
         with open_executor(*cluster_of(job)) as executor:
             result = run_plan(job, executor, new_model=new_model)

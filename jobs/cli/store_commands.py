@@ -37,6 +37,7 @@ def inspect(options: StoreOptions) -> None:
     with orderly_exit() as handler:
         from ridgestream.jobs.commands.inspect import run_inspect, show_inspection
 
+        handler.output_wanted = True
         contents = run_inspect(find_store(handler, options)[0])
         if options.as_json:
             typer.echo(json.dumps(contents))
@@ -49,6 +50,7 @@ def history(options: StoreOptions) -> None:
     with orderly_exit() as handler:
         from ridgestream.jobs.commands.history import run_history, show_history
 
+        handler.output_wanted = True
         location, job = find_store(handler, options)
         nights = run_history(location, job.model.name if job else None)
         if options.as_json:

@@ -1,5 +1,6 @@
 """An executor whose tasks run on a local or a remote Dask cluster."""
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,13 +9,20 @@ from typing import Any, TypeVar
 
 from ridgestream.jobs.cluster.cluster_error import ClusterError, scheduler_errors, workers_paused
 from ridgestream.jobs.cluster.connection import connect
-from ridgestream.jobs.cluster.local_cluster import count_local_workers, silenced_log, start_workers
+from ridgestream.jobs.cluster.local_cluster import (
+    LOCAL,
+    count_local_workers,
+    local_settings,
+    silenced_log,
+    start_workers,
+)
 from ridgestream.jobs.cluster.retries import Retries
 from ridgestream.jobs.cluster.submission import SharedValue, Submission, SubmittedTask
 from ridgestream.jobs.cluster.version_check import Client
 from ridgestream.jobs.cluster.worker_task import requirements_of
 from ridgestream.jobs.cluster.workers import Workers, reaches_workers
 from ridgestream.jobs.config.cluster_options import ClusterOptions
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.executor import Executor, InProcess, MemoryNeed
 from ridgestream.pipeline.base.memory_plan import show_bytes
@@ -48,7 +56,7 @@ def open_executor(
         stack.enter_context(silenced_log())
         options = options or ClusterOptions()
         with ACTIVITY.paused():
-            client = _open_client(cluster, patience_seconds, options, stack)
+            client = _open_client(cluster, patience_seconds, options, stack, report or Silent())
             _wait_for_a_worker(client, cluster, patience_seconds)
         with scheduler_errors():
             executor = DaskExecutor(client, patience_seconds, options, report or Silent())
@@ -114,12 +122,17 @@ class DaskExecutor:
             self._submission.cancel(waiting)
 
 
-def _open_client(cluster: str, patience_seconds: float, options: ClusterOptions, stack: ExitStack) -> Client:
-    from distributed import Client
-
+def _open_client(
+    cluster: str, patience_seconds: float, options: ClusterOptions, stack: ExitStack, report: Reporter
+) -> Client:
     workers = count_local_workers(cluster)
     if not workers:
         return connect(cluster, patience_seconds, options, stack)
+    from distributed import Client
+
+    if cluster == LOCAL:
+        report.say(events.CLUSTER_LOCAL_WORKERS, workers=workers, processors=os.cpu_count())
+    stack.enter_context(local_settings())
     local = stack.enter_context(start_workers(workers, options.lost_workers))
     return stack.enter_context(Client(local, timeout=patience_seconds))
 

@@ -1,7 +1,11 @@
-"""Worker processes on this machine, for a job that has no scheduler of its own."""
+"""Worker processes on this machine, for a job that has no scheduler of its own.
+
+Whoever reaches a Dask scheduler runs code as its user, and a port of this machine is open to all of its users. So
+scheduler, workers and job speak TLS with a certificate that is made for each job and known to them alone, and serve no
+page. Dask's own defaults hold, whatever DASK_* variables and ~/.config/dask say to a cluster of one's own.
+"""
 
 import logging
-import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,13 +13,37 @@ from typing import Any
 
 from ridgestream.jobs.cluster.cluster_error import ClusterError
 
+LOCAL = "local"
+"""The cluster of as many workers as this process may use processors."""
+
 _SILENCE = logging.CRITICAL + 1
+
+_NO_PAGES: dict[str, Any] = {"distributed": {side: {"http": {"routes": []}} for side in ("scheduler", "worker")}}
+"""Dask's setting for servers that tell nobody what they do."""
 
 
 def count_local_workers(cluster: str) -> int:
     """Return how many worker processes `local` or `local:N` asks for; 0 for any other cluster."""
     name, _, count = cluster.partition(":")
-    return (int(count) if count else os.cpu_count() or 1) if name == "local" else 0
+    return (int(count) if count else usable_processors()) if name == LOCAL else 0
+
+
+def usable_processors() -> int:
+    """Return how many processors this process may use: by its affinity, and by the quota of its control group."""
+    from dask.system import cpu_count
+
+    return max(1, int(cpu_count()))
+
+
+@contextmanager
+def local_settings() -> Iterator[None]:
+    """Give Dask its own defaults, but for the folder of temporary files, as long as there are local workers."""
+    import dask.config
+    import distributed  # noqa: F401  (which adds its defaults)
+
+    folder = {"temporary-directory": dask.config.get("temporary-directory", None)}
+    with dask.config.set(dask.config.merge(*dask.config.defaults, _NO_PAGES, folder)):
+        yield
 
 
 def start_workers(workers: int, lost_workers: int) -> Any:  # noqa: ANN401
@@ -25,7 +53,7 @@ def start_workers(workers: int, lost_workers: int) -> Any:  # noqa: ANN401
     """
     from multiprocessing import resource_tracker
 
-    from distributed import LocalCluster
+    from distributed import LocalCluster, Security
 
     resource_tracker.ensure_running()  # started later, it would undo the mask
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # workers inherit it: Ctrl-C is for this process
@@ -35,6 +63,7 @@ def start_workers(workers: int, lost_workers: int) -> Any:  # noqa: ANN401
             threads_per_worker=1,
             processes=True,
             silence_logs=_SILENCE,
+            security=Security.temporary(),
             dashboard_address=None,
             scheduler_kwargs={
                 "dashboard_address": "127.0.0.1:0",  # without it, port 8787 even with no dashboard
@@ -52,9 +81,14 @@ def start_workers(workers: int, lost_workers: int) -> Any:  # noqa: ANN401
 
 @contextmanager
 def silenced_log() -> Iterator[None]:
-    """Keep the log of Dask itself out of the job's lines, which report what matters of it."""
-    import distributed  # noqa: F401  (its log is set up when it is imported)
+    """Keep the log of Dask itself out of the job's lines, which report what matters of it.
 
+    Raises ClusterError if Dask, imported here, cannot read its configuration.
+    """
+    try:
+        import distributed  # noqa: F401  (its log is set up when it is imported)
+    except (ValueError, OSError) as error:
+        raise ClusterError(f"Dask cannot read its configuration (~/.config/dask, DASK_CONFIG): {error}") from error
     handlers = [(handler, handler.level) for handler in logging.getLogger("distributed").handlers]
     for handler, _ in handlers:
         handler.setLevel(_SILENCE)

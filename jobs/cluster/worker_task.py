@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 from ridgestream.jobs.cluster.package_versions import decisive_versions, differences, version_of
 from ridgestream.pipeline.base.blas_threads import blas_threads, limited_threads, numba_threads
+from ridgestream.stores.errors.assertions import WITHOUT_ASSERTIONS, asserts
 from ridgestream.stores.errors.transient import is_transient
+from ridgestream.stores.errors.zarr_settings import use_zarr_defaults
 
 Result = TypeVar("Result")
 
@@ -55,6 +57,7 @@ def perform(requirements: Requirements, function: Callable[..., Result], task: A
     if unfit:
         return Failed(None, unfit, _address())
     try:
+        use_zarr_defaults()
         with limited_threads(requirements.threads):
             return function(task, *shared)
     except Exception as error:
@@ -76,6 +79,8 @@ def requirements_of(threads: int) -> Requirements:
 
 def _unfit(requirements: Requirements) -> str:
     """Return why this process is unfit for a task; empty if it is fit."""
+    if not asserts():
+        return WITHOUT_ASSERTIONS
     here = dict(requirements.versions)
     differing = differences(here, {name: version_of(name) for name in here})
     if differing:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -15,7 +14,6 @@ from pydantic_settings import (
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
-    TomlConfigSettingsSource,
 )
 
 from ridgestream.jobs.config.cluster_options import ClusterOptions
@@ -23,6 +21,7 @@ from ridgestream.jobs.config.key_errors import list_errors
 from ridgestream.jobs.config.model_section import ModelSection
 from ridgestream.jobs.config.section import LABELS, Positive, Text, refuse_boolean
 from ridgestream.jobs.config.sections import EvaluateSection, PredictSection, SourceSection, StorageSection
+from ridgestream.jobs.config.toml_file import read_toml
 from ridgestream.jobs.config.values import JobFileError, parse_bytes, parse_value
 from ridgestream.jobs.console.log_format import Log
 from ridgestream.jobs.recipes.bundled import read_recipe, recipe_names
@@ -63,8 +62,10 @@ class Job(BaseSettings):
         use_attribute_docstrings=True,
     )
 
-    recipe: ClassVar[dict[str, Any]] = {}
-    """The settings of a bundled recipe, if the job is one that was named in place of a file."""
+    content: ClassVar[dict[str, Any]] = {}
+    """The settings of the job file, or of the bundled recipe that was named in its place."""
+    file: ClassVar[Path | None] = None
+    """The job file; None for a bundled recipe."""
 
     store: Text
     """Where the store is: a local folder, or a URL of an object store."""
@@ -128,8 +129,7 @@ class Job(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Put flags first, then the environment, then the file."""
-        file, recipe = TomlConfigSettingsSource(settings_cls), InitSettingsSource(settings_cls, cls.recipe)
-        return init_settings, _Environment(settings_cls), file, recipe
+        return init_settings, _Environment(settings_cls), InitSettingsSource(settings_cls, cls.content)
 
     @model_validator(mode="after")
     def _check_guard(self) -> Self:
@@ -162,8 +162,7 @@ class Job(BaseSettings):
     @property
     def base(self) -> Path:
         """The folder of the job file; the working directory for a bundled recipe."""
-        file = self.model_config.get("toml_file")
-        return Path(str(file)).resolve().parent if file else Path.cwd()
+        return Path.cwd() if self.file is None else self.file.resolve().parent
 
 
 def _texts(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -183,7 +182,7 @@ def read_job(path: Path, flags: dict[str, Any]) -> Job:
     Raises JobFileError naming the file and every key that is missing, unknown or wrong.
     """
     try:
-        is_file = path.is_file()
+        is_file = path.exists() and not path.is_dir()
     except OSError as error:
         raise JobFileError(f"the job {path} cannot be read: {error.strerror}") from error
     if not is_file and str(path) not in recipe_names():
@@ -193,14 +192,19 @@ def read_job(path: Path, flags: dict[str, Any]) -> Job:
         )
 
     class JobFromFile(Job):
-        model_config = SettingsConfigDict(toml_file=path.absolute() if is_file else None)
-        recipe = {} if is_file else read_recipe(str(path))
+        file = path.absolute() if is_file else None
+        content = read_toml(path) if is_file else read_recipe(str(path))
 
     try:
-        return JobFromFile(**flags)
+        return _validated(JobFromFile, path, flags)
+    except RecursionError as error:
+        raise JobFileError(f"the job {path} cannot be used: its values are nested too deeply") from error
+
+
+def _validated(job: type[Job], path: Path, flags: dict[str, Any]) -> Job:
+    try:
+        return job(**flags)
     except ValidationError as error:
         raise JobFileError(f"the job {path} cannot be used:\n{list_errors(error, Job)}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, SettingsError) as error:
+    except SettingsError as error:
         raise JobFileError(f"the job {path} cannot be read: {error}") from error
-    except OSError as error:
-        raise JobFileError(f"the job {path} cannot be read: {error.strerror}") from error

@@ -117,8 +117,10 @@ class StorageSection(Section):
 
     @model_validator(mode="after")
     def _check_endpoint(self) -> Self:
+        """Check a URL of the file; that of the environment is checked where it is used, if it is."""
         try:
-            StorageSettings(self.endpoint_url).endpoint  # noqa: B018
+            if self.endpoint_url is not None:
+                StorageSettings(self.endpoint_url).endpoint  # noqa: B018
         except StoreError as error:
             raise ValueError(str(error)) from None
         return self

@@ -35,7 +35,9 @@ def parse_value(text: str) -> Any:  # noqa: ANN401
     """Return what the text is as the value of a TOML key; the text itself if it is none."""
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except RecursionError as error:
+        raise JobFileError(f"the value {text[:20]} … is nested too deeply") from error
+    except ValueError:  # of TOML, or a number that is too long
         return text
     return parsed["value"] if len(parsed) == 1 else text
 

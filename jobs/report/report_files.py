@@ -18,6 +18,7 @@ from ridgestream.stores.catalog.models import ModelRecord, check_model_name
 from ridgestream.stores.errors.exceptions import ModelError, StoreError
 from ridgestream.stores.files.paths import FileLocation, is_file, write_atomically
 from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.repository.store_folder import may_hold_store
 
 
 class Concluded(Exception):
@@ -75,8 +76,8 @@ def recorded(job: Job, report: Reporter) -> Iterator[Recorder]:
 
 def _report_failure(job: Job, recorder: Recorder, error: BaseException) -> None:
     try:
-        folder = report_folder(job)
-        if folder is not None:
+        folder, store = report_folder(job), store_location(job).folder
+        if folder is not None and (job.report is not None or store is None or may_hold_store(store)):
             written = _write(failure_facts(job, recorder, error), folder)
             recorder.say(events.REPORT_FAILURE_WRITTEN, page=written["html"])
     except Exception as unwritten:  # noqa: BLE001 (the error to raise is the other one)

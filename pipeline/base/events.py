@@ -284,6 +284,10 @@ DRIFT_PARTITION_UNLIKE_OTHERS = Event(
     "a partition is unlike those before it; is its feed broken?",
 )
 
+CLUSTER_LOCAL_WORKERS = Event(
+    "cluster.local_workers",
+    "a worker starts for each processor that this process may use",
+)
 CLUSTER_TASK_RETRIED = Event(
     "cluster.task_retried",
     "a task failed in reading or writing and is tried again",
@@ -344,6 +348,7 @@ EXIT_INTERRUPTED = Event("exit.interrupted", "interrupted")
 EXIT_MEMORY = Event("exit.memory", "the memory limit is too low")
 EXIT_MODEL = Event("exit.model", "the model cannot be used")
 EXIT_NUMERICS = Event("exit.numerics", "the computation broke down numerically")
+EXIT_OUTPUT_LOST = Event("exit.output_lost", "the command is done, but its output could not be written")
 EXIT_STORE = Event("exit.store", "the store cannot be used")
 EXIT_STORE_IN_USE = Event("exit.store_in_use", "the store is in use")
 EXIT_TERMINATED = Event("exit.terminated", "terminated")

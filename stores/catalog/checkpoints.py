@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ridgestream.stores.catalog.models import check_model_name
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import read_errors, store_errors
+from ridgestream.stores.errors.zarr_settings import ZARR_FORMAT
 from ridgestream.stores.repository.garbage_collection import collect
 from ridgestream.stores.repository.lease import FIRST_SNAPSHOT
 from ridgestream.stores.repository.repository import Store
@@ -60,7 +61,7 @@ class Checkpoints:
                 repository = self._store.repository
                 store = repository.store_of(repository.readonly_session(branch))
                 check_metadata(store, _GROUP, members=True)
-                root = zarr.open_group(store, mode="r")
+                root = zarr.open_group(store, mode="r", zarr_format=ZARR_FORMAT)
                 group = cast("zarr.Group", root[_GROUP])
                 plain = cast("dict[str, Any]", group.attrs.asdict())
                 arrays = {name: read_array(array) for name, array in group.arrays()}
@@ -123,7 +124,8 @@ class Checkpoints:
             delete_branch(self._store, writing)
         repository.create_branch(writing, _first_snapshot(self._store))
         session = repository.writable_session(writing)
-        group = zarr.open_group(repository.store_of(session), mode="a").create_group(_GROUP, overwrite=True)
+        root = zarr.open_group(repository.store_of(session), mode="a", zarr_format=ZARR_FORMAT)
+        group = root.create_group(_GROUP, overwrite=True)
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         group.attrs.update({"record": cast("Any", record), "sha256": _hash_of(record, contiguous)})
         for name, values in contiguous.items():

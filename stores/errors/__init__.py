@@ -1,1 +1,1 @@
-"""Storage errors, and the translation of library errors into them."""
+"""Storage errors, the translation of library errors into them, and what the libraries of this process can do."""

@@ -4,8 +4,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import takewhile
+from traceback import walk_tb
+from types import ModuleType
 
 from ridgestream.stores.errors.exceptions import ModelError, StoreError
+from ridgestream.stores.errors.exhaustion import is_exhausted
+from ridgestream.stores.errors.library_check import failing_library
 
 _MAX_CHARACTERS = 500
 _LONGEST = 500
@@ -56,25 +60,67 @@ def store_errors(subject: str) -> Iterator[None]:
     except StoreError:
         raise
     except (icechunk.ConflictError, icechunk.IcechunkError, OSError) as error:
+        _raise_if_exhausted(subject, error)
         if isinstance(error, icechunk.ConflictError) or "branch update conflict" in str(error):
             raise StoreError(f"another writer has committed to {subject} meanwhile; run the job again") from error
         raise StoreError(f"{subject} cannot be read or written: {_with_remedy(_with_cause(error))}") from error
     except BaseException as error:
         if not is_panic(error):
             raise
+        _raise_if_exhausted(subject, error)
         raise StoreError(f"{subject} cannot be read or written: {_first_line(error)}; is it damaged?") from error
+
+
+_DAMAGE = (ValueError, LookupError, TypeError, RuntimeError)
+"""What decoders raise for bytes that are not what was written."""
+
+_NO_DAMAGE = (NotImplementedError, RecursionError)
+"""Kinds of these that say more about the library."""
 
 
 @contextmanager
 def read_errors(subject: str) -> Iterator[None]:
-    """Like `store_errors`, and translates errors of decoding, too; for code that only reads."""
+    """Like `store_errors`, and translates errors of decoding, too; for code that only reads.
+
+    A store is called damaged only by an error of decoding, and only if the libraries can read a sound one.
+    """
     try:
         with store_errors(subject):
             yield
-    except (StoreError, ModelError):
+    except (StoreError, ModelError, MemoryError):
         raise
-    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise StoreError(f"{subject} holds damaged data: {_first_line(error)}; restore it from a copy") from error
+    except Exception as error:
+        _raise_if_exhausted(subject, error)
+        raise _decoding_error(subject, error) from error
+
+
+def _decoding_error(subject: str, error: Exception) -> StoreError:
+    failing = failing_library()
+    if failing:
+        return StoreError(
+            f"{subject} cannot be read, and neither can a sound sample: {failing}; the installation or its settings "
+            "are at fault, not the store: look at the variables of the environment, or install the libraries again"
+        )
+    if (isinstance(error, _DAMAGE) and not isinstance(error, _NO_DAMAGE)) or _is_of_another_type(error):
+        return StoreError(f"{subject} holds damaged data: {_first_line(error)}; restore it from a copy")
+    return StoreError(
+        f"{subject} cannot be decoded: a library fails with {type(error).__name__}: {_first_line(error)}; does another "
+        "installation, or another release of Zarr, read it?"
+    )
+
+
+def _is_of_another_type(error: Exception) -> bool:
+    """Return whether code of this package found something of another type in a store than it keeps there."""
+    if not isinstance(error, AttributeError) or isinstance(error.obj, ModuleType) or error.__traceback__ is None:
+        return False
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__")).startswith("ridgestream.")
+
+
+def _raise_if_exhausted(subject: str, error: BaseException) -> None:
+    """Raise MemoryError for an error that says nothing about the store: the process has come to a limit."""
+    if is_exhausted(error):
+        raise MemoryError(f"{subject} cannot be read or written: {_first_line(error)}") from error
 
 
 @contextmanager
@@ -89,6 +135,7 @@ def prefix_errors(subject: str) -> Iterator[None]:
     except BaseException as error:
         if not is_panic(error):
             raise
+        _raise_if_exhausted(subject, error)
         raise StoreError(f"{subject} cannot be read or written: {_first_line(error)}; is it damaged?") from error
 
 

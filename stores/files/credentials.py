@@ -19,7 +19,14 @@ _IN_AUTHORITY = re.compile(
 _IN_QUERY = re.compile(rf"([?&;](?:[^=&;\s]*(?:{_NAMES})[^=&;\s]*|sig)=)[^&;\s'\"]+", re.IGNORECASE)
 
 _VARIABLE = re.compile(rf"{_NAMES}|connection_string|(?:^|_)sas(?:_|$)", re.IGNORECASE)
+_ALWAYS_SECRET = re.compile(r"^(?:AWS|AZURE|GOOGLE)_|passw|connection_string", re.IGNORECASE)
+"""Variables whose value is a secret even if it is made of plain words."""
 _OF_A_FILE = re.compile(r"(?:file|path|dir|credentials)$", re.IGNORECASE)
+_NO_SECRET = re.compile(r"(?:ur[li]|endpoint|host|header|type|mode|method|provider|backend)$", re.IGNORECASE)
+"""Endings of variables that say where or how a secret is used."""
+_FILE_NAME = re.compile(r"(?:[\w.=~+-]*/)*[\w=~+-][\w.=~+-]*\.[a-z][a-z0-9]{0,7}")
+_PLAIN = re.compile(r"[a-z]+(?:[-_. ][a-z]+)*|[A-Z]+(?:[-_. ][A-Z]+)*|[A-Z][a-z]+|\d{1,12}|\d{4}-\d\d-\d\d")
+"""Words, numbers and dates, which may be the name of anything."""
 _SHORTEST = 8
 """Shorter values are not treated as secrets: they would match in any text."""
 
@@ -46,9 +53,12 @@ def _values() -> list[str]:
 
 
 def _is_harmless(name: str, value: str) -> bool:
-    """Return whether a variable named like a secret holds none: it is too short, or the path of a credentials file."""
-    is_path = value.startswith("/") and (_OF_A_FILE.search(name) or os.path.exists(value))  # noqa: PTH110 (of any length)
-    return len(value) < _SHORTEST or bool(is_path)
+    """Return whether a variable named like a secret holds none: what is no secret must stay legible in reports."""
+    if len(value) < _SHORTEST or _NO_SECRET.search(name) or _FILE_NAME.fullmatch(value):
+        return True
+    if os.path.exists(value) or (value.startswith("/") and _OF_A_FILE.search(name)):  # noqa: PTH110 (of any length)
+        return True
+    return bool(_PLAIN.fullmatch(value)) and not _ALWAYS_SECRET.search(name)
 
 
 def _hide(text: str, values: Sequence[str]) -> str:

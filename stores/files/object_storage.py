@@ -51,8 +51,8 @@ class StorageSettings:
         url = self.endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
         if url is None:
             return None
-        check_no_credentials(url, "the endpoint")
-        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
+        check_no_credentials(url, "the endpoint (storage.endpoint_url or AWS_ENDPOINT_URL)")
+        if not _is_web_address(url):
             raise StoreError(f"the endpoint {url!r} must be a URL such as https://minio.example.org:9000")
         return url
 
@@ -126,6 +126,14 @@ class ObjectUrl:
                 f"{location} needs the account's name in AZURE_STORAGE_ACCOUNT_NAME, or storage.account in the job file"
             )
         return account
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:  # brackets that do not close, or a port that is none
+        return False
 
 
 def check_no_credentials(text: str, label: str) -> None:

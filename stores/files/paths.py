@@ -237,6 +237,11 @@ def _stamp(info: "pyarrow.fs.FileInfo") -> Stamp:
 @contextmanager
 def _write_path(path: Path) -> Iterator[IO[bytes]]:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    if path.is_symlink():
+        raise StoreError(
+            f"{path} is a link to {path.readlink()}, and neither the link nor what it names is overwritten; delete the "
+            "link, or choose another place"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _delete_abandoned(path)

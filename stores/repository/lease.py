@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from ridgestream.stores.errors.exceptions import StoreError, StoreLocked
 from ridgestream.stores.errors.translation import store_errors
+from ridgestream.stores.errors.zarr_settings import ZARR_FORMAT
 from ridgestream.stores.repository.lock_owner import Owner
 from ridgestream.stores.requests.activity import ACTIVITY, in_background
 
@@ -174,7 +175,8 @@ class _LeaseBranch:
 
         session = self._repository.writable_session(NOBODY_BRANCH)
         store = self._repository.store_of(session)
-        zarr.create_group(store, attributes={_OWNER: owner.process})  # Icechunk refuses an empty snapshot
+        attributes = {_OWNER: owner.process}  # Icechunk refuses an empty snapshot
+        zarr.create_group(store, zarr_format=ZARR_FORMAT, attributes=attributes)
         return self._repository.flush(session, f"Written by {owner}", {_OWNER: owner.as_dict()})
 
     def _ensure_branches(self) -> str:

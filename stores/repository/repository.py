@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ridgestream.stores.errors.exceptions import NewerFormat, StoreError
 from ridgestream.stores.errors.transient import is_transient
 from ridgestream.stores.errors.translation import read_errors, store_errors
+from ridgestream.stores.errors.zarr_settings import ZARR_FORMAT
 from ridgestream.stores.repository.client import RepositoryClient
 from ridgestream.stores.repository.creation import create_store, store_exists
 from ridgestream.stores.repository.file_lock import writer_lock
@@ -49,7 +50,7 @@ class WriteSession:
         """The root group; changes to it and its descendants are part of the commit."""
         import zarr
 
-        return zarr.open_group(LimitedStore(self.session.store, self.limit), mode="a")
+        return zarr.open_group(LimitedStore(self.session.store, self.limit), mode="a", zarr_format=ZARR_FORMAT)
 
     def fork(self) -> Fork:
         """Return a fork of the session for other processes; nothing may have been changed in the session before."""
@@ -116,7 +117,7 @@ class Store:
             session = self._session(snapshot)
             store = self.repository.store_of(session)
             check_metadata(store, "")
-            group = zarr.open_group(store, mode="r")
+            group = zarr.open_group(store, mode="r", zarr_format=ZARR_FORMAT)
             self._check_readable(read_root_record(group))
             if registration is not None:
                 registration.set_snapshot(session.snapshot_id, group.store)
@@ -243,7 +244,7 @@ class Store:
             try:
                 store = self.repository.store_of(self._session(None))
                 check_metadata(store, "")
-                root = zarr.open_group(store, mode="r")
+                root = zarr.open_group(store, mode="r", zarr_format=ZARR_FORMAT)
             except (zarr.errors.GroupNotFoundError, zarr.errors.ContainsArrayError):
                 return None
             return read_root_record(root)

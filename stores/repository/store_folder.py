@@ -44,6 +44,15 @@ def _is_repository_folder(folder: Path) -> bool:
     return True
 
 
+def may_hold_store(folder: Path) -> bool:
+    """Return whether a folder is a store or could become one: it is not there yet, or holds nothing else."""
+    try:
+        is_repository_folder(folder)
+    except StoreError:
+        return (folder / "snapshots").is_dir()  # a store that is damaged
+    return True
+
+
 def _links_in(folder: Path) -> list[Path]:
     """Return the links in a store's folder: anything written through them would be written elsewhere."""
     refs = folder / "refs"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import read_errors
+from ridgestream.stores.errors.zarr_settings import ZARR_FORMAT
 from ridgestream.stores.schema.record_hash import hash_arrays, hash_plain
 from ridgestream.stores.segments.checked_array import read_array
 from ridgestream.stores.segments.segment_format import SEGMENTS
@@ -76,7 +77,7 @@ def mark_as_store(repository: "RepositoryClient") -> None:
     import zarr
 
     session = repository.writable_session(BRANCH)
-    root = zarr.create_group(repository.store_of(session))
+    root = zarr.create_group(repository.store_of(session), zarr_format=ZARR_FORMAT)
     write_root_record(root, {})
     root.create_group(SEGMENTS)  # here, since only one of several forked sessions could create it later
     base = session.snapshot_id
@@ -124,7 +125,8 @@ def list_hashes(root: "zarr.Group", hashes: Mapping[str, str]) -> None:
     """
     import zarr
 
-    current = zarr.open_group(root.store, mode="r+")  # `root` may not know what others have listed in the session
+    # `root` may not know what others have listed in the session
+    current = zarr.open_group(root.store, mode="r+", zarr_format=ZARR_FORMAT)
     record = read_root_record(current)
     if record is not None and (hashes or record.format_version < FORMAT_VERSION):
         listed = _hash_existing(current) if record.hashes is None else record.hashes

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from ridgestream.stores.errors.assertions import WITHOUT_ASSERTIONS, asserts
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.files.object_storage import StorageSettings
 from ridgestream.stores.files.paths import FileLocation, ObjectPath, object_errors, parse_location
@@ -80,6 +81,8 @@ class StoreLocation:
         """
         import icechunk
 
+        if not asserts():
+            raise StoreError(f"the store {self.text} is not opened: {WITHOUT_ASSERTIONS}")
         icechunk.set_logs_filter("off")
         if self.folder is not None:
             return icechunk.local_filesystem_storage(str(self.folder))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from zarr.storage import WrapperStore
 
+from ridgestream.stores.errors.zarr_settings import ZARR_FORMAT
 from ridgestream.stores.requests.time_limit import TimeLimit
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Fork:
         import zarr
 
         icechunk.set_logs_filter("off")  # in a worker it would go to the standard output that it has inherited
-        return zarr.open_group(LimitedStore(self.session.store, self.limit), mode="a")
+        return zarr.open_group(LimitedStore(self.session.store, self.limit), mode="a", zarr_format=ZARR_FORMAT)
 
 
 def _label(key: str) -> str:

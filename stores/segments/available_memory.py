@@ -1,17 +1,19 @@
-"""Available memory: that of the machine, or what the limits of the process's control groups leave."""
+"""Available memory: that of the machine, or what the limits of the process and of its control groups leave."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 
+from ridgestream.stores.segments.memory_limits import left_in_limits
+
 
 def available_bytes(groups: Path = Path("/sys/fs/cgroup"), process: Path = Path("/proc/self/cgroup")) -> int:
-    """Return the available memory of the machine, or less if a limit of this process's control groups leaves less.
+    """Return the available memory of the machine, or less if a limit of this process or its control groups leaves less.
 
     `groups` is the mount point of version 2 control groups; limits of version 1 are not detected.
     """
-    return min([int(psutil.virtual_memory().available), *_left_in_groups(groups, process)])
+    return min([int(psutil.virtual_memory().available), *_left_in_groups(groups, process), *left_in_limits()])
 
 
 def _left_in_groups(groups: Path, process: Path) -> Iterator[int]:

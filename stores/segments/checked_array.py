@@ -36,7 +36,16 @@ def create_array(
     chunks = tuple(max(1, most if axis == 0 else n) for axis, n in enumerate(shape))
     codec = ZstdCodec(level=1, checksum=True)
     fill = _fill_value(np.dtype(dtype))
-    return group.create_array(name, shape=shape, dtype=dtype, chunks=chunks, compressors=[codec], fill_value=fill)
+    return group.create_array(
+        name,
+        shape=shape,
+        dtype=dtype,
+        chunks=chunks,
+        filters=None,
+        compressors=[codec],
+        fill_value=fill,
+        config={"order": "C", "write_empty_chunks": False},
+    )
 
 
 def read_array(array: "zarr.Array[Any]", start: int | None = None, stop: int | None = None) -> npt.NDArray[Any]:
@@ -44,7 +53,8 @@ def read_array(array: "zarr.Array[Any]", start: int | None = None, stop: int | N
     subject = f"{array.path} of the store"
     with read_errors(subject):
         check_array(array, _count_rows(array, start, stop))
-        return check_present(np.asarray(array[start:stop] if array.ndim else array[...]), subject)
+        values = np.asarray(array[start:stop] if array.ndim else array[...], order="C")  # Zarr's setting may say F
+        return check_present(values, subject)
 
 
 def seal_group(group: "zarr.Group", names: Iterable[str]) -> None:

@@ -55,6 +55,35 @@ def test_secrets_of_the_environment_are_hidden_in_texts_and_keys(monkeypatch: py
     assert without_secrets("a plan for all of us") == "a plan for all of us"
 
 
+SECRETS = {
+    "API_TOKEN": ["ghp_0123456789abcdefABCDEF", "eyJhbGciOi.eyJzdWIiOiIx.SflKxwRJSMeKKF2QT4", "hvs.CAESIJ3zz9kq0aa"],
+    "AWS_SECRET_ACCESS_KEY": ["wJalrXUtnFEMI/K7MDENG+bPxRfiCY", "secretsecret"],
+    "DB_PASSWORD": ["correct horse battery", "sunshine"],
+    "DEPLOY_PRIVATE_KEY": ["-----BEGIN KEY-----\nMIIEvQIBADANB"],
+}
+HARMLESS = {
+    "API_TOKEN": ["part-1.parquet", "rows/part-01.parquet", "_key=a/part-1.parquet", "in.d/x.csv", "model.json"],
+    "SECRET_NAME": ["production", "held-out", "forest rows", "20261129", "2026-11-29", "STANDARD", "Forest", "short"],
+    "TOKEN_URL": ["https://host.example.org/forest"],
+    "CREDENTIAL_PROVIDER": ["EcsContainer1"],
+    "APP_TOKEN_FILE": ["/run/secrets/token1"],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in SECRETS for value in SECRETS[name]])
+def test_a_value_that_can_only_be_a_secret_is_hidden(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
+    assert without_secrets(f"it is {value}.") == "it is ***."
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in HARMLESS for value in HARMLESS[name]])
+def test_names_of_files_words_and_dates_stay_legible_whatever_variable_holds_them(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert without_secrets(f"it is {value}.") == f"it is {value}."
+
+
 def test_a_key_that_starts_like_a_path_is_hidden_and_the_path_of_a_key_file_is_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

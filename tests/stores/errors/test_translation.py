@@ -1,0 +1,60 @@
+"""Only damage is told as damage: neither what a library cannot do, nor what a process may not have."""
+
+import pytest
+import zarr
+
+from ridgestream.stores.errors.exceptions import StoreError
+from ridgestream.stores.errors.translation import read_errors
+
+DAMAGE = [ValueError("bad checksum"), KeyError("shape"), TypeError("no list"), RuntimeError("Zstd: corrupt input")]
+LIBRARY = [
+    AssertionError("node_type"),
+    AttributeError("'NoneType' object has no attribute 'codec'"),
+    ImportError("cannot import name 'x'"),
+    NotImplementedError("not yet"),
+    RecursionError("maximum recursion depth exceeded"),
+    EOFError("Ran out of input"),
+    ZeroDivisionError("division by zero"),
+]
+EXHAUSTED = [
+    MemoryError("Unable to allocate 4 GiB"),
+    RuntimeError("can't start new thread"),
+    OSError(12, "Cannot allocate memory"),
+    type("PanicException", (BaseException,), {})("OS can't spawn worker thread: Resource temporarily unavailable"),
+]
+
+
+@pytest.mark.parametrize("error", DAMAGE, ids=repr)
+def test_an_error_of_decoding_is_damage(error: Exception) -> None:
+    with (
+        pytest.raises(StoreError, match=r"the ledger holds damaged data: .*; restore it from a copy"),
+        read_errors("the ledger"),
+    ):
+        raise error
+
+
+@pytest.mark.parametrize("error", LIBRARY, ids=repr)
+def test_a_failure_of_a_library_is_no_damage(error: Exception) -> None:
+    with pytest.raises(StoreError, match=f"a library fails with {type(error).__name__}") as raised, read_errors("it"):
+        raise error
+    assert "damaged" not in str(raised.value)
+
+
+@pytest.mark.parametrize("error", EXHAUSTED, ids=repr)
+def test_a_process_without_memory_or_threads_says_nothing_of_the_store(error: BaseException) -> None:
+    with pytest.raises(MemoryError) as raised, read_errors("the ledger"):
+        raise error
+    assert "damaged" not in str(raised.value)
+
+
+def test_a_library_that_reads_no_sound_sample_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise TypeError("unexpected keyword argument 'node_type'")
+
+    monkeypatch.setattr(zarr, "open_group", fail)
+    with (
+        pytest.raises(StoreError, match="neither can a sound sample: TypeError: unexpected keyword") as raised,
+        read_errors("it"),
+    ):
+        raise TypeError("unexpected keyword argument 'node_type'")
+    assert "damaged" not in str(raised.value)
