@@ -134,10 +134,11 @@ def test_a_signal_ends_the_command_with_its_code(work: Workplace, number: signal
 
 
 def test_every_documented_code_is_here() -> None:
-    """Except 1, for unexpected errors, which test_log_format produces, and those of test_standard_streams."""
+    """Except those of status and of standard streams, which have tests of their own, and 1, of test_log_format."""
     help_text = run_command("--help").out
     documented = {int(code) for code in re.findall(r"(\d+)\s+[a-z]", help_text.split("Exit codes:")[1])}
     elsewhere = {exit_codes.UNEXPECTED, exit_codes.OUTPUT_LOST, exit_codes.OUTPUT_UNREAD}
+    elsewhere |= {exit_codes.FEED_STOPPED, exit_codes.NIGHT_FAILED, exit_codes.DRIFTED}
     assert documented - elsewhere == {case.code for case in CASES} | set(SIGNALS.values())
 
 
