@@ -19,8 +19,8 @@ from ridgestream.stores.catalog.models import check_model_name
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import read_errors, store_errors
 from ridgestream.stores.errors.zarr_settings import ZARR_FORMAT
+from ridgestream.stores.repository.client import FIRST_SNAPSHOT
 from ridgestream.stores.repository.garbage_collection import collect
-from ridgestream.stores.repository.lease import FIRST_SNAPSHOT
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.schema.record_hash import hash_arrays, hash_plain
 from ridgestream.stores.segments.checked_array import create_array, read_array

@@ -20,6 +20,14 @@ _SAID_TO_PASS = re.compile(
 """Messages of transient failures from libraries whose errors have no number: Icechunk, and Arrow's object stores."""
 
 
+_CUT_OFF = re.compile(r"streaming error|error reading a body|end of file before", re.IGNORECASE)
+
+
+def is_cut_off(error: BaseException) -> bool:
+    """Return whether an answer ended too early, which Icechunk does not always ask for again."""
+    return bool(_CUT_OFF.search("\n".join([str(error), *getattr(error, "__notes__", ())])))
+
+
 def is_transient(error: BaseException) -> bool:
     """Return whether an error, or one of its causes, is a failure of reading or writing that a retry may resolve."""
     return any(_may_pass(link) for link in _links(error))

@@ -20,6 +20,9 @@ from ridgestream.stores.requests.time_limit import TimeLimit
 if TYPE_CHECKING:
     import icechunk
 
+FIRST_SNAPSHOT = "1CECHNKREP0F1RSTCMT0"
+"""The id of every repository's first snapshot."""
+
 _LONGEST_BURST = 100
 """How many commits another writer may have made before this process looks whether its own is below them."""
 
@@ -52,11 +55,18 @@ class RepositoryClient:
 
     @classmethod
     def create(cls, storage: "icechunk.Storage", limit: TimeLimit) -> "RepositoryClient":
-        """Create an empty repository; raises IcechunkError if the prefix is not empty, even by an earlier try."""
+        """Create an empty repository, or open one that was created meanwhile; all are alike.
+
+        Raises IcechunkError if the prefix contains anything else.
+        """
         import icechunk
 
         version: dict[str, Any] = {} if icechunk.__version__.startswith("1.") else {"spec_version": 1}
-        limit.wait(lambda: icechunk.Repository.create_async(storage, **version), "the new repository", tries=1)
+        try:
+            limit.wait(lambda: icechunk.Repository.create_async(storage, **version), "the new repository", tries=1)
+        except icechunk.IcechunkError:
+            if not cls.exists(storage, limit):
+                raise
         return cls.open(storage, limit)
 
     def store_of(self, session: "icechunk.Session") -> LimitedStore:
@@ -113,6 +123,31 @@ class RepositoryClient:
             commit = self.lookup_snapshot(snapshot_id)
             yield commit
             snapshot_id = commit.parent_id
+
+    def first_snapshot(self) -> str:
+        """Return the id of the repository's first snapshot, which differs from FIRST_SNAPSHOT only in very old ones."""
+        import icechunk
+
+        try:
+            return str(self.lookup_snapshot(FIRST_SNAPSHOT).id)
+        except icechunk.IcechunkError:
+            *_, first = self.ancestry(branch="main")
+            return str(first.id)
+
+    def save_config(self, inline_bytes: int) -> bool:
+        """Write the repository's configuration; return False if another client has since this one was opened."""
+        import icechunk
+
+        config = icechunk.RepositoryConfig.default()
+        config.inline_chunk_threshold_bytes = inline_bytes
+        changed = self._ask(lambda: self._repository.reopen_async(config), "the configuration")
+        try:
+            self._ask(changed.save_config_async, "the configuration", tries=1)
+        except icechunk.IcechunkError as error:
+            if "updated by other session" in str(error):
+                return False
+            raise
+        return True
 
     def create_branch(self, branch: str, snapshot_id: str) -> None:
         """Create a branch that points to a snapshot; nothing happens if it does so already."""

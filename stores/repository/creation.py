@@ -16,9 +16,13 @@ from time import monotonic, sleep
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import store_errors
 from ridgestream.stores.files.paths import list_objects
-from ridgestream.stores.repository.client import RepositoryClient
+from ridgestream.stores.repository.client import FIRST_SNAPSHOT, RepositoryClient
+from ridgestream.stores.repository.conditional_writes import (
+    check_conditional_writes,
+    record_conditional_writes,
+)
 from ridgestream.stores.repository.file_lock import writer_lock
-from ridgestream.stores.repository.lease import FIRST_SNAPSHOT, LEASE_SECONDS, POLL_SECONDS, writer_lease
+from ridgestream.stores.repository.lease import LEASE_SECONDS, POLL_SECONDS, writer_lease
 from ridgestream.stores.repository.store_folder import UNFINISHED, check_writable, flush_folder, is_repository_folder
 from ridgestream.stores.repository.store_format import BRANCH, mark_as_store
 from ridgestream.stores.repository.store_location import StoreLocation
@@ -80,10 +84,27 @@ def _create_in_folder(folder: Path, wait_seconds: float) -> None:
 def _create_in_object_store(location: StoreLocation, wait_seconds: float) -> None:
     """Create the repository, or open one whose creation was interrupted, and make its first commit under a lease."""
     with store_errors(f"the store {location.text}"):
+        probed = _probe_beside(location)
         repository = open_or_create_repository(location)
+        if probed:
+            record_conditional_writes(repository, location)
     with writer_lease(repository, location.text, wait_seconds), store_errors(f"the store {location.text}"):
         if not _has_commit(repository):
             mark_as_store(repository)
+
+
+def _probe_beside(location: StoreLocation) -> bool:
+    """Probe the server before anything is created; return False if this process may not write there.
+
+    Then the server is probed below the store's prefix when the first writer takes the lease.
+    """
+    import icechunk
+
+    try:
+        check_conditional_writes(location, beside=True)
+    except icechunk.IcechunkError:
+        return False
+    return True
 
 
 def _has_commit(repository: RepositoryClient) -> bool:

@@ -36,9 +36,6 @@ POLL_SECONDS = 0.5
 HOLDER_BRANCH, NOBODY_BRANCH = "writer", "writer.nobody"
 """The branch that points to the holder's snapshot, and the one that points to the snapshot that names nobody."""
 
-FIRST_SNAPSHOT = "1CECHNKREP0F1RSTCMT0"
-"""The id of every repository's first snapshot."""
-
 _OWNER = "writer"
 _UNKNOWN = Owner(0, "another machine", "an unknown time", "", 0.0)
 
@@ -186,15 +183,5 @@ class _LeaseBranch:
         for branch in (NOBODY_BRANCH, HOLDER_BRANCH):
             if branch not in self._repository.list_branches():
                 with suppress(icechunk.IcechunkError):  # another process created it, or lookup_branch below fails
-                    self._repository.create_branch(branch, self._first_snapshot())
+                    self._repository.create_branch(branch, self._repository.first_snapshot())
         return str(self._repository.lookup_branch(NOBODY_BRANCH))
-
-    def _first_snapshot(self) -> str:
-        """Return the id of the repository's first snapshot, which differs from FIRST_SNAPSHOT only in very old ones."""
-        import icechunk
-
-        try:
-            return str(self._repository.lookup_snapshot(FIRST_SNAPSHOT).id)
-        except icechunk.IcechunkError:
-            *_, first = self._repository.ancestry(branch="main")
-            return str(first.id)

@@ -15,6 +15,7 @@ from ridgestream.stores.errors.transient import is_transient
 from ridgestream.stores.errors.translation import read_errors, store_errors
 from ridgestream.stores.errors.zarr_settings import ZARR_FORMAT
 from ridgestream.stores.repository.client import RepositoryClient
+from ridgestream.stores.repository.conditional_writes import ensure_conditional_writes
 from ridgestream.stores.repository.creation import create_store, store_exists
 from ridgestream.stores.repository.file_lock import writer_lock
 from ridgestream.stores.repository.lease import Lease, writer_lease
@@ -141,6 +142,8 @@ class Store:
             with writer_lock(folder, wait_seconds):
                 yield
             return
+        with store_errors(f"the store {self.location.text}"):
+            ensure_conditional_writes(self.repository, self.location)
         with writer_lease(self.repository, self.location.text, wait_seconds) as lease:
             self._lease = lease
             try:

@@ -1,4 +1,4 @@
-"""The time limit of requests: one without an answer is abandoned and repeated, and finally reported.
+"""The time limit of requests: one without a whole answer is abandoned and repeated, and finally reported.
 
 Icechunk 1 has no limit of its own for a request that a server accepts and never answers. Its functions exist as
 coroutines, too, which can be abandoned; Zarr's event loop runs them.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ridgestream.stores.errors.exceptions import ServerSilent
+from ridgestream.stores.errors.transient import is_cut_off
 from ridgestream.stores.requests.activity import ACTIVITY
 
 TRIES = 3
@@ -37,12 +38,15 @@ class TimeLimit:
         """Return the answer to what may be repeated; raises ServerSilent if none comes in the time of `requests`."""
         seconds = None if self.seconds is None else requests * self.seconds
         with ACTIVITY.under_way(f"{subject} of {self.location}"):
-            for _ in range(tries):
+            for number in range(tries):
                 try:
                     async with asyncio.timeout(seconds):
                         return await request()
                 except TimeoutError as error:
                     silence = error
+                except Exception as error:
+                    if number == tries - 1 or not is_cut_off(error):
+                        raise
         raise ServerSilent(
             f"{subject} of {self.location}: no answer within {seconds:g} s (storage.request_seconds), asked "
             f"{tries} times; is the server overloaded, or a proxy in between stuck? What was committed stands, and the "

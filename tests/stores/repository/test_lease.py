@@ -20,8 +20,8 @@ from support.stores.object_store import ObjectStore, object_store
 
 from ridgestream.stores.errors.exceptions import StoreError, StoreLocked
 from ridgestream.stores.repository import creation, lease
-from ridgestream.stores.repository.client import RepositoryClient
-from ridgestream.stores.repository.lease import FIRST_SNAPSHOT, HOLDER_BRANCH, writer_lease
+from ridgestream.stores.repository.client import FIRST_SNAPSHOT, RepositoryClient
+from ridgestream.stores.repository.lease import HOLDER_BRANCH, writer_lease
 from ridgestream.stores.repository.lock_owner import Owner
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation

@@ -37,6 +37,10 @@ class Rule:
     """Which of them, counted from 1; None for all."""
     conditional: bool = False
     """Whether only conditional requests count."""
+    once: bool = False
+    """Whether the next request of the same method and path is let through."""
+    headers: tuple[str, ...] = _CONDITIONS
+    """The headers that `strip` takes."""
     then: Callable[[], None] | None = None
     """Called after the server has answered, or where it does not reach the server, instead of that."""
 
@@ -54,6 +58,7 @@ class FaultyProxy:
         self._server.daemon_threads = True
         self._mutex = threading.Lock()
         self._rule, self._count = NOTHING, 0
+        self._repeated = set[str]()
         self.closed = threading.Event()
         self.seen: list[str] = []
         self.spoiled: list[str] = []
@@ -74,6 +79,7 @@ class FaultyProxy:
         """Apply a rule from now on, and count from the start."""
         with self._mutex:
             self.seen, self.spoiled, self._rule, self._count = [], [], rule, 0
+            self._repeated.clear()
 
     def judge(self, request: str, *, conditional: bool) -> Rule:
         """Count a request and return the rule that holds for it."""
@@ -85,6 +91,10 @@ class FaultyProxy:
             self._count += 1
             if rule.at is not None and rule.at != self._count:
                 return NOTHING
+            if rule.once and request in self._repeated:
+                self._repeated.remove(request)
+                return NOTHING
+            self._repeated.add(request)
             self.spoiled.append(request)
             return rule
 
@@ -127,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _forward(self, rule: Rule, body: bytes) -> None:
-        response, content = self._ask_server(body, _CONDITIONS if rule.fault == "strip" else ())
+        response, content = self._ask_server(body, rule.headers if rule.fault == "strip" else ())
         if rule.then:
             rule.then()
         if rule.fault == "lose":
