@@ -5,8 +5,8 @@ once. The union of the dictionaries is the candidate set of one pass of block st
 of orthogonal least squares on those sums gives nested models of every size, for every regularization, and the sums of
 each fold their errors. Two passes in all, however many vectors are chosen.
 
-Ours, not of a paper. What to know of the fold errors: the candidates come from all rows, so that rows of the fold left
-out had a say in which vectors there are to choose from, but none in which are chosen, nor in the coefficients.
+This method is ours, not from a paper. The fold errors are not fully independent: the candidates come from all rows, so
+rows of the fold left out affect which candidates there are, but neither which are chosen nor the coefficients.
 """
 
 from collections.abc import Iterable, Iterator
@@ -63,7 +63,7 @@ class ShardMergeSelectSettings(SharedReselection, SharedFolds, SharedSize, Share
 
 @dataclass(frozen=True)
 class ShardSettings:
-    """The settings as passes get them; names and hash are those of 0.1.0, whose killed passes go on."""
+    """The settings as passes get them, with the names and the hash of 0.1.0, so that its killed passes can resume."""
 
     hashed_as: ClassVar[str] = "ShardMergeSelectSettings"
 
@@ -111,17 +111,17 @@ class ShardLearning:
     settings: ShardSettings
     """Its sizes and thresholds."""
     n_features: int
-    """Features of a row."""
+    """The number of features."""
 
 
 @dataclass(frozen=True)
 class ShardDictionaries:
-    """What the shards chose, shard by shard."""
+    """The dictionaries of the shards."""
 
     vectors: tuple[Floats, ...]
     """The dictionary of each, shape (n_basis, n_features)."""
     rows: tuple[Integers, ...]
-    """Which rows of the shard they are, from zero, shape (n_basis,)."""
+    """The indices of these rows in the shard, from zero, shape (n_basis,)."""
 
     def merge(self, other: Self) -> Self:
         """Return the dictionaries of both."""
@@ -131,15 +131,15 @@ class ShardDictionaries:
 def fit_shard_merge_select(
     rows: RowSet, kernel: Kernel, settings: ShardMergeSelectSettings, report: Reporter
 ) -> Fitted:
-    """Return the model with the smallest fold error, or the largest one where there is a single fold.
+    """Return the model with the smallest fold error, or the largest model if there is a single fold.
 
-    Two passes: O(shard_basis²) a row, then O(n_candidates²) a row; beside them O(n_candidates²·max_basis) for every λ
-    and fold. Memory is that of (folds + 4) matrices of n_candidates², whatever the rows. Raises InputError without a
-    row to learn from, NumericalBreakdown if sums are not finite.
+    Two passes, O(shard_basis²) and O(n_candidates²) per row; then O(n_candidates²·max_basis) for every λ and fold.
+    Memory: (folds + 4) matrices of n_candidates² numbers, for any number of rows. Raises InputError without a row to
+    learn from, NumericalBreakdown if sums are not finite.
     """
     candidates, indices = learn_shards(rows, kernel, settings)
     if not len(indices):
-        raise InputError("no shard found a row to take: all rows weigh nothing, or the kernel calls them nothing")
+        raise InputError("no shard found a basis vector: every row has weight zero or k(x, x) = 0")
     basis = Basis(kernel, candidates, np.zeros(rows.n_features))
     summing = Summing(basis, rows.n_targets, settings.folds, settings.random_seed)
     sums = rows.statistics((summing,), events.STEP_SUM_CANDIDATES.numbered(candidates=len(candidates))).parts[0]
@@ -181,7 +181,7 @@ def learn_shard(learning: ShardLearning, blocks: Iterable[RowBlock]) -> ShardDic
 def select_on_sums(
     basis: Basis, indices: Integers, sums: FoldedStatistics, settings: ShardMergeSelectSettings, report: Reporter
 ) -> Fitted:
-    """Return the best of the nested models that forward selection on the candidates' sums gives; no row is read."""
+    """Return the best nested model by forward selection on the candidates' sums; reads no row."""
     penalty, total = basis.penalty(), sums.total()
     settings = settings.bounded(len(indices))
     errors = np.full((len(settings.regularizations), settings.limit), np.nan)
@@ -219,10 +219,10 @@ def select(
 def fold_errors(
     sums: FoldedStatistics, total: BlockStatistics, penalty: Floats, regularization: float, max_basis: int
 ) -> Floats:
-    """Return the mean squared error, summed over targets, of models of 1 to `max_basis` vectors on rows left out.
+    """Return the cross-validation error, summed over targets, of models of 1 to `max_basis` vectors: (max_basis,).
 
-    Each fold's models are chosen and fitted by the rows of all other folds. Where a selection ends early, larger models
-    are the last one. Shape (max_basis,).
+    Each fold's models are selected and fitted on the rows of all other folds. If a selection ends early, its last model
+    stands for the larger ones.
     """
     errors = np.zeros(max_basis)
     for fold in sums.folds:

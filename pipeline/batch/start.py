@@ -1,4 +1,4 @@
-"""Methods that start from a dictionary: drawn, of k-means centres, given, or selected by EFVS."""
+"""Methods with an initial dictionary: random rows, k-means centres, given rows, or a selection by EFVS."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from ridgestream.pipeline.selection.kmeans import kmeans_centres
 from ridgestream.pipeline.selection.random_rows import draw_rows
 
 KMEANS_PASSES = 3
-"""Passes over all rows by which k-means centres are moved."""
+"""The number of passes over all rows that move k-means centres."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class StartSettings(SharedReselection, SharedFolds, SharedRegularizations, Metho
 
 
 def initial_dictionary(task: FitTask[Any]) -> StartingDictionary:
-    """Return the dictionary that the task's `StartSettings` name; one that depends on a kernel uses the first.
+    """Return the initial dictionary of the task's `StartSettings`; if it depends on a kernel, on the first one.
 
     Raises InputError if a given dictionary is asked for and none is given.
     """

@@ -3,7 +3,7 @@
 f(x) = Σ βᵢ k(xᵢ, x) with (G + λnK)β = z, G = Σ w kkᵀ, z = Σ w ky, n = Σ w. There is no bias: targets are standardized.
 
 λ is per row and the penalty λnβᵀKβ, so Cawley & Talbot's γ is 1/(2λ), and λn is Jung & Polani's γ, or KernelRidge's
-alpha for a dictionary of all rows. Of several λ or kernels, the one of smallest error on folds left out is taken.
+alpha for a dictionary of all rows. Of several λ or kernels, the one of smallest cross-validation error is used.
 """
 
 from collections.abc import Sequence

@@ -36,7 +36,7 @@ class PresentRows:
     weights: Floats
     """Shape (l,)."""
     indices: Integers
-    """Where they are among all rows, shape (l,)."""
+    """Their row indices, shape (l,)."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class DenseSystem:
     vectors: Floats
     """U = W^½ V, so that (K + pW⁻¹)⁻¹ = U diag(1/(e + p)) Uᵀ, shape (l, l)."""
     bias: bool
-    """Whether there is b."""
+    """Whether the model has a bias b."""
 
     @classmethod
     def of(cls, K: Floats, weights: Floats, *, bias: bool) -> Self:
@@ -86,7 +86,7 @@ class DenseSystem:
 
 
 def read_present(rows: RowSet, n_kernels: int, memory_limit_bytes: int) -> PresentRows:
-    """Return the rows that count, all of them in memory.
+    """Return the rows of weight above zero, in memory.
 
     Raises MemoryRefused if their matrices cannot fit, before a row is read, and InputError for fewer than two of them.
     """

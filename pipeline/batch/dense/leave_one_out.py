@@ -1,4 +1,4 @@
-"""Dense fits: a kernel expansion over all rows, with the kernel and λ of least error when rows are left out in turn."""
+"""Dense fits: a kernel expansion over all rows, with the kernel and λ of smallest leave-one-out error."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

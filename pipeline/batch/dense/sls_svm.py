@@ -1,15 +1,15 @@
 """SLS-SVM: Suykens' pruning of a dense LS-SVM (Suykens et al. 2000), as the ISLS-SVM paper compares with it.
 
-An LS-SVM is fitted to all rows; the share `step` of them with the smallest |α| is dropped, an LS-SVM fitted to the rest
-alone, and so on: rows outside the dictionary are forgotten. γ and the kernel are selected again at every step, by
-folds of the rows that are left, or by leaving out each of them once.
+An LS-SVM is fitted to all rows; the share `step` of them with the smallest |α| is removed, an LS-SVM is fitted to the
+remaining rows alone, and so on: removed rows no longer affect the model. γ and the kernel are selected again at every
+step, by cross-validation on the remaining rows, or by leaving out each of them once.
 
-λ is per row that is left; Suykens' objective does not scale with the rows, so his γ is 1/(2λn), with n their weight. As
-λ is selected again at each step, this is a matter of the grid.
+λ is per remaining row; Suykens' objective does not scale with the rows, so his γ is 1/(2λn), with n their weight. As λ
+is selected again at each step, this only changes the grid.
 
-Departures: rows may carry weights (α is that of all a row's weight), several targets share dictionary, kernel and λ
-(rows of smallest α by norm go). The error of every size, by which the size is chosen, is that on outer folds, with
-pruning and selection repeated without their rows; the error that selection sees is of rows that pruning has picked.
+Departures: rows may have weights; several targets share dictionary, kernel and λ (the rows whose α has the smallest
+norm are removed). The size is chosen by the error on outer folds, with pruning and selection repeated without the
+fold's rows, because the error of the inner selection is measured on rows that pruning has picked.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ class SLSSVMSettings(SharedFolds, SharedSize, SharedRegularizations):
     """Pruning of the LS-SVM over all rows."""
 
     step: Share = 0.05
-    """The share of vectors dropped a step, one at least; 0 drops one by one."""
+    """The share of vectors removed in a step, at least one vector; 0 removes one at a time."""
     smallest: Annotated[int, Ge(2)] = 2
     """The number of vectors at which the path ends: of two, the α are opposite, and one alone is only a bias."""
     selection_folds: Literal[0] | Annotated[int, Ge(2)] = 4
@@ -87,7 +87,7 @@ class _Data:
 
 @dataclass(frozen=True)
 class _Choice:
-    """What selection chose."""
+    """The kernel and λ that selection chose."""
 
     width: int
     regularization: float
@@ -131,14 +131,14 @@ def fit_sls_svm(rows: RowSet, kernels: Sequence[Kernel], settings: SLSSVMSetting
 
 
 def _chosen_size(path: Path | None, sizes: Sequence[int], settings: SLSSVMSettings) -> int:
-    """Return the size that was chosen, or the largest that may be."""
+    """Return the chosen size, or the largest allowed one."""
     if path is not None:
         return int(path.n_basis[path.chosen])
     return next(size for size in sizes if settings.max_basis is None or size <= settings.max_basis)
 
 
 def _prune(data: _Data, remaining: Integers, sizes: Sequence[int], settings: SLSSVMSettings) -> Iterator[_Step]:
-    """Yield the model of each size, descending from that of `remaining`, each from the largest |α| before."""
+    """Yield the model of each size, descending from that of `remaining`; each keeps the rows of largest |α|."""
     choice = _Choice(0, settings.regularizations[0])
     solution: tuple[Floats, Floats] | None = None
     for size in sizes:
@@ -179,7 +179,7 @@ def _selection_errors(data: _Data, width: int, remaining: Integers, settings: SL
 def _compare(
     data: _Data, steps_of_all: Sequence[_Step], sizes: Sequence[int], settings: SLSSVMSettings, report: Reporter
 ) -> Path:
-    """Return the error on outer folds of every size that all folds' other rows can have."""
+    """Return the error on outer folds of every size that the training rows of all folds allow."""
     dealt = deal_folds(0, len(data.rows.indices), settings.folds, settings.random_seed)
     trainings = [np.flatnonzero(dealt != fold) for fold in range(settings.folds)]
     fewest = min(len(training) for training in trainings)

@@ -1,7 +1,7 @@
-"""One machine of OROLS: the model of one target, the steps it has taken, and those it expects to take next.
+"""One machine of OROLS: the model of one target, with its confirmed steps and the predicted next steps.
 
-Steps are expected among the rows whose columns are known, and taken once a pass over all rows has shown that no other
-row has a larger residual. What was expected wrongly is taken back, so the steps are those of one pass a step.
+Steps are predicted from the rows whose columns are known, and confirmed by a pass over all rows which shows that no
+other row has a larger residual. Wrong predictions are undone, so the result is that of one pass per step.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from ridgestream.pipeline.batch.orols.residual_pass import Chain, Library, row_k
 from ridgestream.pipeline.sums.top_rows import NO_ROW
 
 SPAN_TOLERANCE = 1e-10
-"""A column is spanned by those before it if what is left of its squared length is below this share of it."""
+"""A column is spanned by those before it if the squared length of its residual is below this share of its own."""
 
 TIE = 1e-10
 """Residuals that differ by less than this share of the target's root mean square are equal within rounding."""
@@ -30,38 +30,38 @@ class StopRule:
     """When a machine stops."""
 
     max_basis: int
-    """Vectors at most."""
+    """The largest number of vectors."""
     tolerance: float
-    """λ is stationary if it changed by no more than this share of itself."""
+    """λ is stationary if its relative change is at most this."""
     patience: int
-    """Steps in a row in which it must have been stationary."""
+    """The number of consecutive steps in which λ must have been stationary."""
     condition_limit: float
     """The largest condition number of Q."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One vector taken."""
+    """One vector added."""
 
     place: int
-    """Which row."""
+    """Its row index."""
     penalty: float
-    """λ after it was taken."""
+    """λ of the model with it."""
     gcv: float
     """The generalized cross-validation of the model with it."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Rows of large residuals, the largest first; indices are NO_ROW where there are fewer."""
+    """The rows with the largest residuals, descending; indices are NO_ROW if there are fewer rows."""
 
     residuals: Floats
     """|y − f|, shape (depth,)."""
     places: Integers
-    """Whose, shape (depth,)."""
+    """The row indices, shape (depth,)."""
 
     def in_order(self, margin: float) -> Iterator[int]:
-        """Yield the row indices, of those whose residuals are equal within `margin` the lowest first."""
+        """Yield the row indices by residual; among residuals that are equal within `margin`, the lowest index first."""
         present = self.places != NO_ROW
         residuals, places = self.residuals[present], self.places[present]
         while len(places):
@@ -87,7 +87,7 @@ class Machine:
 
     @property
     def steps(self) -> list[Step]:
-        """Return the steps that are taken for good."""
+        """Return the confirmed steps."""
         return self._steps[: self.settled]
 
     @property
@@ -97,7 +97,7 @@ class Machine:
         return float(np.sqrt(lengths.max() / lengths.min()))
 
     def places(self) -> Integers:
-        """Return the rows taken, in their order."""
+        """Return the row indices of the confirmed steps, in their order."""
         return np.array([step.place for step in self.steps], dtype=np.int64)
 
     def needs(self) -> Integers:
@@ -109,7 +109,7 @@ class Machine:
         self._rankings.update(rankings)
 
     def advance(self, library: Library, pool: int) -> None:
-        """Take every step for which the largest residual and the columns are known; want `pool` columns of the last."""
+        """Confirm every step whose largest residual and column are known; request `pool` columns for the next pass."""
         while not self.finished and self.settled in self._rankings:
             ranking = self._rankings[self.settled]
             if not self._take(ranking, library):
@@ -119,7 +119,7 @@ class Machine:
             self._check_finished()
 
     def expect(self, library: Library, steps: int) -> None:
-        """Take `steps` more steps among the rows of the library, for the next pass to confirm."""
+        """Predict `steps` more steps from the rows of the library, for the next pass to confirm."""
         for _ in range(steps):
             if self.finished or len(self._steps) >= self._rule.max_basis or not self._has_freedom(len(self._steps)):
                 return
@@ -131,7 +131,7 @@ class Machine:
                 return
 
     def chain(self, library: Library) -> Chain | None:
-        """Return the models whose largest residuals must be known, None if that is not what the machine waits for."""
+        """Return the models whose largest residuals the next pass must find; None if the machine needs none."""
         if self.finished or self.settled in self._rankings:
             return None
         sizes = np.arange(self.settled, len(self._steps) + 1)
@@ -147,20 +147,20 @@ class Machine:
         return Chain(self.target, columns, coefficients, sizes, barred, turns)
 
     def penalty(self, size: int) -> float:
-        """Return λ of the model of the first `size` vectors."""
+        """Return λ of the model with the first `size` vectors."""
         return self._steps[size - 1].penalty if size else self._penalty
 
     def coefficients(self, size: int) -> Floats:
-        """Return those of the model of the first `size` vectors, the bias first."""
+        """Return the coefficients of the model with the first `size` vectors, the bias first."""
         return self._columns.coefficients(size + 1, self.penalty(size))
 
     def stop(self, reason: str) -> None:
-        """Take no more steps."""
+        """Finish for this reason, and undo the predicted steps."""
         self.finished, self.wanted = reason, np.empty(0, dtype=np.int64)
         self._cut(self.settled)
 
     def _take(self, ranking: Ranking, library: Library) -> bool:
-        """Take the step that the ranking shows; return False if its column is not known yet or there is none."""
+        """Confirm the step of the largest residual; return False if its column is unknown or there is no such step."""
         for place in ranking.in_order(self._margin):
             if place in self._refused:
                 continue
@@ -184,7 +184,7 @@ class Machine:
         return False
 
     def _refuse(self, library: Library, place: int) -> None:
-        """Pass a row over; one that equals a row met before says nothing of what is left to find."""
+        """Exclude a row; it counts towards REFUSALS unless it equals a row that was taken or excluded before."""
         own = library.rows.features[library.find(np.array([place]))]
         met = [library.rows.features[library.find(self.places())], *self._refused.values()]
         self._refused[place] = own
@@ -217,7 +217,7 @@ class Machine:
         return size + 2 < self._columns.weight
 
     def _expected(self, library: Library) -> Iterator[int]:
-        """Yield the rows of the library from the largest residual of the longest model on."""
+        """Yield the library's row indices by descending residual of the longest model."""
         size = len(self._steps)
         taken = library.find(np.array([step.place for step in self._steps], dtype=np.int64))
         solved = self.coefficients(size)
@@ -229,7 +229,7 @@ class Machine:
         return Ranking(residuals[best], library.rows.places[best]).in_order(self._margin)
 
     def _measure(self, library: Library, place: int, size: int) -> tuple[Floats, float, float]:
-        """Return h and s of the row's column after the first `size` steps, and its own square; O(size²)."""
+        """Return h and s of the row's column after the first `size` steps, and its squared length; O(size²)."""
         taken = library.find(np.array([step.place for step in self._steps[:size]], dtype=np.int64))
         column = int(library.find(np.array([place]))[0])
         own = library.products[:, column]
@@ -250,7 +250,7 @@ class Machine:
         self._steps.append(Step(place, *self._columns.estimate(self.penalty(len(self._steps)))))
 
     def _cut(self, size: int) -> None:
-        """Take back the steps after the first `size`."""
+        """Undo the steps after the first `size`."""
         del self._steps[size:]
         self._columns.shrink(size + 1)
         self._rankings = {known: ranking for known, ranking in self._rankings.items() if known <= size}

@@ -11,10 +11,10 @@ from ridgestream.pipeline.selection.fit_result import Fitted
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics
 
 LEAST_REGULARIZATION = 1e-12
-"""The least λ per row of the error bars: that of OROLS may be zero, which leaves them without a prior."""
+"""The smallest λ per row used for error bars: λ of OROLS may be zero, which would leave them without a prior."""
 
 _VECTORS_A_PASS = 5
-"""Vectors that a pass selects, by experience."""
+"""The usual number of vectors that a pass confirms."""
 
 
 def _fit(task: FitTask[OROLSSettings]) -> Fitted:

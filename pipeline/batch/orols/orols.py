@@ -4,9 +4,9 @@ Forward selection on rows: each step takes the row with the largest |residual|, 
 those before, K = QU, and re-estimates λ by generalized cross-validation, equation (30), until λ is stationary. λ
 penalizes the orthogonal weights, ‖y − Qα̃‖² + λα̃ᵀα̃, not βᵀKβ, and depends on the order of the vectors.
 
-What is as in the paper: the constant column comes first and is penalized as the others are; one estimate of λ a step,
-from zero; one machine a class against the rest, with rows and λ of its own. The paper says neither what "changes
-significantly" means nor how wide Q's condition may be: `tolerance`, `patience` and `condition_limit` are ours.
+As in the paper, the constant column comes first and is penalized like the others; λ is estimated once per step,
+starting at zero; each class against the rest has one machine, with its own rows and λ. The paper defines neither
+"changes significantly" nor a limit of Q's condition: `tolerance`, `patience` and `condition_limit` are ours.
 
 Errata: (24) holds for one λ only; as λ moves, the residual is y − Σ qᵢ(yᵀqᵢ)/(λ + sᵢ) with new weights. (20)
 needs q_m in Q_m, whence U has ones on its diagonal. (5) to (18) count the constant column apart, Algorithm 1 as the
@@ -14,21 +14,21 @@ first of m. (25) divides by λ + qᵢᵀqᵢ with Q as it is, not normalized, so
 
 Departures, each with its reason:
 
-- Neither pseudoinverse nor Q is kept: G = KᵀK, a row and a column a step, gives U, qᵀq and qᵀy (`orthogonal_columns`),
-  and residuals are y − Kβ. Memory is O(n_basis²) in every process, whatever the rows; tasks are pure.
-- No ε on the diagonal: equal rows would get columns that differ by noise alone. A row whose column is spanned,
-  or would take Q beyond `condition_limit`, is passed over; the machine stops after REFUSALS such rows one after the
-  other. Rows that equal one taken or passed over are out at once, by a key of their values.
-- A pass confirms several steps (`binary_machine`): steps are expected among rows whose columns are known, all their
-  models are looked through at once, and those hold whose row has the largest residual of all. The same choices result,
-  from fewer passes; `foreseen` and `pool` change nothing else.
-- Rows may carry weights; M is their sum. A row of weight two is two rows.
-- λ has an upper bound, for targets of which nothing can be learned: see LARGEST_SHARE.
-- The model has one dictionary, the machines' vectors in the order in which machines take turns, one vector each, up to
-  `max_basis` different ones, and zeros where a vector is not of a machine.
+- Neither the pseudoinverse nor Q is stored: G = KᵀK, which grows by a row and a column per step, gives U, qᵀq and qᵀy
+  (`orthogonal_columns`), and residuals are y − Kβ. Memory is O(n_basis²) in every process, for any number of rows.
+- No ε on the diagonal: with it, equal rows would get columns that differ only by noise. A row whose column is spanned,
+  or would raise Q's condition above `condition_limit`, is excluded; the machine stops after REFUSALS consecutive
+  exclusions. Rows equal to one that is taken or excluded are skipped, by a key of their values.
+- A pass confirms several steps (`binary_machine`): steps are predicted from the rows whose columns are known, one pass
+  computes the residuals of all predicted models, and a step is confirmed if its row has the largest residual of all.
+  The choices are the same, with fewer passes; `foreseen` and `pool` affect nothing else.
+- Rows may have weights; M is their sum. A row of weight two counts as two rows.
+- λ has an upper bound, for targets from which nothing can be learned: see LARGEST_SHARE.
+- The model has one dictionary. Machines contribute one vector each in turn, up to `max_basis` different ones; a
+  machine's coefficient of another machine's vector is zero.
 
-A refit needs no rows: with new partitions added to the sums of the dictionary, `Machines.coefficients` has the factor
-of G in each machine's order, λ per row as it was.
+A refit needs no rows: after the sums of new partitions are added to those of the dictionary, `Machines.coefficients`
+factorizes G in each machine's order and keeps its λ per row.
 """
 
 from collections.abc import Sequence
@@ -64,17 +64,17 @@ class OROLSSettings(SharedReselection, SharedFolds, SharedSize):
     """Forward selection of the rows of largest residual."""
 
     tolerance: NotNegative = 1e-2
-    """λ is stationary if a step changes it by no more than this share."""
+    """λ is stationary if its relative change in a step is at most this."""
     patience: Count = 3
-    """Steps in a row in which λ must have been stationary."""
+    """The number of consecutive steps in which λ must have been stationary."""
     condition_limit: Annotated[float, Gt(1)] = 1e5
     """The largest condition number of Q, the longest of its orthogonal columns over the shortest."""
     initial_regularization: Annotated[NotNegative, Internal()] = 0.0
     """λ per row before the first vector."""
     foreseen: Annotated[int, Ge(0), Internal()] = 10
-    """Steps that are expected before a pass, to be confirmed by it; the choices do not depend on it."""
+    """The number of steps predicted for a pass to confirm; it does not change the result."""
     pool: Annotated[int, Ge(1), Internal()] = 256
-    """Rows of large residual whose columns are computed in a pass, for all machines; no choice depends on it."""
+    """The number of rows of large residual whose columns a pass computes; it does not change the result."""
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -82,7 +82,7 @@ class OROLSSettings(SharedReselection, SharedFolds, SharedSize):
 
 @dataclass(frozen=True)
 class Machines:
-    """Which vectors each target's machine has, in which order, and how it is regularized: what a refit must know."""
+    """The vectors of each target's machine in their order, and its λ: the input of a refit."""
 
     turns: Integers
     """The step at which the machine took the vector, from zero, −1 if it did not, shape (n_basis, n_targets)."""
@@ -90,10 +90,10 @@ class Machines:
     """λ per row, of the orthogonal weights, shape (n_targets,)."""
 
     def coefficients(self, sums: BlockStatistics) -> Floats:
-        """Return U⁻¹α̃ of each machine, (25) and (26), with zeros for vectors it has not: (n_functions, n_targets).
+        """Return U⁻¹α̃ of each machine, (25) and (26), zero for vectors of other machines: (n_functions, n_targets).
 
-        `sums` are those of the dictionary with the constant function, over any rows; O(n_basis³) a target. Raises
-        NumericalBreakdown if the columns of a machine depend on each other over these rows, within rounding.
+        `sums` are those of the dictionary with the constant function, over any rows; O(n_basis³) per target. Raises
+        NumericalBreakdown if the columns of a machine are linearly dependent over these rows, within rounding.
         """
         coefficients = np.zeros((len(self.turns) + 1, len(self.regularization)))
         with one_blas_thread():
@@ -108,18 +108,18 @@ class Machines:
 
 @dataclass(frozen=True)
 class OrolsFitted(Fitted):
-    """A model of OROLS; its `regularization` is λ/n of the orthogonal weights, the machines' mean."""
+    """A model of OROLS; its `regularization` is the mean over machines of λ/n of the orthogonal weights."""
 
     machines: Machines = field(kw_only=True)
-    """Which vectors are of which machine."""
+    """The vectors and λ of each machine."""
 
 
 def fit_orols(rows: RowSet, kernel: Kernel, settings: OROLSSettings, report: Reporter) -> OrolsFitted:
-    """Choose a dictionary with coefficients for each target; O(n_basis + pool) kernel values a row and pass.
+    """Return a dictionary with coefficients for each target; O(n_basis + pool) kernel values per row and pass.
 
-    A pass serves several steps of every machine; a last one makes the sums. The path has the model of each step, by the
-    mean over machines of λ per row and of the GCV (27). Raises InputError if there are too few rows, NumericalBreakdown
-    if no row has a usable column.
+    A pass confirms several steps of every machine; a last pass forms the sums. The path has λ per row and the GCV (27)
+    after each step, as means over machines. Raises InputError if there are too few rows, NumericalBreakdown if no row
+    has a usable column.
     """
     selection = _Selection(rows, kernel, settings, report)
     while selection.has_work():
@@ -160,7 +160,7 @@ class _Selection:
         return len(sure) < self._settings.limit
 
     def run_pass(self) -> None:
-        """Run a pass: compute the wanted columns, check the expected steps, take the confirmed ones."""
+        """Run a pass: compute the requested columns, and confirm or undo the predicted steps."""
         new = self._known.take(self._library.missing(self._needs()))
         chains = []
         with one_blas_thread():
@@ -179,7 +179,7 @@ class _Selection:
         self._report_progress()
 
     def fitted(self) -> OrolsFitted:
-        """Return the model of the steps taken, with sums over all rows."""
+        """Return the model of the confirmed steps, with sums over all rows."""
         taken = _take_turns([machine.places() for machine in self._machines], self._settings.limit)
         places = _join(taken)
         if not len(places):
@@ -235,7 +235,7 @@ class _Selection:
         self._library = self._library.absorb(self._kernel, self._centre, new, screened)
 
     def _share(self) -> int:
-        """Return how many rows of the pool each machine at work may have, one at least."""
+        """Return the number of rows of the pool for each unfinished machine, at least one."""
         return max(1, self._settings.pool // max(1, sum(not machine.finished for machine in self._machines)))
 
     def _needs(self) -> Integers:
@@ -257,7 +257,7 @@ class _Selection:
         )
 
     def _path(self, taken: Sequence[Integers], weight: float) -> Path:
-        """Return the models step by step, the machines taking turns."""
+        """Return the model after each step of the machines."""
         steps = [m.steps[: len(own)] for m, own in zip(self._machines, taken, strict=True)]
         longest = max(len(own) for own in taken)
         at = [[own[min(step, len(own) - 1)] for own in steps if own] for step in range(longest)]
@@ -281,14 +281,14 @@ class _Selection:
 
 
 def _join(taken: Sequence[Integers]) -> Integers:
-    """Return the different row indices of all machines, in the order in which machines taking turns come to them."""
+    """Return the distinct row indices of all machines: the first vector of each, then the second of each, and so on."""
     longest = max(len(own) for own in taken)
     turns = [[int(own[turn]) for own in taken if turn < len(own)] for turn in range(longest)]
     return np.array(list(dict.fromkeys(place for turn in turns for place in turn)), dtype=np.int64)
 
 
 def _take_turns(wished: Sequence[Integers], max_basis: int) -> list[Integers]:
-    """Return what each machine takes if they take turns until there are max_basis different vectors."""
+    """Return the vectors of each machine up to where, in turns, they have `max_basis` distinct ones."""
     seen: set[int] = set()
     sizes = [0] * len(wished)
     for turn in range(max(len(own) for own in wished)):
@@ -300,7 +300,7 @@ def _take_turns(wished: Sequence[Integers], max_basis: int) -> list[Integers]:
 
 
 def _turns(places: Integers, taken: Sequence[Integers]) -> Integers:
-    """Return at which step each machine took the vector of each row index, −1 if it did not."""
+    """Return the step at which each machine took each vector, −1 if it did not."""
     turns = np.full((len(places), len(taken)), -1)
     number = {int(place): vector for vector, place in enumerate(places)}
     for machine, own in enumerate(taken):

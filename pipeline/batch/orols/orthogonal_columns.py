@@ -10,8 +10,8 @@ from scipy.linalg import solve_triangular
 from ridgestream.pipeline.base.array_checks import Floats
 
 LARGEST_SHARE = 1e6
-"""Of λ over the longest squared length of a column: a model is zero by then, and where there is nothing but noise, the
-estimates would grow without end."""
+"""The largest λ relative to the largest squared length of a column: the model is practically zero there, and for
+targets of pure noise the estimates would grow without bound."""
 
 
 def estimate_lambda(
@@ -20,8 +20,8 @@ def estimate_lambda(
     """Return λ by equation (30) from the λ before, `penalty`, and the GCV (27) of the model with the new one; O(m).
 
     `lengths` are s (m,), `along` the entries qᵀy/√s (m,), `square` is yᵀy, `weight` M; the trace of P̃ must be above
-    zero, for which m < M is enough. Where y is zero in all that Q spans, λ is zero; it is at most LARGEST_SHARE
-    of the longest squared length.
+    zero, for which m < M is enough. λ is zero if y is orthogonal to Q; it is at most LARGEST_SHARE of the largest
+    squared length.
     """
     slope = float(np.sum(lengths / (penalty + lengths) ** 2))
     bend = float(np.sum(lengths * along**2 / (penalty + lengths) ** 3))
@@ -41,10 +41,10 @@ def _error_and_trace(
 
 
 class OrthogonalColumns:
-    """The factor of a growing set of columns; the last ones can be taken back."""
+    """The factor of a growing set of columns; the last ones can be removed."""
 
     def __init__(self, weight: float, total: float, square: float) -> None:
-        """Begin with the constant function: Σw, Σwy and Σwy²."""
+        """Start with the constant function, given Σw, Σwy and Σwy²."""
         self.weight, self.square = weight, square
         self._factor = np.zeros((16, 16))
         self._along = np.zeros(16)
@@ -63,7 +63,7 @@ class OrthogonalColumns:
         return half, float(products[-1] - half @ half)
 
     def push(self, half: Floats, length: float, product: float) -> None:
-        """Take a column that was measured, with kᵀy."""
+        """Append a column with h and s from `measure` and with kᵀy."""
         if self.size == len(self._along):
             self._factor = np.pad(self._factor, (0, self.size))
             self._along = np.pad(self._along, (0, self.size))
@@ -74,7 +74,7 @@ class OrthogonalColumns:
         self.size += 1
 
     def shrink(self, size: int) -> None:
-        """Take back all columns but the first `size`."""
+        """Remove all columns but the first `size`."""
         self.size = size
 
     def estimate(self, penalty: float) -> tuple[float, float]:

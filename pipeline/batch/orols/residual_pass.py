@@ -1,7 +1,7 @@
-"""One pass of OROLS over the rows: who has the largest residuals, and what new columns make with those known.
+"""One pass of OROLS over the rows: the rows of largest residuals, and the products of new columns with known ones.
 
-Several models of one machine can be looked through at once, each a step further than the one before, so a pass may
-confirm several steps; and one pass serves the machines of all targets.
+A pass computes the residuals of several models of each machine, each with one more vector than the one before, so it
+may confirm several steps; it serves the machines of all targets.
 """
 
 from collections.abc import Iterable
@@ -25,20 +25,20 @@ Keys = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Chain:
-    """Models of one machine, one a step further than the other."""
+    """Models of one machine, each with one more vector than the one before."""
 
     target: int
-    """Which target the machine is for."""
+    """The index of the machine's target."""
     columns: Integers
-    """The vectors of the last of the models, by their numbers in the basis of the pass."""
+    """The positions of the last model's vectors in the basis of the pass."""
     coefficients: Floats
-    """Those of each model, the bias last, shape (len(columns) + 1, n_models)."""
+    """The coefficients of each model, the bias last, shape (len(columns) + 1, n_models)."""
     sizes: Integers
-    """How many of the columns each model has, shape (n_models,)."""
+    """The number of vectors of each model, shape (n_models,)."""
     barred: Keys
-    """Keys of rows that must not be chosen, nor any that equals them, ascending, each once."""
+    """The keys of the rows that must not be chosen, ascending and unique."""
     turns: Integers
-    """For each of these, from which size on."""
+    """For each key, the smallest model size to which this applies."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,19 @@ class Screening:
     """The argument of a pass."""
 
     basis: Basis
-    """The columns, those whose products with each other are known first; with the constant function."""
+    """The columns, first those whose products with each other are known; with the constant function."""
     known: int
-    """How many of them are known."""
+    """The number of columns whose products are known."""
     n_targets: int
-    """Targets of a row."""
+    """The number of targets."""
     chains: tuple[Chain, ...]
-    """Whose residuals are looked through."""
+    """The models whose residuals are computed."""
     depth: int
-    """How many rows of large residuals are wanted for each model."""
+    """The number of rows of largest residuals to return for each model."""
 
     @property
     def n_models(self) -> int:
-        """Models of all chains."""
+        """The number of models of all chains."""
         return sum(len(chain.sizes) for chain in self.chains)
 
 
@@ -67,13 +67,13 @@ class Screened:
     """The result of a pass; a monoid under `merge`."""
 
     products: Floats
-    """Σ w kkᵀ, the columns of the new vectors and of the constant function, shape (n_functions, n_new + 1)."""
+    """Σ w kkᵀ, its columns of the new vectors and the constant function, shape (n_functions, n_new + 1)."""
     rhs: Floats
     """Σ w kyᵀ of the new vectors and of the constant function, shape (n_new + 1, n_targets)."""
     target_square: Floats
     """Σ w y² of each target, shape (n_targets,)."""
     leaders: TopRows
-    """Rows of large |residual|, one way to score a model, chain by chain."""
+    """The rows of largest |residual| of each model, chain by chain."""
 
     def merge(self, other: Self) -> Self:
         """Return the result over both sets of rows, those of `other` later."""
@@ -87,10 +87,10 @@ class Screened:
 
 @named_pass("ridgestream.pipeline.learners.orols_pass", "screen_rows")
 def screen_rows(screening: Screening, blocks: Iterable[RowBlock]) -> Screened:
-    """Return what the rows of all blocks give; n_functions kernel values a row and products with the new ones.
+    """Return the result over the rows of all blocks; n_functions kernel values per row, and products with new ones.
 
-    A row of weight zero is absent. Memory is that of a block, of `basis.kernel_rows` rows of kernel values and of the
-    sums; BLAS runs on one thread.
+    Rows of weight zero are skipped. Memory: a block, kernel values of `basis.kernel_rows` rows, and the sums; BLAS runs
+    on one thread.
     """
     growing = _Screen(screening)
     with one_blas_thread():
@@ -152,9 +152,9 @@ def _residuals(chain: Chain, values: Floats, targets: Floats, keys: Keys) -> Flo
 
 
 def row_keys(features: Floats) -> Keys:
-    """Return a number of 64 bits for each row (rows, n_features), the same for equal rows; other rows share one hardly.
+    """Return a 64-bit hash of each row (rows, n_features), the same for equal rows.
 
-    Of a value v with the bits b, b·M folded onto its lower half is multiplied by an odd number of its column's own.
+    The bits b of a value give b·M, folded onto its lower half and multiplied by an odd number of the value's column.
     """
     columns = np.random.default_rng(0).integers(0, 2**64, features.shape[1], dtype=np.uint64) | np.uint64(1)
     bits = (features + 0.0).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # −0 + 0 is 0
@@ -165,7 +165,7 @@ def row_keys(features: Floats) -> Keys:
 
 @dataclass(frozen=True)
 class Library:
-    """Rows whose columns are computed, with their products with each other over all rows."""
+    """The rows whose columns are known, with the products of these columns over all rows."""
 
     rows: RowTable
     """The rows, by index."""
@@ -187,19 +187,19 @@ class Library:
         return where < len(self.rows.places) and int(self.rows.places[where]) == place
 
     def find(self, places: Integers) -> Integers:
-        """Return the positions in the library of the rows with these indices, all of which it has."""
+        """Return the positions in the library of the rows with these indices, which must be in it."""
         return np.asarray(np.searchsorted(self.rows.places, places))
 
     def missing(self, places: Integers) -> Integers:
-        """Return those of the row indices that the library lacks, ascending, each once."""
+        """Return the row indices that are not in the library, ascending and unique."""
         return np.setdiff1d(places, self.rows.places)
 
     def keep(self, places: Integers) -> Self:
-        """Return the library of those of its rows that have these indices."""
+        """Return the library of its rows with these indices."""
         return self.reorder(np.flatnonzero(np.isin(self.rows.places, places)))
 
     def absorb(self, kernel: Kernel, centre: Floats, new: RowTable, screened: Screened) -> Self:
-        """Return the library with new rows, which followed its own in the basis of a pass, and what that found."""
+        """Return the library with new rows, which followed its own in the basis of the pass that `screened` is from."""
         n = len(self.rows.places)
         whole = _bordered(self.products[:n, :n], screened.products[:n], symmetric(screened.products[n:]))
         features = np.concatenate([self.rows.features, new.features])
@@ -214,12 +214,12 @@ class Library:
         return type(self)(rows, values, whole, rhs).reorder(np.argsort(rows.places))
 
     def reorder(self, order: Integers) -> Self:
-        """Return the library of the rows with these numbers, in this order."""
+        """Return the library of the rows at these positions, in this order."""
         rows, ends = self.rows, np.append(order, len(self.rows.places))
         rows = RowTable(rows.places[order], rows.features[order], rows.targets[order])
         return type(self)(rows, self.gram[np.ix_(order, order)], self.products[np.ix_(ends, ends)], self.rhs[ends])
 
 
 def _bordered(old: Floats, border: Floats, new: Floats) -> Floats:
-    """Return the symmetric matrix of these parts, `border` (old, new)."""
+    """Return [[old, border], [borderᵀ, new]]."""
     return np.block([[old, border], [border.T, new]])

@@ -125,7 +125,7 @@ def test_fewer_rows_than_shards_do() -> None:
 
 def test_nothing_to_learn_from_is_an_error() -> None:
     rows = CountedRows(np.zeros((5, 2)), np.ones((5, 1)), np.zeros(5))
-    with pytest.raises(InputError, match="no shard found a row to take: all rows weigh nothing"):
+    with pytest.raises(InputError, match="no shard found a basis vector: every row has weight zero"):
         fit_shard_merge_select(rows, KERNEL, SETTINGS, Silent())
 
 
