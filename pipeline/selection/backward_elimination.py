@@ -1,17 +1,17 @@
-"""Pruning paths: a dictionary shrinks by its vectors of least score, with no row read again.
+"""Pruning paths: vectors of the smallest score are removed from a dictionary step by step, without reading rows again.
 
-With the sums of block statistics, Pβ = z, P = G + λnK, holds for any part of the basis when the rows and columns of
-that part are taken. So a dictionary of n vectors is fitted, those of least score are dropped, the rest is fitted again,
-and so on: O(n³) a path for steps of a given share, whatever the number of rows. A constant function for a bias comes
-last in the basis and is never dropped.
+The normal equations Pβ = z, P = G + λnK, of a part of the basis consist of the corresponding rows and columns. So a
+dictionary of n vectors is fitted, the vectors of smallest score are removed, the others are fitted again, and so on:
+O(n³) per path if each step removes a share of the vectors, for any number of rows. A constant function for a bias comes
+last in the basis and is never removed.
 
-A vector's score is |β|, or what the regularized cost rises by when it goes and the rest is fitted again, β²/(P⁻¹)ᵢᵢ.
-With several targets, β² is summed over them.
+A vector's score is |β|, or the increase of the regularized cost when it is removed and the others are fitted again,
+β²/(P⁻¹)ᵢᵢ. With several targets, β² is summed over them.
 
-The order of the vectors by score hardly changes from one step to the next. So P is factorized with the least last, and
-where these go, the factor's rows before the first one to go stand as they are and only those after it are recomputed,
-from themselves: with L₂₂ what is left of their rows, by the Cholesky factor of L₂₂L₂₂ᵀ. Where that is most of them, P
-is factorized again, in the current order.
+The order of the vectors by score hardly changes from one step to the next. So P is factorized with the vectors of
+smallest score last. Removing vectors leaves the factor's rows before the first of them unchanged; the remaining rows
+after it, L₂₂, are replaced by the Cholesky factor of L₂₂L₂₂ᵀ. If these are most of the rows, P is factorized again, in
+the current order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,11 +28,11 @@ from ridgestream.pipeline.cholesky import check_info, cholesky
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics
 
 RENEWED_SHARE = 0.5
-"""Where more of the factor's rows than this share would be recomputed, all of them are."""
+"""If more than this share of the factor's rows would be recomputed, all of them are."""
 
 
 Score = Literal["coefficient", "cost"]
-"""What a vector is kept for: the size of its coefficients, or what the regularized cost would rise by without it."""
+"""The score of a vector: the norm of its coefficients, or the increase of the regularized cost without it."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,17 @@ class PrunedModel:
     """One model of a path."""
 
     kept: Integers
-    """The functions that it has, ascending, the constant one last, shape (n_kept,)."""
+    """The indices of its functions, ascending, the constant one last, shape (n_kept,)."""
     coefficients: Floats
     """β of each, shape (n_kept, n_targets)."""
     jitter: float
-    """What was added to the diagonal of its normal matrix, zero if nothing was needed."""
+    """The amount added to the diagonal of its normal matrix, zero if none was needed."""
 
 
 def plan_sizes(largest: int, share: float, smallest: int = 1, through: int | None = None) -> list[int]:
-    """Return the sizes of a path, descending: each drops ⌊share · size⌋ vectors, one at least, down to `smallest`.
+    """Return the sizes of a path, descending: each step removes ⌊share · size⌋ vectors, at least one, to `smallest`.
 
-    A size `through` that the steps would jump over is gone through too. A dictionary that is no larger than `smallest`
-    is left as it is.
+    The size `through` is always included. A dictionary of at most `smallest` vectors is not pruned.
     """
     sizes = [largest]
     while sizes[-1] > smallest:
@@ -71,11 +70,11 @@ def walk(
     constant: bool,
     score: Score = "coefficient",
 ) -> Iterator[PrunedModel]:
-    """Yield the model of each size, descending from that of the whole basis, pruned from the one before.
+    """Yield the model of each size, descending from that of the whole basis, each pruned from the one before.
 
-    `penalty` is K, bordered by zeros where the last function is `constant`; λ is per row. The first in the basis goes
-    first where scores tie. O(size³) each at most; by coefficients, O(size²) where the order of the vectors stays.
-    Raises NumericalBreakdown where a normal matrix is not finite.
+    `penalty` is K, bordered by zeros if the last function is `constant`; λ is per row. Of equal scores, the first in
+    the basis is removed first. At most O(size³) each; by coefficients, O(size²) if the order of the vectors does not
+    change. Raises NumericalBreakdown if a normal matrix is not finite.
     """
     normal = sums.products + (regularization * sums.weight) * penalty
     fixed = np.arange(len(normal) - constant, len(normal))
@@ -91,7 +90,7 @@ def walk(
 
 
 class _ShrinkingFactor:
-    """L with LLᵀ = P over the functions that are left, in an order of its own; its memory is taken once."""
+    """L with LLᵀ = P over the remaining functions, in its own order; memory is allocated once."""
 
     def __init__(self, matrix: Floats, order: Integers) -> None:
         """Factorize the symmetric `matrix` (n, n), its functions in this order."""
@@ -101,23 +100,23 @@ class _ShrinkingFactor:
 
     @property
     def kept(self) -> Integers:
-        """The functions left, ascending."""
+        """The remaining functions, ascending."""
         return np.sort(self._order)
 
     def solve(self, rhs: Floats) -> Floats:
-        """Return β with P β = z for the functions left, ascending, from z of all (n, n_targets)."""
+        """Return β with P β = z for the remaining functions, ascending, from z of all functions (n, n_targets)."""
         solution, info = lapack.dpotrs(self._lower, rhs[self._order], lower=1)
         check_info("dpotrs", info)
         return np.asarray(solution[np.argsort(self._order)])
 
     def inverse_diagonal(self) -> Floats:
-        """Return the diagonal of P⁻¹ for the functions left, ascending; O(n³/3)."""
+        """Return the diagonal of P⁻¹ for the remaining functions, ascending; O(n³/3)."""
         inverse, info = lapack.dtrtri(self._lower, lower=1)
         check_info("dtrtri", info)
         return np.asarray(np.einsum("ij,ij->j", inverse, inverse)[np.argsort(self._order)])
 
     def keep(self, wanted: Integers) -> None:
-        """Drop all functions but these, which are given from the one likely to stay longest to the next to go."""
+        """Remove all functions but `wanted`, which are ordered from the last to be removed to the next one."""
         staying = np.isin(self._order, wanted)
         first = int(np.argmin(staying))
         renewed = len(wanted) - first
@@ -136,7 +135,7 @@ class _ShrinkingFactor:
             self._lower, self.jitter = np.asfortranarray(np.tril(factorized.factor)), factorized.jitter
 
     def _cut(self, staying: npt.NDArray[np.bool_], first: int) -> bool:
-        """Take the rows that do not stay out of L, the first of them number `first`; return whether that succeeded."""
+        """Remove the rows of L that do not stay, from index `first` on; return whether the rest could be factorized."""
         after = first + np.flatnonzero(staying[first:])
         m = first + len(after)
         lower = self._spare[: m * m].reshape((m, m), order="F")
@@ -154,7 +153,7 @@ class _ShrinkingFactor:
 
 
 def check_path(share: float, smallest: int, max_basis: int | None) -> None:
-    """Raise InputError unless `share` is a share below one, or zero for one by one, and the sizes leave a model."""
+    """Raise InputError unless `share` is at least zero and below one, and `max_basis` is at least `smallest`."""
     if not 0 <= share < 1:
         raise InputError(f"step must be the share of vectors dropped a step, 0 (one by one) to below 1, it is {share}")
     if smallest < 1:
@@ -164,10 +163,10 @@ def check_path(share: float, smallest: int, max_basis: int | None) -> None:
 
 
 def squared_norms(coefficients: Floats) -> Floats:
-    """Return that of each row."""
+    """Return the squared norm of each row."""
     return np.asarray(np.einsum("ij,ij->i", coefficients, coefficients))
 
 
 def rank(scores: Floats) -> Integers:
-    """Return positions from the largest score to the smallest; of equal ones, the later first."""
+    """Return the indices by descending score; of equal scores, the later first."""
     return np.argsort(scores, kind="stable")[::-1]

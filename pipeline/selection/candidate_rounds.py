@@ -1,8 +1,8 @@
-"""Look-ahead: the random candidates of several rounds of a greedy choice, drawn at once so that one pass serves them.
+"""Look-ahead: the random candidates of several rounds of a greedy selection, drawn together so that they share a pass.
 
-A round's candidates depend on the seed, the round and the number of rows alone, never on what earlier rounds chose:
-what was chosen already, or is spanned by it, is skipped, not replaced. So the sums of r rounds' candidates, with what
-is chosen and with each other, are made in one pass, and the r choices that follow are those of r passes.
+A round's candidates depend only on the seed, the round and the number of rows, not on earlier choices: candidates that
+are already chosen or spanned are skipped and not replaced. So one pass forms the sums of the candidates of r rounds
+with the chosen vectors and with each other, and the r choices made from them are those of r passes.
 """
 
 import math
@@ -18,20 +18,20 @@ from ridgestream.pipeline.base.memory_plan import show_bytes
 from ridgestream.pipeline.sums.row_set import RowSet
 
 RULE_OF_59 = 59
-"""Of this many random candidates, one is among the best twentieth of all with probability 0.95 (Smola & Schölkopf)."""
+"""The best of this many random candidates is among the best 5 % of all with probability 0.95 (Smola & Schölkopf)."""
 
 IDLE_ROUNDS = 20
 """Selection stops after this many consecutive rounds without an eligible candidate."""
 
 _TAKEN_BYTES = 16 * 2**20
-"""What the rows may take that are fetched at once for rounds to come, unless one pass needs more."""
+"""The memory of rows that are fetched ahead for later rounds, unless one pass needs more."""
 
 KERNEL_SECONDS, PRODUCT_SECONDS, ROW_SECONDS = 4e-9, 2 / 45e9, 2e-6
-"""A kernel value, a product with its sum, and what a pass costs a row beside them, reading above all: measured on one
-thread; only their ratios matter."""
+"""The seconds for a kernel value, for a product with its addition, and for the rest of a pass per row, mostly reading:
+measured on one thread; only their ratios matter."""
 
 _MATRICES = 6
-"""What a pass and the choices after it hold at once, in matrices over the chosen and all candidates of the pass."""
+"""The peak memory of a pass and the choices after it, in matrices over the chosen vectors and all candidates."""
 
 NumberOrAll = int | Literal["all"]
 
@@ -41,21 +41,22 @@ class Candidates:
     """The candidates of the next rounds."""
 
     places: Integers
-    """Where they are among the rows, ascending, each once, shape (n_candidates,)."""
+    """Their row indices, ascending and unique, shape (n_candidates,)."""
     features: Floats
     """Shape (n_candidates, n_features)."""
     weights: Floats
     """Above zero, shape (n_candidates,)."""
     rounds: Sequence[Integers] | None
-    """Which of them each round may choose from, ascending; None where every round may choose from all."""
+    """For each round, the positions of its candidates, ascending; None if every round has all of them."""
 
 
 def plan_look_ahead(max_basis: int, n_basis: int, candidates: int = RULE_OF_59) -> int:
-    """Return how many rounds the next pass should serve, of a dictionary of `max_basis` that has `n_basis` vectors.
+    """Return the number of rounds for the next pass of a selection of `max_basis` vectors that has `n_basis`.
 
-    A pass reads each row and makes its n_basis kernel values once for all r rounds, but forms the products of their
-    candidates with each other, c² r a round, c = `candidates`: a row costs (n_basis·k + a)/r + c²·p·r a round beside
-    what r does not change, the least at r = √((n_basis·k + a)/(c²·p)). What is left to choose is spread evenly.
+    A pass reads each row and computes its n_basis kernel values once for all r rounds, but forms c² r products of
+    candidates with each other per round, c = `candidates`. Apart from terms that do not depend on r, a row costs
+    (n_basis·k + a)/r + c²·p·r per round, which is smallest at r = √((n_basis·k + a)/(c²·p)). The remaining rounds are
+    distributed evenly over passes.
     """
     once = n_basis * KERNEL_SECONDS + ROW_SECONDS
     best = max(1, round(math.sqrt(once / (candidates**2 * PRODUCT_SECONDS))))
@@ -64,7 +65,7 @@ def plan_look_ahead(max_basis: int, n_basis: int, candidates: int = RULE_OF_59) 
 
 
 def count_passes(max_basis: int, n_basis: int, candidates: int, look_ahead: int | None) -> int:
-    """Return how many passes are left if every round chooses one."""
+    """Return the number of remaining passes if every round chooses a vector."""
     passes = 0
     while n_basis < max_basis:
         n_basis += look_ahead or plan_look_ahead(max_basis, n_basis, candidates)
@@ -73,7 +74,7 @@ def count_passes(max_basis: int, n_basis: int, candidates: int, look_ahead: int 
 
 
 def largest_pass(max_basis: int, n_rows: int, candidates: NumberOrAll, look_ahead: int | None) -> int:
-    """Return how many vectors and candidates the largest pass has."""
+    """Return the number of vectors and candidates of the largest pass."""
     if candidates == "all":
         return n_rows
     rounds = [look_ahead or plan_look_ahead(max_basis, n_basis, candidates) for n_basis in range(max_basis)]
@@ -82,7 +83,7 @@ def largest_pass(max_basis: int, n_rows: int, candidates: NumberOrAll, look_ahea
 
 
 def draw_round(seed: int, number: int, n_rows: int, wanted: int, stream: int = 0) -> Integers:
-    """Return the rows of a round, ascending, shape (min(wanted, n_rows),); `stream` separates several draws."""
+    """Return the rows of a round, ascending, shape (min(wanted, n_rows),); `stream` distinguishes independent draws."""
     if wanted >= n_rows:
         return np.arange(n_rows)
     drawn = np.random.default_rng((seed, number, stream)).choice(n_rows, wanted, replace=False, shuffle=False)
@@ -90,7 +91,7 @@ def draw_round(seed: int, number: int, n_rows: int, wanted: int, stream: int = 0
 
 
 class DrawnCandidates:
-    """The candidates of round after round, their rows fetched for many rounds at once."""
+    """Random candidates for each round, whose rows are fetched for many rounds at once."""
 
     def __init__(self, rows: RowSet, seed: int, per_round: int, stream: int = 0) -> None:
         self._rows, self._seed, self._per_round, self._stream = rows, seed, min(per_round, rows.n_rows), stream
@@ -99,13 +100,13 @@ class DrawnCandidates:
 
     @property
     def exhaustive(self) -> bool:
-        """Whether every round has all rows."""
+        """Whether every round has all rows as candidates."""
         return self._per_round == self._rows.n_rows
 
     def of_rounds(self, first: int, count: int, ahead: int, chosen: Integers) -> Candidates:
         """Return the candidates of `count` rounds from `first` on, without the rows `chosen` and those of weight zero.
 
-        Rounds are asked for in order. Rows may be fetched for `ahead` rounds, those asked for included.
+        Rounds must be requested in order. Rows may be fetched for `ahead` rounds, including the requested ones.
         """
         if first + count > self._until:
             self._fetch(
@@ -129,7 +130,7 @@ class DrawnCandidates:
 
 
 class AllCandidates:
-    """Every row as a candidate of every round, all of them in memory."""
+    """All rows as candidates of every round, in memory."""
 
     exhaustive = True
 
@@ -137,7 +138,7 @@ class AllCandidates:
         self._taken = take_present(rows, np.arange(rows.n_rows))
 
     def of_rounds(self, first: int, count: int, ahead: int, chosen: Integers) -> Candidates:  # noqa: ARG002
-        """Return all rows of weight but the `chosen`, for every round."""
+        """Return all rows of positive weight that are not `chosen`, for every round."""
         taken = self._taken
         left = np.flatnonzero(~np.isin(taken.places, chosen))
         return Candidates(taken.places[left], taken.features[left], taken.weights[left], None)
@@ -149,7 +150,7 @@ def candidate_source(rows: RowSet, seed: int, candidates: NumberOrAll) -> DrawnC
 
 
 def take_present(rows: RowSet, indices: Integers) -> Candidates:
-    """Return those of the rows with these indices that have weight, for every round."""
+    """Return the rows with these indices that have positive weight, for every round."""
     block = rows.take(indices)
     weights = np.ones(len(indices)) if block.weights is None else block.weights
     present = weights > 0
@@ -157,12 +158,12 @@ def take_present(rows: RowSet, indices: Integers) -> Candidates:
 
 
 def check_pass_memory(n_functions: int, candidates: NumberOrAll, limit_bytes: int | None) -> None:
-    """Raise MemoryRefused, with the numbers, if the sums of a pass over `n_functions` functions cannot fit."""
+    """Raise MemoryRefused, with the numbers, if the sums of a pass over `n_functions` functions do not fit."""
     check_memory(8 * _MATRICES * n_functions**2, candidates, limit_bytes)
 
 
 def check_memory(needed: int, candidates: NumberOrAll, limit_bytes: int | None) -> None:
-    """Raise MemoryRefused, with the numbers and a way out, if `needed` bytes are above the limit."""
+    """Raise MemoryRefused, with the numbers and a remedy, if `needed` bytes are above the limit."""
     if limit_bytes is None or needed <= limit_bytes:
         return
     what = "all rows as candidates" if candidates == "all" else f"{candidates} candidates a round"
@@ -174,9 +175,9 @@ def check_memory(needed: int, candidates: NumberOrAll, limit_bytes: int | None) 
 
 
 def cut_idle(rounds: Integers, last: int, until: int) -> tuple[int, bool]:
-    """Return how many choices to keep, and whether selection stops.
+    """Return the number of choices before too many idle rounds, and whether there were too many.
 
-    `rounds` are those that chose, ascending, after round `last` chose; all rounds before `until` have been tried.
+    `rounds`, ascending, are the rounds after round `last` that chose a vector; all rounds before `until` are done.
     """
     gaps = np.diff(np.concatenate([[last], rounds, [until]])) - 1
     idle = np.flatnonzero(gaps >= IDLE_ROUNDS)

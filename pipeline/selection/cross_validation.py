@@ -1,8 +1,8 @@
-"""Validation: models over a basis compared by rows that they were not fitted to, from sums kept by fold.
+"""Cross-validation: models over a basis compared by their errors on folds left out, from separate sums of each fold.
 
-A fold's rows are taken out of the sums by subtraction, the rest is fitted, and the squared error on the fold follows
-from its own sums, Σ w(y − kᵀβ)² = yy − 2βᵀz + βᵀGβ. So every regularization, every size of a dictionary and every fold
-is looked at after one pass over the rows; only another kernel needs sums of its own, from the same read of the rows.
+A fold's sums are subtracted from the total, the model is fitted to the difference, and its squared error on the fold
+follows from the fold's sums, Σ w(y − kᵀβ)² = yy − 2βᵀz + βᵀGβ. So one pass over the rows suffices for every
+regularization, size and fold; each kernel needs sums of its own, formed in the same pass.
 """
 
 from collections import deque
@@ -24,19 +24,19 @@ from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedSt
 from ridgestream.pipeline.sums.row_set import RowSet
 
 ROUNDING = 2.0**-50
-"""An error below this share of the squares whose difference it is, is rounding."""
+"""An error below this share of the squares that it is the difference of is rounding."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What is compared over each basis, and by which rows."""
+    """The regularizations to compare over each basis, and the folds that compare them."""
 
     regularizations: tuple[float, ...]
     """λ per row, each above zero."""
     folds: int
-    """How many the rows are dealt to; 1 where nothing is compared."""
+    """The number of folds; 1 compares nothing."""
     fold_seed: int
-    """What they are dealt with."""
+    """The seed with which rows are assigned to folds."""
 
     def check(self, n_kernels: int) -> None:
         """Raise InputError unless there is something to choose from, and folds where there is a choice."""
@@ -57,23 +57,23 @@ class Candidates:
     basis: Basis
     """The whole dictionary and the kernel."""
     places: Integers
-    """Where its vectors are among the rows, shape (n_basis,)."""
+    """The row indices of its vectors, shape (n_basis,)."""
     sums: FoldedStatistics
-    """Over all rows, by fold."""
+    """The sums over all rows, by fold."""
     sizes: Sequence[int]
-    """Descending, from the whole dictionary on."""
+    """The sizes of the models, descending from that of the whole dictionary."""
     regularizations: Sequence[float]
-    """Each λ per row."""
+    """Every λ per row."""
     dependent: int = 0
-    """Vectors that were left out since the others span them."""
+    """The number of vectors that were removed because the others span them."""
     score: Score = "coefficient"
-    """What vectors are kept for."""
+    """The score by which vectors are pruned."""
 
     def fold_errors(self) -> Floats:
-        """Return the mean squared error on rows left out, shape (n_regularizations, n_sizes).
+        """Return the mean squared error on folds left out, shape (n_regularizations, n_sizes).
 
-        The mean is over rows, by their weights, and targets. Each fold's models are pruned by the coefficients that
-        they have without its rows. O(folds · n_regularizations · n_basis³). Raises InputError if a fold holds all rows.
+        The mean is over rows, by weight, and targets. Models are fitted and pruned for each fold without its rows.
+        O(folds · n_regularizations · n_basis³). Raises InputError if a fold holds all rows.
         """
         penalty, total = self.basis.penalty(), self.sums.total()
         errors = np.zeros((len(self.regularizations), len(self.sizes)))
@@ -112,10 +112,10 @@ def gather_candidates(
     step: events.Step,
     score: Score = "coefficient",
 ) -> list[Candidates]:
-    """Sum the rows for every kernel in one pass, reported as `step`; `plan` gives the sizes from that of a dictionary.
+    """Return the models to compare for every kernel, from one pass, reported as `step`.
 
-    O(n_basis·(n_basis + n_features)) a row and kernel. Raises InputError for a grid, a dictionary or rows that leave
-    nothing to compare.
+    `plan` returns the sizes of the path from the size of the initial dictionary. O(n_basis·(n_basis + n_features)) per
+    row and kernel. Raises InputError for a grid, a dictionary or rows that leave nothing to compare.
     """
     grid.check(len(kernels))
     start.check(rows.n_features)
@@ -141,8 +141,8 @@ def gather_candidates(
 def squared_errors(held: BlockStatistics, models: Iterator[PrunedModel]) -> Floats:
     """Return Σ w(y − kᵀβ)² over the rows of `held`, summed over targets, of each model: shape (n_models,).
 
-    O(n_basis²) a model, by matrix products. Never below what rounding leaves of the squares it is the difference of, so
-    that a model whose error is rounding, since its coefficients are too large, does not count as a good one.
+    O(n_basis²) per model, by matrix products. An error is at least the rounding error of the squares that it is the
+    difference of, so that a model with very large coefficients does not appear to be a good one.
     """
     n, n_targets = held.rhs.shape
     at_once, errors, waiting = max(1, n // n_targets), [np.zeros(0)], 0
@@ -158,7 +158,7 @@ def squared_errors(held: BlockStatistics, models: Iterator[PrunedModel]) -> Floa
 
 
 def _squared_errors(held: BlockStatistics, coefficients: Floats) -> Floats:
-    """Return it for coefficients (n_functions, n_models, n_targets) at once."""
+    """Return the same for coefficients (n_functions, n_models, n_targets)."""
     n, n_models, n_targets = coefficients.shape
     beta = coefficients.reshape(n, n_models * n_targets)
     squares = np.tile(np.diagonal(held.target_square), n_models)
@@ -170,11 +170,11 @@ def _squared_errors(held: BlockStatistics, coefficients: Floats) -> Floats:
 
 
 def fit_best(compared: Sequence[Candidates], max_basis: int | None, report: Reporter) -> Fitted:
-    """Return the model of smallest error on rows left out, fitted to all rows, with what was compared.
+    """Return the model of smallest cross-validation error, fitted to all rows, with the path of all errors.
 
-    Only models of at most `max_basis` vectors are chosen; the first wins a tie: the earlier kernel, the earlier
-    regularization, the larger dictionary. Where rows are not dealt to folds, there must be one kernel and one
-    regularization, and the largest such model is returned.
+    Only models of at most `max_basis` vectors are chosen. Of equal errors, the earlier kernel, the earlier
+    regularization and the larger dictionary win. With a single fold there must be one kernel and one regularization,
+    and the largest allowed model is returned.
     """
     if len(compared[0].sums.folds) == 1:
         (only,) = compared

@@ -1,4 +1,4 @@
-"""Subset of regressors: the exact coefficients of a dictionary that is chosen, from one pass, (G + λnK)β = z."""
+"""The exact coefficients of a chosen dictionary from one pass, (G + λnK)β = z (subset of regressors)."""
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Integers
@@ -20,10 +20,10 @@ def fit_coefficients(
     path: Path | None,
     notes: dict[str, float],
 ) -> Fitted:
-    """Return the model over `basis`, whose vectors are the rows of these indices, with its sums kept for each fold.
+    """Return the model over `basis`, whose vectors are the rows `places`, with separate sums for each fold.
 
-    One pass of O(n_basis²) a row. `notes` gains the jitter that P took, and its condition. Raises NumericalBreakdown if
-    P is not positive definite within rounding.
+    One pass of O(n_basis²) per row. Adds P's jitter and condition to `notes`. Raises NumericalBreakdown if P is not
+    positive definite within rounding.
     """
     summing = Summing(basis, rows.n_targets, folds, seed)
     sums = rows.statistics((summing,), events.STEP_SUM_DICTIONARY).parts[0]

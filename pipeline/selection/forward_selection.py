@@ -1,10 +1,10 @@
-"""Forward selection on sums: the dictionary that lowers the regularized cost the most, one vector after another.
+"""Forward selection on sums: each step adds the candidate that lowers the regularized cost most.
 
-With P = G + λnK over the candidates and z = Σ w kyᵀ, the cost of the vectors S is Σ w y² − z_SᵀP_SS⁻¹z_S, and taking
-candidate j lowers it by Σ_t r_jt²/d_j, with d_j = P_jj − P_jS P_SS⁻¹P_Sj and r_j = z_j − P_jS P_SS⁻¹z_S. That is a
+With P = G + λnK over the candidates and z = Σ w kyᵀ, the cost of the vectors S is Σ w y² − z_SᵀP_SS⁻¹z_S, and adding
+candidate j lowers it by Σ_t r_jt²/d_j, with d_j = P_jj − P_jS P_SS⁻¹P_Sj and r_j = z_j − P_jS P_SS⁻¹z_S. This is a
 pivoted Cholesky factorization P = LLᵀ whose next pivot has the largest gain: d starts as the diagonal of P, r as z, and
-u = L⁻¹z is made on the way, so that the gain of a pivot is the square of its row of u. It is orthogonal least squares
-(Chen, Cowan & Grant 1991) for the regularized cost, on sums instead of rows; no row is read.
+u = L⁻¹z is computed along with it, so that the gain of a pivot is the square of its row of u. It is orthogonal least
+squares (Chen, Cowan & Grant 1991) for the regularized cost, on sums; it reads no row.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.cholesky import check_info, check_kernel_sums
 
 SAFE_SHARE = 1e-10
-"""A candidate of whose P_jj no more than this share is left in d_j is none: rounding would choose it."""
+"""A candidate whose d_j is at most this share of P_jj is spanned within rounding, and is skipped."""
 
 BLOCK_CHOICES = 64
-"""Choices after which what remains of P is brought up to date, at once."""
+"""The number of choices after which the Schur complement of P is updated in one operation."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Chosen:
     """Candidates in the order in which they were chosen, with nested models of every size."""
 
     columns: Integers
-    """Which columns of P they are, those chosen before first, shape (n_chosen,)."""
+    """The indices of their columns of P, those chosen before first, shape (n_chosen,)."""
     factor: Floats
     """L with P = LLᵀ for these columns in this order, lower, zeros above, shape (n_chosen, n_chosen)."""
     half_solution: Floats
@@ -40,12 +40,12 @@ class Chosen:
 
     @property
     def pivots(self) -> Floats:
-        """What was left of P_jj, d, of each when it was chosen, shape (n_chosen,)."""
+        """d_j of each when it was chosen, shape (n_chosen,)."""
         return np.asarray(np.diagonal(self.factor) ** 2)
 
     @property
     def gains(self) -> Floats:
-        """By how much each lowered the cost, summed over targets, shape (n_chosen,)."""
+        """The decrease of the cost by each, summed over targets, shape (n_chosen,)."""
         return np.asarray(np.sum(self.half_solution**2, axis=1))
 
 
@@ -58,15 +58,16 @@ def choose_by_gain(
     allowed: Sequence[Integers] | None = None,
     overwrite: bool = False,
 ) -> Chosen:
-    """Choose, one a round, the candidate with the largest gain, until `n_wanted` are chosen in all or none is left.
+    """Choose the candidate with the largest gain in each round, until `n_wanted` are chosen in all or none is left.
 
     `normal` is P (n, n), symmetric, and `rhs` is z (n, n_targets). The first `n_before` columns were chosen before, in
-    their order. Each of the rounds `allowed` names the columns that it chooses from, and chooses none where they are
-    chosen already or spanned; without it, every column is allowed in every round. The first column wins a tie. With
-    `overwrite`, P is lost, and memory is that of L's columns alone, n·(n_wanted − n_before) numbers.
+    their order. `allowed` has the columns of each round's candidates; a round chooses none if all of them are chosen or
+    spanned. Without it, every column is a candidate in every round. Of equal gains, the first column wins. `overwrite`
+    overwrites P, and needs memory only for L's columns, n·(n_wanted − n_before) numbers.
 
-    O(n²·n_wanted), in blocks of 64 choices: within a block only its columns are made. Raises NumericalBreakdown if P is
-    not finite or is not positive definite over the columns chosen before, InputError for shapes that do not fit.
+    O(n²·n_wanted), in blocks of 64 choices, within which only the chosen columns are computed. Raises
+    NumericalBreakdown if P is not finite or not positive definite over the columns chosen before, InputError for shapes
+    that do not match.
     """
     _check(normal, rhs, n_before)
     with one_blas_thread():
@@ -100,14 +101,14 @@ def _eliminate_chosen(normal: Floats, rhs: Floats, n_before: int) -> tuple[Float
 
 
 def _lower_factor(matrix: Floats) -> tuple[Floats, bool]:
-    """Return the lower factor, and whether there is none."""
+    """Return the lower factor, and whether the factorization failed."""
     factor, info = lapack.dpotrf(matrix, lower=1, clean=1)
     check_info("dpotrf", min(info, 0))
     return np.asarray(factor), info > 0
 
 
 class _Left:
-    """The candidates that are left, with what is left of P, of its diagonal and of z for them."""
+    """The remaining candidates, with the Schur complement of P, its diagonal d, and r."""
 
     def __init__(
         self, normal: Floats, rhs: Floats, across: Floats, solved: Floats, n_wanted: int, *, overwrite: bool
@@ -130,7 +131,7 @@ class _Left:
         self._up_to_date = 0
 
     def choose(self, allowed: Sequence[Integers] | None) -> None:
-        """Choose one a round, until enough are chosen or no round is left."""
+        """Choose at most one per round, until enough are chosen or no round is left."""
         number = 0
         while len(self.columns) < self._n_wanted and (allowed is None or number < len(allowed)):
             pivot = self._find(None if allowed is None else allowed[number])
@@ -141,7 +142,7 @@ class _Left:
             number += 1
 
     def _find(self, allowed: Integers | None) -> int | None:
-        """Return the admissible column with the largest gain, None if there is none."""
+        """Return the allowed column with the largest gain, None if all are chosen or spanned."""
         columns = np.flatnonzero(self._open) if allowed is None else allowed[self._open[allowed]]
         columns = columns[self._diagonal[columns] > self._least[columns]]
         if not len(columns):
@@ -150,7 +151,7 @@ class _Left:
         return int(columns[np.argmax(gains)])
 
     def _take(self, pivot: int, number: int) -> None:
-        """Make the column of L of this pivot, and take what it explains from the diagonal and from z."""
+        """Compute this pivot's column of L, and update d and r."""
         done = len(self.columns)
         if done - self._up_to_date == BLOCK_CHOICES:
             self._catch_up()
@@ -170,14 +171,14 @@ class _Left:
         self.rounds.append(number)
 
     def _catch_up(self) -> None:
-        """Take what the last block of choices explains from what is left of P, as one update of that rank."""
+        """Subtract the last block of choices from the Schur complement, as one update of that rank."""
         block = self.factor[:, self._up_to_date : len(self.columns)]
         self._products = blas.dsyrk(-1.0, block, beta=1.0, c=self._products, lower=1, overwrite_c=1)
         self._up_to_date = len(self.columns)
 
 
 def _assemble(head: Floats, solved: Floats, across: Floats, left: _Left, n_before: int) -> Chosen:
-    """Put what was chosen before and what is chosen now together."""
+    """Join the columns chosen before and those chosen now."""
     new, n_new = np.array(left.columns, dtype=np.int64), len(left.columns)
     factor = np.zeros((n_before + n_new, n_before + n_new))
     factor[:n_before, :n_before] = head

@@ -1,9 +1,9 @@
-"""Greedy reconstruction: which candidate, added to the chosen vectors, reconstructs the most of all rows.
+"""Greedy reconstruction: each round adds the candidate that lowers the reconstruction error of all rows most.
 
-With E_c what is left of candidate c's kernel function (`residual_sums.py`), M = Σ w E Eᵀ/k(x, x) and H what is left of
-the kernel matrix of the candidates, choosing c lowers the reconstruction error by M_cc/H_cc. Then E_j becomes
-E_j − a_j E_c with a = H_·c/H_cc, so M becomes M − abᵀ − baᵀ with b = M_·c − a·M_cc/2, and H becomes H − H_cc·aaᵀ: the
-choices that follow need only their own columns of these.
+With E_c the residual of candidate c's kernel function (`residual_products.py`), M = Σ w E Eᵀ/k(x, x) and H the Schur
+complement of the candidates' kernel matrix, choosing c lowers the reconstruction error by M_cc/H_cc. Then E_j becomes
+E_j − a_j E_c with a = H_·c/H_cc, so M becomes M − abᵀ − baᵀ with b = M_·c − a·M_cc/2, and H becomes H − H_cc·aaᵀ. Later
+choices need only their own columns of these.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ class Reconstructing:
     """Candidates in the order in which they were chosen."""
 
     columns: Integers
-    """Which they are, shape (n_chosen,)."""
+    """Their indices, shape (n_chosen,)."""
     gains: Floats
-    """By how much each lowered Σ w (relative reconstruction error), shape (n_chosen,)."""
+    """The decrease of Σ w (relative reconstruction error) by each, shape (n_chosen,)."""
     rounds: Integers
     """The round in which each was chosen, from zero, shape (n_chosen,)."""
 
@@ -33,10 +33,10 @@ def choose_by_reconstruction(
     threshold: float,
     rounds: Sequence[Integers],
 ) -> Reconstructing:
-    """Choose, one a round, the candidate that reconstructs the most, of those that each of `rounds` allows.
+    """Choose in each round, among its candidates `rounds`, the one that lowers the reconstruction error most.
 
-    `residual_products` is M and `left` is H, (n, n); a candidate of whose `lengths`, k(c, c), no more than the share
-    `threshold` is left in H is spanned, and none. The first wins a tie. O(n·n_chosen) a round.
+    `residual_products` is M and `left` is H, (n, n); `lengths` has k(c, c). A candidate with H_cc of at most
+    `threshold`·k(c, c) is spanned, and skipped. Of equal ones, the first wins. O(n·n_chosen) per round.
     """
     remaining = _Remaining(residual_products, left, len(rounds))
     for number, allowed in enumerate(rounds):
@@ -58,7 +58,7 @@ def best_candidate(allowed: Integers, explained: Floats, left: Floats, lengths: 
 
 
 class _Remaining:
-    """The diagonals of M and H after the choices so far, and the vectors that these took from them."""
+    """The diagonals of M and H after the choices so far, and the vectors a and b of these."""
 
     def __init__(self, residual_products: Floats, left: Floats, most: int) -> None:
         self._M, self._H = residual_products, left

@@ -1,8 +1,8 @@
-"""Dictionaries that are given, not learned: their rows must be linearly independent in feature space.
+"""Linear independence of a given dictionary's rows in feature space.
 
-A dependent row would make K singular. Which rows are independent is read off a Cholesky factorization with pivoting of
-K scaled to a unit diagonal: a row is left out if what is left of its diagonal, its novelty over k(x, x) given the rows
-taken before, is within rounding (SPAN_TOLERANCE).
+A dependent row would make K singular. A pivoted Cholesky factorization of K, scaled to a unit diagonal, finds a set of
+independent rows: a row is dependent if its pivot, its novelty given the rows before over k(x, x), is within rounding
+(SPAN_TOLERANCE).
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Starting dictionaries: vectors that something else chose, which a method fits, prunes or compares."""
+"""Initial dictionaries: vectors chosen elsewhere, which a method fits, prunes or compares."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -20,11 +20,11 @@ class StartingDictionary:
     vectors: Floats
     """Standardized, shape (n_basis, n_features)."""
     places: Integers
-    """The row that each vector is, −1 for one that is no row, shape (n_basis,)."""
+    """The row index of each vector, −1 if it is not a row, shape (n_basis,)."""
 
     @classmethod
     def of_rows(cls, rows: RowSet, indices: Integers) -> Self:
-        """Take the rows with these indices; raise InputError for one of weight zero, which is absent."""
+        """Return the rows with these indices; raises InputError for one of weight zero."""
         block = rows.take(indices)
         if block.weights is not None and not block.weights.all():
             absent = int(indices[np.flatnonzero(block.weights == 0)[0]])
@@ -48,7 +48,7 @@ class StartingDictionary:
     def independent(self, kernel: Kernel) -> Self:
         """Return the vectors that are linearly independent in the kernel's feature space, in their order; O(n_basis³).
 
-        What the others would add to a model is within rounding. Raises InputError if none is left.
+        The others would not change a model beyond rounding. Raises InputError if none is left.
         """
         independent = find_independent(kernel, self.vectors, None)
         if not len(independent):
@@ -56,5 +56,5 @@ class StartingDictionary:
         return type(self)(self.vectors[independent], self.places[independent])
 
     def basis(self, kernel: Kernel, *, constant: bool) -> Basis:
-        """Return the basis over these vectors, with the constant function for a bias if it is asked for."""
+        """Return the basis over these vectors; if `constant`, with the constant function for a bias."""
         return Basis(kernel, self.vectors, np.zeros(self.vectors.shape[1]), constant)

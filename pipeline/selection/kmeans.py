@@ -1,8 +1,8 @@
 """K-means dictionaries: centres of clusters, by Lloyd (1982) from a start by Arthur & Vassilvitskii (2007), k-means++.
 
-The start is made on a drawn sample of rows; then a stated number of passes over all rows moves each centre to the mean
-of the rows nearest to it. A centre that no row is nearest to moves to a row that is far from its own, the farthest
-first. Weights count, targets do not.
+The initial centres are drawn from a random sample of rows; then each of a fixed number of passes over all rows moves
+each centre to the mean of the rows nearest to it. A centre without nearest rows moves to one of the rows that are
+farthest from their centres. Rows count by weight; targets are not used.
 """
 
 from collections.abc import Iterable
@@ -25,10 +25,10 @@ from ridgestream.pipeline.sums.row_set import RowSet
 from ridgestream.pipeline.sums.top_rows import TopRows, TopRowsAccumulator
 
 SAMPLE = 20
-"""Rows of the sample a centre."""
+"""Rows of the sample per centre."""
 
 FARTHEST = 64
-"""Centres that may be moved away from nothing in one pass."""
+"""The largest number of empty centres that move in one pass."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Clusters:
         )
 
     def means(self, centres: Floats) -> Floats:
-        """Return where the centres move to, shape (n_centres, n_features)."""
+        """Return the new centres, shape (n_centres, n_features)."""
         moved = centres.copy()
         filled = self.weights > 0
         moved[filled] = self.sums[filled] / self.weights[filled, np.newaxis]
@@ -66,10 +66,10 @@ class Clusters:
 
 
 def kmeans_centres(rows: RowSet, n_basis: int, seed: int, passes: int, report: Reporter) -> StartingDictionary:
-    """Return at most `n_basis` centres after `passes` passes, O(n_basis·n_features) a row; none is a row.
+    """Return at most `n_basis` centres after `passes` passes of O(n_basis·n_features) per row; none is a row.
 
-    There are fewer where the sample has fewer different rows. The result depends on the seed and on the rows in their
-    order alone. Raises InputError if n_basis or passes is below one, or no drawn row weighs anything.
+    There are fewer if the sample has fewer distinct rows. The result depends only on the seed and on the rows in their
+    order. Raises InputError if n_basis or passes is below one, or every drawn row has weight zero.
     """
     if n_basis < 1 or passes < 1:
         raise InputError(f"n_basis and passes must be at least 1, they are {n_basis} and {passes}")
@@ -135,7 +135,7 @@ def _draw_sample(rows: RowSet, n_basis: int, rng: np.random.Generator) -> tuple[
 
 
 def _spread(features: Floats, weights: Floats, n_centres: int, rng: np.random.Generator) -> Floats:
-    """Return different rows as first centres: each drawn by its weight times its squared distance from those before."""
+    """Return distinct rows as initial centres, each drawn by weight times squared distance from those before."""
     chosen: list[int] = []
     shares = weights
     distances = np.full(len(features), np.inf)

@@ -27,7 +27,7 @@ class NestedModels:
 
     @classmethod
     def of(cls, sums: BlockStatistics, penalty: Floats, regularization: float) -> Self:
-        """Return those fitted to the rows of `sums`, with K (n, n) as `penalty` and λ per row; O(n³).
+        """Return the models fitted to the rows of `sums`, with K (n, n) as `penalty` and λ per row; O(n³).
 
         Raises NumericalBreakdown if P is not positive definite within rounding.
         """
@@ -67,7 +67,7 @@ class NestedModels:
         return gcv_of(self._errors(sums, rotated), _from_zero(np.diagonal(rotated)), sums.weight)
 
     def after(self, n_before: int, sums: BlockStatistics) -> tuple[Floats, Floats]:
-        """Return the squared errors of the sizes after `n_before`, and by how much tr(P_m⁻¹G_m) grew for each of them.
+        """Return the squared errors of the sizes after `n_before`, and the increase of tr(P_m⁻¹G_m) at each of them.
 
         Shapes (n − n_before, n_targets) and (n − n_before,), for the rows fitted to; O(n²) a size and target.
         """

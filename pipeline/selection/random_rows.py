@@ -1,6 +1,6 @@
-"""Random dictionaries: rows drawn without regard to their targets, the baseline of every choice.
+"""Random dictionaries: rows drawn without regard to their targets, the baseline of every selection.
 
-A row that depends on those drawn before is left out, since it would make K singular, and another one drawn for it.
+A row that is linearly dependent on those drawn before would make K singular, and is replaced by another one.
 """
 
 import numpy as np
@@ -13,17 +13,17 @@ from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
 from ridgestream.pipeline.sums.row_set import RowSet
 
 DRAWN = 4
-"""Rows drawn at most, as a multiple of the rows wanted: some may weigh nothing or depend on others."""
+"""The largest number of rows drawn, as a multiple of n_basis: some may have weight zero or depend on others."""
 
 ROUNDS = 8
-"""Times that rows are taken at most; what is still missing then is taken to be missing from the data."""
+"""The largest number of times that rows are read; after that, the data are taken to have no more independent rows."""
 
 
 def draw_rows(rows: RowSet, kernel: Kernel, n_basis: int, seed: int) -> StartingDictionary:
-    """Draw `n_basis` rows of positive weight, each as likely as any other, without replacement; O(n_basis³).
+    """Return `n_basis` rows of positive weight, drawn uniformly without replacement; O(n_basis³).
 
-    Where the rows have no more that are independent, there are fewer. The draw depends on the seed and on the rows in
-    their order alone. Raises InputError if n_basis is below one or no row can be drawn.
+    There are fewer if the data have no more independent rows. The draw depends only on the seed and on the rows in
+    their order. Raises InputError if n_basis is below one or no row can be drawn.
     """
     if n_basis < 1:
         raise InputError(f"n_basis must be at least 1, it is {n_basis}")
