@@ -1,4 +1,4 @@
-"""What a run report holds, as plain JSON: a night of a model, from the store alone; or a run that failed."""
+"""The contents of a run report as plain JSON: a night of a model, from the store alone, or a run that failed."""
 
 import math
 from collections.abc import Sequence
@@ -32,10 +32,10 @@ from ridgestream.stores.files.credentials import hide_secrets
 from ridgestream.stores.repository.repository import Store
 
 REPORT_FORMAT = 1
-"""The version of the JSON: it goes up when a key changes its meaning."""
+"""The version of the JSON, increased if the meaning of a key changes."""
 
 MAX_POINTS = 200
-"""Points of a curve at most."""
+"""The largest number of points of a curve."""
 
 
 def night_facts(

@@ -9,7 +9,7 @@ from ridgestream.stores.segments.segments import Segments
 Item = TypeVar("Item")
 
 _SEGMENTS = 8
-"""Segments from which the size of a row is computed, at most."""
+"""The largest number of segments from which the size of a row is computed."""
 
 
 def stage_facts(run: dict[str, Any], row_bytes: float | None) -> list[dict[str, Any]]:

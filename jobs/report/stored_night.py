@@ -1,4 +1,4 @@
-"""A night of a model, with the store as that night left it."""
+"""A night of a model, with the store at its commit."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StoredNight:
-    """The last night of a record, and the store as it left it."""
+    """The last night of a record, and the store at its commit."""
 
     root: "zarr.Group"
     """The store's root at the snapshot."""

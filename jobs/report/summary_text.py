@@ -1,4 +1,4 @@
-"""Sums up a run in sentences for a person, and writes numbers as a person does."""
+"""A summary of a run in sentences, and numbers in readable form."""
 
 from collections.abc import Iterator
 from typing import Any

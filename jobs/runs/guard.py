@@ -9,7 +9,7 @@ from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.stores.catalog.models import ModelRecord
 
 _NAMED = 3
-"""Partitions of a night that are named at most."""
+"""The largest number of partitions of a night that are named."""
 
 
 @dataclass(frozen=True)

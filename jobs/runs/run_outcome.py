@@ -1,4 +1,4 @@
-"""What a night adds to a model's record, the result of a run, and warnings about unusual runs."""
+"""The entry of a night in a model's history, the result of a run, and warnings about unusual runs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ from ridgestream.stores.catalog.models import CONFUSION, ModelRecord, Night
 def with_night(
     trained: Trained, number: int, snapshot: str, evaluation: Evaluation | None, targets: tuple[str, ...]
 ) -> ModelRecord:
-    """Return the record to be committed, with one more night in its history; it serves its own model."""
+    """Return the record to commit, with one more night in its history; it serves its own model."""
     record, entries = trained.record, trained.entries
     rows = sum(entry.rows for entry in entries)
     night = Night(
@@ -96,7 +96,7 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
 def warn_of_unusual_runs(
     ledger: Ledger, record: ModelRecord, trained: Trained, evaluation: Evaluation | None, report: Reporter
 ) -> None:
-    """Report what is allowed but seldom meant: a scaling by few rows, one class, no held-out rows, a lost refit."""
+    """Report what is allowed but rarely intended: scaling by few rows, one class, no held-out rows, no refit again."""
     wanted = record.parameters["scaling_rows"]
     if not record.history[:-1] and wanted is not None and ledger.rows < wanted:
         report.warn(events.TRAIN_SCALING_FIXED_EARLY, rows=ledger.rows, wanted=wanted)

@@ -1,4 +1,4 @@
-"""The course of a training: dictionary size, swaps and errors at a bounded number of points along its rows."""
+"""The learning curve of a training: dictionary size, swaps and errors at a bounded number of points along its rows."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -6,37 +6,37 @@ from typing import Any, Self
 from ridgestream.pipeline.online.schedule import GRID_ROWS
 
 POINTS = 128
-"""The most points, evenly along the rows, beside the last one."""
+"""The largest number of points, evenly spaced along the rows, beside the last one."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """The state of a learner at some points of a training; kills of the training on the way do not change it.
+    """The state of a learner at some points of a training; a kill and a resumption do not change it.
 
-    All columns have one entry a point. Adding a point costs O(POINTS), and each doubling of the rows adds about POINTS.
+    All columns have one entry per point. Adding a point costs O(POINTS); each doubling of the rows adds about POINTS.
     """
 
     rows: tuple[int, ...] = ()
-    """Rows of this training that were learned by then."""
+    """The number of rows of this training learned up to the point."""
     n_basis: tuple[int, ...] = ()
     """The size of the dictionary."""
     swaps: tuple[int, ...] = ()
-    """Swaps in the dictionary, those of earlier trainings included."""
+    """The number of swaps in the dictionary, including those of earlier trainings."""
     weights: tuple[float, ...] = ()
-    """The weight of the rows of this training by then."""
+    """The weight of these rows."""
     losses: tuple[float, ...] = ()
-    """The weight of those that were misclassified before they were learned, or the weighted sum of their squared
-    errors, the mean over the targets, in squared target units.
+    """The weight of the rows that were misclassified before they were learned, or the weighted sum of their squared
+    errors, averaged over targets, in squared target units.
     """
     step: int = GRID_ROWS
-    """Rows from one point to the next, if no block ends between: a multiple of the learner's grid."""
+    """The number of rows from one point to the next within a block: a multiple of the learner's grid."""
 
     def cuts(self, rows: int) -> list[slice]:
         """Return the pieces of a block of `rows` rows, cut at the points, which are on the learner's grid."""
         return [slice(start, min(start + self.step, rows)) for start in range(0, rows, self.step)]
 
     def after(self, rows: int, n_basis: int, swaps: int, weight: float, loss: float) -> Self:
-        """Return the course with one more point, in place of the last one if that is too near the one before it."""
+        """Return the curve with one more point, which replaces the last one if that is too near the one before it."""
         near = len(self.rows) > 1 and self.rows[-1] - self.rows[-2] < self.step
         point = {"rows": rows, "n_basis": n_basis, "swaps": swaps, "weights": weight, "losses": loss}
         columns: dict[str, Any] = {
@@ -49,12 +49,12 @@ class Course:
 
     @property
     def running_errors(self) -> list[float | None]:
-        """The error over all rows up to each point; None before a row that counts."""
+        """The error over all rows up to each point; None before the first row of positive weight."""
         return [loss / weight if weight else None for weight, loss in zip(self.weights, self.losses, strict=True)]
 
     @property
     def errors_between(self) -> list[float | None]:
-        """The error over the rows since the point before each; None where none of them counts."""
+        """The error over the rows between each point and the one before; None if they have no weight."""
         weights, losses = (0.0, *self.weights), (0.0, *self.losses)
         steps = zip(weights, weights[1:], losses, losses[1:], strict=False)
         return [max(after - before, 0.0) / (w - v) if w > v else None for v, w, before, after in steps]

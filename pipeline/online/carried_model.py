@@ -29,7 +29,7 @@ MORE_BASIS = 16
 
 
 class CarriedModel:
-    """What the learner carries from row to row: the exact sums, the inverses and β computed from them, and counters."""
+    """The exact sums, the inverses and β computed from them, and counters, updated row by row."""
 
     def __init__(self, state: OnlineState, centre: Floats | None) -> None:
         self.settings = state.parameters

@@ -104,7 +104,7 @@ class OnlineLSSVM:
         >>> bool((deviation[:2] < 0.05).all() and deviation[2] > 0.5)
         True
 
-        A state goes on where it was taken, here after a refresh and so with the same bits:
+        A learner continues from a state; after a refresh, with the same bits:
 
         >>> learner.refresh()
         >>> resumed = OnlineLSSVM.from_state(learner.state())
@@ -187,7 +187,7 @@ class OnlineLSSVM:
     def suspected_share(self) -> float:
         """The share of the rows learned by this object with a full dictionary for which no bound ruled a swap out.
 
-        For these K⁻¹k was computed. One where bounds do not pay, zero before the dictionary is full.
+        For these K⁻¹k was computed. 1 if the bounds are not used, 0 before the dictionary is full.
         """
         if self._stream is None:
             return 0.0
@@ -235,7 +235,7 @@ class OnlineLSSVM:
     def widen(self, indices: Integers) -> None:
         """Insert features at these indices, as `numpy.insert` takes them, zero in every row so far; O(n_basis³).
 
-        Called right after `refresh`, it leaves the learner as one that goes on from its widened state.
+        Called right after `refresh`, the learner equals one that continues from its widened state.
         """
         if not len(indices):
             return

@@ -41,7 +41,7 @@ class BatchTrainer:
     """Trains a model of a batch method."""
 
     request: BatchRequest
-    """What the job asks the model to be."""
+    """The model that the job requests."""
     shares_passes: bool = True
     """Whether workers share the work of a pass."""
 
@@ -72,11 +72,11 @@ class BatchTrainer:
         new_rows: int,
         limit_bytes: int,
     ) -> None:
-        """Raise MemoryRefused, with the numbers, if the sums over the ledger's rows and new ones cannot fit."""
+        """Raise MemoryRefused, with the numbers, if the sums over the ledger's rows and new ones do not fit."""
         self.plan_memory(record, ledger.rows + new_rows, count_features(ledger), 1).check(limit_bytes)
 
     def is_changed(self, record: ModelRecord | None) -> bool:
-        """Return whether the job asks for other regularizations than the model was selected from."""
+        """Return whether the job has other regularizations than those among which the model was selected."""
         return record is not None and bool(record.parameters["regularization"] != self.request.regularization)
 
     def reads_all_rows(self, record: ModelRecord | None) -> bool:
@@ -91,28 +91,28 @@ class BatchTrainer:
         n_features: int,
         n_outputs: int,  # noqa: ARG002
     ) -> BatchPlan:
-        """Return the memory that the method needs for this many rows; it depends on the job and the store alone."""
+        """Return the memory that the method needs for `n_rows` rows; it depends only on the job and the store."""
         sized = self.method.sizes(self.request.plan_task(n_rows))
         folds = len(self.request.kernels) * (1 if sized.dense_rows else self.request.folds)
         return BatchPlan(self.request.method, sized.n_functions, folds, n_features, BLOCK_BYTES, sized.dense_rows)
 
     def passes(self, record: ModelRecord | None, n_rows: int, new_rows: int) -> tuple[PassPlan, ...]:
-        """Return the passes of a training with this many rows in all and new ones among them."""
+        """Return the passes of a training with `n_rows` rows in all, `new_rows` of them new."""
         errors = (sum_pass(1),) if record is not None and new_rows else ()
         if self.reads_all_rows(record):
             return errors + tuple(self.method.passes(self.request.plan_task(n_rows))) if n_rows else ()
         return (*errors, sum_pass(self._most_basis(record))) if new_rows else ()
 
     def passes_are_certain(self, record: ModelRecord | None) -> bool:
-        """Return whether `passes` is exact unless candidates run out; otherwise the rows decide."""
+        """Return whether `passes` is exact, unless candidates run out; otherwise it depends on the rows."""
         return not self.reads_all_rows(record) or self.method.certain(self.request.settings)
 
     def train(self, context: TrainingContext) -> Trained:
         """Fit the method to all partitions, or add those that the record lacks.
 
-        What long passes have summed is kept, for a run that goes on after a kill. Raises ModelError if the request has
-        other parameters than the record, MemoryRefused before a row is read, InputError for a category or class that
-        the model does not know, and what method, executor and store raise.
+        The sums of long passes are saved in checkpoints, from which a killed run resumes. Raises ModelError if the
+        request has other parameters than the record, MemoryRefused before a row is read, InputError for a category or
+        class that the model does not know, and the errors of method, executor and store.
         """
         began = perf_counter()
         if context.record is not None:
@@ -131,7 +131,7 @@ class BatchTrainer:
         return _trained(record, entries, errors, encodings, context, perf_counter() - began)
 
     def _plan(self, context: TrainingContext) -> Encodings:
-        """Return the feature maps of the partitions; raise what can be found without reading a row."""
+        """Return the feature maps of the partitions; raises the errors that can be detected without reading a row."""
         ledger, entries = context.ledger, context.unlearned
         encodings = plan_encodings(
             context.root,

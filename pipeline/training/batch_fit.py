@@ -1,4 +1,4 @@
-"""One fit of a batch method: a new dictionary from all rows, or the sums of new rows added to the one that there is."""
+"""One fit of a batch method: a new dictionary from all rows, or the sums of new rows for the existing dictionary."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from ridgestream.stores.catalog.models import ModelRecord
 _ADVICE = "lower the kernel's gamma or degree, or raise regularization"
 
 _SLACK = 1e-3
-"""The share of Σ w y² by which rounding may move an error."""
+"""The largest rounding error of an error, as a share of Σ w y²."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class BatchFit:
     """One fit of a batch method to the rows of a store."""
 
     request: BatchRequest
-    """What the job asks the model to be."""
+    """The model that the job requests."""
     context: TrainingContext
-    """The store's contents, limits, and where work runs."""
+    """The store's contents, limits, and executor."""
     feature_map: FeatureMap
     """From raw columns to standardized features."""
 
@@ -53,7 +53,7 @@ class BatchFit:
     def fit(self, record: ModelRecord | None, new: StoredRows, segments: list[int]) -> Fitted:
         """Return the model over all rows, those of `segments`: by adding the new rows' sums, or by a new selection.
 
-        Raises NumericalBreakdown for kernel values that are too large, and what the method raises.
+        Raises NumericalBreakdown for kernel values that are too large, and the errors of the method.
         """
         if record is None or self.method.always_reselects or self.request.reselect == "always":
             return self._select(segments)

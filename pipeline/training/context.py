@@ -1,4 +1,4 @@
-"""Everything around a training but the method: the store's contents, limits, and where work runs and reports."""
+"""The context of a training, the same for every method: the store's contents, limits, executor and reporter."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingContext:
-    """What a training reads, how much it may use, and where it runs, reports and keeps checkpoints."""
+    """The data, limits, executor, reporter and checkpoints of a training."""
 
     root: "zarr.Group"
     """The root of the snapshot that holds the rows."""
@@ -28,13 +28,13 @@ class TrainingContext:
     record: ModelRecord | None
     """The model so far; None for a new one."""
     memory_limit_bytes: int
-    """How many bytes this process may use."""
+    """The number of bytes that this process may use."""
     report: Reporter
-    """Where progress is reported."""
+    """Receives progress."""
     executor: Executor = InProcess()  # noqa: RUF009 (without state)
-    """Where tasks run; in this process by default."""
+    """Runs tasks; by default in this process."""
     keeper: CheckpointStore | None = None
-    """Where checkpoints are kept; None keeps none."""
+    """Saves checkpoints; None saves none."""
 
     @property
     def unlearned(self) -> tuple[LedgerEntry, ...]:

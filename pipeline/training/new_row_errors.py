@@ -24,7 +24,7 @@ from ridgestream.stores.catalog.models import ModelRecord
 
 @dataclass(frozen=True)
 class _Judging:
-    """A model and how its errors are counted; the argument of a pass."""
+    """A model and the parameters of its errors; the argument of a pass."""
 
     basis: Basis
     """The dictionary."""

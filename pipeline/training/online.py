@@ -38,17 +38,17 @@ class OnlineTrainer:
     """Trains a model of the online learner."""
 
     request: OnlineRequest
-    """What the job asks the model to be."""
+    """The model that the job requests."""
     shares_passes: bool = False
-    """Whether workers share the work of a pass: the learner takes row after row."""
+    """Whether workers share the work of a pass: no, the learner processes rows in order."""
     is_dense: bool = False
     """Whether it holds a kernel matrix of all rows."""
 
     def check(self, ledger: Ledger, record: ModelRecord) -> None:
         """Raise ModelError, naming each parameter that differs, if the job asks for another model than the record's.
 
-        Another regularization is the same model: training applies it. Records without a selection rule, as once
-        written, are supervised.
+        Another regularization is the same model: training applies it. Records of older releases without a selection
+        rule are supervised.
         """
         check_online_parameters(record, self.request)
         check_dictionary(ledger, record, self.request)
@@ -60,11 +60,11 @@ class OnlineTrainer:
         new_rows: int,  # noqa: ARG002
         limit_bytes: int,
     ) -> None:
-        """Raise MemoryRefused, with the numbers, if the learner's matrices cannot fit; no row is read."""
+        """Raise MemoryRefused, with the numbers, if the learner's matrices do not fit; reads no row."""
         self.plan_memory(record, n_rows=0, n_features=1, n_outputs=1).check(limit_bytes)
 
     def is_changed(self, record: ModelRecord | None) -> bool:
-        """Return whether the job asks for another regularization than the record has."""
+        """Return whether the job has another regularization than the record."""
         return record is not None and record.parameters["regularization"] != self.request.regularization
 
     def reads_all_rows(self, record: ModelRecord | None) -> bool:  # noqa: ARG002
@@ -78,7 +78,7 @@ class OnlineTrainer:
         n_features: int,
         n_outputs: int,
     ) -> TrainingPlan:
-        """Return the memory that training needs; without a limit, for the dictionary that there is."""
+        """Return the memory that training needs; without `max_basis`, for the present dictionary."""
         return TrainingPlan(self._most_basis(record), n_features + n_outputs - 1, BLOCK_BYTES)
 
     def passes(self, record: ModelRecord | None, n_rows: int, new_rows: int) -> tuple[PassPlan, ...]:  # noqa: ARG002
@@ -90,13 +90,13 @@ class OnlineTrainer:
         return True
 
     def train(self, context: TrainingContext) -> Trained:
-        """Learn the partitions that the record lacks; O(max_basis²) a row.
+        """Learn the partitions that the record lacks; O(max_basis²) per row.
 
-        Rows are read and standardized by the context's executor; the learner is in this process and takes them in their
-        order. A long training keeps checkpoints, and goes on from its own to the same bits. Another regularization
-        than the record's is applied before the first row. Raises ModelError if the request has other parameters than
-        the record, MemoryRefused before a row is read, or before a dictionary without a limit outgrows the memory,
-        InputError for a category or class that the model does not know, and what learner and store raise.
+        The context's executor reads and standardizes rows; the learner processes them in this process, in order. A long
+        training saves checkpoints, and resumes from them with the same bits. Another regularization than the record's
+        is applied before the first row. Raises ModelError if the request has other parameters than the record,
+        MemoryRefused before a row is read, or before a dictionary without `max_basis` outgrows the memory, InputError
+        for a category or class that the model does not know, and the errors of learner and store.
         """
         if context.record is not None:
             check_online_parameters(context.record, self.request)
@@ -109,7 +109,7 @@ class OnlineTrainer:
 
 
 def check_online_parameters(record: ModelRecord, request: OnlineRequest) -> None:
-    """Raise ModelError, naming each parameter that differs, but for the regularization; no file is read."""
+    """Raise ModelError, naming each parameter that differs, except the regularization; reads no file."""
     check_complete(record)
     same = {name: record.parameters[name] for name in ("learner", "regularization")}
     known = replace(record, parameters={"selection": "supervised", **record.parameters})
@@ -133,7 +133,7 @@ def new_learner(request: OnlineRequest, n_features: int, dictionary: StartingDic
 
 @dataclass(frozen=True, kw_only=True)
 class _OnlineTraining:
-    """One training: the partitions to learn, and how they are read."""
+    """One training of the online learner: the partitions to learn, and how they are read."""
 
     request: OnlineRequest
     context: TrainingContext
@@ -143,11 +143,11 @@ class _OnlineTraining:
     encodings: Encodings
     """The feature maps of the partitions."""
     room_bytes: int
-    """What the limit leaves for a learner whose dictionary has no limit."""
+    """The memory that the limit leaves for a learner without `max_basis`."""
 
     @classmethod
     def of(cls, request: OnlineRequest, context: TrainingContext, trainer: OnlineTrainer) -> "_OnlineTraining":
-        """Plan the training; raise what can be found without reading a row."""
+        """Plan the training; raises the errors that can be detected without reading a row."""
         record, ledger, entries = context.record, context.ledger, context.unlearned
         policy = request.unseen_categories if record else request.first_categories
         encodings = plan_encodings(
@@ -199,7 +199,7 @@ class _OnlineTraining:
         return key_of(parameters, self.feature_map, self.context.record, origin)
 
     def _begin(self, given: StartingDictionary | None) -> tuple[OnlineLSSVM, Progress]:
-        """Return the learner before the first row of this training, and a progress of none."""
+        """Return the learner before the first row of this training, and its initial progress."""
         context = self.context
         if context.record is None:
             dictionary = given or draw_dictionary(context, self.request, self.feature_map)
@@ -224,7 +224,7 @@ class _OnlineTraining:
         )
 
     def _record(self, learner: OnlineLSSVM) -> ModelRecord:
-        """Return the record of what the model is now asked to be, without the learner's state."""
+        """Return the record with the requested parameters, without the learner's state."""
         context, last = self.context, self.encodings.last
         if context.record is None:
             parameters = {**self.request.parameters(), "learner": learner.parameters.as_dict()}
@@ -236,7 +236,7 @@ class _OnlineTraining:
 
 
 def _restore(record: ModelRecord, request: OnlineRequest, context: TrainingContext) -> OnlineLSSVM:
-    """Return the record's learner, with the regularization that the request asks for."""
+    """Return the record's learner, with the request's regularization."""
     learner = learner_of(record)
     if record.parameters["regularization"] != request.regularization:
         context.report.say(

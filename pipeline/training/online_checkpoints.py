@@ -1,7 +1,7 @@
 """Checkpoints of the online learner: the state and progress of a training, saved at some of the learner's refreshes.
 
-A checkpoint is found by what the training began from (`key`), and used only if the blocks up to it have the same
-contents (`_trail`); partitions after them do not matter. Training from the state of a scheduled refresh gives the same
+A checkpoint has the key of its training's initial state (`key_of`), and is used only if the blocks before it have the
+same contents (`_trail`); later partitions do not matter. Training from the state of a scheduled refresh gives the same
 bits, so the clock only decides which refreshes are saved.
 """
 
@@ -29,36 +29,36 @@ from ridgestream.stores.catalog.models import Arrays, ModelRecord
 from ridgestream.stores.errors.exceptions import StoreError
 
 KEEP_SECONDS = 30.0
-"""The most work that a kill costs, beside the rows between two refreshes; shorter trainings save no checkpoint."""
+"""The most work lost by a kill, beside the rows between two refreshes; shorter trainings save no checkpoint."""
 
 COST = 20.0
-"""At least this many times the duration of saving one checkpoint passes before the next one is saved."""
+"""The least time between two checkpoints, as a multiple of the time to save one."""
 
 _FORMAT = 3
-"""Increased when the same rows give other bits, or a checkpoint has other contents."""
+"""Increased if the same rows give other bits, or the contents of a checkpoint change."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training has come, with what its result reports."""
+    """The progress of a training, with the figures of its result."""
 
     sums: Progressive
     """The errors of the predictions made before their rows were learned."""
     jittered: int
-    """How often jitter had been added before the first row."""
+    """The learner's `jitter_count` before the first row."""
     seconds: float = 0.0
-    """How long it took, in the runs that were killed too."""
+    """The duration, including that of killed runs."""
     blocks: int = 0
-    """Blocks of the stream that are learned."""
+    """The number of blocks learned."""
     rows: int = 0
-    """Their rows."""
+    """The number of rows learned."""
     course: Course = Course()  # noqa: RUF009 (frozen)
-    """How the learner went along them."""
+    """The learning curve so far."""
     refused: int = 0
-    """How many rows had been refused for P's condition before the first row."""
+    """The number of rows refused for P's condition before the first row."""
 
     def after(self, rows: int, part: Progressive, course: Course) -> Self:
-        """Return the progress after one more block of `rows` rows, with its errors and the course to its end."""
+        """Return the progress after one more block of `rows` rows, with its errors and the learning curve."""
         sums, blocks = self.sums.merge(part), self.blocks + 1
         return replace(self, sums=sums, blocks=blocks, rows=self.rows + rows, course=course)
 
@@ -66,7 +66,7 @@ class Progress:
 def key_of(request: dict[str, Any], feature_map: FeatureMap, record: ModelRecord | None, origin: object) -> str:
     """Return the key of a training: a hash of the request and of the state before its first row.
 
-    The state is the record of an existing model; for a new one, `origin` says where its dictionary comes from.
+    The state is the record of an existing model; for a new one, `origin` is the source of its dictionary.
     """
     return hash_of(("online", _FORMAT, BLOCK_BYTES, REFRESH_ROWS, _text(request), feature_map, _of(record), origin))
 
@@ -83,7 +83,7 @@ def _text(plain: object) -> str:
 
 
 class OnlineCheckpoints:
-    """The checkpoints of one training; without a keeper none is saved."""
+    """The checkpoints of one training; without a checkpoint store, none is saved."""
 
     def __init__(
         self, keeper: CheckpointStore | None, key: str, stream: Stream, entries: Sequence[LedgerEntry], report: Reporter
@@ -94,7 +94,7 @@ class OnlineCheckpoints:
         self._due = monotonic() + KEEP_SECONDS
 
     def load(self) -> tuple[OnlineLSSVM, Progress] | None:
-        """Return the saved learner and its progress; None without a checkpoint of these rows that is undamaged."""
+        """Return the saved learner and its progress; None without an intact checkpoint of these rows."""
         saved = self._keeper.load(self._key) if self._keeper else None
         try:
             checkpoint = self._read(*saved) if saved else None
@@ -106,9 +106,9 @@ class OnlineCheckpoints:
         return checkpoint
 
     def offer(self, learner: OnlineLSSVM, progress: Progress) -> None:
-        """Keep the state, where it is one to go on from and the last time was long enough ago; else have it at hand.
+        """Save the state after a scheduled refresh if the last checkpoint is old enough, else set it as pending.
 
-        A checkpoint that cannot be saved gets a warning; the training goes on, and takes longer only if it is killed.
+        If it cannot be saved, a warning is reported and the training continues; it loses more rows if it is killed.
         """
         began = monotonic()
         if self._keeper is None or not learner.is_refreshed:
@@ -126,7 +126,7 @@ class OnlineCheckpoints:
         self._due = now + max(KEEP_SECONDS, COST * (now - began))
 
     def timed(self, progress: Progress) -> Progress:
-        """Return the progress with the seconds up to now, those of earlier runs included."""
+        """Return the progress with the seconds until now, including those of earlier runs."""
         return replace(progress, seconds=self._before + perf_counter() - self._began)
 
     def _plain(self, state: OnlineState, progress: Progress) -> tuple[dict[str, Any], Arrays]:

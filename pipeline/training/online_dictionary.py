@@ -22,7 +22,7 @@ from ridgestream.stores.errors.exceptions import ModelError
 
 
 def check_dictionary(ledger: Ledger, record: ModelRecord, request: OnlineRequest) -> None:
-    """Read the given dictionary's file; raise ModelError if its rows are not those that the model began with."""
+    """Read the given dictionary's file; raises ModelError if its rows are not those of the model."""
     if request.dictionary is None or ledger.schema is None:
         return
     given = read_dictionary(request.dictionary, ledger.schema, encoding_of(record, ledger.schema))
@@ -34,9 +34,9 @@ def check_dictionary(ledger: Ledger, record: ModelRecord, request: OnlineRequest
 
 
 def read_given(context: TrainingContext, request: OnlineRequest, feature_map: FeatureMap) -> StartingDictionary | None:
-    """Return the given dictionary of a new model; None where there is none.
+    """Return the given dictionary of a new model; None if there is none.
 
-    Raises DictionaryError, with file and row, for rows that depend on each other.
+    Raises DictionaryError, with file and row, for rows that are linearly dependent.
     """
     schema = context.ledger.schema
     if context.record is not None or request.dictionary is None or schema is None:
@@ -51,7 +51,7 @@ def read_given(context: TrainingContext, request: OnlineRequest, feature_map: Fe
 
 
 def partitions_to_draw_from(context: TrainingContext, request: OnlineRequest) -> list[tuple[str, int]] | None:
-    """Return hash and rows of each partition from which a new model's dictionary is drawn; None where none is drawn."""
+    """Return hash and rows of each partition from which a new model's dictionary is drawn; None if none is drawn."""
     if context.record is not None or request.random_seed is None:
         return None
     return [(entry.content_sha256, entry.rows) for entry in context.ledger.entries]
@@ -60,7 +60,7 @@ def partitions_to_draw_from(context: TrainingContext, request: OnlineRequest) ->
 def draw_dictionary(
     context: TrainingContext, request: OnlineRequest, feature_map: FeatureMap
 ) -> StartingDictionary | None:
-    """Return the dictionary of a new model drawn from all rows; None where none is drawn."""
+    """Return the dictionary of a new model drawn from all rows; None if none is drawn."""
     if request.random_seed is None or request.max_basis is None:
         return None
     kernel = make_kernel(request.kernel, request.kernel_parameters, feature_map.n_features)

@@ -35,7 +35,7 @@ _ROWS, _BASIS = 16, 4
 
 @dataclass(frozen=True, kw_only=True)
 class StreamTraining:
-    """A stream of partitions, and what is needed to learn it."""
+    """Learns a stream of partitions."""
 
     stream: Stream
     """The blocks."""
@@ -44,9 +44,9 @@ class StreamTraining:
     feature_map: FeatureMap
     """The map of the first partition."""
     checkpoints: OnlineCheckpoints
-    """Where states are kept on the way."""
+    """Saves states during the training."""
     report: Reporter
-    """Where progress is reported."""
+    """Receives progress."""
 
     def learn(self, learner: OnlineLSSVM, progress: Progress) -> Progress:
         """Learn the blocks after `progress`; return the progress at the end, with the errors of earlier predictions.
@@ -81,9 +81,9 @@ class StreamTraining:
 def _predict_then_learn(
     learner: OnlineLSSVM, block: Block, feature_map: FeatureMap, progress: Progress
 ) -> tuple[Progressive, Course]:
-    """Return the errors of the predictions of a block's rows before they were learned, and the course to its end.
+    """Return the errors of a block's rows, predicted before they were learned, and the learning curve to its end.
 
-    The course cuts the block on the learner's grid, where cuts change no bit.
+    The learning curve cuts the block on the learner's grid, which changes no bit.
     """
     before, course = progress.sums.total, progress.course
     if not len(block.features):
@@ -121,7 +121,7 @@ def _warn_of_numerics(numerics: Numerics, progress: Progress, report: Reporter) 
 
 
 def _warn_of_weights(learner: OnlineLSSVM, report: Reporter) -> None:
-    """Warn of weights whose mean is so far from one that the thresholds mean something else."""
+    """Warn of weights whose mean is far from one, since the thresholds are in units of weight."""
     mean = learner.weight_seen / learner.rows_seen if learner.rows_seen else 1.0
     if not 1 / FAR_WEIGHT <= mean <= FAR_WEIGHT:
         report.warn(events.TRAIN_WEIGHTS_FAR_FROM_ONE, mean_weight=float(f"{mean:.3g}"))

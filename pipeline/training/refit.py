@@ -1,8 +1,8 @@
 """Refit: the exact coefficients of the online learner's dictionary, by one more pass over all rows of the model.
 
-The online pass sums each row's products with the dictionary of that moment, and approximates those of vectors added
-later by projection. A refit sums every row's products with the final dictionary and solves (G + λnK)β = z. The
-learner's state does not change, so the next night goes on as without a refit.
+The online pass sums each row's products with the dictionary at that time, and approximates those with later vectors by
+projection. A refit sums every row's products with the final dictionary and solves (G + λnK)β = z. The learner's state
+does not change, so the next night continues as without a refit.
 """
 
 from collections.abc import Sequence
@@ -37,16 +37,16 @@ def refit(context: TrainingContext, record: ModelRecord, segments: Sequence[int]
 
 
 def check_refit_memory(ledger: Ledger, max_basis: int, limit_bytes: int) -> None:
-    """Raise MemoryRefused, with the numbers, if a refit over the ledger's partitions cannot fit; no row is read."""
+    """Raise MemoryRefused, with the numbers, if a refit over the ledger's partitions does not fit; reads no row."""
     plan_refit(count_features(ledger), max_basis).check(limit_bytes)
 
 
 def plan_refit(n_features: int, max_basis: int) -> RefitPlan:
-    """Return the memory that a refit of this many basis vectors needs."""
+    """Return the memory that a refit of `max_basis` basis vectors needs."""
     return RefitPlan(max_basis, n_features, BLOCK_BYTES, 8 * max_basis * plan_kernel_rows(max_basis))
 
 
 def count_features(ledger: Ledger) -> int:
-    """Return how many features a model that begins now has; an older one has no more."""
+    """Return the number of features of a model that starts now; an older model has at most as many."""
     numeric = len(ledger.schema.numeric) if ledger.schema else 0
     return numeric + sum(len(values) for values in ledger.categories)

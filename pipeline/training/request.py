@@ -1,4 +1,4 @@
-"""Requests: what a job asks a model to be, and which parameters a record of the model keeps."""
+"""Requests: the model that a job asks for, and the parameters that the model's record keeps."""
 
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from ridgestream.stores.files.paths import FileLocation
 
 
 class Request(Protocol):
-    """What every job asks of a model, whatever its method."""
+    """The part of a request that every method has."""
 
     @property
     def name(self) -> str:
@@ -62,9 +62,9 @@ class OnlineRequest:
     selection: str = "supervised"
     """Which rows enter the dictionary: a key of SELECTIONS."""
     dictionary: FileLocation | None = None
-    """The rows of a fixed dictionary; None where it is selected or drawn."""
+    """The rows of a fixed dictionary; None if it is selected or drawn."""
     random_seed: int | None = None
-    """The seed with which a fixed dictionary is drawn; None where it is selected or given."""
+    """The seed with which a fixed dictionary is drawn; None if it is selected or given."""
     unseen_categories: str = ERROR
     """The policy for categories that the model has not seen; may change between trainings."""
 
@@ -104,15 +104,15 @@ class BatchRequest:
     settings: MethodSettings
     """The method's settings, of its settings class."""
     others: dict[str, MethodSettings] = field(default_factory=dict)
-    """The settings of other methods that this one builds upon, by the names of their sections."""
+    """The settings of other methods that this one uses, by the names of their sections."""
     scaling_rows: int | None
     """The first partitions with this many rows fix the standardization; None for all partitions."""
     dictionary: FileLocation | None = None
-    """The rows of a given initial dictionary; None where none is given."""
+    """The rows of a given initial dictionary; None without one."""
     unseen_categories: str = ERROR
     """The policy for categories that the model has not seen; may change between trainings."""
     given_basis: int = 0
-    """The rows of a given initial dictionary, by the footers of its files; 0 where none is given."""
+    """The number of rows of a given initial dictionary, by the footers of its files; 0 without one."""
 
     @property
     def max_basis(self) -> int | None:

@@ -52,10 +52,10 @@ class Standing:
 
 
 def standing_of(root: "zarr.Group", name: str, *, new_model: bool) -> Standing:
-    """Return what the store holds of a model.
+    """Return the store's ledger and record for a model.
 
-    A new model begins if there is none of that name, if the job asks for a new one, and if a learned partition was
-    ingested again. Partitions that a rollback excluded stay excluded, but for a new model.
+    A new model starts if there is none of that name, if the job requests a new one, or if a learned partition was
+    ingested again. Partitions excluded by a rollback stay excluded, except for a new model.
     """
     ledger, stored = read_ledger(root), read_model(root, name)
     if stored is None or new_model:

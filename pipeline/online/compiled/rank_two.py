@@ -101,7 +101,7 @@ def rotate(x: Floats, t: Floats, u: Floats, cosine: float, sine: float, slope: f
 
 
 class Outer(NamedTuple):
-    """What a swap adds to and subtracts from the rows not yet scanned; spoilt by `update_factor`."""
+    """The outer products that a swap adds to the rows not yet scanned; `update_factor` overwrites them."""
 
     g: Floats
     """LLᵀ += ggᵀ − ooᵀ, (rows,)."""
