@@ -15,11 +15,11 @@ from support.stores.stores import ingest_folder, ledger_of, new_store, stored_ro
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.parquet.partitions import BATCH_ROWS
 from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.schema.schema import SchemaRequest
 from ridgestream.stores.segments.segments import Segment
 
 Floats = npt.NDArray[np.float64]
 
-EXACT = replace(REQUEST, precision="float64")
 NOISE = np.random.default_rng(0).standard_normal(1000)
 OUTLIER = np.where(np.arange(1000) == 7, 1e9, NOISE)
 WHOLE = np.arange(1000.0)
@@ -40,6 +40,10 @@ def stored(store: Store) -> Floats:
     return np.asarray(stored_rows(store).numeric[:, 0], dtype=np.float64)
 
 
+def exact() -> SchemaRequest:
+    return replace(REQUEST, precision="float64")
+
+
 def precision_of(store: Store) -> str | None:
     schema = ledger_of(store).schema
     return schema.precision if schema else None
@@ -52,7 +56,7 @@ def test_with_float64_no_value_of_any_partition_is_changed(
 ) -> None:
     path = tmp_path_factory.mktemp("exact")
     store = new_store(path / "store")
-    ingest_folder(store, put(path, columns), EXACT)
+    ingest_folder(store, put(path, columns), exact())
     assert stored(store).tobytes() == np.concatenate(columns).tobytes()
 
 
@@ -72,7 +76,7 @@ def test_a_store_of_float32_keeps_exactly_what_float32_cannot_hold(tmp_path: Pat
 
 
 def test_whole_numbers_take_four_bytes_in_a_store_of_float64(tmp_path: Path, store: Store) -> None:
-    ingest_folder(store, put(tmp_path, [WHOLE, NOISE]), EXACT)
+    ingest_folder(store, put(tmp_path, [WHOLE, NOISE]), exact())
     widths = [Segment.open(store.root(), n).read(0, 1).numeric.dtype for n in (0, 1)]
     assert widths == [np.float32, np.float64]
 
@@ -91,10 +95,10 @@ def test_float64_cannot_be_asked_for_later(tmp_path: Path, store: Store) -> None
     with pytest.raises(
         StoreError, match=r"was made with precision float32, the job asks for source\.precision = 'floa"
     ):
-        ingest_folder(store, tmp_path / "in", EXACT)
+        ingest_folder(store, tmp_path / "in", exact())
 
 
 def test_a_store_of_float64_may_be_fed_by_a_job_that_does_not_say_so(tmp_path: Path, store: Store) -> None:
-    ingest_folder(store, put(tmp_path, [NOISE]), EXACT)
+    ingest_folder(store, put(tmp_path, [NOISE]), exact())
     ingest_folder(store, put(tmp_path, [NOISE], start=1), REQUEST)
     np.testing.assert_array_equal(stored(store), np.concatenate([NOISE, NOISE]))
