@@ -14,7 +14,7 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.models.model_record import model_of
 from ridgestream.pipeline.prediction.predict import predict
 from ridgestream.stores.files.paths import FileLocation
-from ridgestream.stores.parquet.partitions import check_apart
+from ridgestream.stores.parquet.partitions import check_apart, linked_folders
 
 
 def run_predict(
@@ -44,7 +44,7 @@ def run_predict(
     if with_scores and not served.schema.classifies:
         raise JobFileError("--scores is for classes; the job regresses on a number")
     files = listed_partitions(source, report)
-    for location in (source, job.location(job.source.path)):
+    for location in (source, *linked_folders(source, files), job.location(job.source.path)):
         check_apart(location, output)
     model = model_of(served.record, with_uncertainty=with_std)
     where = served.schema, files, output, section.keep, executor, report

@@ -136,6 +136,15 @@ def check_apart(source: FileLocation, output: FileLocation) -> None:
         )
 
 
+def linked_folders(source: FileLocation, files: Sequence[PartitionFile]) -> tuple[Path, ...]:
+    """Return the folders outside the folder `source` in which its files lie, since links lead there."""
+    if not isinstance(source, Path) or not source.is_dir():
+        return ()
+    folders = {file.path.parent for file in files if isinstance(file.path, Path)}
+    base, resolved = source.resolve(), sorted(folder.resolve() for folder in folders)
+    return tuple(folder for folder in resolved if not folder.is_relative_to(base))
+
+
 def natural_key(name: str) -> tuple[tuple[int, int | str, str], ...]:
     """Return the sort key of natural order: digits as numbers, before letters; ties are broken by the digits' text."""
     parts = (part for part in re.split(r"(\d+)", name) if part)

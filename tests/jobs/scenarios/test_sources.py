@@ -150,6 +150,18 @@ def test_a_linked_folder_is_learned(tmp_path: Path) -> None:
     assert run_command("run", work.job(JOB), "--json").result["partitions_consumed"] == 2
 
 
+def test_predictions_do_not_become_partitions_of_a_linked_folder(tmp_path: Path) -> None:
+    work = Workplace(tmp_path)
+    put(work, "rows/part-0.parquet", draw_regression(0))
+    put(work, "other/part-1.parquet", draw_regression(1))
+    (work.folder / "rows" / "2026-11").symlink_to("../other")
+    assert run_command("run", work.job(JOB)).code == 0
+    outcome = run_command("predict", work.job(JOB), work.folder / "rows", work.folder / "other" / "out")
+    assert outcome.code == exit_codes.DATA
+    assert "lies in the source" in outcome.err
+    assert run_command("predict", work.job(JOB), work.folder / "rows", work.folder / "out").code == 0
+
+
 @pytest.mark.parametrize(
     ("name", "level"), [(".hidden.parquet", "warning"), ("_old/a.parquet", "warning"), ("a.csv", "info")]
 )

@@ -41,6 +41,17 @@ def test_a_ledger_round_trips(tmp_path: Path, positive: Label | None) -> None:
     assert type(ledger_read.schema.positive) is type(positive)
 
 
+@pytest.mark.parametrize(("names", "as_written"), [(("0", "-0"), ("b",)), (("3.00",), ("b",)), (("3", "a"), ())])
+def test_columns_with_names_of_earlier_releases_keep_naming_numbers_so(
+    tmp_path: Path, names: tuple[str, ...], as_written: tuple[str, ...]
+) -> None:
+    with new_store(tmp_path / "store").write("ledger") as writing:
+        write_ledger(writing.root, Ledger(SCHEMA, (entry(0),), (names, ("0.5", "1e-7", "-2"))))
+    schema = ledger_of(Store.open(location_of(tmp_path / "store"))).schema
+    assert schema is not None
+    assert schema.as_written == as_written
+
+
 @pytest.mark.parametrize("classes", [(), (3, 1), ("ü", "a"), (True, False), (0.5, -1.0)], ids=str)
 def test_classes_round_trip(tmp_path: Path, classes: tuple[Label, ...]) -> None:
     ledger = Ledger(replace(SCHEMA, positive=None, classes="all", class_kind="text"), (entry(0),), ((), ()), classes)
