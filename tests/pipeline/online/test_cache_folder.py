@@ -1,16 +1,20 @@
 """Machine code is cached in the user's cache, by a digest of all compiled sources, and never in the package."""
 
 import os
+import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.points import points
 
 import ridgestream.pipeline
+from ridgestream.pipeline.online.compiled import jit
 from ridgestream.pipeline.online.compiled.cache_folder import UNUSED_DAYS, cache_folder, compiled_sources
 from ridgestream.pipeline.online.compiled.jit import compiled
 from ridgestream.pipeline.online.compiled.update import run_rows
@@ -84,6 +88,63 @@ def test_a_damaged_cache_costs_a_compilation_and_is_written_again(tmp_path: Path
     run_program(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "own"))
     assert {file.name for file in Path(folder).iterdir()} >= whole
     run_program(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "own"), PYTHONWARNINGS="error")
+
+
+def test_no_machine_code_with_a_damaged_bit_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bit of an instruction would be a crash, or another result; most of them are found by nobody else."""
+    monkeypatch.setattr(jit, "_FOLDER", tmp_path)
+
+    @compiled
+    def thrice(x: int) -> int:
+        return 3 * x
+
+    assert thrice(2) == 6
+    (file,), files = tmp_path.rglob("*.nbc"), thrice._cache._cache_file  # type: ignore[attr-defined]
+    whole = file.read_bytes()
+    assert files._load_data(file.name)
+    for bit in np.random.default_rng(0).choice(8 * len(whole), 200):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"\.nbc is damaged"):
+            files._load_data(file.name)
+
+
+def fill(folder: Path) -> None:
+    """Let no file of this process, and of those that it starts, have a byte: a full disk, or a quota."""
+    del folder
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+
+
+def put_a_file(folder: Path) -> None:
+    (folder / "own").touch()
+
+
+def put_folders(folder: Path) -> None:
+    """Folders where the cache's files belong."""
+    for file in list((folder / "own").rglob("*.nb?")):
+        file.unlink()
+        file.mkdir()
+
+
+@pytest.mark.parametrize("spoil", [fill, put_a_file, put_folders])
+def test_a_cache_that_cannot_be_written_or_read_costs_a_compilation_alone(
+    tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
+    variables = {"NUMBA_CACHE_DIR": str(tmp_path / "own"), "PYTHONDONTWRITEBYTECODE": "1"}
+    if spoil is put_folders:
+        run_program(tmp_path, **variables)
+    (tmp_path / "functions.py").write_text(FUNCTIONS)
+    done = subprocess.run(
+        [sys.executable, "-c", "import functions; print(functions.twice(3))"],
+        cwd=tmp_path,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: spoil(tmp_path),
+    )
+    assert (done.returncode, done.stdout) == (0, "6\n"), done.stderr
 
 
 def test_code_that_cannot_be_cached_runs_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
