@@ -41,7 +41,7 @@ def test_types_bounds_and_defaults_are_shown() -> None:
         "integer ≥ 1",
         3,
         is_required=False,
-        sentence="Steps in a row in which λ must have been stationary.",
+        sentence="The number of consecutive steps in which λ must have been stationary.",
     )
     assert KEYS["model.max_basis"].type == 'integer ≥ 1 or "unlimited"'
     assert KEYS["model.regularization"].type == "number > 0 or list of number > 0"
