@@ -8,7 +8,7 @@ command that computes: compiled loops and solvers report nothing until they are 
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from time import monotonic
+from time import monotonic, process_time, thread_time
 
 import psutil
 
@@ -65,9 +65,10 @@ class _Processors:
 
 
 def _cpu_seconds() -> dict[int, float]:
-    """Return the processor time of each process, by its number."""
-    own, seconds = psutil.Process(), dict[int, float]()
-    for process in (own, *own.children(recursive=True)):
+    """Return the processor time of each process, by its number; of this one, without the calling thread's."""
+    own = psutil.Process()
+    seconds = {own.pid: process_time() - thread_time()}
+    for process in own.children(recursive=True):
         with suppress(psutil.Error):
             times = process.cpu_times()
             seconds[process.pid] = times.user + times.system

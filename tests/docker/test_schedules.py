@@ -109,6 +109,18 @@ def test_the_cron_job_keeps_the_learner_s_machine_code() -> None:
     assert "NUMBA_CACHE_DIR=/var/cache/ridgestream/numba" in (DOCKER / "Dockerfile").read_text()
 
 
+DAY_SECONDS = 24 * 3600
+
+
+def test_a_run_that_hangs_is_ended_before_the_next_night_and_somebody_is_told() -> None:
+    assert JOB["activeDeadlineSeconds"] + CRON["CronJob/ridgestream"]["spec"]["startingDeadlineSeconds"] < DAY_SECONDS
+    hours = re.fullmatch(r"(\d+)h", service()["TimeoutStartSec"])
+    assert hours
+    assert int(hours[1]) * 3600 < DAY_SECONDS
+    told = read_unit("ridgestream@.service")["Unit"]["OnFailure"]
+    assert (DOCKER / "systemd" / told.replace("%i", "")).is_file()
+
+
 def test_what_needs_a_person_is_not_tried_again() -> None:
     (rule,) = [rule for rule in JOB["podFailurePolicy"]["rules"] if rule["action"] == "FailJob"]
     assert rule["onExitCodes"]["containerName"] == container("job")["name"]

@@ -1,0 +1,233 @@
+"""Runs in which nothing moves: they end by themselves, and say what they waited for; runs that move are left alone."""
+
+import ctypes
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from benchmarks.faulty_server import REQUEST_SECONDS, lose_answers, open_bench, silence_each
+from support.jobs.clusters import real_cluster
+from support.jobs.jobs import (
+    COMMAND,
+    Outcome,
+    Workplace,
+    clean_environment,
+    draw_rows,
+    open_store,
+    run_command,
+    run_prepared,
+    run_program,
+)
+from support.jobs.shifted_clock import shifted_clock
+from support.stores.faulty_proxy import FaultyProxy, Rule, faulty_proxy
+from support.stores.object_store import ObjectStore, object_store
+
+from ridgestream.jobs.cli import exit_codes
+from ridgestream.stores.requests.activity import Activity, in_background
+
+ROWS = 60
+JOB = {"evaluate.path": None, "model.max_basis": 10, "model.scaling_rows": ROWS, "stall_seconds": 1.5}
+STALLED = "nothing has moved for 1.5 s (stall_seconds): it waited for"
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Workplace:
+    work = Workplace(tmp_path)
+    work.put(0, draw_rows(0, ROWS))
+    return work
+
+
+def assert_stalled(outcome: Outcome, subject: str) -> None:
+    *_, last = outcome.err.splitlines()
+    assert outcome.code == exit_codes.STORE, outcome
+    assert f"{STALLED} {subject}" in last, last
+    assert last.endswith("what was committed stands, and the same command goes on from there")
+
+
+@contextmanager
+def hung_mount(folder: Path) -> Iterator[None]:
+    """Mount a file system whose server never answers, as one over a network does that has gone; needs root."""
+    folder.mkdir(exist_ok=True)
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        descriptor = os.open("/dev/fuse", os.O_RDWR)
+    except OSError:
+        pytest.skip("there is no /dev/fuse here")
+    options = f"fd={descriptor},rootmode=40000,user_id=0,group_id=0".encode()
+    if libc.mount(b"hung", os.fsencode(folder), b"fuse", 0, options):
+        os.close(descriptor)
+        pytest.skip("no file system may be mounted here")
+    try:
+        yield
+    finally:
+        libc.umount2(os.fsencode(folder), 2)
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize(("key", "subject"), [("store", "the folder"), ("source.path", "the list of files in")])
+def test_a_hung_mount_ends_the_run_and_is_named(work: Workplace, key: str, subject: str) -> None:
+    where = work.folder / "mount"
+    with hung_mount(where):
+        inside = str(where / "inside")
+        assert_stalled(run_command("run", work.job(JOB | {key: inside}), "--json"), f"{subject} {inside}")
+
+
+def test_a_run_that_computes_without_a_word_goes_on(work: Workplace) -> None:
+    """A solver or a compiled loop reports nothing until it is done."""
+    compute = """
+import time, ridgestream.jobs.console.progress as progress
+real = progress.LineReporter.end
+def end(self, **facts):
+    until = time.process_time() + 3.0
+    while time.process_time() < until:
+        pass
+    real(self, **facts)
+progress.LineReporter.end = end
+"""
+    assert run_prepared(compute, "ingest", work.job(JOB), "--json").code == 0
+
+
+def test_a_run_that_sleeps_without_a_word_is_ended(work: Workplace) -> None:
+    sleep = """
+import time, ridgestream.jobs.console.progress as progress
+progress.LineReporter.end = lambda self, **facts: time.sleep(60)
+"""
+    assert_stalled(run_prepared(sleep, "ingest", work.job(JOB)), "what follows the step 'ingest'")
+
+
+def test_waiting_for_another_writer_is_no_stall(work: Workplace) -> None:
+    work.run_here(JOB)
+    work.put(1, draw_rows(1, ROWS))
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with open_store(work.store).lock():
+            entered.set()
+            leave.wait(4.0)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert entered.wait(10)
+    began = monotonic()
+    outcome = run_command("run", work.job(JOB), "--wait", "60", "--json")
+    thread.join()
+    assert (outcome.code, monotonic() - began > 1.5) == (0, True), outcome
+
+
+@pytest.mark.thorough
+def test_tasks_on_a_cluster_that_has_stopped_are_named(work: Workplace, tmp_path: Path) -> None:
+    with real_cluster(tmp_path, 1) as running:
+        job = work.job(JOB | {"stall_seconds": 6.0, "source.path": str(tmp_path / "mount" / "inside")})
+        assert running.address
+        with hung_mount(tmp_path / "mount"):
+            outcome = run_command("ingest", job, "--cluster", running.address)
+    assert outcome.code == exit_codes.STORE, outcome
+    assert "it waited for the list of files in" in outcome.err
+
+
+def test_what_runs_in_the_background_is_no_progress() -> None:
+    activity = Activity()
+    with activity.under_way("the oldest"), activity.under_way("another"):
+        assert activity.waits_for() == "the oldest"
+        with activity.paused():
+            assert activity.quiet_seconds() == 0
+        before = activity.quiet_seconds()
+        with in_background(), activity.under_way("a renewal"):
+            activity.moved("unseen")
+            assert activity.waits_for() == "the oldest"
+        assert activity.quiet_seconds() >= before
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with object_store(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(server: ObjectStore) -> Iterator[FaultyProxy]:
+    with faulty_proxy(server.port) as proxy:
+        yield proxy
+
+
+def night(server: ObjectStore, proxy: FaultyProxy, work: Workplace, **changes: object) -> Outcome:
+    """Run a night in an object store behind the proxy."""
+    settings = JOB | {"store": server.location(f"{work.folder.name}/store"), "report": None, "stall_seconds": 30}
+    job = work.job(settings | changes)
+    return run_command("run", job, "--json", environment=clean_environment(**proxy.environment))
+
+
+def test_a_night_whose_conditional_writes_all_lose_their_answers_is_a_night(
+    server: ObjectStore, proxy: FaultyProxy, work: Workplace
+) -> None:
+    for number in range(2):
+        work.put(number, draw_rows(number, ROWS))
+        proxy.arm(Rule("lose", "PUT", conditional=True, once=True))
+        outcome = night(server, proxy, work)
+        assert outcome.code == 0, outcome
+        assert len(proxy.spoiled) >= 5
+        reports = [name for name in server.keys(f"{work.folder.name}/store-reports") if name.endswith(".json")]
+        assert reports == [f"model-{n + 1:04d}.json" for n in range(number + 1)]
+
+
+@pytest.mark.parametrize("only", ["GET .*/branch.main/", pytest.param("PUT .*/chunks/", marks=pytest.mark.thorough)])
+def test_a_server_that_never_answers_one_kind_of_request_ends_the_night(
+    server: ObjectStore, proxy: FaultyProxy, work: Workplace, only: str
+) -> None:
+    limits = {"storage.request_seconds": 0.3}
+    assert night(server, proxy, work).code == 0
+    work.put(1, draw_rows(1, ROWS))
+    proxy.arm(Rule("silence", only))
+    outcome = night(server, proxy, work, **limits)
+    assert outcome.code == exit_codes.STORE, outcome
+    assert "no answer within 0.3 s (storage.request_seconds), asked 3 times" in outcome.err
+    proxy.arm()
+    assert night(server, proxy, work).result["new_partitions"] == 1
+
+
+def test_seconds_between_clocks_are_waited_for_and_the_output_stays_json(work: Workplace) -> None:
+    """The machine of the first night is ahead; Icechunk's own log, set to say everything, does not reach the output."""
+    ahead = clean_environment(**shifted_clock(work.folder, 15))
+    assert run_program([COMMAND, "run", str(work.job(JOB)), "--json"], environment=ahead).code == 0
+    work.put(1, draw_rows(1, ROWS))
+    here = clean_environment(ICECHUNK_LOG="debug")
+    outcome = run_program([COMMAND, "run", str(work.job(JOB)), "--json"], environment=here)
+    assert outcome.result["new_partitions"] == 1
+    assert "s behind the last commit; waiting until it is past it" in outcome.err
+
+
+def test_a_clock_that_is_far_behind_is_refused_with_the_difference(work: Workplace) -> None:
+    ahead = clean_environment(**shifted_clock(work.folder, 500))
+    assert run_program([COMMAND, "run", str(work.job(JOB)), "--json"], environment=ahead).code == 0
+    work.put(1, draw_rows(1, ROWS))
+    outcome = run_command("run", work.job(JOB), "--json")
+    *_, last = outcome.err.splitlines()
+    assert (outcome.code, outcome.out) == (exit_codes.STORE, "")
+    assert "this machine's clock is 4" in last
+    assert "s behind the last commit, of " in last
+
+
+@pytest.mark.parametrize(
+    "nights", [pytest.param(4, marks=pytest.mark.thorough), pytest.param(200, marks=pytest.mark.slow)]
+)
+@pytest.mark.timeout(7200)
+def test_every_night_that_loses_an_answer_succeeds(tmp_path: Path, nights: int) -> None:
+    with open_bench(tmp_path) as bench:
+        counts = lose_answers(bench, nights)
+    assert counts["exit_codes"] == {0: nights}
+    assert counts["reports"] == {"nights": nights + 1, "failures": 0}
+    assert counts["partitions"] == nights + 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_silence_at_any_of_the_first_requests_ends_within_the_limit(tmp_path: Path) -> None:
+    with open_bench(tmp_path) as bench:
+        for line in silence_each(bench, 60):
+            assert line["code"] in (0, exit_codes.STORE), line
+            assert line["after"] == 0, line
+            assert line["seconds"] < 30 * REQUEST_SECONDS, line
