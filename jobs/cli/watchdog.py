@@ -8,7 +8,8 @@ command that computes: compiled loops and solvers report nothing until they are 
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from time import monotonic, process_time, thread_time
+from pathlib import Path
+from time import monotonic
 
 import psutil
 
@@ -18,10 +19,10 @@ STALL_SECONDS = 600.0
 """How long nothing moves, by default, before the command is ended."""
 
 _WORKING_SHARE = 0.1
-"""The share of a processor from which a process counts as computing; idle workers of Dask use two or three per cent."""
+"""The share of the time from which a thread counts as computing; idle threads of Dask use two or three per cent."""
 
 _LOOKS = 20
-"""How often the processes are looked at within the time in which nothing may move."""
+"""How often the threads are looked at within the time in which nothing may move."""
 
 
 class Watchdog:
@@ -51,25 +52,37 @@ class Watchdog:
 
 
 class _Processors:
-    """The processor times of this process and its children."""
+    """The time that the threads of this process and its children compute, or would if a processor were free."""
 
     def __init__(self) -> None:
-        self._looked_at, self._seconds = monotonic(), _cpu_seconds()
+        self._looked_at, self._seconds = monotonic(), _busy_seconds()
 
     def any_working(self) -> bool:
-        """Return whether any of the processes has computed since the last call."""
-        now, seconds = monotonic(), _cpu_seconds()
+        """Return whether any of the threads has computed since the last call."""
+        now, seconds = monotonic(), _busy_seconds()
         elapsed, before = now - self._looked_at, self._seconds
         self._looked_at, self._seconds = now, seconds
-        return any(used - before.get(process, used) >= _WORKING_SHARE * elapsed for process, used in seconds.items())
+        return any(used - before.get(thread, used) >= _WORKING_SHARE * elapsed for thread, used in seconds.items())
 
 
-def _cpu_seconds() -> dict[int, float]:
-    """Return the processor time of each process, by its number; of this one, without the calling thread's."""
-    own = psutil.Process()
-    seconds = {own.pid: process_time() - thread_time()}
-    for process in own.children(recursive=True):
-        with suppress(psutil.Error):
-            times = process.cpu_times()
-            seconds[process.pid] = times.user + times.system
+def _busy_seconds() -> dict[int, float]:
+    """Return the busy time of each thread but this one, by its number; of each process where there is no /proc."""
+    own, seconds = psutil.Process(), dict[int, float]()
+    for process in (own, *own.children(recursive=True)):
+        tasks = Path(f"/proc/{process.pid}/task")
+        with suppress(psutil.Error, OSError, ValueError):
+            if tasks.is_dir():
+                seconds |= {int(task.name): _scheduled_seconds(task) for task in tasks.iterdir()}
+            else:
+                seconds[process.pid] = sum(process.cpu_times()[:2])
+    seconds.pop(threading.get_native_id(), None)
     return seconds
+
+
+def _scheduled_seconds(task: Path) -> float:
+    """Return how long a thread has run, or waited for a processor, as on an overloaded machine."""
+    try:
+        ran, waited, *_ = map(int, (task / "schedstat").read_text().split())
+    except FileNotFoundError:  # it has ended
+        return 0.0
+    return (ran + waited) / 1e9

@@ -1,7 +1,9 @@
 """Runs in which nothing moves: they end by themselves, and say what they waited for; runs that move are left alone."""
 
 import ctypes
+import logging
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +29,8 @@ from support.stores.faulty_proxy import FaultyProxy, Rule, faulty_proxy
 from support.stores.object_store import ObjectStore, object_store
 
 from ridgestream.jobs.cli import exit_codes
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.repository.store_location import StoreLocation
 from ridgestream.stores.requests.activity import Activity, in_background
 
 ROWS = 60
@@ -189,22 +193,40 @@ def test_a_server_that_never_answers_one_kind_of_request_ends_the_night(
     assert night(server, proxy, work).result["new_partitions"] == 1
 
 
-def test_seconds_between_clocks_are_waited_for_and_the_output_stays_json(work: Workplace) -> None:
-    """The machine of the first night is ahead; Icechunk's own log, set to say everything, does not reach the output."""
-    ahead = clean_environment(**shifted_clock(work.folder, 15))
-    assert run_program([COMMAND, "run", str(work.job(JOB)), "--json"], environment=ahead).code == 0
-    work.put(1, draw_rows(1, ROWS))
+COMMIT = """
+import sys
+from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.repository.store_location import StoreLocation
+with Store.open(StoreLocation(sys.argv[1])).write("ahead") as writing:
+    writing.root.attrs["ahead"] = 1
+"""
+
+
+def test_seconds_between_clocks_are_waited_for(
+    work: Workplace, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The machine of the last commit is ahead; the wait is logged, and what is not ordered is not committed."""
+    store = Store.create(StoreLocation(str(work.store)))
+    ahead = clean_environment(**shifted_clock(tmp_path, 6))
+    assert run_program([sys.executable, "-c", COMMIT, str(work.store)], environment=ahead).code == 0
+    with caplog.at_level(logging.WARNING), store.write("here") as writing:
+        writing.root.attrs["here"] = 1
+    assert "s behind the last commit; waiting until it is past it" in caplog.text
+    times = [commit.written_at for commit in store.repository.ancestry(branch="main")]
+    assert times == sorted(times, reverse=True)
+
+
+def test_the_output_is_json_whatever_icechunk_logs(work: Workplace) -> None:
     here = clean_environment(ICECHUNK_LOG="debug")
-    outcome = run_program([COMMAND, "run", str(work.job(JOB)), "--json"], environment=here)
-    assert outcome.result["new_partitions"] == 1
-    assert "s behind the last commit; waiting until it is past it" in outcome.err
+    outcome = run_program([COMMAND, "ingest", str(work.job(JOB | {"stall_seconds": 60})), "--json"], environment=here)
+    assert outcome.result["partitions"] == 1, outcome
 
 
 def test_a_clock_that_is_far_behind_is_refused_with_the_difference(work: Workplace) -> None:
-    ahead = clean_environment(**shifted_clock(work.folder, 500))
-    assert run_program([COMMAND, "run", str(work.job(JOB)), "--json"], environment=ahead).code == 0
+    ahead, calm = clean_environment(**shifted_clock(work.folder, 500)), JOB | {"stall_seconds": 60}
+    assert run_program([COMMAND, "run", str(work.job(calm)), "--json"], environment=ahead).code == 0
     work.put(1, draw_rows(1, ROWS))
-    outcome = run_command("run", work.job(JOB), "--json")
+    outcome = run_command("run", work.job(calm), "--json")
     *_, last = outcome.err.splitlines()
     assert (outcome.code, outcome.out) == (exit_codes.STORE, "")
     assert "this machine's clock is 4" in last
