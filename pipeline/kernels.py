@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt
 
-from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.array_checks import Floats, check_point, check_rows
 from ridgestream.pipeline.base.bounds import check_bounds, is_finite_number
 from ridgestream.pipeline.base.errors import InputError
 
@@ -43,7 +43,8 @@ class Kernel(Protocol):
         """Return k(x_i, z_j), shape (len(X), len(Z)), float64.
 
         A stationary kernel computes distances from coordinates relative to `centre` (n_features,); the values do not
-        depend on it, their rounding does. The values are written to `out`, of that shape, if it is given.
+        depend on it, their rounding does. The values are written to `out`, of that shape, if it is given. Raises
+        InputError for entries that are not finite numbers, and for shapes that do not fit each other.
         """
 
     def diagonal(self, X: Floats) -> Floats:
@@ -83,6 +84,7 @@ class RBF(_Parameters):
 
         The exponent is expanded to 2γxᵀz − γ‖x‖² − γ‖z‖²; where that would cancel, differences are taken.
         """
+        X, Z, centre = _checked(X, Z, centre)
         near_x, near_z = (X, Z) if centre is None or not centre.any() else (X - centre, Z - centre)
         x_norms, z_norms = np.einsum("ij,ij->i", near_x, near_x), np.einsum("ij,ij->i", near_z, near_z)
         exponents = np.matmul(near_x, near_z.T, out=out)
@@ -100,7 +102,7 @@ class RBF(_Parameters):
 
     def diagonal(self, X: Floats) -> Floats:
         """Return ones."""
-        return np.ones(len(X))
+        return np.ones(len(check_rows(X)))
 
     def _is_far(self, squared_norms: Floats) -> npt.NDArray[np.bool_]:
         """Whether rows are so far from the centre that the expanded exponent would lose digits."""
@@ -130,8 +132,9 @@ class Polynomial(_Parameters):
         """(γ xᵀz + coef0)^degree."""
         return np.power(gamma * measure + coef0, degree)
 
-    def block(self, X: Floats, Z: Floats, centre: Floats | None = None, out: Floats | None = None) -> Floats:  # noqa: ARG002
+    def block(self, X: Floats, Z: Floats, centre: Floats | None = None, out: Floats | None = None) -> Floats:
         """Return (γ x_iᵀz_j + coef0)^degree; one matrix product and a power per entry."""
+        X, Z, _ = _checked(X, Z, centre)
         values = np.matmul(X, Z.T, out=out)
         for start in range(0, len(values), _ROWS_AT_ONCE):
             part = slice(start, start + _ROWS_AT_ONCE)
@@ -140,6 +143,7 @@ class Polynomial(_Parameters):
 
     def diagonal(self, X: Floats) -> Floats:
         """Return (γ‖x_i‖² + coef0)^degree."""
+        X = check_rows(X)
         return np.asarray(self.formula(np.einsum("ij,ij->i", X, X), self.gamma, self.degree, self.coef0))
 
 
@@ -155,12 +159,14 @@ class Linear(_Parameters):
         """xᵀz."""
         return measure
 
-    def block(self, X: Floats, Z: Floats, centre: Floats | None = None, out: Floats | None = None) -> Floats:  # noqa: ARG002
+    def block(self, X: Floats, Z: Floats, centre: Floats | None = None, out: Floats | None = None) -> Floats:
         """Return x_iᵀz_j."""
+        X, Z, _ = _checked(X, Z, centre)
         return np.asarray(self.formula(np.matmul(X, Z.T, out=out)))
 
     def diagonal(self, X: Floats) -> Floats:
         """Return ‖x_i‖²."""
+        X = check_rows(X)
         return np.asarray(self.formula(np.einsum("ij,ij->i", X, X)))
 
 
@@ -202,6 +208,13 @@ def check_positive(name: str, value: object) -> None:
     """Raise InputError unless `value` is a finite number above zero."""
     if not (is_finite_number(value) and value > 0):
         raise InputError(f"{name} must be a positive number, it is {value!r}")
+
+
+def _checked(X: Floats, Z: Floats, centre: Floats | None) -> tuple[Floats, Floats, Floats | None]:
+    """Return the arguments of `block` as float64; raises InputError for invalid entries and shapes that do not fit."""
+    rows = check_rows(X)
+    others = rows if Z is X else check_rows(Z, rows.shape[1], "Z")
+    return rows, others, None if centre is None else check_point(centre, rows.shape[1], "centre")
 
 
 def _squared_distances(X: Floats, Z: Floats) -> Floats:

@@ -1,4 +1,9 @@
-"""Array types, and checks of array arguments."""
+"""Array types, and checks of array arguments: the one door for arrays that others pass.
+
+What is accepted gives the same bits as C-contiguous float64 arrays of the same numbers.
+"""
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,41 +28,61 @@ def check_rows(X: npt.ArrayLike, n_features: int | None = None, name: str = "X")
     return rows
 
 
-def check_targets(y: npt.ArrayLike, n_rows: int, n_targets: int | None = None) -> Floats:
+def check_targets(y: npt.ArrayLike, n_rows: int, n_targets: int | None = None, name: str = "y") -> Floats:
     """Return `y` as float64 of shape (rows, n_targets); a vector counts as one target.
 
     Raises InputError for a wrong number of rows or targets, and naming the first invalid entry.
     """
-    targets = as_floats(y, "y")
+    targets = as_floats(y, name)
     if targets.ndim == 1:
         targets = targets[:, np.newaxis]
     if targets.ndim != 2 or targets.shape[0] != n_rows:
         raise InputError(
-            f"y must have one entry or one row for each of the {n_rows} rows, its shape is {targets.shape}"
+            f"{name} must have one entry or one row for each of the {n_rows} rows, its shape is {targets.shape}"
         )
     if not targets.shape[1]:
-        raise InputError("y must have at least one target, it has none")
+        raise InputError(f"{name} must have at least one target, it has none")
     if n_targets is not None and targets.shape[1] != n_targets:
-        raise InputError(f"y must have {n_targets} targets, it has {targets.shape[1]}")
-    check_finite(targets, "y")
+        raise InputError(f"{name} must have {n_targets} targets, it has {targets.shape[1]}")
+    check_finite(targets, name)
     return targets
 
 
-def check_weights(sample_weight: npt.ArrayLike | None, n_rows: int) -> Floats:
+def check_weights(sample_weight: npt.ArrayLike | None, n_rows: int, name: str = "sample_weight") -> Floats:
     """Return the weights as float64 of shape (rows,), ones if None.
 
     Raises InputError for a wrong number of weights, and naming the first invalid or the most negative entry.
     """
     if sample_weight is None:
         return np.ones(n_rows)
-    weights = as_floats(sample_weight, "sample_weight")
+    weights = as_floats(sample_weight, name)
     if weights.shape != (n_rows,):
-        raise InputError(f"sample_weight must have {n_rows} entries, its shape is {weights.shape}")
-    check_finite(weights[:, np.newaxis], "sample_weight")
+        raise InputError(f"{name} must have {n_rows} entries, its shape is {weights.shape}")
+    check_finite(weights[:, np.newaxis], name)
     if weights.size and weights.min() < 0:
         row = int(np.argmin(weights))
-        raise InputError(f"sample_weight of row {row} is {weights[row]}; weights must be zero or positive")
+        raise InputError(f"{name} of row {row} is {weights[row]}; weights must be zero or positive")
     return weights
+
+
+def check_row_numbers(indices: npt.ArrayLike, n_rows: int, name: str = "indices") -> Integers:
+    """Return numbers of rows as int64, shape (n,); raises InputError unless each is a whole one, 0 to n_rows − 1."""
+    numbers = np.asarray(indices)
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+        raise InputError(f"{name} must be a vector of whole numbers, it is of shape {numbers.shape}, {numbers.dtype}")
+    outside = np.flatnonzero((numbers < 0) | (numbers >= n_rows))
+    if outside.size:
+        raise InputError(f"{name} has {numbers[outside[0]]} at {outside[0]}; there are the rows 0 to {n_rows - 1}")
+    return numbers.astype(np.int64, copy=False)
+
+
+def check_point(values: npt.ArrayLike, n_features: int, name: str) -> Floats:
+    """Return a point as float64 of shape (n_features,); raises InputError for another shape or an invalid entry."""
+    point = as_floats(values, name)
+    if point.shape != (n_features,):
+        raise InputError(f"{name} must be {n_features} numbers, as the rows have features; its shape is {point.shape}")
+    check_finite(point[np.newaxis], name)
+    return point
 
 
 def as_floats(values: npt.ArrayLike, name: str) -> Floats:
@@ -70,12 +95,26 @@ def as_floats(values: npt.ArrayLike, name: str) -> Floats:
         raise InputError(f"{name} must be a dense array, it is a {type(values).__name__}: pass {name}.toarray()")
     try:
         array = np.asarray(values)
-        floats = np.ascontiguousarray(array, dtype=None if array.dtype.kind in "cmM" else np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
+        _check_kind(array, name)
+        return np.ascontiguousarray(array, dtype=np.float64)
+    except InputError:
+        raise
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise InputError(f"{name} must hold real numbers, row by row: {error}") from error
-    if floats.dtype != np.float64:
+
+
+def _check_kind(array: npt.NDArray[Any], name: str) -> None:
+    """Raise InputError for dtypes that NumPy would convert to numbers that were not meant."""
+    if array.dtype.kind in "cmMV":
         raise InputError(f"{name} must hold real numbers, it is of type {array.dtype}")
-    return floats
+    if array.dtype.kind == "O":
+        text = next((value for value in array.flat if isinstance(value, str | bytes)), None)
+        if text is not None:
+            float(text)
+            raise InputError(f"{name} must hold real numbers, it holds the text {text!r}")
+    elif array.dtype.kind in "US" and array.size:
+        float(array.flat[0])
+        raise InputError(f"{name} must hold real numbers, it holds the text {array.flat[0]!r}")
 
 
 def check_finite(values: Floats, name: str) -> None:

@@ -10,9 +10,14 @@ from functools import reduce
 from itertools import pairwise
 from typing import Protocol, Self, TypeVar
 
-import numpy as np
-
-from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.array_checks import (
+    Floats,
+    Integers,
+    check_row_numbers,
+    check_rows,
+    check_targets,
+    check_weights,
+)
 from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.sums.normal_equations import SeveralStatistics, Summing, sum_together
 from ridgestream.pipeline.sums.row_block import RowBlock
@@ -71,14 +76,25 @@ class RowSet(Protocol):
 
 @dataclass(frozen=True)
 class ArrayRows:
-    """Rows in memory."""
+    """Rows in memory, of any real dtype and layout; kept as C-contiguous float64, copied only if they are not.
+
+    Raises InputError naming the argument and the first entry that is NaN, infinite or too large, a negative weight, and
+    shapes that do not fit each other.
+    """
 
     features: Floats
     """Standardized, shape (n_rows, n_features)."""
     targets: Floats
-    """Shape (n_rows, n_targets)."""
+    """Shape (n_rows, n_targets), or (n_rows,) for one target."""
     weights: Floats | None = None
     """Shape (n_rows,); None if all weights are 1."""
+
+    def __post_init__(self) -> None:
+        features = check_rows(self.features, name="features")
+        object.__setattr__(self, "features", features)
+        object.__setattr__(self, "targets", check_targets(self.targets, len(features), name="targets"))
+        if self.weights is not None:
+            object.__setattr__(self, "weights", check_weights(self.weights, len(features), "weights"))
 
     @property
     def n_rows(self) -> int:
@@ -96,7 +112,8 @@ class ArrayRows:
         return int(self.targets.shape[1])
 
     def take(self, indices: Integers) -> RowBlock:
-        """Return the rows at these indices."""
+        """Return the rows at these indices; raises InputError for one that does not exist."""
+        indices = check_row_numbers(indices, self.n_rows)
         weights = None if self.weights is None else self.weights[indices]
         return RowBlock(self.features[indices], self.targets[indices], weights)
 
@@ -119,7 +136,7 @@ class ArrayRows:
         for first in range(start, stop, BLOCK_ROWS):
             part = slice(first, min(first + BLOCK_ROWS, stop))
             weights = None if self.weights is None else self.weights[part]
-            yield RowBlock(np.asarray(self.features[part]), np.asarray(self.targets[part]), weights, first)
+            yield RowBlock(self.features[part], self.targets[part], weights, first)
 
 
 def cut_evenly(n_rows: int, parts: int) -> list[tuple[int, int]]:
