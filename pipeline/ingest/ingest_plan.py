@@ -52,7 +52,7 @@ def plan_ingest(
     wanted = {*rebuilt, *(file.name for file in diff.fresh)} - {file.name for file in renamed.values()}
     return IngestPlan(
         files=tuple(file for file in files if file.name in wanted),
-        ledger=with_new_names(with_new_times(ledger, contents.touched), renamed),
+        ledger=with_new_names(with_new_times(with_identities(ledger, files), contents.touched), renamed),
         rebuilt=rebuilt,
         changed=changed if policies.on_changed == IGNORE else (),
         renamed=tuple((old, file.name) for old, file in renamed.items()),
@@ -99,6 +99,17 @@ def find_renamed(diff: SourceDiff, candidates: Sequence[FileContent]) -> dict[st
     return renamed
 
 
+def with_identities(ledger: Ledger, files: Sequence[PartitionFile]) -> Ledger:
+    """Return the ledger with the identities of the files of an earlier release's entries, which had none."""
+    by_name = {file.name: file for file in files}
+
+    def updated(entry: LedgerEntry) -> LedgerEntry:
+        file = by_name.get(entry.name)
+        return entry.at(file) if file is not None and not entry.identity and entry.looks_like(file) else entry
+
+    return replace(ledger, entries=tuple(map(updated, ledger.entries)))
+
+
 def with_new_times(ledger: Ledger, contents: Sequence[FileContent]) -> Ledger:
     """Return the ledger with the present sizes and time stamps of unchanged files, so that they are not read again."""
     by_name = {content.file.name: content for content in contents}
@@ -107,7 +118,7 @@ def with_new_times(ledger: Ledger, contents: Sequence[FileContent]) -> Ledger:
         content = by_name.get(entry.name)
         if content is None or content.content_sha256 != entry.content_sha256:
             return entry
-        return replace(entry, size_bytes=content.file.size_bytes, modified_ns=content.file.modified_ns)
+        return entry.at(content.file)
 
     return replace(ledger, entries=tuple(map(updated, ledger.entries)))
 
@@ -117,8 +128,6 @@ def with_new_names(ledger: Ledger, renamed: Mapping[str, PartitionFile]) -> Ledg
 
     def updated(entry: LedgerEntry) -> LedgerEntry:
         file = renamed.get(entry.name)
-        if file is None:
-            return entry
-        return replace(entry, name=file.name, size_bytes=file.size_bytes, modified_ns=file.modified_ns)
+        return entry if file is None else entry.at(file)
 
     return replace(ledger, entries=tuple(map(updated, ledger.entries)))

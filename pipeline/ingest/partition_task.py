@@ -112,6 +112,7 @@ def _ingest(
             content_sha256=profile.content_sha256,
             rows=profile.layout.rows,
             dropped=profile.dropped,
+            identity=file.identity,
         ),
         file=file,
         categories=facts.categories,

@@ -43,6 +43,8 @@ class LedgerEntry:
     """Number of rows."""
     dropped: int = 0
     """Number of rows of the file that were left out."""
+    identity: str = ""
+    """What tells the file from a rewritten one of the same size and time stamp, as in `Stamp`; empty if unknown."""
 
     @property
     def rows_of_file(self) -> int:
@@ -50,8 +52,19 @@ class LedgerEntry:
         return self.rows + self.dropped
 
     def looks_like(self, file: PartitionFile) -> bool:
-        """Return whether the file's size and time stamp are those in the ledger."""
-        return (self.size_bytes, self.modified_ns) == (file.size_bytes, file.modified_ns)
+        """Return whether the file's size, time stamp and, where both are known, identity are those in the ledger."""
+        same_identity = not (self.identity and file.identity) or self.identity == file.identity
+        return (self.size_bytes, self.modified_ns) == (file.size_bytes, file.modified_ns) and same_identity
+
+    def at(self, file: PartitionFile) -> "LedgerEntry":
+        """Return the entry for the same rows in this file."""
+        return replace(
+            self,
+            name=file.name,
+            size_bytes=file.size_bytes,
+            modified_ns=file.modified_ns,
+            identity=file.identity,
+        )
 
 
 @strictly_typed

@@ -84,6 +84,11 @@ class Stamp:
     """Size in bytes."""
     modified_ns: int
     """Modification time in nanoseconds; object stores give whole seconds."""
+    identity: str = field(default="", compare=False)
+    """For a local file, its inode and the time of its last change of any kind, which no program can set; else empty.
+
+    It also changes where the contents do not, as by a link, a copy or `chmod`, so equal stamps may have different ones.
+    """
 
 
 def parse_location(text: str, base: Path, label: str, storage: StorageSettings | None = None) -> FileLocation:
@@ -146,7 +151,7 @@ def stamp_of(location: FileLocation) -> Stamp:
 
     if isinstance(location, Path):
         status = location.stat()
-        return Stamp(status.st_size, status.st_mtime_ns)
+        return Stamp(status.st_size, status.st_mtime_ns, f"{status.st_ino}-{status.st_ctime_ns}")
     with object_errors(location, "read"):
         info = location.files.get_file_info(location.path)
     if info.type != FileType.File:

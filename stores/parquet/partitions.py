@@ -56,6 +56,8 @@ class PartitionFile:
     """Its time stamp in nanoseconds when listed."""
     keys: tuple[FolderKey, ...] = ()
     """The columns in the names of its folders."""
+    identity: str = ""
+    """What tells it from a rewritten file of the same size and time stamp, as in `Stamp`; empty if unknown."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def _partition(file: ListedFile, keys: tuple[FolderKey, ...]) -> PartitionFile:
         raise
     except OSError as error:
         raise PartitionError(f"{file.location} cannot be read: {error.strerror}; put it back or remove it") from error
-    return PartitionFile(file.name, file.location, stamp.size_bytes, stamp.modified_ns, keys)
+    return PartitionFile(file.name, file.location, stamp.size_bytes, stamp.modified_ns, keys, stamp.identity)
 
 
 def _check_name(file: ListedFile, source: FileLocation) -> None:
