@@ -153,7 +153,7 @@ def test_a_partition_that_changes_while_it_is_evaluated_is_refused(
         yield from read_batches(*arguments)
         write_mixed(folder, [20])
 
-    monkeypatch.setattr("ridgestream.pipeline.prediction.evaluate.read_batches", read_then_change)
+    monkeypatch.setattr("ridgestream.pipeline.prediction.held_out.read_batches", read_then_change)
     with pytest.raises(PartitionError, match=r"part-0\.parquet was changed while it was read"):
         evaluate_folder(model, schema, folder)
 
