@@ -20,11 +20,13 @@ from support.jobs.jobs import (
     run_command,
     set_column,
 )
+from support.points import points
 
 from ridgestream import Store, StoreLocation, open_dask_arrays
 from ridgestream.jobs.cli import exit_codes
 
 JOB = {**REGRESSION, "evaluate.path": None}
+PASSED_OVER = [(".hidden.parquet", "warning"), ("_old/a.parquet", "warning"), ("a.csv", "info")]
 
 
 def put(work: Workplace, name: str, table: pa.Table, **options: Any) -> None:
@@ -60,7 +62,7 @@ def test_int96_time_stamps_make_the_model_of_microseconds(tmp_path: Path) -> Non
     assert_same_model(ours.model(), other.model())
 
 
-@pytest.mark.parametrize("column", ["size", "price"])
+@pytest.mark.parametrize("column", points(["size", "price"], ["price"]))
 def test_decimals_that_float64_cannot_tell_apart_are_refused(tmp_path: Path, column: str) -> None:
     work = Workplace(tmp_path)
     numbers = pa.array([Decimal(2**60 + row) for row in range(200)], pa.decimal128(20, 0))
@@ -104,6 +106,7 @@ def test_a_model_learns_and_predicts_by_the_keys_of_folders(tmp_path: Path) -> N
         assert np.sqrt(np.mean(errors**2)) < 500
 
 
+@pytest.mark.thorough
 def test_a_plan_keeps_the_leading_zeros_of_a_categorical_key(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     for where in ("rows", "held-out"):
@@ -133,6 +136,7 @@ def test_a_store_without_the_key_goes_on_and_says_so(tmp_path: Path) -> None:
     assert events_of(outcome)["ingest.columns_ignored"]["columns"] == "region"
 
 
+@pytest.mark.thorough
 def test_a_key_can_be_ignored(tmp_path: Path) -> None:
     work, other = Workplace(tmp_path / "work"), Workplace(tmp_path / "other")
     put(work, "rows/date=2026-11-28/part-0.parquet", draw_regression(0))
@@ -162,9 +166,7 @@ def test_predictions_do_not_become_partitions_of_a_linked_folder(tmp_path: Path)
     assert run_command("predict", work.job(JOB), work.folder / "rows", work.folder / "out").code == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "level"), [(".hidden.parquet", "warning"), ("_old/a.parquet", "warning"), ("a.csv", "info")]
-)
+@pytest.mark.parametrize(("name", "level"), points(PASSED_OVER, PASSED_OVER[:1]))
 def test_what_is_passed_over_is_counted_and_said(tmp_path: Path, name: str, level: str) -> None:
     work = Workplace(tmp_path)
     put(work, "rows/part-0.parquet", draw_regression(0))
@@ -190,7 +192,7 @@ def test_negative_zero_is_no_new_category(tmp_path: Path) -> None:
     assert_same_model(ours.model(), other.model())
 
 
-@pytest.mark.parametrize("name", [b"part-\xff.parquet", b"deep/\xfe/part.parquet"])
+@pytest.mark.parametrize("name", points([b"part-\xff.parquet", b"deep/\xfe/part.parquet"], [b"part-\xff.parquet"]))
 def test_a_file_whose_name_is_not_utf_8_is_refused_by_its_escaped_name(tmp_path: Path, name: bytes) -> None:
     work = Workplace(tmp_path)
     put(work, "rows/part-0.parquet", draw_regression(0))

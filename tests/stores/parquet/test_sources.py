@@ -9,8 +9,9 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.points import points
 from support.stores.object_store import KEYS, ObjectStore, object_store
 from support.stores.partitions import column_of, write_partition
 
@@ -87,7 +88,7 @@ LOGS = {
 }
 
 
-@pytest.mark.parametrize("below", ["table", "", "table/data", "table/data/day=1"])
+@pytest.mark.parametrize("below", points(["table", "", "table/data", "table/data/day=1"], ["table", "table/data"]))
 @pytest.mark.parametrize("kind", LOGS)
 def test_a_table_of_another_format_is_refused_with_a_way_out(place: Place, kind: str, below: str) -> None:
     place.put("table/data/day=1/part-0.parquet", "table/data/day=1/part-1.parquet", f"table/{LOGS[kind]}")
@@ -212,6 +213,7 @@ def test_a_key_of_integers_is_numeric_and_any_other_categorical(
         np.testing.assert_array_equal(np.array(stored), np.array([wanted] * 2, np.array(stored).dtype))
 
 
+@settings(max_examples=40)
 @given(values=st.lists(st.text(min_size=1, max_size=8).filter(lambda t: t != "__HIVE_DEFAULT_PARTITION__"), max_size=4))
 def test_any_text_survives_as_the_name_of_a_folder(tmp_path_factory: pytest.TempPathFactory, values: list[str]) -> None:
     path = tmp_path_factory.mktemp("in")
