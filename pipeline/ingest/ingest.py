@@ -31,11 +31,14 @@ TASKS_A_COMMIT = 16
 at most these.
 """
 
-SMALL_FILE_BYTES = 2**20
+SMALL_FILE_BYTES = 2**18
 """Files up to this size may share a task."""
 
 TASK_BYTES, TASK_FILES = 4 * 2**20, 256
 """Limits of the files that share a task: enough for a full pack of the store, and read within seconds."""
+
+LEAST_TASKS = 8
+"""Small files are divided into as many tasks at least, which workers share."""
 
 
 def ingest(
@@ -89,12 +92,16 @@ def _carry_out(plan: IngestPlan, committed: Ledger, writer: WaveWriter) -> WaveR
 
 
 def group_files(files: Sequence[PartitionFile]) -> list[tuple[PartitionFile, ...]]:
-    """Return the files in groups, in order: each large one alone, small ones together; depends on their sizes alone."""
+    """Return the files in groups, in order: each large one alone, small ones together.
+
+    The groups depend on the number and the sizes of the files alone.
+    """
+    most = min(TASK_FILES, -(-len(files) // LEAST_TASKS))
     groups: list[list[PartitionFile]] = []
     size = TASK_BYTES + 1  # the first file begins a group
     for file in files:
         size += file.size_bytes
-        if file.size_bytes > SMALL_FILE_BYTES or size > TASK_BYTES or len(groups[-1]) == TASK_FILES:
+        if file.size_bytes > SMALL_FILE_BYTES or size > TASK_BYTES or len(groups[-1]) >= most:
             groups.append([])
             size = file.size_bytes if file.size_bytes <= SMALL_FILE_BYTES else TASK_BYTES + 1
         groups[-1].append(file)

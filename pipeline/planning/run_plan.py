@@ -170,7 +170,8 @@ def plan_run(
     """
     standing, ledger = Standing(Ledger(), None, None), Ledger()
     if root is not None:
-        standing, ledger = standing_of(root, trainer.request.name, new_model=new_model), read_ledger(root)
+        ledger = read_ledger(root)
+        standing = standing_of(root, trainer.request.name, new_model=new_model, ledger=ledger)
     fresh = diff_source(ledger, files).fresh
     return RunPlan(
         trainer=trainer,

@@ -51,13 +51,13 @@ class Standing:
     """The record under its name, if there is one, even if a new model replaces it."""
 
 
-def standing_of(root: "zarr.Group", name: str, *, new_model: bool) -> Standing:
-    """Return the store's ledger and record for a model.
+def standing_of(root: "zarr.Group", name: str, *, new_model: bool, ledger: Ledger | None = None) -> Standing:
+    """Return the store's ledger, which is read unless it is given, and the record for a model.
 
     A new model starts if there is none of that name, if the job requests a new one, or if a learned partition was
     ingested again. Partitions excluded by a rollback stay excluded, except for a new model.
     """
-    ledger, stored = read_ledger(root), read_model(root, name)
+    ledger, stored = ledger or read_ledger(root), read_model(root, name)
     if stored is None or new_model:
         return Standing(ledger, None, stored)
     known = {entry.segment for entry in ledger.entries}

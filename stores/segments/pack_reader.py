@@ -20,13 +20,22 @@ if TYPE_CHECKING:
 
 def list_packs(root: "zarr.Group") -> list[PackName]:
     """Return the packs of a snapshot in ascending order."""
+    parsed = map(PackName.parse, _list_names(root))
+    return sorted((name for name in parsed if name is not None), key=lambda name: (name.first, name.last))
+
+
+def list_large(root: "zarr.Group") -> list[int]:
+    """Return the numbers of the segments that are groups of their own."""
+    return [int(name) for name in _list_names(root) if name.isdecimal()]
+
+
+def _list_names(root: "zarr.Group") -> list[str]:
     from zarr.core.sync import sync
 
     async def names() -> list[str]:
         return [name async for name in root.store.list_dir(SEGMENTS)]
 
-    parsed = (PackName.parse(name) for name in sync(names()))
-    return sorted((name for name in parsed if name is not None), key=lambda name: (name.first, name.last))
+    return sync(names())
 
 
 @dataclass(frozen=True)

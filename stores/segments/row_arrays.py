@@ -1,5 +1,7 @@
 """The arrays with rows of a group, read in ranges of rows."""
 
+from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -24,6 +26,7 @@ class RowArrays:
         """Open the group; raises StoreError if it is missing or has no targets. `others` are its other members."""
         check_metadata(root.store, path, members=(*ROW_ARRAYS, *others))
         self.group = cast("zarr.Group", root[path])
+        self._opened: dict[str, zarr.Array[Any]] = {}
         check_sealed(self.group, (*ROW_ARRAYS, *others))
         targets = self.array("targets")
         check_array(targets, 0)
@@ -33,9 +36,11 @@ class RowArrays:
 
     def array(self, name: str) -> "zarr.Array[Any]":
         """Return an array of the group; raises KeyError if there is none of that name."""
-        return cast("zarr.Array[Any]", self.group[name])
+        if name not in self._opened:
+            self._opened[name] = cast("zarr.Array[Any]", self.group[name])
+        return self._opened[name]
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The arrays with rows that there are."""
         return tuple(name for name in ROW_ARRAYS if name in self.group)
@@ -43,11 +48,8 @@ class RowArrays:
     @property
     def row_bytes(self) -> float:
         """Uncompressed bytes of a row."""
-        sizes = [np.dtype(array.dtype).itemsize * array.shape[1:][0] if array.ndim > 1 else 8 for array in self._all()]
-        return float(sum(sizes))
-
-    def _all(self) -> "list[zarr.Array[Any]]":
-        return [self.array(name) for name in self.names]
+        arrays = [self.array(name) for name in self.names]
+        return float(sum(np.dtype(array.dtype).itemsize * prod(map(int, array.shape[1:])) for array in arrays))
 
     def read(self, start: int, stop: int) -> Columns:
         """Return the rows from `start` up to `stop`; raises StoreError if a chunk is missing or damaged."""

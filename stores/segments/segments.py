@@ -12,7 +12,7 @@ import numpy as np
 from ridgestream.stores.errors.translation import read_errors
 from ridgestream.stores.schema.row_batch import Rows
 from ridgestream.stores.segments.checked_array import read_array
-from ridgestream.stores.segments.pack_reader import Pack, list_packs
+from ridgestream.stores.segments.pack_reader import Pack, list_large, list_packs
 from ridgestream.stores.segments.packs import PackName
 from ridgestream.stores.segments.row_arrays import Columns, RowArrays, open_rows
 from ridgestream.stores.segments.segment_format import (
@@ -100,7 +100,7 @@ class Segment:
     def count_weighted_rows(self) -> int:
         """Return the number of rows of positive weight; reads the weights, if any, chunk by chunk."""
         with read_errors(f"{self.path} of the store"):
-            if "weights" not in self.arrays.group:
+            if "weights" not in self.arrays.names:
                 return self.rows
             weights, stop = self.arrays.array("weights"), self.first + self.rows
             starts = range(self.first, stop, self.chunk_rows)
@@ -145,6 +145,11 @@ class Segments:
         """Open the segment with this number; raises StoreError if it is missing or incomplete."""
         pack = self._find(number)
         return _open_large(self.root, number) if pack is None else _open_packed(pack, number)
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all segments, ascending; opens every pack."""
+        packed = [number for name in self._packs for number in self._open_pack(name.path).positions]
+        return sorted([*packed, *list_large(self.root)])
 
     def _find(self, number: int) -> Pack | None:
         """Return the pack that contains a segment; None if none does."""

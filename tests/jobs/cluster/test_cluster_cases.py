@@ -82,6 +82,7 @@ def test_sums_that_died_with_their_worker_before_they_were_fetched_count_once(
 ) -> None:
     """distributed#7870"""
     monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
+    monkeypatch.setattr(stored_rows, "TASK_PARTS", 1)
     for number in range(4):
         work.put(number, draw_rows(number, 1000))
     work.run_here({"evaluate.path": None})

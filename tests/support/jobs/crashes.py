@@ -26,6 +26,7 @@ from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import night_tag, read_model, require_model
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
+from ridgestream.stores.segments.segments import Segments
 
 MODES = ("alone", "cluster", "worker", "scheduler")
 """Who is killed: a run in one process; a run with workers of its own, all of them; one worker; the scheduler."""
@@ -36,11 +37,14 @@ MOMENTS = ("time", "call", "request")
 PARTITIONS, ROWS = 20, 100
 
 PROGRAM = """
+import sys
 import ridgestream.jobs.cli.app
+import ridgestream.pipeline.ingest.ingest
+sys.modules["ridgestream.pipeline.ingest.ingest"].TASKS_A_COMMIT = 4
 if __name__ == "__main__":
     ridgestream.jobs.cli.app.main()
 """
-"""The command; the workers that it starts run this, too."""
+"""The command, with few tasks to a commit, so that there are several; the workers that it starts run this, too."""
 
 EVERY_CHECKPOINT = """
 import ridgestream.pipeline.training.online_checkpoints as checkpoints
@@ -251,7 +255,7 @@ class CrashBench:
         names = [entry.name for entry in ledger.entries]
         assert names == sorted(set(names))
         assert len(inspected["partitions"]) == len(names)
-        assert len(list(root["segments"].group_keys())) == len(names)  # type: ignore[union-attr]
+        assert Segments(root).numbers() == sorted(entry.segment for entry in ledger.entries)
         if record is not None:
             assert len(set(record.learned)) == len(record.learned)
             assert record.counters["rows_seen"] == ROWS * len(record.learned)
