@@ -13,10 +13,10 @@ occur in the training rows. Missing values have a bin of their own.
 If both are samples of one distribution, PSI / (1/n + 1/m) is approximately χ² with B − 1 degrees of freedom (Yurdakul
 2018, "Statistical properties of population stability index"): small partitions have a large index by chance.
 
-The approximation needs about five rows a bin (Cochran 1954). For m < 5B, the shift must also exceed a bound that holds
-for any numbers of rows. Given all N = n + m rows, with shares r, the partition is a sample of m of them without
-replacement; the probability of its shares q is at most exp(−m Σ q_i ln(q_i / r_i)) N^m (N − m)! / N!, and there are
-(m + B − 1)! / (m! (B − 1)!) possible q (the method of types; Cover & Thomas 2006, section 11.1).
+The approximation needs several rows a bin (Cochran 1954). For m < 10B, a test takes its place that holds for any
+numbers of rows: given the N_i rows of both sides in each bin, the partition is a sample of m of all N rows without
+replacement, and has m_i of them in each bin with probability Π C(N_i, m_i) / C(N, m). There are C(m + B − 1, B − 1)
+possible outcomes, so that some outcome of at most this probability comes up with probability at most their product.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ RARE = 0.01
 BY_CHANCE = 1e-4
 """The probability that some column of a partition with the training rows' distribution is reported as shifted."""
 
-_ROWS_A_BIN = 5
+_ROWS_A_BIN = 10
 """Rows a bin from which on the χ² approximation is trusted."""
 
 _DECILES = np.arange(1, 10) / 10
@@ -66,13 +66,13 @@ class Shift:
     """The population stability index, finite and non-negative."""
     chance: float
     """The value that it exceeds by chance with probability BY_CHANCE, over all columns, if there are enough rows."""
-    has_evidence: bool = True
-    """Whether it exceeds the bound for few rows, too; true if there are enough."""
+    has_evidence: bool = False
+    """Whether it exceeds chance: by the index, or with few rows by the probability of the rows in the bins."""
 
     @property
     def is_large(self) -> bool:
-        """Whether it exceeds LARGE, and chance."""
-        return self.has_evidence and self.psi > max(LARGE, self.chance)
+        """Whether it exceeds both LARGE and chance."""
+        return self.has_evidence and self.psi > LARGE
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Shifts:
     chance: Floats
     """The value that it exceeds by chance, shape (columns,)."""
     has_evidence: npt.NDArray[np.bool_]
-    """Whether it exceeds the bound for few rows, shape (columns,)."""
+    """Whether each exceeds chance, shape (columns,)."""
 
     def __getitem__(self, column: int) -> Shift:
         """Return the shift of one column."""
@@ -101,7 +101,7 @@ class Shifts:
 
     def are_large(self) -> npt.NDArray[np.bool_]:
         """Return whether each exceeds LARGE and chance, shape (columns,)."""
-        return self.has_evidence & (self.psi > np.maximum(LARGE, self.chance))
+        return self.has_evidence & (self.psi > LARGE)
 
 
 def compare_shares(training: Shares, now: Shares, n_columns: int) -> Shift:
@@ -145,20 +145,25 @@ def compare_columns(training: StackedShares, now: StackedShares, n_columns: int)
     several = count > 1
     critical = chdtri(np.where(several, count - 1, 1), BY_CHANCE / n_columns)
     chance = np.where(present & several, critical * (1 / n + 1 / m), 0.0)
-    evidence = ~present | (m >= _ROWS_A_BIN * count) | _exceeds_bound(training.bins, now.bins, n, m, count, n_columns)
+    improbable = _is_improbable(training.bins, now.bins, n, m, count, n_columns)
+    evidence = present & np.where(m >= _ROWS_A_BIN * count, psi > chance, improbable)
     return Shifts(np.where(present, np.maximum(psi, 0.0), 0.0), chance, evidence)
 
 
-def _exceeds_bound(
+def _is_improbable(
     training: Floats, now: Floats, n: Floats, m: Floats, count: npt.NDArray[np.integer], n_columns: int
 ) -> npt.NDArray[np.bool_]:
     """Return whether m rows with the shares `now` (columns, B) are improbable among the n + m rows of both sides."""
-    total = n + m
-    together = (n[:, np.newaxis] * training + m[:, np.newaxis] * now) / total[:, np.newaxis]
-    divergence = m * rel_entr(now, together).sum(axis=1)
-    without_replacement = m * np.log(total) + gammaln(n + 1) - gammaln(total + 1)
-    types = gammaln(m + count) - gammaln(m + 1) - gammaln(np.maximum(count, 1))
-    return np.asarray(divergence > np.log(n_columns / BY_CHANCE) + types + without_replacement)
+    in_partition = m[:, np.newaxis] * now
+    together = n[:, np.newaxis] * training + in_partition
+    in_bins = _log_binomial(together, in_partition).sum(axis=1)
+    outcomes = _log_binomial(m + count - 1, m)
+    return np.asarray(_log_binomial(n + m, m) - in_bins > np.log(n_columns / BY_CHANCE) + outcomes)
+
+
+def _log_binomial(n: Floats, k: Floats) -> Floats:
+    """Return the logarithm of C(n, k), also for numbers that are not whole."""
+    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(np.maximum(n - k, 0) + 1))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,9 @@ RECENT = 20
 FACTOR, SIGMAS = 1.5, 4.0
 """An error is an outlier if it is more than FACTOR times the median of those before, and SIGMAS deviations above it."""
 
+LEAST_ROWS = 30
+"""An error over fewer rows has no limit: a single row can decide it, and its distribution is far from normal."""
+
 _MAD = 1.4826
 """Ratio of the standard deviation to the median absolute deviation of a normal distribution."""
 
@@ -97,12 +100,13 @@ def find_limits(errors: Sequence[float | None], rows: Sequence[int], *, classes:
     The limit is the larger of FACTOR times the median of the RECENT errors before it and SIGMAS deviations above it.
     The variance is that of these errors, estimated from their median absolute deviation, plus the sampling variance
     with this number of rows: p(1 − p)/n for a fraction, (_KURTOSIS − 1)e²/n for a mean square. None without previous
-    errors, or for a partition without an error.
+    errors, for a partition without an error, and for one of fewer than LEAST_ROWS rows.
     """
     limits: list[float | None] = []
     before: list[float] = []
     for error, n in zip(errors, rows, strict=True):
-        limits.append(_limit(before[-RECENT:], n, classes=classes) if before and error is not None and n else None)
+        is_judged = before and error is not None and n >= LEAST_ROWS
+        limits.append(_limit(before[-RECENT:], n, classes=classes) if is_judged else None)
         before += [] if error is None else [error]
     return limits
 
