@@ -19,8 +19,8 @@ RECENT = 20
 FACTOR, SIGMAS = 1.5, 4.0
 """An error is an outlier if it is more than FACTOR times the median of those before, and SIGMAS deviations above it."""
 
-LEAST_ROWS = 30
-"""An error over fewer rows has no limit: a single row can decide it, and its distribution is far from normal."""
+LEAST_ROWS = 10
+"""An error over fewer rows has no limit: a single row decides it, and its distribution is far from normal."""
 
 _MAD = 1.4826
 """Ratio of the standard deviation to the median absolute deviation of a normal distribution."""
