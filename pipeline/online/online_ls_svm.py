@@ -45,7 +45,8 @@ class OnlineLSSVM:
     """A kernel expansion f(x) = Σ β_i k(x_i, x) over a small dictionary, learned in one pass over the rows.
 
     A row costs O(max_basis²) time; memory is O(max_basis² + max_basis · n_features) and does not grow with the rows.
-    Features should be standardized, since all thresholds are in units of the kernel. For classification, learn
+    It does not standardize. Features should be, since all thresholds are in units of the kernel, and since the RBF of
+    raw columns may be zero between any two rows: then all predictions are. For classification, learn
     targets −1 and 1, one column per class, and take the sign or the largest.
 
     Args:

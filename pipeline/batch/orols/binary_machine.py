@@ -100,6 +100,11 @@ class Machine:
         """Return the row indices of the confirmed steps, in their order."""
         return np.array([step.place for step in self.steps], dtype=np.int64)
 
+    def best_places(self) -> Integers:
+        """Return those up to the step whose model has the least generalized cross-validation."""
+        best = int(np.argmin([step.gcv for step in self.steps])) if self.steps else -1
+        return self.places()[: best + 1]
+
     def needs(self) -> Integers:
         """Return the indices of the rows whose columns the machine still needs."""
         return np.union1d(self.places(), self.wanted)

@@ -118,7 +118,7 @@ def fit_orols(rows: RowSet, kernel: Kernel, settings: OROLSSettings, report: Rep
     """Return a dictionary with coefficients for each target; O(n_basis + pool) kernel values per row and pass.
 
     A pass confirms several steps of every machine; a last pass forms the sums. The path has λ per row and the GCV (27)
-    after each step, as means over machines. Raises InputError if there are too few rows, NumericalBreakdown if no row
+    after each step, as means over machines; each machine serves its step of least GCV. Raises InputError if there are too few rows, NumericalBreakdown if no row
     has a usable column.
     """
     selection = _Selection(rows, kernel, settings, report)
@@ -180,7 +180,7 @@ class _Selection:
 
     def fitted(self) -> OrolsFitted:
         """Return the model of the confirmed steps, with sums over all rows."""
-        taken = _take_turns([machine.places() for machine in self._machines], self._settings.limit)
+        taken = _take_turns([machine.best_places() for machine in self._machines], self._settings.limit)
         places = _join(taken)
         if not len(places):
             raise NumericalBreakdown(

@@ -67,6 +67,18 @@ class DenseMachine:
             still = np.abs(np.diff(last)) <= self.tolerance * last[1:]
             if largest <= 1e-10 * scale or (len(still) == self.patience and still.all()):
                 break
+        return self.at_least_gcv()
+
+    def at_least_gcv(self) -> "DenseMachine":
+        """Go back to the model with the least GCV of those that were passed."""
+        if self.chosen:
+            size = int(np.argmin(self.gcv)) + 1
+            self.chosen, self.gcv = self.chosen[:size], self.gcv[:size]
+            self.columns, self.q, self.penalties = (
+                self.columns[: size + 1],
+                self.q[: size + 1],
+                self.penalties[: size + 1],
+            )
         return self
 
     def coefficients(self) -> Array:
