@@ -118,8 +118,8 @@ def fit_orols(rows: RowSet, kernel: Kernel, settings: OROLSSettings, report: Rep
     """Return a dictionary with coefficients for each target; O(n_basis + pool) kernel values per row and pass.
 
     A pass confirms several steps of every machine; a last pass forms the sums. The path has λ per row and the GCV (27)
-    after each step, as means over machines; each machine serves its step of least GCV. Raises InputError if there are too few rows, NumericalBreakdown if no row
-    has a usable column.
+    after each step, as means over machines; each machine serves its step of least GCV. Raises InputError if there are
+    too few rows, NumericalBreakdown if no row has a usable column.
     """
     selection = _Selection(rows, kernel, settings, report)
     while selection.has_work():
