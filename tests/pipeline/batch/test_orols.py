@@ -358,7 +358,9 @@ def test_it_reports_its_progress() -> None:
     notes = Notes()
     fitted = fit_orols(draw_rows(), KERNEL, SETTINGS, notes)
     assert notes.events[-1][1]["machines_at_work"] == 0
-    assert notes.events[-1][1]["n_basis"] >= len(fitted.places)  # it serves the point of its path with the least GCV
+    n_basis = notes.events[-1][1]["n_basis"]
+    assert isinstance(n_basis, int)
+    assert n_basis >= len(fitted.places)  # it serves the point of its path with the least GCV
     assert [fact["passes"] for _, fact in notes.events] == list(range(2, int(fitted.notes["passes"])))
 
 
