@@ -13,7 +13,7 @@ from ridgestream.pipeline.base import events
 def print_result(result: dict[str, Any], *, as_json: bool, log: Log = "auto") -> None:
     """Print the result of a command; where the log is JSON, as one more line of that kind."""
     if log == "json":
-        typer.echo(json_line("info", events.RESULT.code, events.RESULT.sentence, **result))
+        typer.echo(json_line("info", events.COMMAND_RESULT.code, events.COMMAND_RESULT.sentence, **result))
     elif as_json:
         typer.echo(json.dumps(result))
     else:

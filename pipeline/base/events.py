@@ -336,7 +336,7 @@ REPORT_WRITTEN = Event(
 
 METRICS_NOT_WRITTEN = Event("metrics.not_written", "the metrics of the run could not be written")
 
-RESULT = Event("result", "the result of the command")
+COMMAND_RESULT = Event("command.result", "the result of the command")
 
 LIBRARY_FAILED = Event("library.failed", "a library logged an error")
 LIBRARY_WARNED = Event("library.warned", "a library logged a warning")

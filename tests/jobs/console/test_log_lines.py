@@ -48,7 +48,7 @@ def test_the_result_on_standard_output_is_a_line_of_json_too(work: Workplace, co
     job = work.job({"predict.path": "held-out", "predict.output": "out"})
     done = run_command(command, job, "--log=json")
     (result,) = lines_of(done.out)
-    assert (done.code, result["level"], result["event"]) == (0, "info", "result")
+    assert (done.code, result["level"], result["event"]) == (0, "info", "command.result")
     assert result["snapshot"] == work.snapshot()
     assert result["night"] == {"ingest": None, "run": 2, "train": 2}.get(command, 1)  # the one that would be learned
     assert set(run_command(command, job, "--json").result) <= set(result)

@@ -273,7 +273,7 @@ SECRETS: list[tuple[dict[str, Any], str]] = [
     ({"source.path": "s3://me:hush@bucket/x"}, "source.path has credentials in its URL"),
     ({"store": "s3://me:hush@bucket/x"}, "store has credentials in its URL"),
     ({"predict.output": "s3://bucket/x?Signature=hush"}, "predict.output has credentials in its URL"),
-    ({"storage.endpoint_url": "http://me:hush@host"}, "the endpoint http://***@host has credentials in its URL"),
+    ({"storage.endpoint_url": "http://me:hush@host"}, "http://***@host has credentials in its URL"),
     ({"storage.secret_access_key": "hush"}, "secret_access_key would be a secret in a job file; each process"),
     ({"storage.endpoint_url": "host:9000"}, "the endpoint 'host:9000' must be a URL such as https://minio"),
 ]

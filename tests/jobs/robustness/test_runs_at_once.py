@@ -75,7 +75,7 @@ def assert_once(location: StoreLocation, undisturbed: Workplace) -> None:
     assert [night.number for night in record.history] == [1]
     assert store.tags() == {night_tag("model", 1)}
     messages = [commit.message for commit in store.repository.ancestry(branch=BRANCH)]
-    assert len(messages) == 5, messages  # the repository, the store, two waves of partitions, a night
+    assert len(messages) == 4, messages  # the repository, the store, the partitions, a night
 
 
 @pytest.mark.parametrize("location", points(LOCATIONS, ["object store"]), indirect=True)

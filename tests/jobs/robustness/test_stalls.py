@@ -3,6 +3,7 @@
 import ctypes
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -229,8 +230,7 @@ def test_a_clock_that_is_far_behind_is_refused_with_the_difference(work: Workpla
     outcome = run_command("run", work.job(calm), "--json")
     *_, last = outcome.err.splitlines()
     assert (outcome.code, outcome.out) == (exit_codes.STORE, "")
-    assert "this machine's clock is 4" in last
-    assert "s behind the last commit, of " in last
+    assert re.search(r"this machine's clock is \d+ s behind the last commit, of \d+", last)
 
 
 @pytest.mark.parametrize(

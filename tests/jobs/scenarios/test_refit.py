@@ -128,7 +128,7 @@ def test_a_refit_requested_later_is_a_separate_night_and_is_done_once(tmp_path: 
     work = nights(tmp_path / "work", (PARTITIONS, False))
     before = work.model()
     summary, notes = run_with_notes(work, REFIT)
-    assert notes.steps == ["ingest", "refit", "evaluate"]
+    assert notes.steps == ["ingest", "check_held_out", "refit", "evaluate"]
     assert (summary["new_partitions"], summary["new_rows"], summary["refitted"]) == (0, 0, True)
     assert summary["test_error"] == straight.model().history[-1].test_error
     assert summary["progressive_error"] == before.history[-1].progressive_error
@@ -267,6 +267,7 @@ def test_the_flag_goes_before_the_job_file_and_the_command_shows_what_was_refitt
     done = run_command("run", work.job(), "--refit")
     assert [line.split("event='")[1].split("'")[0] for line in done.err.splitlines()] == [
         "ingest",
+        "check_held_out",
         "train",
         "refit",
         "evaluate",

@@ -23,7 +23,7 @@ from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.repository.repository import Store
-from ridgestream.stores.segments import segments
+from ridgestream.stores.segments import segment_format
 
 REQUESTS = {
     "supervised": MODEL,
@@ -57,7 +57,7 @@ class Memory:
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 256 rows, a refresh after four of them, and a clock that always says yes."""
     monkeypatch.setattr(block_stream, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(segments, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(segment_format, "CHUNK_BYTES", 1)
     monkeypatch.setattr(stream_learner, "REFRESH_ROWS", 1024)
     monkeypatch.setattr(online_checkpoints, "KEEP_SECONDS", 0.0)
     monkeypatch.setattr(online_checkpoints, "COST", 0.0)

@@ -264,7 +264,7 @@ def test_credentials_in_a_url_are_refused_and_not_repeated(url: str) -> None:
 
 
 def test_credentials_in_the_url_of_an_endpoint_are_refused_and_not_repeated() -> None:
-    with pytest.raises(StoreError, match=r"the endpoint http://\*\*\*@host has credentials in its URL, ") as caught:
+    with pytest.raises(StoreError, match=r"the endpoint .*http://\*\*\*@host has credentials in its URL, ") as caught:
         StorageSettings("http://me:hush@host").endpoint  # noqa: B018
     assert "hush" not in str(caught.value)
     with pytest.raises(StoreError, match="the endpoint 'host:9000' must be a URL such as https://minio"):

@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import zarr
@@ -12,7 +12,7 @@ from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.ingest.ingest import ingest
 from ridgestream.pipeline.ingest.ingest_report import IngestReport
-from ridgestream.stores.catalog.ledger import Ledger, read_ledger
+from ridgestream.stores.catalog.ledger import Ledger, as_plain, read_ledger
 from ridgestream.stores.parquet.partitions import list_partitions
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
@@ -40,8 +40,11 @@ def ingest_folder(store: Store, source: Path, request: SchemaRequest, executor: 
 
 
 def as_format_3(root: zarr.Group) -> zarr.Group:
-    """Mark a root as one of format version 3, which has no hashes; the commit then lists those of what a test wrote."""
+    """Make a root one of format version 3, which has no hashes; the commit then lists those of what a test wrote."""
+    ledger = read_ledger(root)
     root.attrs["ridgestream"] = {"format_version": 3}
+    if ledger.schema is not None:
+        root.create_group("ledger", overwrite=True, attributes=cast("Any", as_plain(ledger)))
     return root
 
 
