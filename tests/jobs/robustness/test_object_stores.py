@@ -303,7 +303,8 @@ def test_no_task_and_no_commit_contains_a_credential(
         ingest(store, (file,), SchemaRequest("label"), PicklingExecutor(), Silent())
     task = PredictTask(file, source / "out", ())
     sent = [pickle.dumps(each) for each in (task, store.repository.writable_session("main").fork())]
-    stored = [server.get(f"{tmp_path.name}/{key}") for key in server.keys(tmp_path.name)]
+    keys = [key for key in server.keys(tmp_path.name) if not f"/{key}".endswith("/")]  # Arrow marks folders
+    stored = [server.get(f"{tmp_path.name}/{key}") for key in keys]
     assert len(stored) > 5
     assert server.endpoint.encode() in sent[0]
     assert not [content for content in (*sent, *stored) if b"hush" in content]
