@@ -15,6 +15,7 @@ import dask.config
 import psutil
 import pytest
 from distributed import Client, Security
+from support.points import points
 
 from ridgestream.jobs.cluster.dask_executor import DaskExecutor, open_executor
 from ridgestream.jobs.cluster.local_cluster import count_local_workers
@@ -47,7 +48,7 @@ def test_no_client_without_the_certificate_reaches_the_scheduler(
         Client(f"{scheme}://127.0.0.1:{port}", timeout=1, security=security)
 
 
-@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize("encrypted", points([False, True], [False]))
 def test_no_port_answers_a_process_without_the_certificate(executor: DaskExecutor, encrypted: bool) -> None:
     """Neither the scheduler's nor one of a worker or of its nanny says a word of Dask's protocol."""
     assert list(executor.run(abs, [-1])) == [1]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.jobs.jobs import ROWS, Settings, Workplace, draw_rows, open_store, run_command, set_column
 from support.jobs.recording import Notes
+from support.points import points
 from support.stores.object_store import object_store
 
 from ridgestream.jobs.cli import exit_codes
@@ -53,7 +54,9 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("name", FAILURES)
+@pytest.mark.parametrize(
+    "name", points(FAILURES, ["no scheduler answers", "a partition is spoilt", "the store is in use"])
+)
 def test_a_night_that_fails_leaves_a_report_which_the_success_that_follows_replaces(work: Workplace, name: str) -> None:
     failure, good = FAILURES[name], work.job(REPORTS)
     assert run_command("run", good).code == 0

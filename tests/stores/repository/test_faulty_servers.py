@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 import pytest
+from support.points import points
 from support.stores.faulty_proxy import NOTHING, FaultyProxy, Rule, faulty_proxy
 from support.stores.object_store import BUCKET, ObjectStore, object_store
 
@@ -164,13 +165,8 @@ SILENT: dict[str, tuple[str, Callable[[Store], object]]] = {
 }
 """Requests that are not answered, and what sends them."""
 
-ORDINARY = ("branch", "chunk", "new snapshot", "moved branch")
-"""Those of the ordinary tests."""
 
-
-@pytest.mark.parametrize(
-    "name", [name if name in ORDINARY else pytest.param(name, marks=pytest.mark.thorough) for name in SILENT]
-)
+@pytest.mark.parametrize("name", points(SILENT, ["chunk"]))
 def test_a_request_that_is_never_answered_is_sent_again(proxy: FaultyProxy, location: StoreLocation, name: str) -> None:
     only, action = SILENT[name]
     change_everything(location)
@@ -182,7 +178,10 @@ def test_a_request_that_is_never_answered_is_sent_again(proxy: FaultyProxy, loca
     assert Store.open(location).root().attrs["number"] in (1, 5)
 
 
-@pytest.mark.parametrize(("name", "subject"), [("branch", "the branch main"), ("chunk", "values-1/c/0")])
+@pytest.mark.parametrize(
+    ("name", "subject"),
+    points([("branch", "the branch main"), ("chunk", "values-1/c/0")], [("branch", "the branch main")]),
+)
 def test_a_server_that_never_answers_is_reported_by_what_was_asked_for(
     proxy: FaultyProxy, location: StoreLocation, name: str, subject: str
 ) -> None:
@@ -199,7 +198,9 @@ def test_a_server_that_never_answers_is_reported_by_what_was_asked_for(
 CONDITIONS = [("if-none-match",), ("if-match",), ("if-none-match", "if-match")]
 
 
-@pytest.mark.parametrize("headers", CONDITIONS, ids=" ".join)
+@pytest.mark.parametrize(
+    "headers", [*CONDITIONS[:2], pytest.param(CONDITIONS[2], marks=pytest.mark.thorough)], ids=" ".join
+)
 def test_a_server_that_ignores_conditions_is_refused_and_nothing_is_left(
     server: ObjectStore, proxy: FaultyProxy, location: StoreLocation, tmp_path: Path, headers: tuple[str, ...]
 ) -> None:
@@ -244,7 +245,7 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("kind", LOST)
+@pytest.mark.parametrize("kind", points(LOST, ["chunks", "refs/branch.main"]))
 def test_a_lost_object_is_said_to_be_lost(
     server: ObjectStore, location: StoreLocation, tmp_path: Path, kind: str
 ) -> None:
