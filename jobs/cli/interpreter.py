@@ -58,7 +58,7 @@ def _keep_warnings_harmless() -> None:
     warnings.resetwarnings()
     for category in _QUIET:
         warnings.simplefilter("ignore", category)
-    sys.warnoptions.clear()  # workers get these
+    sys.warnoptions[:] = ["default"] if sys.flags.dev_mode else []  # workers get these
     os.environ.pop("PYTHONWARNINGS", None)
 
 

@@ -104,7 +104,10 @@ def test_compiled_code_is_the_same_whatever_numba_is_told(work: Workplace, undis
 
 @pytest.mark.thorough
 def test_no_variable_or_file_changes_a_run_on_local_workers(work: Workplace, undisturbed: Workplace) -> None:
-    for library, text in {"dask": "distributed: {comm: {require-encryption: true}}", "zarr": "array: 3"}.items():
+    for library, text in {
+        "dask": "distributed: {comm: {require-encryption: true}}",
+        "zarr": "default_zarr_format: 2",
+    }.items():
         (work.folder / "home" / ".config" / library).mkdir(parents=True)
         (work.folder / "home" / ".config" / library / "own.yaml").write_text(text)
     wrong = WRONG | {"TMPDIR": os.environ.get("TMPDIR", "/tmp")}  # noqa: S108 - workers need one
