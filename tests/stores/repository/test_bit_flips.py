@@ -53,10 +53,9 @@ def test_a_flipped_bit_of_the_branch_is_refused_or_changes_nothing(store: Path) 
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("seed", [1, 2])
-def test_more_flipped_bits_are_refused_or_change_nothing(store: Path, seed: int) -> None:
+def test_more_flipped_bits_are_refused_or_change_nothing(store: Path) -> None:
     file = newest(store / "snapshots")
-    assert silent_flips(store, file, bits_of(file, 12 * SAMPLE, seed)) == []
+    assert silent_flips(store, file, bits_of(file, 6 * SAMPLE, seed=1)) == []
 
 
 @pytest.mark.slow
