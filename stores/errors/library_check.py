@@ -1,5 +1,7 @@
 """Whether the libraries of this installation can read at all: before they are believed about a store's damage."""
 
+from ridgestream.stores.errors.zarr_settings import ZARR_FORMAT
+
 _VALUES = [1.0, 2.0]
 
 
@@ -18,10 +20,10 @@ def _round_trip() -> tuple[object, dict[str, object]]:
     from zarr.storage import MemoryStore
 
     store = MemoryStore()
-    group = zarr.create_group(store, zarr_format=3, attributes={"sound": True})
+    group = zarr.create_group(store, zarr_format=ZARR_FORMAT, attributes={"sound": True})
     codec = ZstdCodec(level=1, checksum=True)
     group.create_array("array", shape=(2,), dtype="float64", chunks=(1,), compressors=[codec])[:] = np.array(_VALUES)
-    group = zarr.open_group(store, mode="r", zarr_format=3)
+    group = zarr.open_group(store, mode="r", zarr_format=ZARR_FORMAT)
     array = group["array"]
     values = np.asarray(array[...]) if isinstance(array, zarr.Array) else np.empty(0)
     return values.tolist(), dict(group.attrs.asdict())

@@ -12,7 +12,6 @@ from ridgestream.stores.errors.exhaustion import is_exhausted
 from ridgestream.stores.errors.library_check import failing_library
 
 _MAX_CHARACTERS = 500
-_LONGEST = 500
 
 _LOST = "is a file of it lost or damaged? restore it from a copy"
 _REFUSED = "the server refuses it: do the credentials of this process's environment reach there, to read and to write?"
