@@ -7,6 +7,7 @@ from the differences themselves.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Protocol, cast
 
 import numpy as np
@@ -170,8 +171,8 @@ class Linear(_Parameters):
         return np.asarray(self.formula(np.einsum("ij,ij->i", X, X)))
 
 
-KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in (RBF, Polynomial, Linear)}
-"""The kernels by name; a new one is a class like those above and an entry here."""
+KERNELS: Mapping[str, type[Kernel]] = MappingProxyType({kernel.name: kernel for kernel in (RBF, Polynomial, Linear)})
+"""The kernels by name; a new one is a class like those above and an entry here, which compiled code and records read."""
 
 
 def make_kernel(name: str, parameters: Mapping[str, float], n_features: int) -> Kernel:
@@ -199,9 +200,10 @@ def gram(kernel: Kernel, X: Floats, centre: Floats | None = None) -> Floats:
 
 
 def check_kernel(kernel: object) -> None:
-    """Raise InputError unless `kernel` is an instance of one of the classes in KERNELS."""
-    if KERNELS.get(getattr(kernel, "name", "")) is not type(kernel):
-        raise InputError(f"kernel must be a kernel, such as RBF(gamma=0.1), it is {kernel!r}")
+    """Raise InputError unless `kernel` is an instance of one of the classes in KERNELS, and of no subclass."""
+    if not any(type(kernel) is known for known in KERNELS.values()):
+        names = ", ".join(known.__name__ for known in KERNELS.values())
+        raise InputError(f"kernel must be one of {names}, not a subclass, such as RBF(gamma=0.1), it is {kernel!r}")
 
 
 def check_positive(name: str, value: object) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.kernels import Kernel
+from ridgestream.pipeline.kernels import Kernel, check_kernel
 from ridgestream.pipeline.selection.candidate_rounds import (
     KERNEL_SECONDS,
     PRODUCT_SECONDS,
@@ -42,6 +42,10 @@ class FitTask(Generic[Settings_co]):
     """The bytes that this process may use."""
     report: Reporter
     """Receives progress."""
+
+    def __post_init__(self) -> None:
+        for kernel in self.kernels:
+            check_kernel(kernel)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.memory_plan import KERNEL_BYTES
-from ridgestream.pipeline.kernels import Kernel, gram
+from ridgestream.pipeline.kernels import Kernel, check_kernel, gram
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,9 @@ class Basis:
     """Origin for a stationary kernel's distances, shape (n_features,)."""
     constant: bool = False
     """Whether the constant function 1 follows the kernel functions, for a bias."""
+
+    def __post_init__(self) -> None:
+        check_kernel(self.kernel)
 
     @property
     def n_functions(self) -> int:
