@@ -172,7 +172,7 @@ class Linear(_Parameters):
 
 
 KERNELS: Mapping[str, type[Kernel]] = MappingProxyType({kernel.name: kernel for kernel in (RBF, Polynomial, Linear)})
-"""The kernels by name; a new one is a class like those above and an entry here, which compiled code and records read."""
+"""The kernels by name; a new one is a class like those above and an entry here; compiled code and records read it."""
 
 
 def make_kernel(name: str, parameters: Mapping[str, float], n_features: int) -> Kernel:
