@@ -20,6 +20,7 @@ HEAVY = ("numpy", "scipy", "numba", "zarr", "icechunk", "dask", "distributed", "
 NAMES = {
     "DaskDataset",
     "InputError",
+    "InputWarning",
     "Linear",
     "NumericalBreakdown",
     "OnlineLSSVM",

@@ -3,6 +3,7 @@
 What is accepted gives the same bits as C-contiguous float64 arrays of the same numbers.
 """
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ Integers = npt.NDArray[np.int64]
 
 LARGEST_VALUE = 1e100
 """Larger values are treated as damage: float64 sums with their squares would overflow."""
+
+LARGEST_WHOLE = 2**53
+"""Up to here, float64 represents every whole number."""
 
 
 def check_rows(X: npt.ArrayLike, n_features: int | None = None, name: str = "X") -> Floats:
@@ -104,7 +108,8 @@ def as_floats(values: npt.ArrayLike, name: str) -> Floats:
 
 
 def _check_kind(array: npt.NDArray[Any], name: str) -> None:
-    """Raise InputError for dtypes that NumPy would convert to numbers that were not meant."""
+    """Raise InputError for dtypes and values that NumPy would convert to numbers that were not meant."""
+    _check_exact(array, name)
     if array.dtype.kind in "cmMV":
         raise InputError(f"{name} must hold real numbers, it is of type {array.dtype}")
     if array.dtype.kind == "O":
@@ -115,6 +120,18 @@ def _check_kind(array: npt.NDArray[Any], name: str) -> None:
     elif array.dtype.kind in "US" and array.size:
         float(array.flat[0])
         raise InputError(f"{name} must hold real numbers, it holds the text {array.flat[0]!r}")
+
+
+def _check_exact(array: npt.NDArray[Any], name: str) -> None:
+    """Raise InputError for a whole number or decimal beyond 2⁵³, which may become another one."""
+    exact: list[Any] = []
+    if array.dtype.kind == "O":
+        exact = [value for value in array.flat if isinstance(value, int | np.integer | Decimal)]
+    elif array.dtype.kind in "iu" and array.size:
+        exact = [int(array.min()), int(array.max())]
+    for value in exact:
+        if abs(float(value)) >= LARGEST_WHOLE and abs(value) > LARGEST_WHOLE:
+            raise InputError(f"{name} has {value}; beyond 2⁵³ whole numbers and decimals are not exact: pass floats")
 
 
 def check_finite(values: Floats, name: str) -> None:

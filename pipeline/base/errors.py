@@ -1,4 +1,7 @@
-"""The exceptions of the pipeline; each is also the built-in exception that fits it."""
+"""The exceptions and the warning of the pipeline; each is also the built-in one that fits it."""
+
+import warnings
+from inspect import currentframe
 
 
 class InputError(ValueError):
@@ -15,6 +18,18 @@ class NumericalBreakdown(ArithmeticError):
 
 class MemoryRefused(MemoryError):
     """The planned memory exceeds the limit; the message gives both numbers and a remedy."""
+
+
+class InputWarning(UserWarning):
+    """Arrays or settings that can be used, but are probably not what was meant; the message says what to check."""
+
+
+def warn_caller(message: str) -> None:
+    """Warn with an InputWarning at the line outside of this package that called it, so that it is shown once a line."""
+    level, frame = 1, currentframe()
+    while frame and frame.f_globals.get("__name__", "").startswith("ridgestream."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, InputWarning, stacklevel=level)
 
 
 TOO_LARGE = (

@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.array_checks import Floats, check_rows, check_weights
 from ridgestream.pipeline.cholesky import Cholesky, cholesky
 from ridgestream.pipeline.online.state import OnlineState
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics
@@ -52,7 +52,10 @@ class Uncertainty:
         """Return Var f of rows with values (rows, n_functions) and k(x, x) (rows,): (rows, n_targets), at least 0.
 
         In squared units of the learner's targets; add `noise` for a new observation. O(n_basis²) a row.
+        Raises InputError for other shapes, and for values that are not finite numbers.
         """
+        kernel_rows = check_rows(kernel_rows, len(self.normal.factor), "kernel_rows")
+        self_kernel = check_weights(self_kernel, len(kernel_rows), "self_kernel")
         spanned = _squared_norms(self.gram, kernel_rows[:, : len(self.gram.factor)])
         leverage = _squared_norms(self.normal, kernel_rows)
         novelty = np.maximum(self_kernel - spanned, 0.0)

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers, as_floats, check_rows, check_targets, check_weights
 from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.features.feature_names import FeatureNames
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.online.carried_model import CarriedModel
 from ridgestream.pipeline.online.compiled.swap_criterion import SCANNED, SUSPECTED
@@ -76,6 +77,8 @@ class OnlineLSSVM:
 
     Attributes:
         parameters: The settings.
+        feature_names_in_: The names of the columns, if the rows learned first were a table (pandas, polars, Arrow),
+            else None. Other tables must have them in the same order. They are not part of the state.
         rows_seen: Rows learned so far, those of weight zero included.
         weight_seen: The sum of their weights.
         swaps: How often a basis vector was replaced.
@@ -144,9 +147,16 @@ class OnlineLSSVM:
             self.parameters = replace(self.parameters, max_basis=len(self._given))
         self._given_rows = check_indices(dictionary_rows, self._given)
         self._centre = None if centre is None else as_floats(centre, "centre")
+        given_names = FeatureNames.of(dictionary)
+        self._names = given_names if given_names.names else FeatureNames()
         self._stream: StreamLearner | None = None
         self._published: Floats | None = None
         self.memory_limit_bytes: int | None = None
+
+    @property
+    def feature_names_in_(self) -> tuple[str, ...] | None:
+        """The names of the columns, None if the rows learned had none, or since the learner was restored."""
+        return self._names.names
 
     @property
     def n_basis(self) -> int:
@@ -215,6 +225,7 @@ class OnlineLSSVM:
         """
         if self._stream is not None:
             self._stream.check_intact()
+        names = self._names.check(X)
         information = self._stream.model.information if self._stream else None
         rows = check_rows(X, information.basis_vectors.shape[1] if information else None)
         targets = check_targets(y, len(rows), len(information.target_square) if information else None)
@@ -222,7 +233,7 @@ class OnlineLSSVM:
         if self._stream is None:
             state = self._first_state(rows.shape[1], targets.shape[1])
             self._stream = StreamLearner(CarriedModel(state, self._centre))
-        self._published = None
+        self._names, self._published = names, None
         self._stream.model.memory_limit_bytes = self.memory_limit_bytes
         return self._stream.learn(rows, targets, weights)
 
@@ -240,6 +251,7 @@ class OnlineLSSVM:
         """
         if not len(indices):
             return
+        self._names = FeatureNames()
         if self._stream is not None:
             self._continue_from(self.state().widened(indices))
             return
@@ -272,6 +284,7 @@ class OnlineLSSVM:
     def predict(self, X: npt.ArrayLike) -> Floats:
         """Return f(x) = Σ β_i k(x_i, x), shape (rows, n_targets), from published coefficients; O(n_basis) per row."""
         basis_vectors, centre = self._information.basis_vectors, self._started().model.centre
+        self._names.check(X)
         rows = check_rows(X, basis_vectors.shape[1])
         beta = self.coefficients()
         predictions = np.zeros((len(rows), beta.shape[1]))

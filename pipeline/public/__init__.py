@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ridgestream.pipeline.base.errors import InputError as InputError
+    from ridgestream.pipeline.base.errors import InputWarning as InputWarning
     from ridgestream.pipeline.base.errors import NumericalBreakdown as NumericalBreakdown
     from ridgestream.pipeline.dataset.dask_arrays import DaskDataset as DaskDataset
     from ridgestream.pipeline.dataset.dask_arrays import open_dask_arrays as open_dask_arrays
@@ -25,6 +26,7 @@ __version__ = "0.2.0"
 _MODULES = {
     "DaskDataset": "pipeline.dataset.dask_arrays",
     "InputError": "pipeline.base.errors",
+    "InputWarning": "pipeline.base.errors",
     "Linear": "pipeline.kernels",
     "NumericalBreakdown": "pipeline.base.errors",
     "OnlineLSSVM": "pipeline.online.online_ls_svm",
@@ -41,6 +43,7 @@ __all__ = [
     "RBF",
     "DaskDataset",
     "InputError",
+    "InputWarning",
     "Linear",
     "NumericalBreakdown",
     "OnlineLSSVM",

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,3 +67,30 @@ def test_real_numbers_of_any_type_are_accepted(X: Any) -> None:
 def test_rows_that_need_no_change_are_not_copied() -> None:
     X = np.ones((3, 2))
     assert check_rows(X) is X
+
+
+EXACT = {
+    "int64": np.array,
+    "objects": lambda rows: np.array(rows, dtype=object),
+    "decimals": lambda rows: np.array([[Decimal(value) for value in row] for row in rows], dtype=object),
+    "a list": lambda rows: rows,
+}
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**63), 2**60])
+@pytest.mark.parametrize("make", EXACT.values(), ids=EXACT.keys())
+def test_whole_numbers_that_float64_may_change_are_refused(value: int, make: Any) -> None:
+    rows = make([[0], [value]])
+    for check, name in ((check_rows, "X"), (partial(check_targets, n_rows=2), "y")):
+        with pytest.raises(InputError, match=rf"^{name} has {value}; beyond 2⁵³ .* are not exact: pass floats$"):
+            check(rows)
+    with pytest.raises(InputError, match=rf"^sample_weight has {value}; beyond 2⁵³"):
+        check_weights([row[0] for row in rows], 2)
+    largest = int(np.sign(value)) * 2**53
+    assert check_rows(make([[0], [largest]]))[1, 0] == largest
+    assert check_rows([[0.0], [float(value)]])[1, 0] == float(value)
+
+
+def test_unsigned_numbers_beyond_the_signed_ones_are_refused() -> None:
+    with pytest.raises(InputError, match=r"^X has 18446744073709551615; beyond 2⁵³"):
+        check_rows(np.array([[2**64 - 1]], dtype=np.uint64))

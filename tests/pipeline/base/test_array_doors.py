@@ -18,6 +18,7 @@ from ridgestream import RBF, InputError, Linear, OnlineLSSVM, Polynomial
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.batch.ols import OLSSettings, fit_ols
 from ridgestream.pipeline.kernels import Kernel
+from ridgestream.pipeline.models.uncertainty import Uncertainty
 from ridgestream.pipeline.sums.row_set import ArrayRows
 
 Array = npt.NDArray[Any]
@@ -37,6 +38,11 @@ def fitted() -> OnlineLSSVM:
 def fit_in_memory(X: Any, y: Any, w: Any) -> list[Array]:
     result = fit_ols(ArrayRows(X, y, w), RBF(0.5), OLSSettings(1e-3, 5), Silent())
     return [result.basis.vectors, result.coefficients]
+
+
+def error_bars() -> Uncertainty:
+    X, y, w = good()
+    return Uncertainty.of(OnlineLSSVM(RBF(0.5), max_basis=2).partial_fit(X, y, w).state())
 
 
 def block(kernel: Kernel) -> Door:
@@ -59,6 +65,7 @@ DOORS: dict[str, Door] = {
     "Linear.block": block(Linear()),
     "Linear.diagonal": diagonal(Linear()),
     "ArrayRows": fit_in_memory,
+    "Uncertainty.variance": lambda X, _, w: [error_bars().variance(X, w)],
 }
 """Every door; a public callable with an array argument that is missing here fails the first test."""
 
@@ -88,7 +95,7 @@ def public_doors() -> set[str]:
 
 
 def test_every_public_callable_that_takes_arrays_is_a_door_of_these_tests() -> None:
-    assert public_doors() - ELSEWHERE == DOORS.keys() - {"ArrayRows"}
+    assert public_doors() - ELSEWHERE == DOORS.keys() - {"ArrayRows", "Uncertainty.variance"}
 
 
 def good() -> tuple[Array, Array, Array]:
@@ -181,6 +188,22 @@ def test_a_fault_is_named_with_its_argument(door: str, fault: str, place: int) -
 def test_a_fault_of_rows_is_named_by_kernels_and_predictions(door: str, fault: str) -> None:
     with pytest.raises(InputError, match=r"^[XZ] "):
         DOORS[door](FAULTS[fault](good()[0]), None, None)
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS.keys() - {"longer", "empty"}))
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_fault_of_kernel_values_is_named_by_error_bars(fault: str, place: int) -> None:
+    arguments: list[Any] = list(good())
+    arguments[place] = FAULTS[fault](arguments[place])
+    with pytest.raises(InputError, match=r"^kernel_rows " if place == 0 else r"^self_kernel "):
+        DOORS["Uncertainty.variance"](*arguments)
+
+
+@pytest.mark.parametrize("fault", ["longer", "empty"])
+def test_error_bars_need_one_self_kernel_a_row(fault: str) -> None:
+    X, y, w = good()
+    with pytest.raises(InputError, match=r"^self_kernel must have 20 entries, its shape is "):
+        DOORS["Uncertainty.variance"](X, y, FAULTS[fault](w))
 
 
 def test_negative_weights_are_refused() -> None:
