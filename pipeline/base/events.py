@@ -111,6 +111,11 @@ INGEST_VALUES_MISSING = Event(
     "values are missing; they are imputed in training",
 )
 
+FEATURES_COLUMNS_CONSTANT = Event(
+    "features.columns_constant",
+    "columns have one value only in the rows that fix the standardization, so that they are not scaled: if they will "
+    "vary, begin a new model with more scaling_rows once they do",
+)
 FEATURES_COLUMNS_WITHOUT_VALUES = Event(
     "features.columns_without_values",
     "columns have no value in the rows that fix the standardization: they are neither centred nor scaled, and missing "

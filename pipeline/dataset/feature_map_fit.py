@@ -76,20 +76,24 @@ def _target_map(ledger: Ledger, schema: Schema, moments: Moments) -> TargetMap:
     return TargetMap.of_classes(_classes(ledger)) if schema.classifies else TargetMap.fit(moments)
 
 
-def find_valueless(root: "zarr.Group", ledger: Ledger, scaling_rows: int | None) -> tuple[str, ...]:
-    """Return the columns without a single value among the rows to standardize by."""
+def find_uninformative(root: "zarr.Group", ledger: Ledger, scaling_rows: int | None) -> tuple[list[str], list[str]]:
+    """Return the columns without a value among the rows to standardize by, and those that have one value only."""
     schema = ledger.schema
     if schema is None:
-        return ()
-    facts = find_scaling(root, [entry.segment for entry in ledger.entries], scaling_rows).values()
-    counts = sum((f.moments[0, : len(schema.numeric)] for f in facts), np.zeros(len(schema.numeric)))
-    numeric = [feature.name for feature, count in zip(schema.numeric, counts, strict=True) if count == 0]
-    categorical = [
-        feature.name
-        for position, feature in enumerate(schema.categorical)
-        if not any(sum(f.category_counts[position]) > 0 for f in facts)
-    ]
-    return (*numeric, *categorical)
+        return [], []
+    facts = list(find_scaling(root, [entry.segment for entry in ledger.entries], scaling_rows).values())
+    n_numeric = len(schema.numeric)
+    moments = merge_moments([Moments.from_array(f.moments) for f in facts], n_numeric + len(schema.targets))
+    numeric = np.where(moments.count > 0, 2 - moments.constant(), 0)[:n_numeric].tolist()
+    different = [*numeric, *(_count_present(facts, position) for position in range(len(schema.categorical)))]
+    names = [feature.name for feature in (*schema.numeric, *schema.categorical)]
+    found = [[name for name, n in zip(names, different, strict=True) if n == values] for values in (0, 1)]
+    return found[0], found[1]
+
+
+def _count_present(facts: Sequence[SegmentFacts], position: int) -> int:
+    """Return the number of categories of a column that a row of positive weight has."""
+    return sum(weight > 0 for weight in _category_weights(facts, position).values())
 
 
 def _classes(ledger: Ledger) -> tuple[Label, ...]:

@@ -13,7 +13,7 @@ from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.policies import ERROR, EXTEND
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
-from ridgestream.pipeline.dataset.feature_map_fit import find_valueless, fit_feature_map
+from ridgestream.pipeline.dataset.feature_map_fit import find_uninformative, fit_feature_map
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord
@@ -58,7 +58,7 @@ def plan_encodings(
     """
     if record is None:
         first = fit_feature_map(root, ledger, scaling_rows, whole_ledger=policy == ERROR)
-        _report_valueless(find_valueless(root, ledger, scaling_rows), report)
+        _report_uninformative(*find_uninformative(root, ledger, scaling_rows), report)
     else:
         first = encoding_of(record, ledger.schema)
     maps, unseen, segments = [first], _UnseenCategories(), Segments(root)
@@ -85,9 +85,11 @@ def _check(entry: LedgerEntry, facts: SegmentFacts, feature_map: FeatureMap, pol
         raise InputError(f"partition {entry.name}: {error}") from error
 
 
-def _report_valueless(names: Sequence[str], report: Reporter) -> None:
-    if names:
-        report.warn(events.FEATURES_COLUMNS_WITHOUT_VALUES, columns=", ".join(names))
+def _report_uninformative(valueless: Sequence[str], constant: Sequence[str], report: Reporter) -> None:
+    if valueless:
+        report.warn(events.FEATURES_COLUMNS_WITHOUT_VALUES, columns=", ".join(valueless))
+    if constant:
+        report.say(events.FEATURES_COLUMNS_CONSTANT, columns=", ".join(constant))
 
 
 class _UnseenCategories:
