@@ -24,6 +24,12 @@ _SAFE_SQUARED_NORM = 500.0
 _ROWS_AT_ONCE = 64
 """Rows of inner products that a formula is applied to at a time, so that its temporary arrays stay small."""
 
+LEAST_RELATION = 0.01
+"""Two vectors whose kernel value is below this share of their lengths have nothing to do with each other."""
+
+FEWEST_VECTORS, MOST_VECTORS = 10, 1000
+"""How many vectors of a dictionary show whether they have to do with each other."""
+
 
 class Kernel(Protocol):
     """A positive definite function of two rows; a frozen dataclass whose fields are its parameters."""
@@ -197,6 +203,20 @@ def gram(kernel: Kernel, X: Floats, centre: Floats | None = None) -> Floats:
     values = np.tril(values) + np.tril(values, -1).T
     np.fill_diagonal(values, kernel.diagonal(X))
     return values
+
+
+def are_unrelated(kernel: Kernel, vectors: Floats, centre: Floats | None) -> bool:
+    """Return whether half of the vectors or more are alone, judged by at most MOST_VECTORS of FEWEST_VECTORS or more.
+
+    A vector is alone if its kernel values with all others are below LEAST_RELATION of √(k(x, x) k(z, z)).
+    """
+    if len(vectors) < FEWEST_VECTORS:
+        return False
+    K = gram(kernel, vectors[:: -(-len(vectors) // MOST_VECTORS)], centre)
+    scale = np.sqrt(np.diagonal(K))
+    np.fill_diagonal(K, 0.0)
+    closest = np.abs(K / scale).max(axis=1) / scale
+    return bool(2 * np.count_nonzero(closest < LEAST_RELATION) >= len(K))
 
 
 def check_kernel(kernel: object) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ridgestream.jobs.console.confusion_table import confusion_facts, confusion_table
 from ridgestream.jobs.console.log_format import finite
+from ridgestream.jobs.report.summary_text import criterion_of
 from ridgestream.jobs.runs.drift_warnings import drift_facts, drift_table
 from ridgestream.pipeline.models.model_record import fitted_of, is_batch, is_refitted
 from ridgestream.pipeline.monitoring.drift import compare_partitions
@@ -123,7 +124,7 @@ def _choice_line(model: dict[str, Any]) -> str:
     if path is not None:
         value = path["value"][path["chosen"]]
         shown = "infinite" if value is None else f"{value:.4g}"
-        text += f"; {path['criterion']} {shown}, best of {len(path['value'])} models"
+        text += f"; {criterion_of(path)} {shown}, best of {len(path['value'])} models"
     return text
 
 

@@ -202,10 +202,17 @@ def name_of(each: str | dict[str, Any]) -> str:
     return f"{each[key]} ({count(detail, unit) if isinstance(detail, int) else detail})"
 
 
+_CRITERIA = {
+    "fold_error": "mean squared error on the folds left out",
+    "leave_one_out": "mean squared error of rows left out one by one",
+    "gcv": "GCV",
+    "reconstruction_error": "reconstruction error",
+}
+
+
 def criterion_of(path: dict[str, Any]) -> str:
     """Return the name of the criterion by which a batch method chose."""
-    name: str = path["criterion"].replace("_", " ")
-    return name.upper() if name == "gcv" else name
+    return _CRITERIA[path["criterion"]]
 
 
 def count(n: int, noun: str, plural: str = "s") -> str:

@@ -204,6 +204,12 @@ TRAIN_STOPPED_WITHOUT_CHECKPOINT = Event(
     "train.stopped_without_checkpoint",
     "stopped: no checkpoint could be saved",
 )
+TRAIN_VECTORS_UNRELATED = Event(
+    "train.vectors_unrelated",
+    "the kernel values of half of the dictionary's vectors with all others are nearly zero: so are the scores of rows "
+    "that are unlike them; lower gamma, or ignore columns that tell every row from every other",
+    casts_doubt=True,
+)
 TRAIN_WEIGHTS_FAR_FROM_ONE = Event(
     "train.weights_far_from_one",
     "the mean weight is far from one, and usefulness_threshold is in units of weight times squared target; scale the "
@@ -230,11 +236,11 @@ SELECTION_FOLD_PRUNED = Event(
 )
 SELECTION_LEFT_OUT_EACH_ROW = Event(
     "selection.left_out_each_row",
-    "computed the leave-one-out errors of a kernel",
+    "computed the mean squared errors of a kernel, each row left out once",
 )
 SELECTION_MODELS_COMPARED = Event(
     "selection.models_compared",
-    "computed the cross-validation errors of a kernel",
+    "computed the mean squared errors of a kernel by cross-validation",
 )
 SELECTION_OLS_VECTORS = Event(
     "selection.ols_vectors",

@@ -189,8 +189,8 @@ def select_on_sums(
         report.begin(events.STEP_CROSS_VALIDATE, None)
         for i, regularization in enumerate(settings.regularizations):
             errors[i] = fold_errors(sums, total, penalty, regularization, settings.limit)
-            report.advance(0, regularization=regularization, fold_error=float(errors[i].min()))
-        report.end(fold_error=float(errors.min()))
+            report.advance(0, regularization=regularization, fold_mse=float(errors[i].min()))
+        report.end(fold_mse=float(errors.min()))
         best, size = divmod(int(np.argmin(errors)), settings.limit)
     else:
         best, size = 0, settings.limit - 1
@@ -219,7 +219,7 @@ def select(
 def fold_errors(
     sums: FoldedStatistics, total: BlockStatistics, penalty: Floats, regularization: float, max_basis: int
 ) -> Floats:
-    """Return the cross-validation error, summed over targets, of models of 1 to `max_basis` vectors: (max_basis,).
+    """Return the mean squared error on the folds left out of models of 1 to `max_basis` vectors: (max_basis,).
 
     Each fold's models are selected and fitted on the rows of all other folds. If a selection ends early, its last model
     stands for the larger ones.
@@ -229,7 +229,7 @@ def fold_errors(
         columns, models = select(total.subtract(fold), penalty, regularization, max_basis)
         squared_errors = models.squared_errors(fold.choose(columns)).sum(axis=1)
         errors += squared_errors[np.minimum(np.arange(1, max_basis + 1), len(models))]
-    return errors / total.weight
+    return np.asarray(errors / (total.weight * total.rhs.shape[1]))
 
 
 def _path(errors: Floats, settings: ShardMergeSelectSettings, best: int, size: int) -> Path:

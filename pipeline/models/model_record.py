@@ -166,7 +166,7 @@ def _fitted_of(record: ModelRecord) -> Fitted:
         arrays: dict[str, Any] = {name: record.arrays[f"path_{name}"] for name in _PATH}
         path = Path(**arrays, **{name: record.parameters["learner"][name] for name in ("criterion", "chosen")})
     return Fitted(
-        basis=_basis_of(record),
+        basis=basis_of(record),
         places=cast("Integers", record.arrays["basis_rows"]),
         coefficients=cast("Floats", record.arrays[PUBLISHED]),
         regularization=record.parameters["learner"]["regularization"],
@@ -218,7 +218,7 @@ def model_of(record: ModelRecord, *, with_uncertainty: bool = False) -> Model:
     Raises ModelError if the parts of the record are inconsistent.
     """
     with _damage_errors(record):
-        basis, feature_map = _basis_of(record), FeatureMap.from_dict(record.encoding)
+        basis, feature_map = basis_of(record), FeatureMap.from_dict(record.encoding)
         coefficients = cast("Floats", record.arrays[PUBLISHED])
         n_features = feature_map.n_features
         shapes = {"basis_vectors": (len(basis.vectors), n_features), "centre": (n_features,)}
@@ -238,7 +238,8 @@ def _check_shape(record: ModelRecord, name: str, shape: tuple[int, ...]) -> None
         )
 
 
-def _basis_of(record: ModelRecord) -> Basis:
+def basis_of(record: ModelRecord) -> Basis:
+    """Return the basis of a model; raises ModelError if its record lacks a part of it."""
     learner = record.parameters["learner"]
     kernel = dict(learner["kernel"])
     for name in ("basis_vectors", "centre", PUBLISHED):

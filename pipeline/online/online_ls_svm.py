@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers, as_floats, check_rows, check_targets, check_weights
-from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.errors import InputError, warn_caller
 from ridgestream.pipeline.features.feature_names import FeatureNames
-from ridgestream.pipeline.kernels import Kernel
+from ridgestream.pipeline.kernels import Kernel, are_unrelated
 from ridgestream.pipeline.online.carried_model import CarriedModel
 from ridgestream.pipeline.online.compiled.swap_criterion import SCANNED, SUSPECTED
 from ridgestream.pipeline.online.diagnostics import Numerics
@@ -40,6 +40,11 @@ from ridgestream.pipeline.selection.independence import check_given, check_indep
 
 PREDICTION_ROWS = 4096
 """Rows whose kernel values are computed at once for predictions."""
+
+_UNRELATED = (
+    "the kernel values of half of the dictionary's vectors with all others are nearly zero, and so are most "
+    "predictions: standardize the features, or lower the kernel's gamma"
+)
 
 
 class OnlineLSSVM:
@@ -282,10 +287,15 @@ class OnlineLSSVM:
         return self._published
 
     def predict(self, X: npt.ArrayLike) -> Floats:
-        """Return f(x) = Σ β_i k(x_i, x), shape (rows, n_targets), from published coefficients; O(n_basis) per row."""
+        """Return f(x) = Σ β_i k(x_i, x), shape (rows, n_targets), from published coefficients; O(n_basis) per row.
+
+        Warns with an InputWarning if the kernel calls half of the dictionary's vectors unlike all others.
+        """
         basis_vectors, centre = self._information.basis_vectors, self._started().model.centre
         self._names.check(X)
         rows = check_rows(X, basis_vectors.shape[1])
+        if self._published is None and are_unrelated(self.parameters.kernel, basis_vectors, centre):
+            warn_caller(_UNRELATED)
         beta = self.coefficients()
         predictions = np.zeros((len(rows), beta.shape[1]))
         for start in range(0, len(rows), PREDICTION_ROWS):

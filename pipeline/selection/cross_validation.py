@@ -181,9 +181,10 @@ def fit_best(compared: Sequence[Candidates], max_basis: int | None, report: Repo
         (regularization,) = only.regularizations
         return only.fit(regularization, next(s for s in only.sizes if _fits(s, max_basis)))
     errors = []
-    for width, candidates in enumerate(compared):
+    for candidates in compared:
         errors.append(candidates.fold_errors())
-        report.say(events.SELECTION_MODELS_COMPARED, width=width, models=errors[-1].size, best=float(errors[-1].min()))
+        facts = {"models": errors[-1].size, "mse": float(errors[-1].min()), **candidates.basis.kernel.parameters()}
+        report.say(events.SELECTION_MODELS_COMPARED, **facts)
     path = _make_path(compared, errors, max_basis)
     best = compared[int(path.width[path.chosen])]
     return best.fit(float(path.regularization[path.chosen]), int(path.n_basis[path.chosen]), path)

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.memory_plan import BatchPlan, TrainingPlan
 from ridgestream.pipeline.batch.method import PassPlan
 from ridgestream.pipeline.batch.registry import METHODS
-from ridgestream.pipeline.models.model_record import ONLINE
+from ridgestream.pipeline.kernels import are_unrelated
+from ridgestream.pipeline.models.model_record import ONLINE, basis_of
 from ridgestream.pipeline.training.batch import BatchTrainer
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.online import OnlineTrainer
@@ -78,4 +80,8 @@ def train(trainer: Trainer, context: TrainingContext) -> Trained:
     record = context.record
     if record is not None and not context.unlearned and not trainer.is_changed(record):
         return Trained(record, (), None, (), 0.0)
-    return trainer.train(context)
+    trained = trainer.train(context)
+    basis = basis_of(trained.record)
+    if are_unrelated(basis.kernel, basis.vectors, basis.centre):
+        context.report.warn(events.TRAIN_VECTORS_UNRELATED)
+    return trained

@@ -1,5 +1,7 @@
 """Kernels against their definition, evaluated from differences in extended precision."""
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -7,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgestream.pipeline.base.errors import InputError
-from ridgestream.pipeline.kernels import KERNELS, RBF, Kernel, Linear, Polynomial, gram, make_kernel
+from ridgestream.pipeline.kernels import (
+    FEWEST_VECTORS,
+    KERNELS,
+    MOST_VECTORS,
+    RBF,
+    Kernel,
+    Linear,
+    Polynomial,
+    are_unrelated,
+    gram,
+    make_kernel,
+)
 
 Array = npt.NDArray[np.float64]
 
@@ -90,3 +103,19 @@ def test_every_kernel_is_recreated_from_its_name_and_parameters() -> None:
 def test_an_invalid_kernel_is_refused(name: str, parameters: dict[str, float], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_kernel(name, parameters, 3)
+
+
+@pytest.mark.parametrize(("alone", "kernel", "shift"), [(0, RBF(1.0), 0), (9, RBF(1.0), 0), (10, RBF(1.0), 1e4)])
+def test_vectors_are_unrelated_if_half_of_them_are_alone(alone: int, kernel: Kernel, shift: float) -> None:
+    near, far = np.random.default_rng(0).uniform(0, 1, (20 - alone, 3)), 1e3 * (1 + np.arange(alone * 3.0))
+    vectors = np.concatenate([near, far.reshape(-1, 3)]) + shift
+    for centre in (None, vectors[0]):
+        assert are_unrelated(kernel, vectors, centre) == (alone == 10)
+
+
+def test_relations_do_not_depend_on_the_length_of_vectors_and_few_vectors_are_not_judged() -> None:
+    for kernel, scale in itertools.product((Linear(), Polynomial(0.5, 2, 0.0)), (1e-3, 1.0, 1e3)):
+        assert are_unrelated(kernel, scale * np.eye(12), None)
+        assert not are_unrelated(kernel, scale * np.eye(FEWEST_VECTORS - 1), None)
+        assert not are_unrelated(kernel, scale * np.tri(12), None)
+    assert are_unrelated(RBF(1.0), 10.0 * np.arange(3 * MOST_VECTORS)[:, np.newaxis], None)

@@ -49,7 +49,7 @@ def fit_dense(
         for width, kernel in enumerate(kernels):
             system = DenseSystem.of(gram(kernel, present.features), present.weights, bias=bias)
             errors[width] = [left_out_error(system, present, r) for r in settings.regularizations]
-            report.say(events.SELECTION_LEFT_OUT_EACH_ROW, width=width, best=float(errors[width].min()))
+            report.say(events.SELECTION_LEFT_OUT_EACH_ROW, mse=float(errors[width].min()), **kernel.parameters())
             best = settings.regularizations[int(errors[width].argmin())]
             solutions.append(system.solve(best * float(present.weights.sum()), present.targets))
         path = _make_path(errors, settings.regularizations, len(present.indices))

@@ -79,7 +79,7 @@ def test_the_dense_models_are_the_references_and_are_chosen_by_rows_left_out(n_t
     np.testing.assert_array_equal(fitted.places, np.flatnonzero(data.w > 0))
     assert fitted.basis.constant is bias
     assert_has_the_sums_of_all_rows(fitted, data)
-    assert [facts["width"] for _, facts in notes.events] == [0, 1]
+    assert [facts["gamma"] for _, facts in notes.events] == list(GAMMAS)
 
 
 @given(seed=st.integers(0, 10**6), rows=st.integers(4, 25), bias=st.booleans(), exponent=st.integers(-6, 1))

@@ -175,7 +175,7 @@ def test_several_widths_share_one_read_of_the_rows_and_the_best_wins() -> None:
     fitted = fit_isls_svm(rows, kernels, start, settings, notes)
     assert rows.passes == ["isls-svm"]
     assert fitted.basis.kernel == RBF(0.5)
-    assert [facts["width"] for _, facts in notes.events] == [0, 1, 2]
+    assert [facts["gamma"] for _, facts in notes.events] == [30.0, 0.5, 0.01]
     assert fitted.path is not None
     alone = fit_isls_svm(rows_of(data), [RBF(0.5)], start, settings, Silent())
     assert alone.path is not None

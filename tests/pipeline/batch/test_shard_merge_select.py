@@ -76,7 +76,7 @@ def test_it_equals_the_slow_reference(n_targets: int, weighted: bool) -> None:
                 beta = np.linalg.solve(normal[np.ix_(chosen, chosen)], rhs[chosen])
                 residual = rows.targets[out] - KERNEL.block(rows.features[out], candidates[chosen]) @ beta
                 errors[i, size - 1] += float(np.sum(weights_of(rows)[out][:, np.newaxis] * residual**2))
-    errors /= weights_of(rows).sum()
+    errors /= weights_of(rows).sum() * n_targets
     assert fitted.path is not None
     np.testing.assert_allclose(fitted.path.value.reshape(2, 12), errors, rtol=1e-7)
     best, size = divmod(int(np.argmin(errors)), 12)

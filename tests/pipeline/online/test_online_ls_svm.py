@@ -15,7 +15,7 @@ from support.points import points
 from support.references.extended_precision import GaussianKernel, direct_coefficients
 from support.references.online import Decision, RowByRow
 
-from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
+from ridgestream.pipeline.base.errors import InputError, InputWarning, NumericalBreakdown
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram, make_kernel
 from ridgestream.pipeline.online import carried_model
 from ridgestream.pipeline.online.compiled.candidate import CONDITION_LIMIT
@@ -434,6 +434,20 @@ def test_a_centre_may_be_a_list() -> None:
 def test_an_invalid_centre_is_refused(centre: Array) -> None:
     with pytest.raises(InputError, match="centre must be 2 finite numbers, as the rows have features; it is"):
         OnlineLSSVM(RBF(1.0), centre=centre).partial_fit(np.ones((3, 2)), np.ones(3))
+
+
+def test_a_kernel_that_calls_all_rows_unlike_each_other_is_warned_of_at_prediction() -> None:
+    X, y = forest_like(200, d=4)
+    learner = OnlineLSSVM(RBF(1.0), max_basis=20).partial_fit(1e4 * X, y)
+    for _ in range(2):
+        with pytest.warns(
+            InputWarning, match="nearly zero, and so are most predictions: standardize the features"
+        ) as w:
+            learner.predict(X)
+        assert w[0].filename == __file__
+        learner.predict(X)
+        learner.partial_fit(1e4 * X, y)
+    OnlineLSSVM(RBF(0.1), max_basis=20).partial_fit(X, y).predict(X)
 
 
 def test_a_learner_without_rows_reports_that() -> None:
