@@ -114,8 +114,9 @@ def test_vectors_are_unrelated_if_half_of_them_are_alone(alone: int, kernel: Ker
 
 
 def test_relations_do_not_depend_on_the_length_of_vectors_and_few_vectors_are_not_judged() -> None:
-    for kernel, scale in itertools.product((Linear(), Polynomial(0.5, 2, 0.0)), (1e-3, 1.0, 1e3)):
+    kernels: list[Kernel] = [Linear(), Polynomial(0.5, 2, 0.0)]
+    for kernel, scale in itertools.product(kernels, (1e-3, 1.0, 1e3)):
         assert are_unrelated(kernel, scale * np.eye(12), None)
         assert not are_unrelated(kernel, scale * np.eye(FEWEST_VECTORS - 1), None)
-        assert not are_unrelated(kernel, scale * np.tri(12), None)
-    assert are_unrelated(RBF(1.0), 10.0 * np.arange(3 * MOST_VECTORS)[:, np.newaxis], None)
+        assert not are_unrelated(kernel, scale * np.tri(12, dtype=np.float64), None)
+    assert are_unrelated(RBF(1.0), 10 * np.arange(3.0 * MOST_VECTORS)[:, np.newaxis], None)
