@@ -4,7 +4,7 @@ Steps are predicted from the rows whose columns are known, and confirmed by a pa
 other row has a larger residual. Wrong predictions are undone, so the result is that of one pass per step.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -26,20 +26,6 @@ REFUSALS = 10
 
 
 @dataclass(frozen=True)
-class StopRule:
-    """When a machine stops."""
-
-    max_basis: int
-    """The largest number of vectors."""
-    tolerance: float
-    """λ is stationary if its relative change is at most this."""
-    patience: int
-    """The number of consecutive steps in which λ must have been stationary."""
-    condition_limit: float
-    """The largest condition number of Q."""
-
-
-@dataclass(frozen=True)
 class Step:
     """One vector added."""
 
@@ -49,6 +35,32 @@ class Step:
     """λ of the model with it."""
     gcv: float
     """The generalized cross-validation of the model with it."""
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """When a machine stops."""
+
+    max_basis: int
+    """The largest number of vectors."""
+    tolerance: float
+    """λ is stationary if its relative change is at most this."""
+    patience: int
+    """The number of consecutive steps in which λ must have been stationary; twice as many without a lower GCV."""
+    condition_limit: float
+    """The largest condition number of Q."""
+
+    def ended(self, steps: Sequence[Step]) -> str:
+        """Return why the path ends after these steps, an empty string if it goes on.
+
+        λ also stands still at the ends of its range, where GCV rises: its standing still counts at the least GCV only.
+        """
+        since = len(steps) - 1 - int(np.argmin([step.gcv for step in steps]))
+        recent = [0.0, *(step.penalty for step in steps)][-self.patience - 1 :]
+        still = [abs(b - a) <= self.tolerance * b for a, b in pairwise(recent)]
+        if not since and len(still) == self.patience and all(still):
+            return "lambda is stationary"
+        return "GCV has stopped falling" if since >= 2 * self.patience else ""
 
 
 @dataclass(frozen=True)
@@ -73,8 +85,8 @@ class Ranking:
 class Machine:
     """The model of one target."""
 
-    def __init__(self, target: int, columns: OrthogonalColumns, penalty: float, rule: StopRule) -> None:
-        self.target, self._columns, self._rule, self._penalty = target, columns, rule, penalty
+    def __init__(self, target: int, columns: OrthogonalColumns, rule: StopRule) -> None:
+        self.target, self._columns, self._rule = target, columns, rule
         self._steps: list[Step] = []
         self._refused: dict[int, Floats] = {}
         self._refused_now = 0
@@ -90,20 +102,19 @@ class Machine:
         """Return the confirmed steps."""
         return self._steps[: self.settled]
 
-    @property
-    def condition(self) -> float:
-        """Return the condition number of Q, the square root of that of QᵀQ."""
-        lengths = self._columns.lengths[: self.settled + 1]
+    def condition(self, size: int) -> float:
+        """Return the condition number of Q after the first `size` steps, the square root of that of QᵀQ."""
+        lengths = self._columns.lengths[: size + 1]
         return float(np.sqrt(lengths.max() / lengths.min()))
 
     def places(self) -> Integers:
         """Return the row indices of the confirmed steps, in their order."""
         return np.array([step.place for step in self.steps], dtype=np.int64)
 
-    def best_places(self) -> Integers:
-        """Return those up to the step whose model has the least generalized cross-validation."""
-        best = int(np.argmin([step.gcv for step in self.steps])) if self.steps else -1
-        return self.places()[: best + 1]
+    def best_places(self, most: int) -> Integers:
+        """Return those up to the step of least generalized cross-validation among the first `most`."""
+        gcv = [step.gcv for step in self.steps[:most]]
+        return self.places()[: int(np.argmin(gcv)) + 1 if gcv else 0]
 
     def needs(self) -> Integers:
         """Return the indices of the rows whose columns the machine still needs."""
@@ -153,7 +164,7 @@ class Machine:
 
     def penalty(self, size: int) -> float:
         """Return λ of the model with the first `size` vectors."""
-        return self._steps[size - 1].penalty if size else self._penalty
+        return self._steps[size - 1].penalty if size else 0.0
 
     def coefficients(self, size: int) -> Floats:
         """Return the coefficients of the model with the first `size` vectors, the bias first."""
@@ -206,12 +217,10 @@ class Machine:
 
     def _check_finished(self) -> None:
         rule, steps = self._rule, self.steps
-        recent = [self.penalty(size) for size in range(max(0, self.settled - rule.patience), self.settled + 1)]
-        still = [abs(b - a) <= rule.tolerance * b for a, b in pairwise(recent)]
         if self.residual <= self._margin:
             self.stop("the residuals are zero within rounding")
-        elif len(still) == rule.patience and all(still):
-            self.stop("lambda is stationary")
+        elif reason := rule.ended(steps):
+            self.stop(reason)
         elif len(steps) >= rule.max_basis:
             self.stop("max_basis is reached")
         elif not self._has_freedom(self.settled):
@@ -252,7 +261,7 @@ class Machine:
         half, length, _ = self._measure(library, place, len(self._steps))
         column = int(library.find(np.array([place]))[0])
         self._columns.push(half, length, float(library.rhs[column, self.target]))
-        self._steps.append(Step(place, *self._columns.estimate(self.penalty(len(self._steps)))))
+        self._steps.append(Step(place, *self._columns.least_gcv()))
 
     def _cut(self, size: int) -> None:
         """Undo the steps after the first `size`."""

@@ -1,12 +1,14 @@
 """OROLS: Andelić, Schafföner, Katz, Krüger & Wendemuth (2007), "Updates for nonlinear discriminants".
 
 Forward selection on rows: each step takes the row with the largest |residual|, makes its kernel column orthogonal to
-those before, K = QU, and re-estimates λ by generalized cross-validation, equation (30), until λ is stationary. λ
-penalizes the orthogonal weights, ‖y − Qα̃‖² + λα̃ᵀα̃, not βᵀKβ, and depends on the order of the vectors.
+those before, K = QU, and takes the λ of least generalized cross-validation (27), until λ is stationary. λ penalizes
+the orthogonal weights, ‖y − Qα̃‖² + λα̃ᵀα̃, not βᵀKβ, and depends on the order of the vectors. The model served is the
+one of least GCV on the path.
 
-As in the paper, the constant column comes first and is penalized like the others; λ is estimated once per step,
-starting at zero; each class against the rest has one machine, with its own rows and λ. The paper defines neither
-"changes significantly" nor a limit of Q's condition: `tolerance`, `patience` and `condition_limit` are ours.
+As in the paper, the constant column comes first and is penalized like the others; λ is zero before the first step;
+each class against the rest has one machine, with its own rows and λ. The paper defines neither "changes significantly"
+nor a limit of Q's condition: `tolerance`, `patience` and `condition_limit` are ours. The defaults of the first two give
+the paper's sizes.
 
 Errata: (24) holds for one λ only; as λ moves, the residual is y − Σ qᵢ(yᵀqᵢ)/(λ + sᵢ) with new weights. (20)
 needs q_m in Q_m, whence U has ones on its diagonal. (5) to (18) count the constant column apart, Algorithm 1 as the
@@ -23,7 +25,11 @@ Departures, each with its reason:
   computes the residuals of all predicted models, and a step is confirmed if its row has the largest residual of all.
   The choices are the same, with fewer passes; `foreseen` and `pool` affect nothing else.
 - Rows may have weights; M is their sum. A row of weight two counts as two rows.
-- λ has an upper bound, for targets from which nothing can be learned: see LARGEST_SHARE.
+- (30) is one step towards a λ at which GCV is stationary, and can run past the least to an end of λ's range. Here λ is
+  that of least GCV over the range (`CrossValidation`), which has an upper bound, for targets from which nothing can be
+  learned: see LARGEST_SHARE.
+- A path also ends where GCV has not fallen for long: on few noisy rows λ never stands still, and GCV, which does not
+  count the choice of the rows, falls again once there are nearly as many vectors as rows.
 - The model has one dictionary. Machines contribute one vector each in turn, up to `max_basis` different ones; a
   machine's coefficient of another machine's vector is zero.
 
@@ -63,14 +69,12 @@ from ridgestream.pipeline.sums.top_rows import RowTable
 class OROLSSettings(SharedReselection, SharedFolds, SharedSize):
     """Forward selection of the rows of largest residual."""
 
-    tolerance: NotNegative = 1e-2
+    tolerance: NotNegative = 3e-3
     """λ is stationary if its relative change in a step is at most this."""
-    patience: Count = 3
-    """The number of consecutive steps in which λ must have been stationary."""
+    patience: Count = 5
+    """The consecutive steps in which λ must have been stationary; or twice as many without a lower GCV."""
     condition_limit: Annotated[float, Gt(1)] = 1e5
     """The largest condition number of Q, the longest of its orthogonal columns over the shortest."""
-    initial_regularization: Annotated[NotNegative, Internal()] = 0.0
-    """λ per row before the first vector."""
     foreseen: Annotated[int, Ge(0), Internal()] = 10
     """The number of steps predicted for a pass to confirm; it does not change the result."""
     pool: Annotated[int, Ge(1), Internal()] = 256
@@ -146,7 +150,7 @@ class _Selection:
             )
         rule = StopRule(settings.limit, settings.tolerance, settings.patience, settings.condition_limit)
         self._machines = [
-            Machine(target, OrthogonalColumns(weight, total, square), settings.initial_regularization * weight, rule)
+            Machine(target, OrthogonalColumns(weight, total, square), rule)
             for target, (total, square) in enumerate(zip(self._library.rhs[-1], screened.target_square, strict=True))
         ]
 
@@ -180,7 +184,7 @@ class _Selection:
 
     def fitted(self) -> OrolsFitted:
         """Return the model of the confirmed steps, with sums over all rows."""
-        taken = _take_turns([machine.best_places() for machine in self._machines], self._settings.limit)
+        taken = self._taken()
         places = _join(taken)
         if not len(places):
             raise NumericalBreakdown(
@@ -256,6 +260,12 @@ class _Selection:
             largest_residual=max(machine.residual for machine in self._machines),
         )
 
+    def _taken(self) -> list[Integers]:
+        """Return the vectors of each machine up to its least GCV, of those for which the dictionary has room."""
+        limit = self._settings.limit
+        room = _take_turns([machine.best_places(limit) for machine in self._machines], limit)
+        return [machine.best_places(len(own)) for machine, own in zip(self._machines, room, strict=True)]
+
     def _path(self, taken: Sequence[Integers], weight: float) -> Path:
         """Return the model after each step of the machines."""
         steps = [m.steps[: len(own)] for m, own in zip(self._machines, taken, strict=True)]
@@ -274,7 +284,7 @@ class _Selection:
         sizes = [len(own) for own in taken]
         return {
             "passes": float(self._passes + 1),
-            "condition": max(machine.condition for machine in self._machines),
+            "condition": max(m.condition(size) for m, size in zip(self._machines, sizes, strict=True)),
             "smallest_machine": float(min(sizes)),
             "largest_machine": float(max(sizes)),
         }

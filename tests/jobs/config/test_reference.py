@@ -35,13 +35,13 @@ def test_every_setting_has_a_sentence_and_a_default(kind: type) -> None:
 
 
 def test_types_bounds_and_defaults_are_shown() -> None:
-    assert KEYS["model.orols.tolerance"].default == 1e-2
+    assert KEYS["model.orols.tolerance"].default == 3e-3
     assert KEYS["model.orols.patience"] == Entry(
         "model.orols.patience",
         "integer ≥ 1",
-        3,
+        5,
         is_required=False,
-        sentence="The number of consecutive steps in which λ must have been stationary.",
+        sentence="The consecutive steps in which λ must have been stationary; or twice as many without a lower GCV.",
     )
     assert KEYS["model.max_basis"].type == 'integer ≥ 1 or "unlimited"'
     assert KEYS["model.regularization"].type == "number > 0 or list of number > 0"

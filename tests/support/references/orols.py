@@ -1,9 +1,11 @@
 """OROLS the slow way, one machine: every column explicit, Gram–Schmidt done twice, weights as rows repeated in part."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import brentq
 
 Array = npt.NDArray[np.float64]
 
@@ -18,11 +20,10 @@ class DenseMachine:
     """(rows,)."""
     w: Array
     """(rows,)."""
-    tolerance: float = 1e-2
-    patience: int = 3
+    tolerance: float
+    patience: int
     max_basis: int = 10**6
     condition_limit: float = 1e5
-    penalty: float = 0.0
     chosen: list[int] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
     penalties: list[float] = field(default_factory=list)
@@ -35,7 +36,7 @@ class DenseMachine:
         n, one = self.w.sum(), np.ones_like(self.y)
         self.columns = [one]
         self.q = [np.sqrt(self.w) * one]
-        self.penalties, tries = [self.penalty], 0
+        self.penalties, tries = [0.0], 0
         scale = np.sqrt(self.w @ self.y**2 / n)
         while len(self.chosen) < self.max_basis and len(self.q) + 1 < n and tries < 10:
             e = np.abs(self.residual())
@@ -65,7 +66,10 @@ class DenseMachine:
             self.estimate()
             last = np.array(self.penalties[-self.patience - 1 :])
             still = np.abs(np.diff(last)) <= self.tolerance * last[1:]
-            if largest <= 1e-10 * scale or (len(still) == self.patience and still.all()):
+            is_least = self.gcv[-1] < min(self.gcv[:-1], default=np.inf)
+            if largest <= 1e-10 * scale or (is_least and len(still) == self.patience and still.all()):
+                break
+            if min(self.gcv[-2 * self.patience :]) >= min(self.gcv[: -2 * self.patience], default=np.inf):
                 break
         return self.at_least_gcv()
 
@@ -92,20 +96,23 @@ class DenseMachine:
         return np.asarray(self.y - np.column_stack(self.columns) @ self.coefficients())
 
     def estimate(self) -> None:
-        """Re-estimate λ by (30) with P̃y of (23), from explicit columns."""
+        """Take the λ of least GCV (27): the best of a grid, refined to where a derivative by complex steps is zero."""
         Q, y, n = np.column_stack(self.q), np.sqrt(self.w) * self.y, self.w.sum()
-        s, old = np.sum(Q**2, axis=0), self.penalties[-1]
+        s, along = np.sum(Q**2, axis=0)[:, np.newaxis], (Q.T @ y)[:, np.newaxis]
 
-        def projected(penalty: float) -> Array:
-            return np.asarray(y - Q @ ((Q.T @ y) / (penalty + s)))
+        def gcv(penalties: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            left = y[:, np.newaxis] - Q @ (along / (penalties + s))  # P̃y of (23)
+            return np.asarray(n * np.sum(left**2, axis=0) / (n - np.sum(s / (penalties + s), axis=0)) ** 2)
 
-        def trace(penalty: float) -> float:
-            return float(n - np.sum(s / (penalty + s)))
+        def slope(log_penalty: float) -> float:
+            return float(gcv(np.exp([log_penalty + 1e-30j]))[0].imag)
 
-        alpha = Q.T @ y / (old + s)
-        slope = np.sum(s / (old + s) ** 2)
-        bend = alpha @ (alpha / (s + old))
-        new = slope * np.sum(projected(old) ** 2) / (trace(old) * bend) if bend > 0 else 0.0
-        new = min(float(new), 1e6 * float(s.max()))
-        self.penalties.append(new)
-        self.gcv.append(float(np.sum(projected(new) ** 2) / n / (trace(new) / n) ** 2))
+        grid = np.geomspace(1e-6 * s.min(), 1e6 * s.max(), 100)
+        best, penalties = int(np.argmin(gcv(grid))), [0.0, float(grid[-1])]
+        if 0 < best < len(grid) - 1:
+            low, middle, high = np.log(grid[best - 1 : best + 2])
+            side = (low, middle) if slope(middle) >= 0 else (middle, high)
+            penalties.insert(1, float(np.exp(brentq(slope, *side, xtol=1e-14, rtol=1e-14))))
+        values = gcv(np.array(penalties))
+        self.penalties.append(penalties[int(np.argmin(values))])
+        self.gcv.append(float(values.min()))
