@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import read_errors, store_errors
+from ridgestream.stores.files.paths import RECENT
 from ridgestream.stores.parquet.partitions import PartitionFile
 from ridgestream.stores.repository.store_format import LEDGER, check_listed, list_hashes
 from ridgestream.stores.schema.class_labels import Label
@@ -52,7 +53,12 @@ class LedgerEntry:
         return self.rows + self.dropped
 
     def looks_like(self, file: PartitionFile) -> bool:
-        """Return whether the file's size, time stamp and, where both are known, identity are those in the ledger."""
+        """Return whether the file's size, time stamp and, where both are known, identity are those in the ledger.
+
+        No file looks like an object that was ingested just after it was written.
+        """
+        if self.identity == RECENT:
+            return False
         same_identity = not (self.identity and file.identity) or self.identity == file.identity
         return (self.size_bytes, self.modified_ns) == (file.size_bytes, file.modified_ns) and same_identity
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _NO_ANSWER = r"NETWORK_CONNECTION|curlCode|UNAVAILABLE|Could not resolve|Failed to connect"
 _SECOND = 10**9
+_RECENT_SECONDS = 10  # one, and the difference of the clocks of this machine and the server
 _MAX_REASON_CHARACTERS = 300
 _ABANDONED_SECONDS = 3600
 
@@ -76,6 +77,11 @@ class ObjectPath:
 FileLocation = Path | ObjectPath
 
 
+RECENT = "recent"
+"""The identity of an object that was written just before its stamp was taken, so that it may be written again, with
+another content of its size, in the second that the stamp names: equal stamps tell nothing."""
+
+
 @dataclass(frozen=True)
 class Stamp:
     """Size and modification time: shows without reading a file whether it was rewritten."""
@@ -85,9 +91,11 @@ class Stamp:
     modified_ns: int
     """Modification time in nanoseconds; object stores give whole seconds."""
     identity: str = field(default="", compare=False)
-    """For a local file, its inode and the time of its last change of any kind, which no program can set; else empty.
+    """For a local file, its inode and the time of its last change of any kind, which no program can set; for an object,
+    empty, or RECENT.
 
-    It also changes where the contents do not, as by a link, a copy or `chmod`, so equal stamps may have different ones.
+    The first also changes where the contents do not, as by a link, a copy or `chmod`, so equal stamps may have
+    different ones.
     """
 
 
@@ -236,7 +244,8 @@ def _parse_file_url(text: str, label: str) -> Path:
 
 def _stamp(info: "pyarrow.fs.FileInfo") -> Stamp:
     """Return the stamp in whole seconds: some servers give fractions in listings that they omit for single objects."""
-    return Stamp(info.size, (info.mtime_ns or 0) // _SECOND * _SECOND)
+    modified = (info.mtime_ns or 0) // _SECOND * _SECOND
+    return Stamp(info.size, modified, RECENT if time.time_ns() - modified < _RECENT_SECONDS * _SECOND else "")
 
 
 @contextmanager
