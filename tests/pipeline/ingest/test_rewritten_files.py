@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -126,9 +127,14 @@ def test_an_object_that_was_rewritten_within_its_second_is_found(bucket: Path, a
 
 
 def test_an_object_is_read_once_more_only_if_it_was_just_written(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, read = new_store(bucket.parent / "store"), []
+    store, read = new_store(bucket.parent / "store"), list[str]()
     opened = ObjectPath.files.fget  # type: ignore[attr-defined]
-    monkeypatch.setattr(ObjectPath, "files", property(lambda path: read.append(path.name) or opened(path)))
+
+    def recorded(path: ObjectPath) -> Any:
+        read.append(path.name)
+        return opened(path)
+
+    monkeypatch.setattr(ObjectPath, "files", property(recorded))
     put_object(bucket, [1.0, 2.0], age_seconds=0)
     ingest_objects(store)
     assert ledger_of(store).entries[0].identity == "recent"
