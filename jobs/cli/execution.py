@@ -112,13 +112,13 @@ def _watch_metrics(handler: ExitHandler, options: RunOptions, command: str) -> "
 
 def _write_metrics(handler: ExitHandler, metrics: "RunMetrics", path: Path, code: int, *, has_time: bool) -> None:
     """Write the metrics; an error is a warning. A store that has just failed on a server is not asked again."""
-    from ridgestream.jobs.cli.exit_codes import STORE
+    from ridgestream.jobs.cli.exit_codes import STORE, ending_of
     from ridgestream.jobs.config.requests import store_location
     from ridgestream.jobs.console.progress import LineReporter
 
     is_local = metrics.job is None or store_location(metrics.job).folder is not None
     try:
-        metrics.write(path, code, reads_store=has_time and (is_local or code != STORE))
+        metrics.write(path, code, ending_of(code), reads_store=has_time and (is_local or code != STORE))
     except Exception as error:  # noqa: BLE001 (how a run ends does not depend on its metrics)
         LineReporter(handler.log).warn(events.METRICS_NOT_WRITTEN, reason=str(error))
 

@@ -55,6 +55,8 @@ STATUS_CODES = {
 }
 """The exit code of the command status for each status of a job."""
 
+_ENDINGS = {HELD: "held_back", UNREPORTED: "unreported", INTERRUPTED: "stopped", TERMINATED: "stopped"}
+
 
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code of an error that a user can do something about; UNEXPECTED for any other."""
@@ -65,3 +67,8 @@ def exit_code_of(error: BaseException) -> int:
 def event_of(code: int) -> events.Event:
     """Return the event that ends the log of a command with this exit code."""
     return _EVENTS.get(code, events.EXIT_UNEXPECTED)
+
+
+def ending_of(code: int) -> str:
+    """Return how a run ended that did not succeed, as its metrics name it."""
+    return _ENDINGS.get(code, "failed")

@@ -104,15 +104,16 @@ class RunMetrics:
     began: float = field(default_factory=time.monotonic)
     """When the run began (monotonic)."""
 
-    def write(self, path: Path, code: int, *, reads_store: bool) -> None:
+    def write(self, path: Path, code: int, ending: str, *, reads_store: bool) -> None:
         """Write the file whole, by renaming; raises OSError if that is not possible.
 
-        A store that cannot be read, or is not to be, is one of the metrics.
+        `ending` is the outcome of a run whose exit code is not 0. A store that cannot be read, or is not to be, is one
+        of the metrics.
         """
         from prometheus_client import CollectorRegistry, write_to_textfile
 
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Families(self._labels, self._samples(code, self._health() if reads_store else None)))
+        registry.register(_Families(self._labels, self._samples(code, ending, self._health() if reads_store else None)))
         write_to_textfile(str(path), registry)
 
     @property
@@ -127,11 +128,11 @@ class RunMetrics:
             return read_health(self.job) if self.job else None
         return None
 
-    def _samples(self, code: int, health: Health | None) -> Iterator[Sample]:
+    def _samples(self, code: int, ending: str, health: Health | None) -> Iterator[Sample]:
         yield from (Sample(name, value) for name, value in self._run_values(code, health).items())
         if health is not None:
             yield from (Sample(name, value) for name, value in _store_values(health).items() if value is not None)
-        outcome = self._outcome(code)
+        outcome = ending if code else self._success
         yield from (Sample("run_outcome", float(each == outcome), {"outcome": each}) for each in OUTCOMES)
         yield Sample("info", 1.0, {"version": __version__})
         for stage, _, rows, seconds in self.recorder.steps if self.recorder else ():
@@ -161,11 +162,10 @@ class RunMetrics:
         committed_at = health.committed_at if self.command == "ingest" else health.finished_at
         return committed_at.timestamp() if committed_at else None
 
-    def _outcome(self, code: int) -> str:
-        if code == 0:
-            learned_nothing = self.command not in READERS and not self.result.get("new_partitions")
-            return "nothing_new" if learned_nothing and not self.result.get("train_seconds") else "done"
-        return {11: "held_back", 12: "unreported", 130: "stopped", 143: "stopped"}.get(code, "failed")
+    @property
+    def _success(self) -> str:
+        learned_nothing = self.command not in READERS and not self.result.get("new_partitions")
+        return "nothing_new" if learned_nothing and not self.result.get("train_seconds") else "done"
 
 
 def _store_values(health: Health) -> dict[str, float | None]:

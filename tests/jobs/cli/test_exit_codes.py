@@ -24,6 +24,7 @@ from support.jobs.jobs import (
 )
 
 from ridgestream.jobs.cli import exit_codes
+from ridgestream.jobs.runs.metrics import OUTCOMES
 
 Changes = dict[str, Any]
 
@@ -152,3 +153,9 @@ def test_closing_the_output_early_is_no_error(work: Workplace) -> None:
         )
         assert (done.returncode in (1, 128 + signal.SIGPIPE), done.stderr) == (True, b"")
     os.close(pipe)
+
+
+def test_every_ending_of_a_run_is_an_outcome_of_its_metrics() -> None:
+    codes = [value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)]
+    endings = {exit_codes.ending_of(code) for code in codes}
+    assert endings == set(OUTCOMES) - {"done", "nothing_new"}

@@ -168,7 +168,7 @@ def test_metrics_that_cannot_be_written_are_a_warning(work: Workplace) -> None:
 @example(name="odd \udcff name")
 def test_any_name_of_a_job_is_read_back_as_it_is(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     path = tmp_path_factory.getbasetemp() / f"any-{os.getpid()}.prom"
-    RunMetrics("run", name).write(path, 3, reads_store=False)
+    RunMetrics("run", name).write(path, 3, "failed", reads_store=False)
     families = list(text_string_to_metric_families(path.read_bytes().decode()))
     names = {sample.labels["job"] for family in families for sample in family.samples}
     assert names == {name.encode("utf-8", "backslashreplace").decode()}
