@@ -7,6 +7,7 @@ whatever its storage type, and whether or not the library that defines it is loa
 
 import re
 from collections.abc import Iterable
+from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ FOLDER_TEXT = b"ridgestream.folder_text"
 _BOOL8 = "arrow.bool8"
 _NAME_OF_EXTENSION = b"ARROW:extension:name"
 _NAMES_SHOWN = 12
+_MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
 _INTEGER = re.compile(r"-?[0-9]{1,40}")
 
 LARGEST_INTEGER = 2**53
@@ -73,6 +75,15 @@ def folder_text(field: "pa.Field") -> str | None:
 def is_integer_text(text: str) -> bool:
     """Return whether a text is an integer that a number represents exactly, leading zeros allowed."""
     return bool(_INTEGER.fullmatch(text)) and abs(int(text)) <= LARGEST_INTEGER
+
+
+def is_date_text(text: str) -> bool:
+    """Return whether a text is a month, a day or a moment of 1900 to 2100 as ISO 8601 has it, dashes or none."""
+    try:
+        moment = datetime.fromisoformat(f"{text}-01" if _MONTH.fullmatch(text) else text)
+    except ValueError:
+        return False
+    return 1900 <= moment.year <= 2100
 
 
 def shown_type(field: "pa.Field") -> str:

@@ -13,6 +13,7 @@ from ridgestream.stores.schema.column_types import (
     check_column,
     folder_text,
     infer_kind,
+    is_date_text,
     is_number,
     shown_type,
     value_type,
@@ -172,6 +173,8 @@ def infer_schema(request: SchemaRequest, arrow: "pa.Schema", file: str) -> Schem
     if not names:
         raise PartitionError(f"{file} has no feature column beside {', '.join(sorted(other_roles))}")
     _check_roles(request, names, file)
+    for name in () if request.features else set(names) - set(request.categorical):
+        _check_no_date(arrow.field(name), file)
     features = tuple(Feature(n, infer_kind(arrow.field(n), request.categorical, file)) for n in names)
     classes, kind = _infer_classes(request, arrow, file)
     return Schema(
@@ -184,6 +187,17 @@ def infer_schema(request: SchemaRequest, arrow: "pa.Schema", file: str) -> Schem
         class_kind=kind,
         folder_keys=tuple(n for n in names if folder_text(arrow.field(n)) is not None),
     )
+
+
+def _check_no_date(field: "pa.Field", file: str) -> None:
+    """Raise PartitionError for a key of folders that is a date, which is another one in each later partition."""
+    text = folder_text(field)
+    if text is not None and is_date_text(text):
+        raise PartitionError(
+            f"{file}: the name of its folder, {field.name}={text}, would make a feature of a date, and no row that was "
+            f"learned has that of a later folder: list {field.name!r} under source.ignore, or, to use it all the same, "
+            "under source.features or source.categorical"
+        )
 
 
 def _infer_classes(request: SchemaRequest, arrow: "pa.Schema", file: str) -> tuple[Classes | None, str | None]:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -193,7 +194,8 @@ def test_keys_of_folders_are_columns(place: Place) -> None:
         (["1.5", "2"], "categorical", ["1.5", "2"]),
         ([str(2**53), "1"], "numeric", [2.0**53, 1.0]),
         ([str(2**53 + 1), "1"], "categorical", [str(2**53 + 1), "1"]),
-        (["2024-01-01"], "categorical", ["2024-01-01"]),
+        (["2024-13-01", "2024-00"], "categorical", ["2024-13-01", "2024-00"]),
+        (["20241301", "18991231", "2024", "11"], "numeric", [20241301.0, 18991231.0, 2024.0, 11.0]),
         (["a%20b", "100%25", "%C3%A4", "a+b", "%zz"], "categorical", ["a b", "100%", "ä", "a+b", "%zz"]),
         (["1", "__HIVE_DEFAULT_PARTITION__"], "numeric", [1.0, None]),
         (["a", "__HIVE_DEFAULT_PARTITION__", ""], "categorical", ["a", None, None]),
@@ -211,6 +213,20 @@ def test_a_key_of_integers_is_numeric_and_any_other_categorical(
     for i, (value, wanted) in enumerate(zip(values, expected, strict=True)):
         stored = by_file[f"k={value}/part-{i}.parquet"]
         np.testing.assert_array_equal(np.array(stored), np.array([wanted] * 2, np.array(stored).dtype))
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-11-28", "20261128", "2026-11", "2026-W48", "2026-11-28T06", "2026-11-28 06:30:00", "1900-01-01"]
+)
+def test_a_key_that_is_a_date_is_a_feature_only_if_it_is_asked_for(tmp_path: Path, text: str) -> None:
+    put(tmp_path, f"day={quote(text)}/part-0.parquet")
+    arrow = read_arrow_schema(list_partitions(tmp_path)[0])
+    with pytest.raises(PartitionError, match=rf"file: .* day={text}, .* list 'day' under source.ignore, or"):
+        infer_schema(REQUEST, arrow, "file")
+    assert kinds_of(infer_schema(replace(REQUEST, ignore=("day",)), arrow, "file")) == {"x": "numeric"}
+    asked = infer_schema(replace(REQUEST, features=("x", "day")), arrow, "file")
+    assert kinds_of(asked)["day"] == ("numeric" if text.isdecimal() else "categorical")
+    assert kinds_of(infer_schema(replace(REQUEST, categorical=("day",)), arrow, "file"))["day"] == "categorical"
 
 
 @settings(max_examples=40)
