@@ -6,13 +6,18 @@ processes of the tests, and for the next run.
 
 Temporary folders lie in a memory file system where there is a large one: tests flush thousands of small stores, which
 takes minutes on a disk. TMPDIR names another folder.
+
+Of the cases of a test marked `samples(n)`, the ordinary run takes n, one without a number; the others are thorough.
 """
 
 import os
 import shutil
 import signal
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -29,3 +34,19 @@ ROOM_BYTES = 4 * 2**30
 
 if "TMPDIR" not in os.environ and MEMORY_FILES.is_dir() and shutil.disk_usage(MEMORY_FILES).free >= ROOM_BYTES:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_FILES))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    sampled = (item for item in items if item.get_closest_marker("samples") and not item.get_closest_marker("thorough"))
+    for _, cases in groupby(sampled, key=lambda item: item.nodeid.partition("[")[0]):
+        _mark_thorough(list(cases))
+
+
+def _mark_thorough(cases: Sequence[pytest.Item]) -> None:
+    """Mark all cases of a test but its samples, which are evenly spread."""
+    marker = cases[0].get_closest_marker("samples")
+    count = marker.args[0] if marker and marker.args else 1
+    ordinary = {number * len(cases) // count for number in range(count)}
+    for number in {*range(len(cases))} - ordinary:
+        cases[number].add_marker(pytest.mark.thorough)

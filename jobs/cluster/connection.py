@@ -19,15 +19,11 @@ def connect(address: str, patience_seconds: float, options: ClusterOptions, stac
 
     Raises ClusterError if none answers.
     """
-    from distributed.versions import VersionMismatchWarning
-
     if address.startswith(FILE):
         address = _read_address(Path(address.removeprefix(FILE)), patience_seconds)
     security = _security(options, address)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", VersionMismatchWarning)  # each worker's versions are compared later
-            return stack.enter_context(open_client(address, patience_seconds, security))
+        return stack.enter_context(open_client(address, patience_seconds, security))
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         remedy = "start it, or use --cluster none or local"
         if address.startswith("tls://"):
@@ -39,12 +35,15 @@ def open_client(address: str, patience_seconds: float, security: Any = None) -> 
     """Return a client of the scheduler at an address; raises OSError if none answers.
 
     A busy scheduler may send its first two messages as one, and Dask's client asserts that it does not: then the
-    connection is tried again.
+    connection is tried again. Other versions of packages on workers are no warning here: each worker's are compared
+    before it does a task.
     """
     from distributed import Client
+    from distributed.versions import VersionMismatchWarning
 
     for _ in range(_GREETINGS):
-        with suppress(AssertionError):
+        with suppress(AssertionError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", VersionMismatchWarning)
             return Client(address, timeout=patience_seconds, security=security)
     raise ConnectionError("its first message is not understood")
 

@@ -47,6 +47,7 @@ def work(tmp_path: Path) -> Workplace:
     return work
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["run", "--help"], ["predict", "--help"]])
 def test_help_goes_to_standard_output(arguments: list[str]) -> None:
     done = run_command(*arguments)
@@ -272,6 +273,7 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
+@pytest.mark.thorough
 def test_on_a_terminal_there_are_bars(work: Workplace) -> None:
     done, sent = run_on_terminal("run", work.job(), "--json")
     assert done.result["rows_seen"] == 400
@@ -284,6 +286,7 @@ def test_on_a_terminal_there_are_bars(work: Workplace) -> None:
     assert re.search(r"train .* n_basis=20", shown)
 
 
+@pytest.mark.thorough
 def test_on_a_terminal_a_failure_is_printed_below_the_bars(work: Workplace) -> None:
     (work.folder / "rows" / "part-01.parquet").write_bytes(b"")
     done, sent = run_on_terminal("run", work.job(), "--json")

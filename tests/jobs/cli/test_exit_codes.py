@@ -107,6 +107,7 @@ CASES = [
 ]
 
 
+@pytest.mark.samples(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code} {case.arguments.split()[0]}")
 def test_the_command_ends_with_the_code(work: Workplace, case: Case) -> None:
     case.before(work)
@@ -123,6 +124,7 @@ def test_the_command_ends_with_the_code(work: Workplace, case: Case) -> None:
 SIGNALS = {signal.SIGINT: exit_codes.INTERRUPTED, signal.SIGTERM: exit_codes.TERMINATED}
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_ends_the_command_with_its_code(work: Workplace, number: signal.Signals) -> None:
     """Sent as soon as the command has created a store, whatever it is doing then."""
@@ -143,6 +145,7 @@ def test_every_documented_code_is_here() -> None:
     assert documented - elsewhere == {case.code for case in CASES} | set(SIGNALS.values())
 
 
+@pytest.mark.thorough
 def test_closing_the_output_early_is_no_error(work: Workplace) -> None:
     assert run_command("ingest", work.job()).code == 0
     end, pipe = os.pipe()

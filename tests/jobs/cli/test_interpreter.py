@@ -175,6 +175,7 @@ def test_a_limit_that_is_too_low_for_the_libraries_is_refused_at_once(
     assert not work.store.exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("megabytes", "codes"),
     [

@@ -98,6 +98,7 @@ def assert_readable(work: Workplace) -> tuple[int, int]:
     return len(entries), len(list_models(root))
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("step", ["ingest", "train"])
 @pytest.mark.parametrize(
     ("number", "code", "said"),
@@ -127,6 +128,7 @@ def test_a_signal_in_mid_run(
     assert_same_model(work.model(), undisturbed.model())
 
 
+@pytest.mark.thorough
 def test_ctrl_c_reaches_local_workers_too(work: Workplace, undisturbed: Workplace) -> None:
     """A terminal sends it to every process of the group."""
     log = work.folder / "log"
@@ -144,6 +146,7 @@ def test_ctrl_c_reaches_local_workers_too(work: Workplace, undisturbed: Workplac
     assert_same_model(work.model(), undisturbed.model())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("number", "code"),
     points(
@@ -190,6 +193,7 @@ def test_killed_in_mid_ingest(tmp_path: Path, small_undisturbed: Workplace, file
     assert_same_model(work.model(), small_undisturbed.model())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.thorough)])
 def test_killed_in_mid_train_again_and_again(work: Workplace, undisturbed: Workplace, kills: int) -> None:
     """Each kill comes some milliseconds after a partition has been learned; both are drawn with a seed."""
@@ -211,6 +215,7 @@ def refitted(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     return work
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "partition", [PARTITIONS - 1, *(pytest.param(early, marks=pytest.mark.thorough) for early in (0, 1))]
 )
@@ -222,6 +227,7 @@ def test_killed_in_mid_refit_of_a_first_run(work: Workplace, refitted: Workplace
     assert_same_model(work.model(), refitted.model())
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(
     ("place", "calls", "done"),
     [
@@ -248,6 +254,7 @@ def test_killed_in_mid_refit_the_old_model_stands_or_the_new_one(
     assert [night.refitted for night in work.model().history] == [False, True]
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("place", [FLUSH, "pathlib.Path.rename"])
 @pytest.mark.parametrize("calls", points([0, 2], [2]))
 def test_killed_while_the_store_is_made(tmp_path: Path, small_undisturbed: Workplace, place: str, calls: int) -> None:
@@ -259,6 +266,7 @@ def test_killed_while_the_store_is_made(tmp_path: Path, small_undisturbed: Workp
     assert not (work.store / ".unfinished").exists()
 
 
+@pytest.mark.thorough
 def test_a_second_run_exits_or_waits_while_readers_read(work: Workplace, undisturbed: Workplace) -> None:
     first = Run(work)
     first.wait_for_train()
@@ -289,6 +297,7 @@ ridgestream.jobs.cli.app.main()
 """
 
 
+@pytest.mark.thorough
 def test_a_waiting_run_goes_on_when_the_writer_is_killed(work: Workplace, undisturbed: Workplace) -> None:
     first = Run(work)
     first.wait_for_train()
@@ -304,6 +313,7 @@ def test_a_waiting_run_goes_on_when_the_writer_is_killed(work: Workplace, undist
     assert_same_model(work.model(), undisturbed.model())
 
 
+@pytest.mark.thorough
 def test_two_first_runs_at_once_make_one_store(tmp_path: Path, small_undisturbed: Workplace) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(NIGHTS))

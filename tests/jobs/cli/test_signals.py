@@ -124,6 +124,7 @@ def test_a_training_keeps_its_last_refresh_and_goes_on_from_there(
     assert sorted(open_store(work.store).repository.list_branches()) == ["main"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", ["refit", pytest.param("evaluate", marks=pytest.mark.thorough)])
 def test_learned_rows_are_kept_when_a_refit_or_an_evaluation_is_stopped(
     work: Workplace, tmp_path: Path, step: str
@@ -148,6 +149,7 @@ ridgestream.jobs.console.progress.LineReporter.begin = begin_or_ask
     assert work.model().history[-1].test_error == straight.model().history[-1].test_error
 
 
+@pytest.mark.thorough
 def test_a_batch_method_keeps_what_a_pass_has_summed(work: Workplace, tmp_path: Path) -> None:
     job = {**JOB, "model.max_basis": None, "model.method": "subset-of-regressors"}
     job["model.subset_of_regressors.start_basis"] = 20
@@ -189,6 +191,7 @@ if "--multiprocessing-fork" in sys.argv:
 """
 
 
+@pytest.mark.thorough
 def test_local_workers_do_not_outlive_the_run(work: Workplace, undisturbed: Workplace) -> None:
     """The signal is sent to the run alone, during its ingest, whose tasks never end."""
     hanging, log = work.folder / "hanging", work.folder / "log"
@@ -218,6 +221,7 @@ filelock.FileLock.acquire = acquire
 )
 
 
+@pytest.mark.thorough
 def test_a_run_that_waits_for_another_writer_stops(work: Workplace) -> None:
     work.run_here(JOB)
     before, log = work.snapshot(), work.folder / "log"
@@ -229,6 +233,7 @@ def test_a_run_that_waits_for_another_writer_stops(work: Workplace) -> None:
     assert work.snapshot() == before
 
 
+@pytest.mark.thorough
 def test_a_run_that_waits_for_workers_stops(work: Workplace) -> None:
     log = work.folder / "log"
     wait = ("--set", "cluster_seconds=9999")
@@ -272,6 +277,7 @@ def test_a_stopped_prediction_leaves_complete_files_and_the_same_command_finishe
 HANGS = "ridgestream.pipeline.ingest.partition_task.profile_partition = hang\n"
 
 
+@pytest.mark.thorough
 def test_a_run_that_hangs_in_native_code_is_ended(work: Workplace, undisturbed: Workplace) -> None:
     log = work.folder / "log"
     with started(log, f"{SOON}{HANGS}ridgestream.jobs.cli.signals.HARD_SECONDS = 1.0", "run", work.job(JOB)) as process:
@@ -283,6 +289,7 @@ def test_a_run_that_hangs_in_native_code_is_ended(work: Workplace, undisturbed: 
     assert_same_model(work.model(), undisturbed.model())
 
 
+@pytest.mark.thorough
 def test_a_second_signal_ends_at_once_and_a_repeated_one_does_not(work: Workplace) -> None:
     """`timeout` sends a signal twice."""
     log = work.folder / "log"

@@ -75,6 +75,7 @@ def put_rows(work: Workplace) -> None:
     work.put(0).rename(work.folder / "rows" / "Größe.parquet")
 
 
+@pytest.mark.samples(3)
 @pytest.mark.parametrize("state", STATES)
 def test_no_stream_changes_a_run_and_only_output_that_is_wanted_changes_an_exit_code(
     tmp_path: Path, undisturbed: Workplace, state: str
@@ -97,6 +98,7 @@ def test_an_encoding_that_lacks_characters_shows_them_as_escapes(undisturbed: Wo
     assert r"Gr\xf6\xdfe" in done.out
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("redirection", ["<&- >&- 2>&-", "2>&1 | head -1 >/dev/null; exit ${PIPESTATUS[0]}"])
 def test_a_shell_may_close_the_streams_of_a_real_run(tmp_path: Path, redirection: str) -> None:
     work = Workplace(tmp_path)

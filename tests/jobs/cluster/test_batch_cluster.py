@@ -65,6 +65,7 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield cluster.address
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", points(METHODS, ["ols", "shard-merge-select"]))
 def test_the_number_of_workers_changes_no_bit(
     method: str, address: str, tmp_path: Path, straight: dict[str, Workplace]
@@ -76,6 +77,7 @@ def test_the_number_of_workers_changes_no_bit(
     assert_same_model(work.model(), straight[method].model())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["ols", pytest.param("shard-merge-select", marks=pytest.mark.thorough)])
 def test_a_worker_killed_in_mid_training_changes_no_bit(
     method: str, tmp_path: Path, straight: dict[str, Workplace]
@@ -90,6 +92,7 @@ def test_a_worker_killed_in_mid_training_changes_no_bit(
     assert_same_model(work.model(), straight[method].model())
 
 
+@pytest.mark.thorough
 def test_a_command_killed_in_mid_training_leaves_nothing_and_the_same_command_ends_it(
     tmp_path: Path, straight: dict[str, Workplace]
 ) -> None:
@@ -102,6 +105,7 @@ def test_a_command_killed_in_mid_training_leaves_nothing_and_the_same_command_en
     assert_same_model(work.model(), straight["ols"].model())
 
 
+@pytest.mark.thorough
 def test_shared_values_are_sent_again_if_the_only_worker_dies() -> None:
     with open_executor("local:1", PATIENCE) as executor:
         (worker,) = set(executor.run(get_pid, range(3)))
@@ -113,6 +117,7 @@ def test_shared_values_are_sent_again_if_the_only_worker_dies() -> None:
         assert worker not in set(executor.run(get_pid, range(3)))
 
 
+@pytest.mark.thorough
 def test_a_worker_that_may_use_too_little_is_refused_with_the_numbers(tmp_path: Path) -> None:
     work = make_workplace(tmp_path)
     with real_cluster(tmp_path, 1, "--memory-limit", "500MB") as cluster:
@@ -122,6 +127,7 @@ def test_a_worker_that_may_use_too_little_is_refused_with_the_numbers(tmp_path: 
     assert "may use 500 MB: give workers more" in done.err
 
 
+@pytest.mark.thorough
 def test_workers_that_are_paused_for_good_are_an_error_after_the_time_that_the_job_gives(tmp_path: Path) -> None:
     """A worker of 60 MB uses more than that as it starts, and never runs a task."""
     work = make_workplace(tmp_path)

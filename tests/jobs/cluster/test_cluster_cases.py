@@ -77,6 +77,7 @@ def work(tmp_path: Path) -> Workplace:
     return Workplace(tmp_path)
 
 
+@pytest.mark.thorough
 def test_sums_that_died_with_their_worker_before_they_were_fetched_count_once(
     work: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +104,7 @@ def test_sums_that_died_with_their_worker_before_they_were_fetched_count_once(
     assert_same_model(there, refitted(InProcess()))
 
 
+@pytest.mark.thorough
 def test_results_lost_with_the_only_worker_are_not_awaited_for_ever(tmp_path: Path) -> None:
     with real_cluster(tmp_path, 1) as cluster, open_executor(cluster.address, 2.0) as executor:
         assert isinstance(executor, DaskExecutor)
@@ -126,6 +128,7 @@ def run_there(work: Workplace, cluster: Cluster, changes: dict[str, Any], report
         return run_job(job, executor, report, 0.0, new_model=False)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(
     ("method", "where"),
     points(product(["online", "ols"], ["first", "in the middle", "alone"]), [("online", "alone"), ("ols", "first")]),
@@ -191,6 +194,7 @@ def test_memory_is_flat_over_two_hundred_partitions(
         assert max(samples[-quarter:]) - max(samples[quarter : 2 * quarter]) < 64 * 2**20
 
 
+@pytest.mark.thorough
 def test_blocks_for_the_learner_come_in_order_and_a_bounded_number_ahead(
     work: Workplace, two_workers: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ def test_workers_of_a_scheduler_make_the_same_model(
     assert len(done.err.splitlines()) == 5, done.err
 
 
+@pytest.mark.thorough
 def test_a_night_on_a_cluster_goes_on_from_a_night_without(
     work: Workplace, alone: Workplace, two_workers: Cluster
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_refit_of_segments_in_several_tasks_does_not_depend_on_the_cluster(
     assert_same_model(*models)
 
 
+@pytest.mark.thorough
 def test_a_bad_partition_gives_the_same_error_as_without_a_cluster(work: Workplace, two_workers: Cluster) -> None:
     path = work.put(5, pq.read_table(work.folder / "rows" / "part-05.parquet").drop_columns(["Slope"]))
     with pytest.raises(PartitionError, match=f"{path} has no column 'Slope'") as caught:
@@ -175,6 +177,7 @@ def test_a_task_has_one_blas_thread() -> None:
     assert set(threads) == {1}
 
 
+@pytest.mark.thorough
 def test_two_local_clusters_do_not_meet_at_a_port() -> None:
     """A warning of a port that is taken would be an error here."""
     with open_executor("local:1", PATIENCE) as one, open_executor("local:1", PATIENCE) as other:
@@ -201,6 +204,7 @@ def test_no_bit_depends_on_the_number_of_blas_threads(tmp_path: Path) -> None:
         assert runs[0][0][key] == runs[1][0][key]
 
 
+@pytest.mark.thorough
 def test_a_scheduler_without_workers_is_an_error_after_the_time_that_the_job_gives(work: Workplace) -> None:
     with real_cluster(work.folder, workers=0) as cluster:
         done = run_command("run", work.job({**JOB, "cluster_seconds": 0.5}), "--cluster", cluster.address)
@@ -236,6 +240,7 @@ def test_the_error_for_a_lost_scheduler_has_one_line(two_workers: Cluster, monke
             list(executor.run(abs, [-1]))
 
 
+@pytest.mark.thorough
 def test_no_scheduler_at_the_address_is_an_error(work: Workplace) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -265,6 +270,7 @@ def test_a_worker_killed_in_mid_ingest_changes_nothing(work: Workplace, alone: W
     assert_same_as(alone, work)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("who", "expected"),
     points(

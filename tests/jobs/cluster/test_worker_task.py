@@ -89,6 +89,7 @@ def partitions_of(work: Workplace, count: int) -> tuple[PartitionFile, ...]:
     return list_partitions(work.folder / "rows")
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("package", ["numpy", "ridgestream"])
 def test_a_worker_with_other_versions_is_refused_by_its_name(cluster: Cluster, tmp_path: Path, package: str) -> None:
     cluster.start_worker()
@@ -122,6 +123,7 @@ def test_another_version_of_a_package_that_changes_no_result_is_a_warning(cluste
     assert str(warning["differing"]).startswith("pyarrow 99.1 (here ")
 
 
+@pytest.mark.thorough
 def test_a_worker_without_ridgestream_is_refused_by_the_command(cluster: Cluster, tmp_path: Path) -> None:
     cluster.start_worker(environment=without_ridgestream(tmp_path))
     (bad,) = cluster.wait_for(1)
@@ -134,6 +136,7 @@ def test_a_worker_without_ridgestream_is_refused_by_the_command(cluster: Cluster
     assert not work.store.exists()
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(("lacks", "has"), [("numpy", "99.1"), ("ridgestream", "missing")])
 def test_a_worker_that_comes_later_is_checked_too(cluster: Cluster, tmp_path: Path, lacks: str, has: str) -> None:
     first = cluster.start_worker()
@@ -158,6 +161,7 @@ def test_a_task_checks_the_versions_of_its_worker() -> None:
     assert re.fullmatch(r"python 3\.\d+ \(here 3\.99\); numpy \d\S+ \(here 99\.1\)", failed.unfit)
 
 
+@pytest.mark.thorough
 def test_a_task_has_as_many_threads_of_blas_and_numba_as_the_job_says(cluster: Cluster) -> None:
     """By itself the worker would have three of each."""
     names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -177,6 +181,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retries, "RETRY_SECONDS", 0.01)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("quick")
 def test_transient_errors_are_retried_with_a_growing_wait(cluster: Cluster, tmp_path: Path) -> None:
     cluster.start_worker()
@@ -201,6 +206,7 @@ def _fails(executor: Executor, notes: Path, name: str, tries: int, kind: type[Ex
     assert len(list(notes.iterdir())) == tries
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("quick")
 def test_a_job_whose_reads_fail_now_and_then_gives_the_same_bits(cluster: Cluster, tmp_path: Path) -> None:
     """No partition is put into quarantine for it."""
@@ -242,6 +248,7 @@ def next_while(results: Iterator[Any], act: Callable[[], None]) -> Any:
     return result
 
 
+@pytest.mark.thorough
 def test_the_warning_for_a_lost_worker_has_partition_rows_and_likely_cause(cluster: Cluster, tmp_path: Path) -> None:
     cluster.start_worker()
     (address,) = cluster.wait_for(1)
@@ -268,6 +275,7 @@ def test_more_workers_may_be_lost_over_a_task_than_the_scheduler_allows(tmp_path
     assert 1 <= len(notes.all(LOST)) <= 2  # the scheduler's word of the second may come after its result
 
 
+@pytest.mark.thorough
 def test_a_task_that_loses_more_workers_than_the_job_allows_is_given_up_by_its_name(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -288,6 +296,7 @@ def test_a_task_that_loses_more_workers_than_the_job_allows_is_given_up_by_its_n
         next_while(executor.run(dawdle, [file], tmp_path), strike)
 
 
+@pytest.mark.thorough
 def test_a_worker_that_its_nanny_ends_for_its_memory_is_reported_as_such(cluster: Cluster, tmp_path: Path) -> None:
     cluster.start_worker("--memory-limit", "400MB", nanny=True)
     cluster.wait_for(1)
@@ -299,6 +308,7 @@ def test_a_worker_that_its_nanny_ends_for_its_memory_is_reported_as_such(cluster
         list(executor.run(devour, [file], 400_000_000))
 
 
+@pytest.mark.thorough
 def test_a_partition_that_does_not_fit_a_worker_is_refused_with_rows_and_bytes(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -326,6 +336,7 @@ def test_a_partition_that_does_not_fit_a_worker_is_refused_with_rows_and_bytes(
     assert model.learned == work.model().learned[:1]
 
 
+@pytest.mark.thorough
 def test_a_worker_that_comes_later_with_less_memory_does_no_task_that_needs_more(cluster: Cluster) -> None:
     first = cluster.start_worker("--memory-limit", "1GB")
     (good,) = cluster.wait_for(1)
@@ -366,6 +377,7 @@ def certify(folder: Path, name: str) -> Certificate:
     return made
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(which("openssl") is None, reason="there is no command openssl")
 def test_a_job_with_certificates_runs_on_a_cluster_that_asks_for_them(tmp_path: Path) -> None:
     """By the scheduler's file, whose path is taken from where the command is run."""
@@ -396,6 +408,7 @@ def test_a_job_with_certificates_runs_on_a_cluster_that_asks_for_them(tmp_path: 
     assert_same_model(alone.model(), work.model())
 
 
+@pytest.mark.thorough
 def test_certificates_go_together_with_each_other_and_with_an_address_that_asks_for_them(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -409,6 +422,7 @@ def test_certificates_go_together_with_each_other_and_with_an_address_that_asks_
         assert expected in done.err
 
 
+@pytest.mark.thorough
 def test_a_schedulers_file_is_found_from_the_job_file_and_waited_for(cluster: Cluster, tmp_path: Path) -> None:
     """Only as long as the job says."""
     cluster.start_worker()

@@ -109,6 +109,7 @@ def test_a_rollback_excludes_what_was_learned_since_for_good(tmp_path: Path, wor
     assert events == [(1, None, 2), (2, None, 2), (3, None, 2), (4, "rollback to 2", 0), (5, None, 1)]
 
 
+@pytest.mark.thorough
 def test_replayed_partitions_are_learned_again(tmp_path: Path, work: Workplace) -> None:
     rollback(work, 1)
     result = rollback(work, 1, replay=True)
@@ -117,6 +118,7 @@ def test_replayed_partitions_are_learned_again(tmp_path: Path, work: Workplace) 
     assert_same_model(work.model(), straight(tmp_path, list(range(6))).model())
 
 
+@pytest.mark.thorough
 def test_a_new_model_learns_excluded_partitions(tmp_path: Path, work: Workplace) -> None:
     rollback(work, 1)
     assert work.run_here(new_model=True)["rows_seen"] == 6 * ROWS
@@ -124,6 +126,7 @@ def test_a_new_model_learns_excluded_partitions(tmp_path: Path, work: Workplace)
     assert [night["number"] for night in nights_of(work)] == [5]
 
 
+@pytest.mark.thorough
 def test_excluded_partitions_stay_excluded_when_a_model_is_rebuilt(tmp_path: Path, work: Workplace) -> None:
     rollback(work, 2)
     work.put(0, draw_rows(77))
@@ -139,6 +142,7 @@ def test_excluded_partitions_stay_excluded_when_a_model_is_rebuilt(tmp_path: Pat
     assert work.model().arrays["coefficients"].tobytes() == other.model().arrays["coefficients"].tobytes()
 
 
+@pytest.mark.thorough
 def test_a_rollback_to_before_a_rebuild_starts_training_again(work: Workplace) -> None:
     work.put(0, draw_rows(77))
     work.run_here({"source.on_changed": "rebuild"})
@@ -147,6 +151,7 @@ def test_a_rollback_to_before_a_rebuild_starts_training_again(work: Workplace) -
     assert work.run_here({"source.on_changed": "rebuild"})["rows_seen"] == 6 * ROWS
 
 
+@pytest.mark.thorough
 def test_a_batch_model_goes_back_too(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     batch = {
@@ -167,6 +172,7 @@ def test_a_batch_model_goes_back_too(tmp_path: Path) -> None:
     assert work.run_here(batch)["rows_seen"] == 3 * ROWS
 
 
+@pytest.mark.thorough
 def test_predictions_by_a_night_or_a_tag_are_those_of_its_time(work: Workplace) -> None:
     then = predict_at(work, None)
     run_tag(read_job(work.job(), {}), "release-1", None)
@@ -210,6 +216,7 @@ def guarded(work: Workplace, changes: Settings) -> tuple[dict[str, Any], Notes, 
         return held.result, notes, True
 
 
+@pytest.mark.thorough
 def test_a_model_that_was_held_back_answers_for_its_night_and_can_be_served_after_all(work: Workplace) -> None:
     served = predict_at(work, None)
     for number in (6, 7, 8):
@@ -261,6 +268,7 @@ def test_a_model_that_got_worse_learns_on_and_is_not_served(tmp_path: Path, work
     assert [night["held"] for night in nights_of(work)] == [None, None, None, True, True, None, None]
 
 
+@pytest.mark.thorough
 def test_a_model_that_recovers_is_served_again(work: Workplace) -> None:
     for number in (6, 7):
         work.put(number, flipped(number))
@@ -308,6 +316,7 @@ def test_a_guard_needs_held_out_rows(work: Workplace) -> None:
         read_job(work.job({**GUARD, "evaluate.path": None}), {})
 
 
+@pytest.mark.thorough
 def test_the_commands_print_the_same(work: Workplace) -> None:
     job = work.job(GUARD)
     result = run_command("history", job, "--json").result
@@ -337,6 +346,7 @@ def clean(work: Workplace, keep_nights: int | None) -> dict[str, Any]:
     return run_clean(StoreLocation(str(work.store)), 0.0, 0.0, keep_nights=keep_nights)
 
 
+@pytest.mark.thorough
 def test_a_cleaning_leaves_every_night_or_the_last_ones_and_what_has_a_tag(work: Workplace) -> None:
     run_tag(read_job(work.job(), {}), "first", "1")
     before = predict_at(work, "1")

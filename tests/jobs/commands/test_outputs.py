@@ -16,6 +16,7 @@ def work(tmp_path: Path) -> Workplace:
     return work
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("target", ["whole", "missing"])
 def test_a_prediction_overwrites_neither_a_link_nor_what_it_names(work: Workplace, target: str) -> None:
     work.run_here()
@@ -33,6 +34,7 @@ def test_a_prediction_overwrites_neither_a_link_nor_what_it_names(work: Workplac
     assert run_command("predict", work.job(), work.folder / "rows", link.parent).code == 0
 
 
+@pytest.mark.thorough
 def test_a_folder_of_predictions_may_be_a_link(work: Workplace) -> None:
     work.run_here()
     (work.folder / "disk").mkdir()
@@ -41,6 +43,7 @@ def test_a_folder_of_predictions_may_be_a_link(work: Workplace) -> None:
     assert (work.folder / "disk" / "part-00.parquet").is_file()
 
 
+@pytest.mark.thorough
 def test_a_report_overwrites_no_link(work: Workplace) -> None:
     page = work.folder / "reports" / "model-0001.html"
     page.parent.mkdir()
@@ -51,6 +54,7 @@ def test_a_report_overwrites_no_link(work: Workplace) -> None:
     assert page.is_symlink()
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("kind", ["folder of other files", "file", "/proc", "/dev/null"])
 def test_no_report_is_written_beside_what_is_no_store(work: Workplace, kind: str) -> None:
     store = work.folder / "other" if not kind.startswith("/") else Path(kind)
@@ -72,6 +76,7 @@ def test_a_run_that_fails_before_its_store_exists_is_reported_beside_it(work: Wo
     assert list(Path(f"{work.store}-reports").glob("*.failed.json"))
 
 
+@pytest.mark.thorough
 def test_a_variable_that_is_named_like_a_secret_blanks_no_file_name_in_a_report(work: Workplace) -> None:
     environment = clean_environment(API_TOKEN="part-00.parquet", SECRET_FOLDER="held-out")  # noqa: S106
     changes = {"report": "reports"}

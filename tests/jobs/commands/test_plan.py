@@ -113,6 +113,7 @@ def test_every_method_has_settings_here() -> None:
     assert SETTINGS.keys() == {"online", *METHODS}
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", points(SETTINGS, ["online", "ols", "orols", "shard-merge-select"]))
 def test_rows_passes_and_memory_equal_those_of_the_run(method: str, work: Workplace, admitted: list[int]) -> None:
     for rows, new in ((600, 600), (800, 200)):
@@ -133,6 +134,7 @@ def test_rows_passes_and_memory_equal_those_of_the_run(method: str, work: Workpl
     assert plan(work, settings_of(method))["based_on"] == "nothing new to learn"
 
 
+@pytest.mark.thorough
 def test_the_number_of_passes_is_a_guess_only_for_orols_and_gcv(work: Workplace) -> None:
     guesses = [m for m in METHODS if plan(work, settings_of(m))["passes_are"] != "as planned"]
     assert guesses == ["orols"]
@@ -149,6 +151,7 @@ def test_a_refit_is_a_pass_and_has_its_own_memory(work: Workplace, admitted: lis
     assert facts["total_seconds"] == pytest.approx(sum(seconds), abs=0.02)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", ["isls-svm", "shard-merge-select", "kernel-ridge"])
 def test_other_regularizations_are_compared_on_all_rows(method: str, work: Workplace, admitted: list[int]) -> None:
     run(work, settings_of(method))
@@ -171,6 +174,7 @@ def test_another_regularization_of_a_stream_costs_a_refit_alone(work: Workplace)
     assert run(work, other).passes == 2  # the stream, over no rows, and the refit
 
 
+@pytest.mark.thorough
 def test_partitions_that_a_rollback_excluded_are_not_new(work: Workplace) -> None:
     run(work, settings_of("online"))
     work.put(3)
@@ -188,6 +192,7 @@ def test_partitions_that_a_rollback_excluded_are_not_new(work: Workplace) -> Non
     assert work.model().learned == (0, 1, 2, 4)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(("method", "changes"), [("online", {"refit": True}), ("kernel-ridge", {})])
 def test_a_new_partition_without_rows_is_learned_by_a_model(
     method: str, changes: dict[str, Any], work: Workplace
@@ -203,6 +208,7 @@ def test_a_new_partition_without_rows_is_learned_by_a_model(
     assert plan(work, settings_of(method, **changes))["passes"] == 0
 
 
+@pytest.mark.thorough
 def test_plan_changes_nothing_and_waits_for_no_lock(work: Workplace) -> None:
     before = sorted(work.folder.rglob("*"))
     job = work.job()
@@ -261,6 +267,7 @@ def test_a_job_that_does_not_fit_because_of_its_features_is_refused_with_the_num
     assert str(planned.value) == str(refused.value)
 
 
+@pytest.mark.thorough
 def test_another_model_and_missing_folders_are_refused_too(work: Workplace) -> None:
     work.run_here()
     work.put(3)
@@ -303,6 +310,7 @@ def ask_for_another_class(work: Workplace) -> dict[str, Any]:
     return {"source.positive": 9}
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(
     "prepare", points([break_rows, change_type, cut_short, ask_for_another_class], [break_rows, cut_short])
 )
@@ -324,6 +332,7 @@ def test_workers_share_passes_but_not_a_stream(work: Workplace, monkeypatch: pyt
     assert plan(work, settings_of("online"), ThreeWorkers())["train_seconds"] == 610.0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cluster", points(["tcp://127.0.0.1:1", "file:nowhere.json"], ["file:nowhere.json"]))
 def test_an_unreachable_cluster_is_refused_as_by_the_run(work: Workplace, cluster: str) -> None:
     job = work.job({"cluster_seconds": 1})
@@ -333,6 +342,7 @@ def test_an_unreachable_cluster_is_refused_as_by_the_run(work: Workplace, cluste
     assert not work.store.exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", points(["online", "ols"], ["ols"]))
 def test_a_task_that_does_not_fit_a_worker_is_refused_with_the_numbers_of_the_run(
     work: Workplace, tmp_path: Path, method: str
@@ -348,6 +358,7 @@ def test_a_task_that_does_not_fit_a_worker_is_refused_with_the_numbers_of_the_ru
     assert "of memory, and the worker tcp://" in outcomes[0].err
 
 
+@pytest.mark.thorough
 def test_plan_counts_the_present_workers(work: Workplace, tmp_path: Path) -> None:
     with real_cluster(tmp_path, 2) as cluster:
         assert run_command("plan", work.job(), "--cluster", cluster.address, "--json").result["workers"] == 2

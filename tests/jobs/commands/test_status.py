@@ -102,6 +102,7 @@ UNHEALTHY: dict[str, tuple[Callable[[Workplace], None], str, int, str]] = {
 """What may be wrong: how it comes, the status, the exit code, and what the line says."""
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("name", UNHEALTHY)
 def test_what_is_wrong_has_a_line_and_an_exit_code(work: Workplace, name: str) -> None:
     happen, status, code, expected = UNHEALTHY[name]
@@ -136,6 +137,7 @@ def test_a_night_without_new_partitions_does_not_feed_the_model(work: Workplace)
     assert (status_of(work)["night"], status_of(work)["fed_at"]) == (2, fed_at)
 
 
+@pytest.mark.thorough
 def test_several_problems_are_named_and_the_worst_decides(work: Workplace) -> None:
     hold_back(work)
     fail_a_night(work)
@@ -146,6 +148,7 @@ def test_several_problems_are_named_and_the_worst_decides(work: Workplace) -> No
     assert all(problem["message"] in facts["message"] for problem in facts["problems"])
 
 
+@pytest.mark.thorough
 def test_the_success_that_follows_a_failure_clears_it_and_so_does_a_good_night_for_drift(work: Workplace) -> None:
     fail_a_night(work)
     assert run_command("run", work.job(JOB)).code == 0

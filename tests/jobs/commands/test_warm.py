@@ -25,6 +25,7 @@ def test_a_learner_in_the_cache_is_not_compiled_again() -> None:
     assert Path(cache_path() or "").is_dir()
 
 
+@pytest.mark.thorough
 def test_a_run_says_that_it_compiles_before_the_first_row_is_learned(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(1))
@@ -45,6 +46,7 @@ def test_nothing_is_said_where_nothing_is_compiled(capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.thorough
 def test_warm_finds_what_is_in_the_cache() -> None:
     run_command("warm")
     result = run_command("warm", "--json").result

@@ -50,6 +50,7 @@ def test_a_broken_job_file_is_one_message(tmp_path: Path, kind: str) -> None:
     assert str(file) in str(raised.value)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("kind", ["UTF-16", "an array 5,000 deep"])
 def test_the_command_ends_with_the_code_of_a_job_file(tmp_path: Path, kind: str) -> None:
     (tmp_path / "job.toml").write_bytes(BROKEN[kind][0])
@@ -99,6 +100,7 @@ def test_a_flag_that_is_nested_too_deeply_is_a_message() -> None:
         parse_value("[" * 5000)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("url", ["http://user:password@host", "http://[", "http://host:99999", "host:9000"])
 def test_an_unusable_endpoint_of_the_environment_is_a_message_where_it_is_used(tmp_path: Path, url: str) -> None:
     work = Workplace(tmp_path)

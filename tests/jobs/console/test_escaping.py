@@ -38,6 +38,7 @@ def work(tmp_path: Path) -> Workplace:
     return work
 
 
+@pytest.mark.thorough
 def test_control_characters_in_classes_and_reasons_are_escaped_on_the_terminal(work: Workplace) -> None:
     names = np.array(["plain", f"{STEERS}\nridgestream: all is well"])[np.arange(ROWS) % 2]
     for number in (0, 1):

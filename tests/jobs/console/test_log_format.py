@@ -92,6 +92,7 @@ def test_progress_is_written_at_a_bounded_rate(work: Workplace) -> None:
     assert "progress" not in run_with("ridgestream.jobs.console.progress.PROGRESS_SECONDS = 1e9", "run", work.job()).err
 
 
+@pytest.mark.thorough
 def test_every_long_command_has_the_option_log(work: Workplace) -> None:
     job = work.job({"predict.path": "held-out", "predict.output": "out"})
     for command in ("ingest", "train", "evaluate", "predict"):
@@ -99,6 +100,7 @@ def test_every_long_command_has_the_option_log(work: Workplace) -> None:
         assert command in [line["event"] for line in done if line["level"] == "info"]
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(
     ("arguments", "changes", "code", "expected"),
     [
@@ -121,6 +123,7 @@ def test_an_error_is_a_line_with_its_exit_code(
     assert expected in last["message"]
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("log", ["text", "json"])
 def test_what_a_person_should_look_at_is_of_level_warning(work: Workplace, log: str) -> None:
     (work.folder / "rows" / "part-02b.parquet").write_bytes((work.folder / "rows" / "part-02.parquet").read_bytes())
@@ -205,6 +208,7 @@ def run_on_terminal(*arguments: str | Path) -> str:
     return shown.decode()
 
 
+@pytest.mark.thorough
 def test_a_terminal_has_bars_unless_lines_are_asked_for(work: Workplace) -> None:
     bars = run_on_terminal("run", work.job())
     assert "\x1b" in bars

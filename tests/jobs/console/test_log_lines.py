@@ -27,6 +27,7 @@ def lines_of(text: str) -> list[dict[str, Any]]:
     return lines
 
 
+@pytest.mark.thorough
 def test_each_line_says_its_run_store_model_and_night(work: Workplace) -> None:
     job = work.job({"report": None})
     runs = set()
@@ -42,6 +43,7 @@ def test_each_line_says_its_run_store_model_and_night(work: Workplace) -> None:
     assert len(runs) == 2
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("command", ["run", "ingest", "train", "evaluate", "predict"])
 def test_the_result_on_standard_output_is_a_line_of_json_too(work: Workplace, command: str) -> None:
     work.run_here()
@@ -54,6 +56,7 @@ def test_the_result_on_standard_output_is_a_line_of_json_too(work: Workplace, co
     assert set(run_command(command, job, "--json").result) <= set(result)
 
 
+@pytest.mark.thorough
 def test_a_log_of_json_may_come_from_the_job_file(work: Workplace) -> None:
     (result,) = lines_of(run_command("run", work.job({"log": "json"})).out)
     assert result["rows_seen"] == ROWS
@@ -79,6 +82,7 @@ ENDINGS: dict[str, Ending] = {
 """How a command may end: exit code, kind, arguments and changes of the job."""
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("name", ENDINGS)
 def test_an_error_says_its_kind_and_exit_code(work: Workplace, name: str) -> None:
     code, kind, arguments, changes = ENDINGS[name]

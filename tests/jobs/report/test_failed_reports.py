@@ -54,6 +54,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", points(FAILURES, ["no scheduler answers", "a partition is spoilt", "the store is in use"])
 )
@@ -77,6 +78,7 @@ def test_a_night_that_fails_leaves_a_report_which_the_success_that_follows_repla
     assert sorted(path.name for path in (work.folder / "out").iterdir()) == names
 
 
+@pytest.mark.thorough
 def test_a_night_with_nothing_new_replaces_the_report_of_a_failure_too(work: Workplace) -> None:
     good = work.job(REPORTS)
     run_command("run", good)

@@ -266,6 +266,7 @@ def test_a_store_that_is_a_whole_bucket_has_no_folder_for_reports_which_is_a_war
     assert notes.codes[-1] == "report.no_folder"
 
 
+@pytest.mark.thorough
 def test_the_flag_goes_before_the_job_file_and_is_relative_to_the_user(work: Workplace, tmp_path: Path) -> None:
     where = tmp_path / "elsewhere"
     where.mkdir()
@@ -357,6 +358,7 @@ def test_a_run_that_fails_before_the_model_is_read_has_night_zero(work: Workplac
     assert "nowhere" in facts["failure"]
 
 
+@pytest.mark.thorough
 def test_a_report_that_cannot_be_written_is_an_error_and_the_night_stays(work: Workplace) -> None:
     (work.folder / "out").write_text("no folder")
     done = run_command("run", work.job({"report": "out"}), "--json")

@@ -29,6 +29,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory, server: ObjectStore) -> Iter
         yield bench
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("series", "kills", "landed"), [(1, 1, 2), pytest.param(2, 5, 11, marks=pytest.mark.thorough)])
 def test_kills_at_changes_of_the_store_are_recovered(bench: CrashBench, series: int, kills: int, landed: int) -> None:
     early = [spread("alone", "call", kills, seed, until=0.5) for seed in range(series)]
@@ -44,6 +45,7 @@ def test_kills_at_any_time_are_recovered(bench: CrashBench) -> None:
     assert sum(blow.landed for blow in blows) >= 4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kills", "late", "landed"), [(1, 1, 1), pytest.param(7, 3, 8, marks=pytest.mark.thorough)])
 def test_kills_at_requests_to_an_object_store_are_recovered(
     bench: CrashBench, kills: int, late: int, landed: int
@@ -80,6 +82,7 @@ for number in range(1000):
 """
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("trap", [CallTrap, FolderTrap, open_trap])
 def test_a_trap_kills_a_writer_at_the_chosen_change(tmp_path: Path, trap: type[CallTrap] | type[FolderTrap]) -> None:
     """Where calls cannot be filtered, the folder is polled, which is less exact but also kills."""

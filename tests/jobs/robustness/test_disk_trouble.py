@@ -89,6 +89,7 @@ def assert_recovers(work: Workplace, undisturbed: Workplace) -> None:
     assert [partition["name"] for partition in summary["partitions"]] == [f"part-{n:02d}.parquet" for n in range(6)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("limit_bytes", points([0, 300, 1_500, 3_000], [1_500]))
 def test_a_limit_on_file_size_is_reported(
     work: Workplace, first_night: Workplace, undisturbed: Workplace, limit_bytes: int
@@ -120,6 +121,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory, first_night: Workplace) -> l
     return calls
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("share", points([0.05, 0.2, 0.4, 0.6, 0.8, 0.95], [0.2, 0.95]))
 def test_a_disk_that_becomes_full_is_reported(
     work: Workplace, first_night: Workplace, undisturbed: Workplace, calls: list[str], share: float
@@ -131,6 +133,7 @@ def test_a_disk_that_becomes_full_is_reported(
     assert_recovers(work, undisturbed)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("error", points([errno.EIO, errno.EROFS, errno.EDQUOT], [errno.EIO]))
 def test_a_failing_write_is_reported(
     work: Workplace, first_night: Workplace, undisturbed: Workplace, calls: list[str], error: int
@@ -141,6 +144,7 @@ def test_a_failing_write_is_reported(
     assert_recovers(work, undisturbed)
 
 
+@pytest.mark.thorough
 def test_a_read_only_file_system_can_be_read_and_is_reported_to_writers(
     work: Workplace, first_night: Workplace, undisturbed: Workplace
 ) -> None:
@@ -176,6 +180,7 @@ sys.exit(process.returncode)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("spare_kib", points([4, 40, 120], [40]))
 def test_a_really_full_disk_is_reported(
     work: Workplace, first_night: Workplace, undisturbed: Workplace, spare_kib: int
@@ -228,6 +233,7 @@ def damage(path: Path, how: str) -> None:
         path.write_bytes(content)
 
 
+@pytest.mark.samples(3)
 @pytest.mark.parametrize("how", ["a byte", "truncated", "deleted"])
 @pytest.mark.parametrize("kind", ["chunk", "manifest", "snapshot", "branch"])
 def test_damage_of_the_last_commit_raises_and_can_be_repaired(
@@ -250,6 +256,7 @@ def test_damage_of_the_last_commit_raises_and_can_be_repaired(
     assert work.run_here(JOB)["new_partitions"] == 1
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(("kind", "how"), [("chunk", "a byte"), ("snapshot", "deleted"), ("branch", "deleted")])
 def test_the_command_reports_damage(tmp_path: Path, whole: Workplace, kind: str, how: str) -> None:
     work = copy_of(whole, tmp_path / "work")
@@ -264,6 +271,7 @@ def read_everything(store: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return run_inspect(StoreLocation(str(store))), bits_of(record)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("seed", points(range(2), [0]))
 def test_a_damaged_byte_in_any_file_is_detected_or_harmless(tmp_path: Path, whole: Workplace, seed: int) -> None:

@@ -38,6 +38,7 @@ def measure(folder: Path, rows: int) -> dict[str, dict[str, Any]]:
     return reports
 
 
+@pytest.mark.thorough
 def test_the_reported_peak_is_that_of_the_process(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(1))

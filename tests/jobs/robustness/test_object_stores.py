@@ -124,6 +124,7 @@ def run_and_compare(server: ObjectStore, local: Workplace, folder: Path, job: Pa
     assert (second_run["new_partitions"], second_run["rows_seen"]) == (0, result["rows_seen"])
 
 
+@pytest.mark.thorough
 def test_a_second_night_works_and_a_changed_object_is_refused(
     server: ObjectStore, local: Workplace, tmp_path: Path
 ) -> None:
@@ -144,6 +145,7 @@ def test_a_second_night_works_and_a_changed_object_is_refused(
     assert f"{server.location(tmp_path.name)}/rows/part-00.parquet was ingested with other values" in outcome.err
 
 
+@pytest.mark.thorough
 def test_a_dictionary_can_be_read_from_an_object_store(server: ObjectStore, local: Workplace, tmp_path: Path) -> None:
     server.put(f"{tmp_path.name}/dictionary.parquet", (local.folder / "rows" / "part-00.parquet").read_bytes())
     fixed = {"model.selection": "fixed", "model.max_basis": None, "evaluate.path": None}
@@ -158,6 +160,7 @@ def test_a_dictionary_can_be_read_from_an_object_store(server: ObjectStore, loca
     assert_same_model(model_of(server, tmp_path), work.model())
 
 
+@pytest.mark.thorough
 def test_input_and_output_of_the_command_can_be_urls(server: ObjectStore, local: Workplace, tmp_path: Path) -> None:
     job = local.job({"storage.endpoint_url": server.endpoint}, name="job-with-urls.toml")
     source = server.put_folder(local.folder / "held-out", f"{tmp_path.name}/a b/100%")
@@ -169,6 +172,7 @@ def test_input_and_output_of_the_command_can_be_urls(server: ObjectStore, local:
     assert pq.read_table(tmp_path / "here").equals(pq.read_table(local.folder / "predictions"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("forward", points([False, True], [True]))
 def test_a_killed_prediction_resumes_and_leaves_no_partial_file(
     server: ObjectStore, local: Workplace, tmp_path: Path, *, forward: bool
@@ -197,6 +201,7 @@ def test_a_killed_prediction_resumes_and_leaves_no_partial_file(
     assert predictions_in(server, tmp_path).equals(pq.read_table(local.folder / "predictions"))
 
 
+@pytest.mark.thorough
 def test_an_unreachable_location_is_reported_and_nothing_is_quarantined(
     server: ObjectStore, local: Workplace, tmp_path: Path
 ) -> None:
@@ -211,6 +216,7 @@ def test_an_unreachable_location_is_reported_and_nothing_is_quarantined(
     assert "http://127.0.0.1:1 cannot be reached" in outcome.err
 
 
+@pytest.mark.thorough
 def test_reports_beside_the_store_have_media_types_and_are_rewritten_if_missing(
     server: ObjectStore, local: Workplace, tmp_path: Path
 ) -> None:
@@ -227,6 +233,7 @@ def test_reports_beside_the_store_have_media_types_and_are_rewritten_if_missing(
     assert server.get(f"{tmp_path.name}/store-reports/model-0001.html") == contents["html"]
 
 
+@pytest.mark.thorough
 def test_a_missing_bucket_for_reports_is_reported_after_the_night_is_committed(
     server: ObjectStore, local: Workplace, tmp_path: Path
 ) -> None:
@@ -237,6 +244,7 @@ def test_a_missing_bucket_for_reports_is_reported_after_the_night_is_committed(
     assert model_of(server, tmp_path).history[-1].rows_seen == PARTITIONS * 200
 
 
+@pytest.mark.thorough
 def test_a_hanging_server_is_reported_and_the_same_command_resumes(
     server: ObjectStore, local: Workplace, tmp_path: Path
 ) -> None:

@@ -78,6 +78,7 @@ def assert_once(location: StoreLocation, undisturbed: Workplace) -> None:
     assert len(messages) == 4, messages  # the repository, the store, the partitions, a night
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("location", points(LOCATIONS, ["object store"]), indirect=True)
 @pytest.mark.parametrize("runs", points([2, 8], [2]))
 def test_runs_that_wait_execute_one_after_the_other(
@@ -106,6 +107,7 @@ def test_runs_that_do_not_wait_exit_with_their_own_code(
     assert_once(location, undisturbed)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("location", points(LOCATIONS, ["folder"]), indirect=True)
 def test_waiting_runs_continue_after_a_writer_is_killed(
     location: StoreLocation, undisturbed: Workplace, tmp_path: Path

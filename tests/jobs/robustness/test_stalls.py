@@ -73,6 +73,7 @@ def hung_mount(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(("key", "subject"), [("store", "the folder"), ("source.path", "the list of files in")])
 def test_a_hung_mount_ends_the_run_and_is_named(work: Workplace, key: str, subject: str) -> None:
     where = work.folder / "mount"
@@ -81,6 +82,7 @@ def test_a_hung_mount_ends_the_run_and_is_named(work: Workplace, key: str, subje
         assert_stalled(run_command("run", work.job(JOB | {key: inside}), "--json"), f"{subject} {inside}")
 
 
+@pytest.mark.thorough
 def test_a_run_that_computes_without_a_word_goes_on(work: Workplace) -> None:
     """A solver or a compiled loop reports nothing until it is done."""
     compute = """
@@ -104,6 +106,7 @@ progress.LineReporter.end = lambda self, **facts: time.sleep(60)
     assert_stalled(run_prepared(sleep, "ingest", work.job(JOB)), "what follows the step 'ingest'")
 
 
+@pytest.mark.thorough
 def test_waiting_for_another_writer_is_no_stall(work: Workplace) -> None:
     work.run_here(JOB)
     work.put(1, draw_rows(1, ROWS))
@@ -166,6 +169,7 @@ def night(server: ObjectStore, proxy: FaultyProxy, work: Workplace, **changes: o
     return run_command("run", job, "--json", environment=clean_environment(**proxy.environment))
 
 
+@pytest.mark.thorough
 def test_a_night_whose_conditional_writes_all_lose_their_answers_is_a_night(
     server: ObjectStore, proxy: FaultyProxy, work: Workplace
 ) -> None:
@@ -179,6 +183,7 @@ def test_a_night_whose_conditional_writes_all_lose_their_answers_is_a_night(
         assert reports == [f"model-{n + 1:04d}.json" for n in range(number + 1)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("only", ["GET .*/branch.main/", pytest.param("PUT .*/chunks/", marks=pytest.mark.thorough)])
 def test_a_server_that_never_answers_one_kind_of_request_ends_the_night(
     server: ObjectStore, proxy: FaultyProxy, work: Workplace, only: str
@@ -203,6 +208,7 @@ with Store.open(StoreLocation(sys.argv[1])).write("ahead") as writing:
 """
 
 
+@pytest.mark.thorough
 def test_seconds_between_clocks_are_waited_for(
     work: Workplace, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -217,12 +223,14 @@ def test_seconds_between_clocks_are_waited_for(
     assert times == sorted(times, reverse=True)
 
 
+@pytest.mark.thorough
 def test_the_output_is_json_whatever_icechunk_logs(work: Workplace) -> None:
     here = clean_environment(ICECHUNK_LOG="debug")
     outcome = run_program([COMMAND, "ingest", str(work.job(JOB | {"stall_seconds": 60})), "--json"], environment=here)
     assert outcome.result["partitions"] == 1, outcome
 
 
+@pytest.mark.thorough
 def test_a_clock_that_is_far_behind_is_refused_with_the_difference(work: Workplace) -> None:
     ahead, calm = clean_environment(**shifted_clock(work.folder, 500)), JOB | {"stall_seconds": 60}
     assert run_program([COMMAND, "run", str(work.job(calm)), "--json"], environment=ahead).code == 0

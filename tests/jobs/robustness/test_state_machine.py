@@ -273,6 +273,7 @@ def drive(zygote: Zygote, examples: int, steps: int) -> None:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("examples", [2, pytest.param(6, marks=pytest.mark.thorough)])
 def test_any_sequence_of_operations_gives_the_expected_store(zygote: Zygote, examples: int) -> None:
     drive(zygote, examples, steps=14)

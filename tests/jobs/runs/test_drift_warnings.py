@@ -122,6 +122,7 @@ def test_drift_is_reported_before_the_model_is_committed(tmp_path: Path, monkeyp
     assert len(work.model().learned) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("nights", points([10, 24], [10]))
 def test_a_healthy_stream_raises_no_alarm_night_after_night(tmp_path: Path, nights: int) -> None:
     work = Workplace(tmp_path)
@@ -147,6 +148,7 @@ def test_sorted_rows_are_reported_as_drift(tmp_path: Path) -> None:
     assert result["suspects"] == [f"part-0{number}.parquet" for number in (1, 2, 3)]
 
 
+@pytest.mark.thorough
 def test_nights_give_the_errors_and_the_drift_of_one_run(tmp_path: Path) -> None:
     one, nights = work_with(tmp_path / "one"), work_with(tmp_path / "nights", 2)
     for work in (one, nights):
@@ -193,6 +195,7 @@ def test_a_batch_method_predicts_each_partition_before_it_is_added(tmp_path: Pat
     assert second.progressive_error == pytest.approx((good + also_good + bad) / 3)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", ["online", "batch"])
 def test_the_error_of_a_partition_is_in_squared_target_units(tmp_path: Path, method: str) -> None:
     work = Workplace(tmp_path)

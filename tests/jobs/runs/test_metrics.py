@@ -74,6 +74,7 @@ def test_a_night_writes_what_the_store_and_the_run_say(work: Workplace) -> None:
     }
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("command", ["run", "ingest", "train", "evaluate", "predict"])
 def test_every_command_of_a_night_writes_them(work: Workplace, command: str) -> None:
     work.run_here()
@@ -95,6 +96,7 @@ FAILURES: dict[str, Failure] = {
 }
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_run_that_fails_writes_them_and_the_last_success_is_read_from_the_store(work: Workplace, name: str) -> None:
     changes, flags, expected, told = FAILURES[name]

@@ -149,6 +149,7 @@ BY_COMMAND = ("no target", "NaN", "text for numbers", "0 bytes", "truncated", "d
 """Those for which the command is run, one of each kind; the others run in this process."""
 
 
+@pytest.mark.samples(3)
 @pytest.mark.parametrize("name", DAMAGES)
 def test_an_unusable_partition_is_refused_by_name(work: Workplace, undisturbed: Workplace, name: str) -> None:
     apply, expected = DAMAGES[name]
@@ -271,6 +272,7 @@ DROP_OVERRIDE = "os.geteuid() or libc.prctl(24, 1, 0, 0, 0)"
 """PR_CAPBSET_DROP of CAP_DAC_OVERRIDE, which takes effect at the exec."""
 
 
+@pytest.mark.thorough
 def test_a_read_only_store_can_be_read_and_goes_on_once_writable(work: Workplace, undisturbed: Workplace) -> None:
     snapshot = work.snapshot()
     folders = [work.store, *(path for path in work.store.rglob("*") if path.is_dir())]
@@ -316,6 +318,7 @@ def test_a_read_only_folder_for_predictions_is_refused(work: Workplace) -> None:
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("limit_bytes", [0, 500, 3000])
 def test_a_full_disk_leaves_the_last_commit(work: Workplace, undisturbed: Workplace, limit_bytes: int) -> None:
     """A file may be no longer than `limit_bytes`: the write that passes it fails, as on a full disk."""

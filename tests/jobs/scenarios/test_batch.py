@@ -78,6 +78,7 @@ def test_every_method_has_settings_here() -> None:
     assert SETTINGS.keys() == METHODS.keys()
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", SETTINGS)
 def test_a_method_trains_and_predicts_with_error_bars_and_is_inspected(
     method: str, work: Workplace, capsys: pytest.CaptureFixture[str]
@@ -106,6 +107,7 @@ def test_a_method_trains_and_predicts_with_error_bars_and_is_inspected(
     assert work.run_here(changes_for(method))["new_partitions"] == 0
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", points(SETTINGS, ["orols", "isls-svm", "shard-merge-select"]))
 def test_where_tasks_are_done_changes_no_bit(method: str, work: Workplace, tmp_path: Path) -> None:
     work.run_here(changes_for(method))
@@ -115,6 +117,7 @@ def test_where_tasks_are_done_changes_no_bit(method: str, work: Workplace, tmp_p
     assert_same_model(work.model(), other.model())
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", points(SUMMED, ["ols", "isls-svm", "shard-merge-select"]))
 def test_a_night_adds_its_sums_for_the_existing_dictionary(method: str, work: Workplace) -> None:
     work.run_here(changes_for(method))
@@ -154,6 +157,7 @@ def penalty_of(record: ModelRecord, values: Any) -> Any:
     return penalty
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", points(SETTINGS, ["ols", "orols", "shard-merge-select"]))
 def test_reselected_on_a_second_night_it_is_the_model_of_one_run(method: str, work: Workplace, tmp_path: Path) -> None:
     changes = changes_for(method) if METHODS[method].always_reselects else changes_for(method, model__reselect="always")
@@ -168,6 +172,7 @@ def test_reselected_on_a_second_night_it_is_the_model_of_one_run(method: str, wo
     assert_same_model(work.model(), nightly.model())
 
 
+@pytest.mark.thorough
 def test_drift_selects_again_and_is_reported(work: Workplace) -> None:
     changes = changes_for("ols", model__reselect="on drift", model__drift_margin=0.8)
     work.run_here(changes)
@@ -201,6 +206,7 @@ def test_other_regularizations_are_compared_at_once_and_other_sizes_are_another_
         work.run_here()
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", points(SUMMED, ["ols", "shard-merge-select"]))
 def test_a_killed_training_goes_on_and_ends_in_the_same_bits(
     method: str, work: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -221,6 +227,7 @@ def test_a_killed_training_goes_on_and_ends_in_the_same_bits(
     assert_same_model(work.model(), straight.model())
 
 
+@pytest.mark.thorough
 def test_each_class_and_several_targets_share_a_dictionary(work: Workplace, tmp_path: Path) -> None:
     classes = {"source.positive": None, "source.classes": "all"}
     for method in ("shard-merge-select", "ols", "isls-svm"):
@@ -260,6 +267,7 @@ def test_a_given_dictionary_and_several_widths(work: Workplace) -> None:
     assert len(set(record.arrays["path_width"])) == 2
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", SETTINGS)
 def test_a_constant_target_is_predicted_with_finite_error_bars(method: str, tmp_path: Path) -> None:
     work = Workplace(tmp_path)
@@ -274,6 +282,7 @@ def test_a_constant_target_is_predicted_with_finite_error_bars(method: str, tmp_
     assert np.isfinite(found["std_observed"].to_numpy()).all()
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", ["shard-merge-select", "isls-svm", "subset-of-regressors", "ls-svm", "kernel-ridge"])
 def test_a_kernel_beyond_all_digits_is_a_breakdown_and_no_model(method: str, work: Workplace) -> None:
     kernel = {"model.kernel.name": "polynomial", "model.kernel.degree": 60, "model.kernel.gamma": 50.0}

@@ -120,6 +120,7 @@ def test_every_method_is_here() -> None:
     assert METHODS.keys() <= SETTINGS.keys()
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("target", ["price", "age"])
 @pytest.mark.parametrize("method", ["online", "kernel-ridge"])
 def test_a_value_too_extreme_for_the_model_is_refused_before_ingest(work: Workplace, method: str, target: str) -> None:
@@ -148,6 +149,7 @@ def test_an_ingested_value_too_extreme_for_the_model_is_reported_with_a_remedy(w
     assert work.run_here(changes)["rows_seen"] == ROWS
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", FEW)
 def test_an_absurd_row_of_weight_zero_is_absent(work: Workplace, tmp_path: Path, method: str) -> None:
     weights = with_first(np.ones(ROWS), 0.0)
@@ -167,6 +169,7 @@ def test_an_absurd_row_of_weight_zero_is_absent(work: Workplace, tmp_path: Path,
     assert left["basis_vectors"].tobytes() == right["basis_vectors"].tobytes()
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", FEW)
 def test_held_out_rows_on_which_predictions_overflow_are_reported_and_the_model_is_committed(
     work: Workplace, method: str
@@ -185,6 +188,7 @@ def test_held_out_rows_on_which_predictions_overflow_are_reported_and_the_model_
     assert work.evaluate_here(changes)["test_mse"] > 0
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", FEW)
 def test_new_rows_on_which_a_kernel_overflows_are_reported_with_their_partition(work: Workplace, method: str) -> None:
     changes = changes_for(method, model__kernel__name="polynomial", model__kernel__gamma=1.0)
@@ -208,6 +212,7 @@ def test_a_dictionary_of_50000_is_refused_with_the_bytes(work: Workplace, method
         trainer_of(request).check_memory(Ledger(), None, 10**6, 10**9)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", [m for m in SETTINGS if m in METHODS and m not in DENSE])
 def test_a_dictionary_larger_than_the_rows_needs_no_more_than_they_do(work: Workplace, method: str) -> None:
     changes = changes_for(method, memory_limit="1GB") | dict.fromkeys(SIZE.get(method, ("model.max_basis",)), 50_000)
@@ -215,6 +220,7 @@ def test_a_dictionary_larger_than_the_rows_needs_no_more_than_they_do(work: Work
     assert_finite(work, changes)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", points(SETTINGS, FEW))
 def test_duplicates_never_enter_the_dictionary(work: Workplace, method: str) -> None:
     table = regression(0)
@@ -228,6 +234,7 @@ def test_duplicates_never_enter_the_dictionary(work: Workplace, method: str) -> 
         assert apart.min() > 1e-9
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", points(SETTINGS, FEW))
 def test_rows_that_are_all_equal(work: Workplace, method: str) -> None:
     work.put(0, regression(0, size=np.full(ROWS, 3.5), age=np.full(ROWS, -2.0)))
@@ -241,6 +248,7 @@ def test_rows_that_are_all_equal(work: Workplace, method: str) -> None:
         assert len(work.model().arrays["basis_vectors"]) == 1
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("kernel", [("rbf", 1e-300), ("rbf", 1e300), ("polynomial", 1e-300), ("polynomial", 1e100)])
 @pytest.mark.parametrize("method", points(FEW, ["drawn", "orols"]))
 def test_a_kernel_beyond_rounding_makes_no_model(work: Workplace, method: str, kernel: tuple[str, float]) -> None:
@@ -253,6 +261,7 @@ def test_a_kernel_beyond_rounding_makes_no_model(work: Workplace, method: str, k
     assert_finite(work, changes)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize("method", ["online", "ols", "isls-svm"])
 def test_a_shift_of_the_inputs_changes_no_prediction(
@@ -285,6 +294,7 @@ def test_a_variance_is_never_negative_however_little_is_penalized(work: Workplac
     assert_finite(work, changes)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", FEW)
 def test_partitions_without_rows_change_no_bit(work: Workplace, tmp_path: Path, method: str) -> None:
     other = Workplace(tmp_path / "other")
@@ -304,6 +314,7 @@ def test_partitions_without_rows_change_no_bit(work: Workplace, tmp_path: Path, 
 CLASSES = {"source.target": "label", "source.positive": None, "source.classes": "all"}
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", ["online", "ols", "kernel-ridge"])
 def test_a_new_class_is_refused_with_label_and_partition(tmp_path: Path, method: str) -> None:
     work = Workplace(tmp_path)
@@ -349,6 +360,7 @@ class FailingOnce(InProcess):
             yield function(task, *shared) if first is None else first
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("method", ["drawn", "shard-merge-select", "ols", "orols"])
 def test_a_task_that_fails_once_and_is_retried_leaves_no_trace(
     work: Workplace, tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
@@ -386,6 +398,7 @@ GIVEN: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("name", SPOILED)
 @pytest.mark.parametrize("kind", points(GIVEN, list(GIVEN)[:1]))
 def test_an_unusable_given_dictionary_is_reported_and_makes_no_model(work: Workplace, kind: str, name: str) -> None:
@@ -405,6 +418,7 @@ def test_an_unusable_given_dictionary_is_reported_and_makes_no_model(work: Workp
     assert work.run_here(changes)["rows_seen"] == ROWS
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("name", SPOILED)
 def test_unusable_rows_to_evaluate_or_predict_are_reported_by_file(work: Workplace, name: str) -> None:
     spoil, message = SPOILED[name]
@@ -432,6 +446,7 @@ def test_the_command_reports_a_bad_value_in_one_line_with_exit_code_3(work: Work
     assert len(read_ledger(open_store(work.store).root()).entries) == 1
 
 
+@pytest.mark.thorough
 def test_unusual_names_of_partitions_are_ingested_and_predicted(tmp_path: Path) -> None:
     work, names = Workplace(tmp_path), ["a b", "ü", "100%", "q'uote", "-x", "A", "a", "x" * 200]
     (tmp_path / "rows").mkdir()

@@ -54,6 +54,7 @@ BAD: dict[str, tuple[pa.Array, str]] = {
 }
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(("values", "message"), BAD.values(), ids=BAD.keys())
 def test_values_that_are_no_class_are_refused(tmp_path: Path, values: pa.Array, message: str) -> None:
     work = Workplace(tmp_path)

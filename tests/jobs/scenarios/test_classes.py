@@ -83,6 +83,7 @@ def signs(labels: npt.NDArray[Any], n_classes: int) -> Array:
     return np.where(labels[:, np.newaxis] == np.arange(n_classes), 1.0, -1.0)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(("n_classes", "rows", "gamma"), [(1, 30, 4.0), (3, 60, 4.0), (7, 120, 4.0), (50, 300, 40.0)])
 def test_with_every_row_in_the_dictionary_it_is_kernel_ridge_regression(
     tmp_path: Path, n_classes: int, rows: int, gamma: float
@@ -171,6 +172,7 @@ LABELS: dict[str, tuple[list[Any], pa.DataType, pa.DataType, list[str]]] = {
 }
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(("labels", "kept_as", "written_as", "names"), LABELS.values(), ids=LABELS.keys())
 def test_the_winner_is_written_in_the_users_type(
     tmp_path: Path, labels: list[Any], kept_as: pa.DataType, written_as: pa.DataType, names: list[str]
@@ -205,6 +207,7 @@ def test_a_class_is_the_same_in_any_type_of_number(tmp_path: Path, straight: Wor
     assert_same_model(work.model(), straight.model())
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("ends", [(1,), (2,), (1, 2)])
 def test_nights_leave_no_trace(tmp_path: Path, straight: Workplace, ends: tuple[int, ...]) -> None:
     work, done = Workplace(tmp_path), 0

@@ -147,6 +147,7 @@ def test_checkpoints_left_by_a_kill_after_the_commit_do_no_harm(work: Workplace,
     assert_same(work, undisturbed)
 
 
+@pytest.mark.thorough
 def test_partitions_that_come_between_two_kills_are_learned_after_the_others(tmp_path: Path) -> None:
     work, straight = Workplace(tmp_path / "work"), Workplace(tmp_path / "straight")
     for each in (work, straight):
@@ -261,6 +262,7 @@ def test_cleaning_by_the_command(work: Workplace) -> None:
     assert work.run_here(JOB)["new_rows"] == 0
 
 
+@pytest.mark.thorough
 def test_cleaning_waits_for_the_writer(work: Workplace, undisturbed: Workplace) -> None:
     first = start_command("run", work.job(JOB), log=work.folder / "log")
     wait_until(lambda: "event='ingest'" in (work.folder / "log").read_text(), first)

@@ -38,6 +38,7 @@ def snapshot_bytes(work: Workplace) -> int:
     return sum(path.stat().st_size for path in (work.store / "snapshots").iterdir())
 
 
+@pytest.mark.thorough
 def test_groups_and_arrays_of_a_store_do_not_grow_with_its_small_partitions(tmp_path: Path) -> None:
     """Before, each had a group with four arrays."""
     nodes = []
@@ -48,6 +49,7 @@ def test_groups_and_arrays_of_a_store_do_not_grow_with_its_small_partitions(tmp_
     assert nodes[1] <= nodes[0] + 8
 
 
+@pytest.mark.thorough
 def test_a_night_of_one_partition_writes_as_much_after_many_as_after_few(tmp_path: Path) -> None:
     """Snapshots contain the model's history and little else; before, they contained every partition, twice."""
     written = []
@@ -62,6 +64,7 @@ def test_a_night_of_one_partition_writes_as_much_after_many_as_after_few(tmp_pat
     assert written[1] < written[0] + 60 * 50
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("changes", "nights"), [({}, 18), (BATCH, 4)], ids=["online", "batch"])
 def test_nights_of_small_partitions_are_one_run_bit_for_bit(
     tmp_path: Path, changes: dict[str, Any], nights: int
@@ -106,12 +109,14 @@ def one_distribution(number: int) -> pa.Table:
 REGRESSION = {**SETTINGS, "source.target": "y", "source.positive": None}
 
 
+@pytest.mark.thorough
 def test_small_partitions_of_one_distribution_raise_no_alarm(tmp_path: Path) -> None:
     """Before, one in thirty did, by its error on four rows."""
     work = with_partitions(tmp_path, range(150), one_distribution)
     assert work.run_here(REGRESSION)["suspects"] == []
 
 
+@pytest.mark.thorough
 def test_a_small_partition_in_other_units_is_still_seen(tmp_path: Path) -> None:
     work = with_partitions(tmp_path, range(150), one_distribution)
     work.run_here(REGRESSION)

@@ -78,6 +78,7 @@ def test_a_second_run_changes_nothing(straight: Workplace) -> None:
     assert straight.model().history == before.history
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("ends", [(5,), (1,), (3,), (1, 2, 3, 4, 5)])
 def test_where_a_night_ended_leaves_no_trace(tmp_path: Path, straight: Workplace, ends: tuple[int, ...]) -> None:
     work = Workplace(tmp_path)
@@ -130,6 +131,7 @@ def test_a_model_has_still_to_learn_what_was_only_ingested(tmp_path: Path, strai
     assert_same_model(work.model(), straight.model())
 
 
+@pytest.mark.thorough
 def test_another_model_of_the_store_learns_for_itself(tmp_path: Path, straight: Workplace) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(3))
@@ -198,6 +200,7 @@ def test_new_model_trains_on_all_partitions_from_the_start(tmp_path: Path, strai
     assert len(work.model().history) == 1
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("number", [0, 2, 4])
 def test_a_partition_without_rows_changes_no_bit(tmp_path: Path, number: int) -> None:
     full, with_empty = place(tmp_path, "full"), place(tmp_path, "with-empty")

@@ -26,6 +26,7 @@ def unpack(folder: Path, kind: str) -> Workplace:
     return Workplace(folder)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("kind", ["binary", "regression"])
 def test_a_store_of_release_0_1_0_can_be_continued(tmp_path: Path, kind: str) -> None:
     work = unpack(tmp_path, kind)

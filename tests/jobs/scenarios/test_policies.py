@@ -83,6 +83,7 @@ def test_a_changed_partition_may_be_ignored(tmp_path: Path, work: Workplace) -> 
     assert_same_model(work.model(), run_over(tmp_path, *((n, n) for n in range(6))).model())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("night", [0, 1])
 def test_a_rebuild_gives_the_model_of_one_run_over_the_present_files(
     tmp_path: Path, work: Workplace, night: int
@@ -128,6 +129,7 @@ def test_the_segment_of_a_changed_partition_leaves_the_store(work: Workplace) ->
     assert 1 in Segments(store.root(before))
 
 
+@pytest.mark.thorough
 def test_a_renamed_partition_is_not_learned_again(tmp_path: Path, work: Workplace) -> None:
     run(work)
     rows = work.folder / "rows"
@@ -165,6 +167,7 @@ def test_a_touched_file_is_read_only_once(work: Workplace, monkeypatch: pytest.M
     run(work)
 
 
+@pytest.mark.thorough
 def test_bad_partitions_are_quarantined_with_the_reason_and_tried_again_when_rewritten(
     tmp_path: Path, work: Workplace
 ) -> None:

@@ -94,6 +94,7 @@ def test_a_refit_leaves_the_learner_as_it_is_and_serves_the_direct_solution(
     assert one.history[-1].progressive_error == other.history[-1].progressive_error
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(
     "ends",
     [
@@ -124,6 +125,7 @@ def test_a_night_without_a_refit_serves_the_stream_again_and_says_so(tmp_path: P
     assert "train.not_refitted" not in run_with_notes(work, {})[1].codes
 
 
+@pytest.mark.thorough
 def test_a_refit_requested_later_is_a_separate_night_and_is_done_once(tmp_path: Path, straight: Workplace) -> None:
     work = nights(tmp_path / "work", (PARTITIONS, False))
     before = work.model()
@@ -152,6 +154,7 @@ def test_train_alone_refits_too(tmp_path: Path, straight: Workplace) -> None:
     assert_same_model(work.model(), straight.model())
 
 
+@pytest.mark.thorough
 def test_a_new_model_begins_with_a_refit(tmp_path: Path, straight: Workplace) -> None:
     work = nights(tmp_path / "work", (PARTITIONS, False))
     assert work.run_here(REFIT, new_model=True)["refitted"] is True
@@ -166,6 +169,7 @@ def test_a_store_without_a_model_has_nothing_to_refit(tmp_path: Path) -> None:
     assert (summary["model"], summary["refitted"], summary["n_basis"]) == (None, False, 0)
 
 
+@pytest.mark.thorough
 def test_a_partition_without_rows_changes_no_bit_of_a_refit(tmp_path: Path, straight: Workplace) -> None:
     work = nights(tmp_path / "work", (PARTITIONS, True))
     work.put(PARTITIONS, draw_rows(0).slice(0, 0))
@@ -231,6 +235,7 @@ class LosesWorkers(InProcess):
             yield result
 
 
+@pytest.mark.thorough
 def test_a_cluster_lost_in_mid_refit_keeps_what_was_learned_and_the_same_command_refits(
     tmp_path: Path, plain: Workplace, straight: Workplace
 ) -> None:

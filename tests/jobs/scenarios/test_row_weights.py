@@ -58,6 +58,7 @@ def test_rows_of_weight_zero_are_as_if_absent(tmp_path: Path) -> None:
     assert summary[0]["progressive_error"] == pytest.approx(summary[1]["progressive_error"], rel=1e-12)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("weight", [1e-3, 0.9, 40.0])
 def test_rows_to_standardize_by_count_as_one_whatever_their_weight(tmp_path: Path, weight: float) -> None:
     """Else a later night would have changed what the first one fixed, without a word."""
@@ -75,6 +76,7 @@ def test_rows_to_standardize_by_count_as_one_whatever_their_weight(tmp_path: Pat
     assert_same_model(one_by_one.model(), at_once.model())
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_partition_whose_rows_all_have_weight_zero_teaches_nothing(tmp_path: Path, number: int) -> None:
     work = Workplace(tmp_path)

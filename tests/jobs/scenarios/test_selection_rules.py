@@ -68,6 +68,7 @@ def features_of(work: Workplace, table: pa.Table) -> np.ndarray[Any, Any]:
     return np.asarray((raw - encoding["centre"]) / encoding["scale"])
 
 
+@pytest.mark.samples
 @RULES
 def test_night_by_night_is_all_at_once(tmp_path: Path, rule: Settings) -> None:
     straight, nightly = workplace(tmp_path / "straight", 5), workplace(tmp_path / "nightly", 0)
@@ -90,6 +91,7 @@ def test_a_given_dictionary_is_the_models_dictionary(tmp_path: Path) -> None:
     assert record.parameters["learner"]["selection"] == "fixed"
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(
     ("table", "error", "message"),
     [
@@ -187,6 +189,7 @@ def test_random_rows_leave_out_what_weighs_nothing_or_depends_on_the_others(tmp_
     assert sorted(work.model().arrays["basis_rows"] % 12) == list(range(4, 12))
 
 
+@pytest.mark.thorough
 def test_a_dictionary_without_a_cap_is_refused_in_time_and_the_last_night_stands(tmp_path: Path) -> None:
     work = workplace(tmp_path, 1)
     rule = {"model.max_basis": "unlimited", "model.selection": "novelty", "model.novelty_threshold": 0.01}
@@ -209,6 +212,7 @@ def test_a_dictionary_without_a_cap_is_refused_in_time_and_the_last_night_stands
     assert summary["peak_rss_bytes"] < 2 * 10**9
 
 
+@pytest.mark.thorough
 def test_a_refit_that_does_not_fit_a_grown_dictionary_is_refused_and_what_was_learned_stays(tmp_path: Path) -> None:
     work = workplace(tmp_path, 0)
     rng = np.random.default_rng(0)
@@ -231,6 +235,7 @@ def test_an_unlimited_dictionary_needs_memory_for_its_present_size(tmp_path: Pat
         work.run_here({**UNLIMITED, "memory_limit": "100MB"})
 
 
+@pytest.mark.thorough
 def test_another_regularization_is_applied_to_all_rows_reported_and_stored(tmp_path: Path) -> None:
     straight, nightly = workplace(tmp_path / "straight", 1), workplace(tmp_path / "nightly", 1)
     for work in (straight, nightly):
@@ -297,6 +302,7 @@ def test_jitter_is_reported_if_it_was_needed(tmp_path: Path) -> None:
     assert re.search(r"jitter at most \S+, at \d+ refreshes", run_command("inspect", work.store).out)
 
 
+@pytest.mark.thorough
 def test_a_model_stored_without_a_selection_rule_is_supervised_and_can_be_continued(tmp_path: Path) -> None:
     old, new = workplace(tmp_path / "old", 2), workplace(tmp_path / "new", 2)
     for work in (old, new):

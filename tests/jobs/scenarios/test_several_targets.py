@@ -114,6 +114,7 @@ def test_error_bars_are_of_each_target_in_its_units(straight: Workplace) -> None
     assert (of_f[:, 0] > 1000 * of_f[:, 1]).all()
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("ends", [(1,), (2,), (1, 2)])
 def test_nights_leave_no_trace(tmp_path: Path, straight: Workplace, ends: tuple[int, ...]) -> None:
     work, done = Workplace(tmp_path), 0
@@ -124,6 +125,7 @@ def test_nights_leave_no_trace(tmp_path: Path, straight: Workplace, ends: tuple[
     assert_same_model(work.model(), straight.model())
 
 
+@pytest.mark.thorough
 def test_a_cluster_leaves_no_trace(tmp_path: Path, straight: Workplace) -> None:
     work = Workplace(tmp_path)
     put(work, range(3))

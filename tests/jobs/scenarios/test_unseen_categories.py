@@ -92,6 +92,7 @@ CASES = [
 ORDINARY = [("online", "extend", "impute"), ("online", "ignore", "drop"), ("kernel-ridge", "extend", "impute")]
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(("method", "unseen", "missing"), points(CASES, ORDINARY))
 def test_the_model_does_not_depend_on_where_nights_end(tmp_path: Path, method: str, unseen: str, missing: str) -> None:
     share = 0.0 if missing == "error" else 0.1
@@ -117,6 +118,7 @@ def test_the_model_does_not_depend_on_where_nights_end(tmp_path: Path, method: s
     assert (predictions[0].null_count > 0) == (missing == "drop")
 
 
+@pytest.mark.thorough
 def test_policies_do_not_change_a_model_without_missing_values_or_new_categories(tmp_path: Path) -> None:
     works = [new_workplace(tmp_path, name) for name in ("error", "ignore", "extend")]
     for work in works:
@@ -167,6 +169,7 @@ def test_an_extended_learner_equals_one_with_every_feature_from_the_first_row_on
     assert not learned.basis_vectors[~with_blue][:, 5:].any()
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("unseen", POLICIES)
 def test_kernel_ridge_equals_that_of_scikit_learn_on_one_hot_rows(tmp_path: Path, unseen: str) -> None:
     work = Workplace(tmp_path)
@@ -226,6 +229,7 @@ def test_a_refit_over_rows_from_before_and_after_an_extension_is_the_exact_solut
     np.testing.assert_allclose(record.arrays["coefficients"], expected, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.thorough
 def test_a_user_chooses_a_policy_after_the_error(tmp_path: Path) -> None:
     work, notes = Workplace(tmp_path), Notes()
     ignoring: Settings = {"source.ignore": ["kind"]}

@@ -123,6 +123,7 @@ def read_only(values: Array) -> Array:
     return values
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("door", DOORS)
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(layouts=st.tuples(*[st.sampled_from(sorted({*LAYOUTS, "read-only"}))] * 3))

@@ -168,6 +168,7 @@ def test_without_outer_folds_suykens_pruning_takes_the_largest_size_allowed() ->
     np.testing.assert_allclose(fitted.coefficients, np.vstack([model.beta, model.b]), rtol=0, atol=1e-8)
 
 
+@pytest.mark.thorough
 def test_isls_svm_lies_below_sls_svm_along_the_path_on_rows_like_the_motorcycle_data() -> None:
     data = motorcycle(133, 1)
     rows, grid = rows_of(data), tuple(np.logspace(-7, 0, 15))

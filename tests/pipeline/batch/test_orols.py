@@ -238,6 +238,7 @@ def test_equal_rows_of_other_targets_enter_once_and_do_not_end_selection() -> No
     assert len(set(fitted.places // 2)) == len(fitted.places) > 3
 
 
+@pytest.mark.thorough
 def test_many_copies_with_other_targets_cost_no_passes() -> None:
     rng = np.random.default_rng(0)
     X = np.repeat(rng.integers(-2, 3, (40, 3)).astype(float), 15, axis=0)

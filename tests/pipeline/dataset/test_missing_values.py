@@ -70,6 +70,7 @@ def features_of(store: Store, feature_map: FeatureMap) -> RowBlock:
     return rows.take(np.arange(ledger.rows))
 
 
+@pytest.mark.thorough
 @quick
 @given(parts=st.lists(tables(target=True), min_size=1, max_size=3))
 def test_dropped_rows_leave_no_trace_in_the_store(

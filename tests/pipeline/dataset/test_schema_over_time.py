@@ -76,6 +76,7 @@ def put(folder: Path, sample: Sample, name: str = "x", others: dict[str, Any] | 
     return write_partition(folder / "part-1.parquet", sample.table(name, {"y": Y} if others is None else others))
 
 
+@pytest.mark.samples(11)
 @every_kind
 @every_type
 def test_ingest_accepts_or_refuses_a_later_partition(tmp_path: Path, sample: Sample, kind: str) -> None:
@@ -100,6 +101,7 @@ def test_ingest_accepts_or_refuses_a_later_partition(tmp_path: Path, sample: Sam
         np.testing.assert_array_equal(rows.numeric[:, 0], np.array(VALUES) * (DAY if kind == "timestamp" else 1.0))
 
 
+@pytest.mark.samples(22)
 @every_kind
 @every_type
 @pytest.mark.parametrize("command", ["predict", "evaluate"])

@@ -187,6 +187,7 @@ def test_a_renamed_dataclass_is_hashed_by_its_former_name() -> None:
     assert hash_of(After(3)) != hash_of(After(4))
 
 
+@pytest.mark.samples
 def test_a_killed_pass_resumes_and_gives_the_same_bits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
     monkeypatch.setattr(pass_checkpoint, "KEEP_SECONDS", 0.0)
@@ -220,6 +221,7 @@ def bits(rows: RowSet, folds: int) -> list[npt.NDArray[np.float64]]:
     return [fold.products for fold in sums.folds]
 
 
+@pytest.mark.samples
 def test_sums_have_the_same_bits_in_any_executor_and_match_memory_to_rounding(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,6 +166,7 @@ def nudged(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([values])
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED.keys())
 def test_a_partition_with_other_values_is_an_error_and_leaves_the_store_unchanged(
     source: Path, store: Store, change: Callable[[pa.Table], pa.Table]
@@ -302,6 +303,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+@pytest.mark.samples(3)
 @pytest.mark.parametrize(("spoil", "message"), BAD.values(), ids=BAD.keys())
 @pytest.mark.parametrize("first", [True, False], ids=["first ingest", "later ingest"])
 def test_a_bad_partition_leaves_the_last_commit_unchanged(

@@ -90,6 +90,7 @@ def target(columns: dict[str, Any]) -> dict[str, Any]:
 CHANGES = {"length": units, "count": constant, "flag": flag, "colour": colour, "y": target}
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("sketched", [True, False])
 @pytest.mark.parametrize("name", CHANGES)
 def test_only_the_column_that_has_drifted_is_named(

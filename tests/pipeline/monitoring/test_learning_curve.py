@@ -71,6 +71,7 @@ def trained(path: Path, kind: str, *, weighted: bool) -> Trained:
     return OnlineTrainer(MODEL).train(context_of(store))
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(("kind", "weighted"), [("number", True), ("class", False), ("classes", True)])
 def test_recording_a_learning_curve_changes_no_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, weighted: bool
@@ -89,6 +90,7 @@ def test_recording_a_learning_curve_changes_no_bit(
     assert followed.progressive_errors == whole.progressive_errors
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_a_learning_curve_ends_with_the_totals_of_the_training(tmp_path: Path, kind: str) -> None:
     done = trained(tmp_path, kind, weighted=True)

@@ -100,6 +100,7 @@ def screen_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carried_model, "SCREEN_ROWS", 0)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("screened", points([False, True], [True]))
 @pytest.mark.parametrize("inputs", sorted(INPUTS))
 def test_the_blocked_form_decides_as_the_one_row_form(

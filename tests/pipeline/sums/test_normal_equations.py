@@ -71,6 +71,7 @@ def test_sums_match_their_definitions(kernel: Kernel, weighted: bool) -> None:
     assert (sums.products == sums.products.T).all()
 
 
+@pytest.mark.thorough
 def test_more_rows_than_are_evaluated_at_once() -> None:
     basis = basis_of(100)
     rows = basis.kernel_rows + 300

@@ -111,6 +111,7 @@ def test_from_every_checkpoint_a_training_ends_in_the_same_bits(
 COLOURS = (("red", "grey"), ("red", "grey"), ("blue", "red"), ("black",), ("red", "green", "blue"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unseen", points(["ignore", "extend"], ["extend"]))
 def test_from_every_checkpoint_before_and_after_new_categories_a_training_ends_in_the_same_bits(
     tmp_path: Path, unseen: str
@@ -132,6 +133,7 @@ def test_from_every_checkpoint_before_and_after_new_categories_a_training_ends_i
         assert "train.started_from_checkpoint" not in report.codes
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_of_a_checkpoint_is_the_one_of_the_undisturbed_training(tmp_path: Path) -> None:
     """So that any number of kills in a row leaves the same bits as one."""
     store, memory = make_store(tmp_path), Memory()
@@ -213,6 +215,7 @@ def test_a_checkpoint_of_a_dictionary_drawn_from_other_rows_is_not_resumed(tmp_p
     assert bits(done) == bits(run(store, None, model_request))
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_of_a_map_fitted_to_other_rows_is_not_resumed(tmp_path: Path) -> None:
     store, memory = make_store(tmp_path), Memory()
     whole, model_request = ledger_of(store), replace(MODEL, scaling_rows=None)
@@ -223,6 +226,7 @@ def test_a_checkpoint_of_a_map_fitted_to_other_rows_is_not_resumed(tmp_path: Pat
     assert bits(done) == bits(run(store, None, model_request))
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(
     "changes", [{"max_basis": 11}, {"regularization": 1e-4}, {"kernel_parameters": {"gamma": 0.3}}], ids=str
 )
@@ -253,6 +257,7 @@ def spoil(checkpoint: Kept) -> list[Kept]:
     ]
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("which", points(range(9), [0, 4, 8]))
 def test_a_damaged_checkpoint_costs_only_time(tmp_path: Path, which: int) -> None:
     store, memory, report = make_store(tmp_path), Memory(), Notes()
@@ -300,6 +305,7 @@ def test_slow_checkpoints_are_saved_less_often(tmp_path: Path, monkeypatch: pyte
         assert len(slow.checkpoints) == times
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_is_read_from_the_store_as_it_was_saved(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     straight = run(store)

@@ -55,6 +55,7 @@ def assert_same_bits(one: ModelRecord, other: ModelRecord, names: set[str] | Non
         assert one.arrays[name].tobytes() == other.arrays[name].tobytes(), name
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_coefficients_are_those_of_a_dense_direct_solve(tmp_path: Path, weighted: bool) -> None:
     store, record = trained(tmp_path, weighted=weighted)

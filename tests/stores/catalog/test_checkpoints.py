@@ -206,6 +206,7 @@ def killed_after(store: Store, calls: int, action: str) -> bool:
     return outcome.code != 0
 
 
+@pytest.mark.thorough
 def test_a_killed_save_leaves_the_old_checkpoint_or_the_new_one(store: Store) -> None:
     Checkpoints(store, "m").save("a", {"n": 1}, draw(1))
     saved_numbers, calls = [], 1
@@ -220,6 +221,7 @@ def test_a_killed_save_leaves_the_old_checkpoint_or_the_new_one(store: Store) ->
     assert set(saved_numbers) == {1, 2}
 
 
+@pytest.mark.thorough
 def test_a_killed_deletion_leaves_each_checkpoint_whole_or_deleted(store: Store) -> None:
     empty = size_of(store)
     calls, missing_counts = 1, []

@@ -302,6 +302,7 @@ print("whole")
 """
 
 
+@pytest.mark.thorough
 def test_a_cleaning_killed_between_any_two_steps_is_finished_by_the_next(tmp_path: Path) -> None:
     calls, killed = 0, True
     while killed:
@@ -321,6 +322,7 @@ def test_a_cleaning_killed_between_any_two_steps_is_finished_by_the_next(tmp_pat
     assert calls > 5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("trials", [3, pytest.param(8, marks=pytest.mark.thorough)])
 def test_a_cleaning_killed_at_any_time_leaves_a_readable_store(tmp_path: Path, trials: int) -> None:
     """The kill comes at a random time after the start of the cleaning, not between steps."""

@@ -224,6 +224,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=40)
 @given(parameters=st.dictionaries(st.text(max_size=8), json_values, max_size=4))
 def test_the_hash_of_parameters_does_not_depend_on_storage_or_key_order(

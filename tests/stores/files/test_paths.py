@@ -367,6 +367,7 @@ def test_another_url_scheme_of_a_service_is_the_same_bucket(source: str, output:
     check_apart(ObjectPath("abfs://box@one.dfs.core.windows.net/rows"), other)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("key", ["rows//x.parquet", "rows/a//x.parquet"])
 def test_a_key_with_path_components_is_refused(server: ObjectStore, prefix: ObjectPath, key: str) -> None:
     connection = HTTPConnection("127.0.0.1", server.port)  # Arrow writes no such names

@@ -41,6 +41,7 @@ def bits_of(file: Path, number: int, seed: int) -> list[int]:
     return [int(bit) for bit in np.random.default_rng(seed).permutation(n_bits)[:number]]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("folder", ["snapshots", "manifests", "transactions"])
 def test_a_flipped_bit_is_refused_or_changes_nothing(store: Path, folder: str) -> None:
     file = newest(store / folder)

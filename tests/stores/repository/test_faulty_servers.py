@@ -137,6 +137,7 @@ def test_a_commit_of_another_writer_is_still_a_conflict(proxy: FaultyProxy, loca
     assert "first" not in Store.open(location).root().attrs
 
 
+@pytest.mark.thorough
 def test_half_an_answer_is_asked_for_again(proxy: FaultyProxy, location: StoreLocation) -> None:
     change_everything(location)
     proxy.arm(Rule("cut", "GET .*/(refs|snapshots|manifests|chunks)/", once=True))
@@ -178,6 +179,7 @@ def test_a_request_that_is_never_answered_is_sent_again(proxy: FaultyProxy, loca
     assert Store.open(location).root().attrs["number"] in (1, 5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "subject"),
     points([("branch", "the branch main"), ("chunk", "values-1/c/0")], [("branch", "the branch main")]),
@@ -198,6 +200,7 @@ def test_a_server_that_never_answers_is_reported_by_what_was_asked_for(
 CONDITIONS = [("if-none-match",), ("if-match",), ("if-none-match", "if-match")]
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize(
     "headers", [*CONDITIONS[:2], pytest.param(CONDITIONS[2], marks=pytest.mark.thorough)], ids=" ".join
 )
@@ -221,6 +224,7 @@ def test_a_server_that_ignores_conditions_is_refused_and_nothing_is_left(
         commit(Store.open(location), 2)
 
 
+@pytest.mark.thorough
 def test_an_endpoint_is_probed_once(server: ObjectStore, proxy: FaultyProxy, location: StoreLocation) -> None:
     store = Store.create(location)
     assert any(PROBES in request for request in proxy.seen)
@@ -245,6 +249,7 @@ LOST = {
 }
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("kind", points(LOST, ["chunks", "refs/branch.main"]))
 def test_a_lost_object_is_said_to_be_lost(
     server: ObjectStore, location: StoreLocation, tmp_path: Path, kind: str

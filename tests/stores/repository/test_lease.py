@@ -154,6 +154,7 @@ def test_waiting_times_out(location: StoreLocation) -> None:
     assert monotonic() - began >= 1.5 * SHORT
 
 
+@pytest.mark.samples
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("wait", [0.0, 0.3, PATIENCE])
 def test_a_holder_on_another_machine_that_does_not_renew_is_considered_dead(

@@ -136,6 +136,7 @@ def commits_of_one(folder: Path, count: int) -> Iterator[Store]:
         yield Store.open(location_of(folder / "store"))
 
 
+@pytest.mark.thorough
 def test_commits_of_single_segments_leave_few_groups(tmp_path: Path) -> None:
     """At most fifteen packs of each size beside the full ones; before, each segment was a group."""
     most = 0

@@ -242,6 +242,7 @@ def test_a_truncated_or_zeroed_chunk_raises(folder: Path, which: int, damage: st
         read_all(folder)
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("which", range(4))
 def test_a_flipped_bit_in_a_chunk_raises_and_never_changes_a_number(folder: Path, which: int) -> None:
     path = chunk_files(folder)[which]

@@ -203,6 +203,7 @@ def change_array(stored: StoredModel, data: st.DataObject) -> None:
     }[change]
 
 
+@pytest.mark.samples
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_modified_model_works_or_raises_an_expected_error(stored: StoredModel, data: st.DataObject) -> None:
@@ -282,6 +283,7 @@ READERS: dict[str, Callable[[zarr.Group], Any]] = {
 }
 
 
+@pytest.mark.samples(3)
 @pytest.mark.parametrize(
     ("path", "array", "message"),
     [
@@ -388,6 +390,7 @@ def test_an_array_instead_of_the_group_of_models_is_reported(work: Workplace) ->
         list_models(store.root())
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "x" * 65, "a\x00"])
 def test_a_model_name_cannot_be_a_path(work: Workplace, name: str) -> None:
     with pytest.raises(LookupError, match="a model's name consists of"):
