@@ -54,6 +54,9 @@ class Kernel(Protocol):
         InputError for entries that are not finite numbers, and for shapes that do not fit each other.
         """
 
+    def slopes(self, X: Floats, Z: Floats) -> Floats:
+        """Return the derivative of `formula` in what it measures at each pair, shape (len(X), len(Z))."""
+
     def diagonal(self, X: Floats) -> Floats:
         """Return k(x_i, x_i), shape (len(X),)."""
 
@@ -107,6 +110,12 @@ class RBF(_Parameters):
             values[:, far_z] = self.formula(_squared_distances(X, Z[far_z]), self.gamma)
         return values
 
+    def slopes(self, X: Floats, Z: Floats) -> Floats:
+        """Return −γ exp(−γ‖x_i − z_j‖²)."""
+        values = self.block(X, Z)
+        values *= -self.gamma
+        return values
+
     def diagonal(self, X: Floats) -> Floats:
         """Return ones."""
         return np.ones(len(check_rows(X)))
@@ -148,6 +157,12 @@ class Polynomial(_Parameters):
             values[part] = self.formula(values[part], self.gamma, self.degree, self.coef0)
         return values
 
+    def slopes(self, X: Floats, Z: Floats) -> Floats:
+        """Return degree·γ (γ x_iᵀz_j + coef0)^(degree − 1)."""
+        X, Z, _ = _checked(X, Z, None)
+        products = np.matmul(X, Z.T)
+        return np.asarray(self.degree * self.gamma * self.formula(products, self.gamma, self.degree - 1, self.coef0))
+
     def diagonal(self, X: Floats) -> Floats:
         """Return (γ‖x_i‖² + coef0)^degree."""
         X = check_rows(X)
@@ -170,6 +185,10 @@ class Linear(_Parameters):
         """Return x_iᵀz_j."""
         X, Z, _ = _checked(X, Z, centre)
         return np.asarray(self.formula(np.matmul(X, Z.T, out=out)))
+
+    def slopes(self, X: Floats, Z: Floats) -> Floats:
+        """Return ones."""
+        return np.ones((len(X), len(Z)))
 
     def diagonal(self, X: Floats) -> Floats:
         """Return ‖x_i‖²."""
@@ -195,6 +214,11 @@ def make_kernel(name: str, parameters: Mapping[str, float], n_features: int) -> 
         raise InputError(f"the {name} kernel takes no {', '.join(unknown)}")
     defaults = {"gamma": 1.0 / max(n_features, 1)} if "gamma" in known else {}
     return cast("Kernel", kernel(**defaults | dict(parameters)))
+
+
+def has_gamma(name: str) -> bool:
+    """Return whether the kernel of this name, a key of KERNELS, has a parameter `gamma`."""
+    return any(field.name == "gamma" for field in fields(cast("Any", KERNELS[name])))
 
 
 def gram(kernel: Kernel, X: Floats, centre: Floats | None = None) -> Floats:

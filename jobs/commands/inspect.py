@@ -7,6 +7,8 @@ from ridgestream.jobs.console.confusion_table import confusion_facts, confusion_
 from ridgestream.jobs.console.log_format import finite
 from ridgestream.jobs.report.summary_text import criterion_of
 from ridgestream.jobs.runs.drift_warnings import drift_facts, drift_table
+from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
+from ridgestream.pipeline.features.metric_summary import summarize_metric
 from ridgestream.pipeline.models.model_record import fitted_of, is_batch, is_refitted
 from ridgestream.pipeline.monitoring.drift import compare_partitions
 from ridgestream.pipeline.monitoring.segment_statistics import StatisticsReader
@@ -15,6 +17,9 @@ from ridgestream.stores.catalog.models import CONFUSION, ModelRecord, list_model
 from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
+
+_COLUMNS = 8
+"""Columns of a metric that are named at most."""
 
 
 def run_inspect(location: StoreLocation) -> dict[str, Any]:
@@ -55,6 +60,8 @@ def _model_facts(record: ModelRecord) -> dict[str, Any]:
         "excluded": list(record.excluded),
         "history": [asdict(night) for night in record.history],
     }
+    if metric := summarize_metric(feature_map_of(record)):
+        facts["metric"] = metric
     if record.encoding.get("classes"):
         facts["classes"] = record.encoding["classes"]
     path = fitted_of(record).path if is_batch(record) else None
@@ -94,6 +101,8 @@ def show_inspection(contents: dict[str, Any]) -> None:
         console.print(drift_table(model, console.width))
         console.print(_history_table(model, console.width))
         console.print(_numerics_line(model))
+        if "metric" in model:
+            console.print(_metric_line(model["metric"]))
         if "confusion" in model:
             console.print(f"model {model['name']}: true classes (rows) and predicted classes (columns)")
             console.print(confusion_table(model["confusion"]))
@@ -111,6 +120,12 @@ def _numerics_line(model: dict[str, Any]) -> str:
         f"of K {c['gram_condition']:.2g}, drift {c['drift']:.2g} (largest {c['largest_drift']:.2g}), "
         f"jitter {jitter}{refused}"
     )
+
+
+def _metric_line(metric: dict[str, Any]) -> str:
+    """Return the columns that distances depend on most, in one line."""
+    leading = ", ".join(f"{each['column']} {100 * each['share']:.1f} %" for each in metric["importance"][:_COLUMNS])
+    return f"metric {metric['form']}: distances depend on {leading}"
 
 
 def _choice_line(model: dict[str, Any]) -> str:

@@ -3,8 +3,9 @@
 A setting whose default is a number and that may be None, for no limit, is written "unlimited" in a job file.
 """
 
+from collections.abc import Iterable
 from types import NoneType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
@@ -14,6 +15,7 @@ from ridgestream.pipeline.base.bounds import alternatives_of
 from ridgestream.pipeline.base.settings import Setting, settings_of
 from ridgestream.pipeline.batch.registry import METHODS, section_of
 from ridgestream.pipeline.batch.shared_settings import own_settings, shared_settings
+from ridgestream.pipeline.metric.settings import MetricSettings
 from ridgestream.pipeline.online.settings import OnlineSettings
 
 UNLIMITED = "unlimited"
@@ -41,13 +43,23 @@ def without_infinity(kind: Any) -> Any:  # noqa: ANN401
     return kind
 
 
-def _make_section(name: str, kind: type) -> type[Section]:
-    fields: dict[str, Any] = {setting.name: _define(setting) for setting in own_settings(kind)}
+def _make_section(name: str, kind: type, settings: Iterable[Setting]) -> type[Section]:
+    fields: dict[str, Any] = {setting.name: _define(setting) for setting in settings}
     return create_model(f"{name}_section", __base__=Section, __doc__=kind.__doc__, **fields)
 
 
+if TYPE_CHECKING:
+
+    class MetricSection(Section):
+        """How a metric is learned."""
+
+else:
+    MetricSection = _make_section("metric_options", MetricSettings, settings_of(MetricSettings))
+    """How a metric is learned."""
+
+
 METHOD_SECTIONS: dict[str, type[Section]] = {
-    section_of(name): _make_section(section_of(name), method.settings)
+    section_of(name): _make_section(section_of(name), method.settings, own_settings(method.settings))
     for name, method in METHODS.items()
     if own_settings(method.settings)
 }

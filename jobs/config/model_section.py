@@ -5,15 +5,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 from pydantic import Field, create_model, model_validator
 
 from ridgestream.jobs.config.kernel_section import KernelSection
-from ridgestream.jobs.config.method_sections import METHOD_SECTIONS, UNLIMITED, keys_of, model_keys, online_settings
+from ridgestream.jobs.config.method_sections import (
+    METHOD_SECTIONS,
+    UNLIMITED,
+    MetricSection,
+    keys_of,
+    model_keys,
+    online_settings,
+)
 from ridgestream.jobs.config.section import Count, NotNegative, Section, Text
 from ridgestream.pipeline.base.settings import settings_of
 from ridgestream.pipeline.batch.method import Method
 from ridgestream.pipeline.batch.registry import METHODS, section_of
 from ridgestream.pipeline.batch.shared_settings import MethodSettings, SharedRegularizations, own_settings
+from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricName
 from ridgestream.pipeline.models.model_record import ONLINE
 
-_ALWAYS = {"name", "method", "kernel", "scaling_rows", "guard"}
+_ALWAYS = {"name", "method", "kernel", "scaling_rows", "metric", "metric_options", "guard"}
 """Keys that every method takes."""
 
 _DICTIONARY = {"dictionary", "random_basis", "random_seed"}
@@ -42,6 +50,12 @@ class ModelKeys(Section):
     """With selection = "fixed": the number of rows that are drawn at the first training to be the dictionary."""
     scaling_rows: Count | Literal["all"] = 10_000
     """The first partitions with this many rows fix the standardization; "all": every one at the first training."""
+    metric: MetricName = STANDARDIZED
+    """How the kernel measures distances: all standardized columns alike, or by a metric learned at the first training:
+    "diagonal" weighs each column, "full" their combinations, "auto" is "full" for up to 256 features. Without
+    `kernel.gamma`, a learned metric also chooses the kernel's width."""
+    metric_options: MetricSection | None = None
+    """How the metric is learned."""
     refit: bool = False
     """Whether one more pass fits the online learner's coefficients to all learned rows; may change between nights."""
     guard: NotNegative | None = None
@@ -70,6 +84,12 @@ class ModelKeys(Section):
         if section is None and own:
             section = METHOD_SECTIONS[section_of(method)]()
         return cast("MethodSettings", kind(**shared, **(section.model_dump() if section else {})))
+
+    @model_validator(mode="after")
+    def _check_metric(self) -> Self:
+        if self.metric == STANDARDIZED and self.metric_options is not None:
+            raise ValueError('metric_options goes with metric = "diagonal", "full" or "auto"')
+        return self
 
     @model_validator(mode="after")
     def _check_method(self) -> Self:

@@ -12,7 +12,8 @@ from ridgestream.jobs.recipes.bundled import recipe_names
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Fact, Reporter, Silent
-from ridgestream.pipeline.training.request import BatchRequest, OnlineRequest, Request
+from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricSettings
+from ridgestream.pipeline.training.request import BatchRequest, MetricRequest, OnlineRequest, Request
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import ModelRecord, require_model
 from ridgestream.stores.catalog.snapshots import find_snapshot, served_record
@@ -137,6 +138,7 @@ def _online_request(job: Job) -> OnlineRequest:
         dictionary=job.location(model.dictionary) if model.dictionary else None,
         random_seed=model.values({"random_seed"})["random_seed"] if model.random_basis else None,
         unseen_categories=job.source.unseen_categories,
+        metric=_metric_request(job),
         **(values | {"max_basis": _fixed_basis(job) or values["max_basis"]}),
     )
 
@@ -156,6 +158,17 @@ def _batch_request(job: Job) -> BatchRequest:
         dictionary=job.location(model.dictionary) if model.dictionary else None,
         unseen_categories=job.source.unseen_categories,
         given_basis=_count_given(job),
+        metric=_metric_request(job),
+    )
+
+
+def _metric_request(job: Job) -> MetricRequest | None:
+    """Return the metric that the job asks the model to learn; None for that of the standardized columns."""
+    model = job.model
+    if model.metric == STANDARDIZED:
+        return None
+    return MetricRequest(
+        model.metric, MetricSettings(**model.metric_options.model_dump() if model.metric_options else {})
     )
 
 

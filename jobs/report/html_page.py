@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 ROWS = 200
 """Rows of a table of the page; the JSON has all."""
 
+_COLUMNS = 12
+"""Columns of a metric that are named at most; the JSON has all."""
+
 _OF_A_NIGHT = ("figures", "nights", "course", "path", "partitions", "evaluation", "numerics", "card")
 
 Pairs = list[tuple[str, Any]]
@@ -121,10 +124,25 @@ def _cards(facts: dict[str, Any]) -> Iterator[tuple[str, Pairs]]:
 def _model_cards(facts: dict[str, Any]) -> Iterator[tuple[str, Pairs]]:
     yield "Data", _data(facts)
     yield "Parameters", _parameters(facts["card"])
+    if facts["card"].get("metric"):
+        yield "What distances depend on", _metric(facts["card"]["metric"])
     if facts["guard"]:
         yield "Guard", _guard(facts)
     if facts["numerics"]:
         yield "Numerics", _numerics(facts["numerics"])
+
+
+def _metric(metric: dict[str, Any]) -> Pairs:
+    """Return the share of each important column, and the leading directions."""
+    columns = [(each["column"], percent(each["share"])) for each in metric["importance"][:_COLUMNS]]
+    directions = [
+        (
+            f"direction {number}, {percent(each['share'])}",
+            ", ".join(f"{entry['weight']:+.2f} {entry['feature']}" for entry in each["features"]),
+        )
+        for number, each in enumerate(metric["directions"], start=1)
+    ]
+    return columns + directions
 
 
 def _run(facts: dict[str, Any]) -> Pairs:

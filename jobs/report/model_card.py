@@ -6,7 +6,8 @@ from dataclasses import fields
 from typing import Any
 
 from ridgestream.jobs.report.stored_night import StoredNight
-from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
+from ridgestream.pipeline.features.metric_summary import summarize_metric
 from ridgestream.pipeline.models.model_record import fitted_of, is_batch, is_refitted
 from ridgestream.pipeline.online.diagnostics import Numerics
 from ridgestream.stores.catalog.ledger import LedgerEntry
@@ -32,7 +33,8 @@ def card_facts(stored: StoredNight) -> dict[str, Any]:
         "classes": record.encoding.get("classes") or None,
         "weight_column": schema.weight if schema else None,
         "features": _columns(stored),
-        "n_features": FeatureMap.from_dict(record.encoding).n_features,
+        "n_features": feature_map_of(record).n_features,
+        "metric": summarize_metric(feature_map_of(record)),
         "standardized_by": _partition_names(stored.ledger.entries, record.scaled_by),
         "rows_in_store": stored.ledger.rows,
         "partitions_in_store": len(stored.ledger.entries),
@@ -56,7 +58,7 @@ def numerics_facts(record: ModelRecord) -> dict[str, Any]:
 
 def _columns(stored: StoredNight) -> list[dict[str, Any]]:
     """Return each column with its kind and its standardization, or its categories."""
-    features, schema = FeatureMap.from_dict(stored.record.encoding), stored.ledger.schema
+    features, schema = feature_map_of(stored.record), stored.ledger.schema
     kinds = {feature.name: feature.kind for feature in schema.features} if schema else {}
     numeric: list[dict[str, Any]] = [
         {"column": c.name, "kind": kinds.get(c.name, "numeric"), "centre": c.centre, "scale": c.scale}

@@ -68,6 +68,7 @@ def _sentences(facts: dict[str, Any]) -> Iterator[str]:
     yield from _how_well(facts)
     yield from _who_serves(facts)
     yield from _the_dictionary(facts)
+    yield from _the_metric(facts["card"].get("metric"))
     yield from _suspects(facts)
     yield from _arrivals(facts)
     if not facts["recorded"] and not facts["event"].startswith("rollback"):
@@ -155,6 +156,12 @@ def _the_dictionary(facts: dict[str, Any]) -> Iterator[str]:
             f"It was chosen among {count(path['models'], 'model')} by the {criterion_of(path)}"
             + (f", {figure(path['chosen']['value'])}." if path["chosen"]["value"] is not None else ".")
         )
+
+
+def _the_metric(metric: dict[str, Any] | None) -> Iterator[str]:
+    if metric:
+        leading = ", ".join(f"{each['column']} ({percent(each['share'])})" for each in metric["importance"][:3])
+        yield f"Distances depend most on {leading}: the metric was learned from the first rows."
 
 
 def _suspects(facts: dict[str, Any]) -> Iterator[str]:

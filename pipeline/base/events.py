@@ -48,6 +48,9 @@ STEP_KERNEL_RIDGE_PASS = Step("kernel_ridge_pass", "kernel ridge")
 STEP_KMEANS_PASS = Step("kmeans_pass", "pass {number} of {passes} of k-means")
 STEP_LEARN_SHARDS = Step("learn_shards", "learn {shards} shards")
 STEP_LS_SVM_PASS = Step("ls_svm_pass", "ls-svm")
+STEP_METRIC_COMPARISON = Step("metric_comparison", "metric: compare two rounds")
+STEP_METRIC_GRADIENTS = Step("metric_gradients", "metric: gradients")
+STEP_METRIC_SUMS = Step("metric_sums", "metric: sums of the pilot")
 STEP_OLS_PASS = Step("ols_pass", "OLS from {vectors} vectors")
 STEP_OROLS_PASS = Step("orols_pass", "pass {number} of OROLS")
 STEP_PREDICT = Step("predict", "predict")
@@ -128,6 +131,23 @@ FEATURES_NEW_CATEGORIES_ADDED = Event(
 FEATURES_NEW_CATEGORIES_IGNORED = Event(
     "features.new_categories_ignored",
     "categories that the model had not seen have no indicator",
+)
+
+METRIC_LEARNED = Event(
+    "metric.learned",
+    "the metric has been learned from the first rows, and stays as it is",
+)
+METRIC_NOT_JUDGED = Event(
+    "metric.not_judged",
+    "there are too few rows to learn a metric from: distances are those of the standardized columns",
+)
+METRIC_WIDTH_TRIED = Event(
+    "metric.width_tried",
+    "the learner has been judged with this width of the kernel on later rows of the pilot",
+)
+METRIC_ROUND = Event(
+    "metric.round",
+    "a round of the metric has been judged by rows left out",
 )
 
 TRAIN_BASIS_SMALLER_THAN_ASKED = Event(

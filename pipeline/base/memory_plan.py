@@ -20,6 +20,11 @@ _REFIT_MATRICES = 16
 the copies of a factorization.
 """
 
+_METRIC_MATRICES = 18
+"""Memory of a pilot's sums of three groups, of a task and of earlier ones, and of a solution, in matrices of
+(basis × basis) float64.
+"""
+
 _SUMS_ALIVE = 3
 """Sums alive at once, of every fold: those of a task, those of earlier tasks, and their total."""
 
@@ -111,6 +116,37 @@ class RefitPlan:
                 f"refitting with max_basis = {self.max_basis} needs {show_bytes(self.total_bytes)} of memory, "
                 f"{show_bytes(self.sums_bytes)} of it for sums; "
                 f"{show_bytes(limit_bytes)} may be used: lower max_basis, raise memory_limit, or leave refit off"
+            )
+
+
+@dataclass(frozen=True)
+class MetricPlan:
+    """The memory of learning a metric at its peak: the sums of every group of the pilot's rows, and a solution."""
+
+    basis: int
+    """The vectors of the pilot's models."""
+    n_features: int
+    """Features of a row."""
+    block_bytes: int
+    """Bytes of one block of features."""
+
+    @property
+    def sums_bytes(self) -> int:
+        """The matrices, the vectors, and the metric."""
+        return 8 * (_METRIC_MATRICES * self.basis**2 + 4 * self.basis * self.n_features + 8 * self.n_features**2)
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of the whole process."""
+        return _BASE_BYTES + self.sums_bytes + _PREFETCHED_BLOCKS * self.block_bytes + _KERNEL_BLOCKS * KERNEL_BYTES
+
+    def check(self, limit_bytes: int) -> None:
+        """Raise MemoryRefused, with both numbers and a remedy, if the plan is above the limit."""
+        if self.total_bytes > limit_bytes:
+            raise MemoryRefused(
+                f"learning a metric with metric_options.basis = {self.basis} needs {show_bytes(self.total_bytes)} of "
+                f"memory, {show_bytes(self.sums_bytes)} of it for sums; {show_bytes(limit_bytes)} may be used: "
+                "lower metric_options.basis, or raise memory_limit"
             )
 
 

@@ -5,24 +5,29 @@ where it first appears. So training in several nights gives the same model as on
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self, cast
 
 from ridgestream.pipeline.base import events
+from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.policies import ERROR, EXTEND
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
 from ridgestream.pipeline.dataset.feature_map_fit import find_uninformative, fit_feature_map
 from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
-from ridgestream.stores.catalog.models import ModelRecord
+from ridgestream.stores.catalog.models import Arrays, ModelRecord
 from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.segment_format import SegmentFacts
 from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
     import zarr
+
+METRIC = "metric"
+"""The array of a model's record with its learned metric R."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,13 @@ class Encodings:
     """The model's feature map before them."""
     maps: tuple[FeatureMap, ...]
     """The feature map of each partition, in their order."""
+
+    def measured_by(self, metric: Metric) -> Self:
+        """Return the maps with a metric learned for the first one."""
+        maps = [replace(self.first, metric=metric)]
+        for extended in self.maps:
+            maps.append(extended.measured_as(maps[-1]))
+        return type(self)(maps[0], tuple(maps[1:]))
 
     @property
     def last(self) -> FeatureMap:
@@ -73,7 +85,18 @@ def plan_encodings(
 
 def encoding_of(record: ModelRecord, schema: Schema | None) -> FeatureMap:
     """Return the feature map of a model, with booleans filled as such whichever version wrote it."""
-    return with_boolean_fill(FeatureMap.from_dict(record.encoding), schema)
+    return with_boolean_fill(feature_map_of(record), schema)
+
+
+def feature_map_of(record: ModelRecord) -> FeatureMap:
+    """Return the feature map of a model as its record has it; raises InputError for a damaged one."""
+    return FeatureMap.from_dict(record.encoding, cast("Floats | None", record.arrays.get(METRIC)))
+
+
+def with_feature_map(record: ModelRecord, feature_map: FeatureMap) -> ModelRecord:
+    """Return the record with this feature map."""
+    metric: Arrays = {METRIC: feature_map.metric.root} if feature_map.metric else {}
+    return replace(record, encoding=feature_map.as_dict(), arrays=record.arrays | metric)
 
 
 def _check(entry: LedgerEntry, facts: SegmentFacts, feature_map: FeatureMap, policy: str) -> None:

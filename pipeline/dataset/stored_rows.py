@@ -6,7 +6,7 @@ of partitions into nights. A task sums a large part, or several small ones, of w
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -94,7 +94,7 @@ class RowSource:
 
 
 class StoredRows:
-    """The rows of several segments of a store, in ledger order."""
+    """The rows of several segments of a store in ledger order, or the first `limit` of them."""
 
     def __init__(
         self,
@@ -104,11 +104,14 @@ class StoredRows:
         feature_map: FeatureMap,
         executor: Executor,
         report: Reporter,
+        *,
         checkpoints: CheckpointStore | None = None,
+        limit: int | None = None,
     ) -> None:
         numbers = set(segments)
         ends = np.cumsum([entry.rows for entry in ledger.entries])
-        self._entries = [entry for entry in ledger.entries if entry.segment in numbers]
+        chosen = (entry for entry in ledger.entries if entry.segment in numbers)
+        self._entries = list(chosen if limit is None else _first_rows(chosen, limit))
         self._firsts = {e.segment: int(end) - e.rows for e, end in zip(ledger.entries, ends, strict=True)}
         self._ends = np.cumsum([entry.rows for entry in self._entries], dtype=np.int64)
         self._source = RowSource(BlockReader(Segments(root), feature_map), feature_map)
@@ -223,6 +226,14 @@ class StoredRows:
         reader = self._source.reader
         for chunk in np.split(indices, np.flatnonzero(np.diff(indices // reader.rows_of_chunk(number))) + 1):
             yield reader.pick(number, chunk)
+
+
+def _first_rows(entries: Iterable[LedgerEntry], limit: int) -> Iterator[LedgerEntry]:
+    """Yield the entries of the first `limit` rows, the last one cut."""
+    for entry in entries:
+        if limit > 0:
+            yield replace(entry, rows=min(entry.rows, limit))
+        limit -= entry.rows
 
 
 def plan_parts(entry: LedgerEntry, first: int = 0) -> list[RowPart]:

@@ -1,4 +1,6 @@
-"""From raw columns to standardized features: numeric columns first, then the indicators of each categorical column.
+"""From raw columns to features: numeric columns first, then the indicators of each categorical column.
+
+They are standardized, and then transformed by the model's metric if it has learned one.
 
 A FeatureMap is fitted once, at a model's first training, so that no later partition changes the meaning of earlier
 rows. It may be extended by indicators of new categories, which are zero in every earlier row.
@@ -17,6 +19,7 @@ from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.features.columns import CategoricalColumn, NumericColumn
 from ridgestream.pipeline.features.flat_encoding import FlatEncoding
 from ridgestream.pipeline.features.target_map import TargetMap
+from ridgestream.pipeline.metric.metric import Metric
 
 UNSEEN_REMEDY = (
     "begin a new model with --new-model, correct the rows, or choose a policy for such rows: "
@@ -37,6 +40,8 @@ class FeatureMap:
     """The targets."""
     extended_by: int = 0
     """How many indicators were added after the map was fitted."""
+    metric: Metric | None = None
+    """The learned metric; None for that of the standardized features."""
 
     @property
     def n_features(self) -> int:
@@ -89,7 +94,13 @@ class FeatureMap:
         if not any(unseen):
             return self
         columns = tuple(column.extended(values) for column, values in zip(self.categorical, unseen, strict=True))
-        return replace(self, categorical=columns, extended_by=self.extended_by + sum(map(len, unseen)))
+        extended = replace(self, categorical=columns, extended_by=self.extended_by + sum(map(len, unseen)))
+        return extended.measured_as(self)
+
+    def measured_as(self, before: Self) -> Self:
+        """Return the map with the metric of one that it extends; each further feature is an axis of average weight."""
+        metric = before.metric.extended(before.added_features(self)) if before.metric else None
+        return replace(self, metric=metric)
 
     def added_features(self, extended: Self) -> Integers:
         """Return the positions, for `numpy.insert`, of the features that a map extended from this one has in addition.
@@ -110,7 +121,7 @@ class FeatureMap:
         codes: npt.NDArray[np.int32],
         maps: Sequence[npt.NDArray[np.int64]],
     ) -> Floats:
-        """Return standardized features, shape (rows, n_features), float64; O(n_features) a row.
+        """Return the features of rows, shape (rows, n_features), float64; O(n_features) a row, or O(n_features²).
 
         `numeric` (rows, n_numeric) has NaN and `codes` (rows, n_categorical) −1 where a value is missing, which is
         filled. `maps` are the `code_maps` of the tables of `codes`.
@@ -123,7 +134,7 @@ class FeatureMap:
             column.set_indicators(features[:, start:stop], codes[:, position], code_map)
         features -= self.centre
         features /= self.scale
-        return features
+        return self.metric.apply(features) if self.metric else features
 
     def _fill_missing(self, features: Floats) -> None:
         """Replace NaN in the numeric features by each column's fill."""
@@ -131,16 +142,23 @@ class FeatureMap:
         for position in np.flatnonzero(missing.any(axis=0)):
             features[missing[:, position], position] = self.numeric[position].fill
 
-    def hashed_form(self) -> FlatEncoding:
+    def hashed_form(self) -> FlatEncoding | tuple[FlatEncoding, Floats]:
         """Return what `hash_of` hashes: the same for a map of any version."""
+        return (self._flat(), self.metric.root) if self.metric else self._flat()
+
+    def _flat(self) -> FlatEncoding:
         return FlatEncoding.of(self.numeric, self.categorical, self.target, self.extended_by)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the map as a JSON object."""
-        return self.hashed_form().as_dict()
+        """Return the map as a JSON object, without its metric, which is an array."""
+        return self._flat().as_dict()
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Read the JSON object of `as_dict`; raises InputError for anything else."""
+    def from_dict(cls, plain: Mapping[str, Any], metric: Floats | None = None) -> Self:
+        """Read the JSON object of `as_dict`, and R of a learned metric; raises InputError for anything else."""
         flat = FlatEncoding.from_dict(plain)
-        return cls(flat.numeric_columns(), flat.categorical_columns(), flat.target_map(), flat.extended_by)
+        columns = flat.numeric_columns(), flat.categorical_columns()
+        feature_map = cls(*columns, flat.target_map(), flat.extended_by, None if metric is None else Metric(metric))
+        if metric is not None and len(metric) != feature_map.n_features:
+            raise InputError(f"a metric of {len(metric)} features is none of {feature_map.n_features}")
+        return feature_map

@@ -9,6 +9,7 @@ import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
+from ridgestream.pipeline.dataset.feature_map_growth import METRIC, feature_map_of, with_feature_map
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.models.predictor import Model
@@ -92,7 +93,12 @@ def with_state(record: ModelRecord, state: OnlineState) -> ModelRecord:
     """Return the record with a learner's state only: enough to resume, not to predict."""
     arrays = {f.name: getattr(state, f.name) for f in fields(state) if f.name not in _NO_ARRAYS}
     counters = {name: getattr(state, name) for name in _COUNTERS} | asdict(state.numerics)
-    return replace(record, arrays=cast("Arrays", arrays), counters=counters)
+    return replace(record, arrays=_metric_of(record) | cast("Arrays", arrays), counters=counters)
+
+
+def _metric_of(record: ModelRecord) -> Arrays:
+    """Return the array that stays when all others are replaced."""
+    return {name: array for name, array in record.arrays.items() if name == METRIC}
 
 
 def with_refit(record: ModelRecord, sums: BlockStatistics, coefficients: Floats) -> ModelRecord:
@@ -148,7 +154,7 @@ def with_fitted(record: ModelRecord, fitted: Fitted) -> ModelRecord:
     }
     parameters = record.parameters | {"learner": learner_parameters}
     counters |= {"rows_seen": sums.rows, **fitted.notes}
-    return replace(record, parameters=parameters, arrays=cast("Arrays", arrays), counters=counters)
+    return replace(record, parameters=parameters, arrays=_metric_of(record) | cast("Arrays", arrays), counters=counters)
 
 
 def fitted_of(record: ModelRecord) -> Fitted:
@@ -204,7 +210,7 @@ def widened(record: ModelRecord, before: FeatureMap, extended: FeatureMap) -> Mo
     for name, axis in (("basis_vectors", 1), ("centre", 0)):
         if len(positions) and name in arrays:
             arrays[name] = cast("Floats", np.insert(arrays[name], positions, 0.0, axis=axis))
-    return replace(record, encoding=extended.as_dict(), arrays=arrays)
+    return with_feature_map(replace(record, arrays=arrays), extended)
 
 
 def is_batch(record: ModelRecord) -> bool:
@@ -218,7 +224,7 @@ def model_of(record: ModelRecord, *, with_uncertainty: bool = False) -> Model:
     Raises ModelError if the parts of the record are inconsistent.
     """
     with _damage_errors(record):
-        basis, feature_map = basis_of(record), FeatureMap.from_dict(record.encoding)
+        basis, feature_map = basis_of(record), feature_map_of(record)
         coefficients = cast("Floats", record.arrays[PUBLISHED])
         n_features = feature_map.n_features
         shapes = {"basis_vectors": (len(basis.vectors), n_features), "centre": (n_features,)}

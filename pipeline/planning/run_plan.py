@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ridgestream.pipeline.base.memory_plan import BatchPlan, RefitPlan, TrainingPlan
 from ridgestream.pipeline.batch.method import PassPlan
 from ridgestream.pipeline.dataset.feature_map_fit import has_rows
+from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
 from ridgestream.pipeline.dataset.stored_rows import TASK_ROWS
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.ingest.source_diff import count_usable_rows, diff_source
@@ -101,7 +102,7 @@ class RunPlan:
     @property
     def feature_map(self) -> FeatureMap | None:
         """The model's feature map; None for a new model."""
-        return FeatureMap.from_dict(self.record.encoding) if self.record else None
+        return feature_map_of(self.record) if self.record else None
 
     @property
     def reads_all_rows(self) -> bool:

@@ -170,7 +170,7 @@ class _FoldAccumulator:
 
     def __init__(self, summing: Summing) -> None:
         self._basis, self._n_folds, self._seed = summing.basis, summing.folds, summing.seed
-        self._folds = [_Accumulator(summing.basis.n_functions, summing.n_targets) for _ in range(summing.folds)]
+        self._folds = [SumAccumulator(summing.basis.n_functions, summing.n_targets) for _ in range(summing.folds)]
 
     def add(self, block: RowBlock) -> None:
         folds = deal_folds(block.first, len(block.features), self._n_folds, self._seed)
@@ -195,8 +195,8 @@ class _FoldAccumulator:
         return FoldedStatistics(tuple(sums.statistics() for sums in self._folds))
 
 
-class _Accumulator:
-    """Accumulates the sums of one fold; G in the lower triangle of a Fortran-ordered array, as BLAS updates it."""
+class SumAccumulator:
+    """Accumulates sums over rows; G in the lower triangle of a Fortran-ordered array, as BLAS updates it."""
 
     def __init__(self, n_functions: int, n_targets: int) -> None:
         self._products: Floats = np.zeros((n_functions, n_functions), order="F")

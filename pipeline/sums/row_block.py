@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.array_checks import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -25,5 +25,10 @@ def drop_absent(block: RowBlock) -> RowBlock:
     """Return the block without its rows of weight zero."""
     if block.weights is None or block.weights.all():
         return block
-    present = np.flatnonzero(block.weights)
-    return RowBlock(block.features[present], block.targets[present], block.weights[present], block.first)
+    return choose_rows(block, np.flatnonzero(block.weights))
+
+
+def choose_rows(block: RowBlock, rows: Integers) -> RowBlock:
+    """Return these rows of the block, by their positions in it."""
+    weights = None if block.weights is None else block.weights[rows]
+    return RowBlock(block.features[rows], block.targets[rows], weights, block.first)

@@ -25,6 +25,7 @@ from ridgestream.pipeline.prediction.progressive_validation import Progressive, 
 from ridgestream.pipeline.training.batch_fit import BatchFit, check_fitted
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.new_row_errors import measure_new_rows
+from ridgestream.pipeline.training.pilot import with_metric
 from ridgestream.pipeline.training.refit import count_features
 from ridgestream.pipeline.training.request import BatchRequest
 from ridgestream.pipeline.training.training_result import Trained, begin_record
@@ -146,7 +147,7 @@ class BatchTrainer:
         plan.check(context.memory_limit_bytes)
         context.executor.admit([MemoryNeed(plan.worker_bytes)])
         check_ranges(context.root, entries, encodings.last, context.targets)
-        return encodings
+        return with_metric(encodings, context, self.request)
 
     def _errors_on(
         self,

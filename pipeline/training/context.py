@@ -51,8 +51,15 @@ class TrainingContext:
         """Whether the target is a class."""
         return self.ledger.schema is not None and self.ledger.schema.classifies
 
-    def rows(self, segments: Iterable[int], feature_map: FeatureMap) -> StoredRows:
-        """Return the rows of these segments as a row set that the executor's tasks read."""
+    def rows(self, segments: Iterable[int], feature_map: FeatureMap, limit: int | None = None) -> StoredRows:
+        """Return the rows of these segments, or the first `limit`, as a row set that the executor's tasks read."""
         return StoredRows(
-            self.root, self.ledger, segments, feature_map, self.executor, report=self.report, checkpoints=self.keeper
+            self.root,
+            self.ledger,
+            segments,
+            feature_map,
+            self.executor,
+            report=self.report,
+            checkpoints=self.keeper,
+            limit=limit,
         )

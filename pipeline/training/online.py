@@ -9,7 +9,7 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.memory_plan import TrainingPlan
 from ridgestream.pipeline.batch.method import PassPlan, sum_pass
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, Stream
-from ridgestream.pipeline.dataset.feature_map_growth import Encodings, plan_encodings
+from ridgestream.pipeline.dataset.feature_map_growth import Encodings, plan_encodings, with_feature_map
 from ridgestream.pipeline.dataset.range_checks import check_ranges
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import make_kernel
@@ -27,6 +27,8 @@ from ridgestream.pipeline.training.online_dictionary import (
     read_given,
 )
 from ridgestream.pipeline.training.online_stream import StreamTraining
+from ridgestream.pipeline.training.online_width import choose_width
+from ridgestream.pipeline.training.pilot import with_metric
 from ridgestream.pipeline.training.request import OnlineRequest
 from ridgestream.pipeline.training.training_result import Trained, begin_record
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
@@ -159,6 +161,9 @@ class _OnlineTraining:
             policy=policy,
             report=context.report,
         )
+        encodings = with_metric(
+            encodings, context, request, lambda pilot: choose_width(pilot, request, ledger.rows, context.report)
+        )
         plan = trainer.plan_memory(record, ledger.rows, encodings.last.n_features, encodings.first.target.n_outputs)
         plan.check(context.memory_limit_bytes)
         check_ranges(context.root, entries, encodings.first, context.targets)
@@ -232,7 +237,7 @@ class _OnlineTraining:
         changed: dict[str, Any] = {"regularization": self.request.regularization}
         parameters = context.record.parameters
         parameters = parameters | changed | {"learner": parameters["learner"] | changed}
-        return replace(context.record, parameters=parameters, encoding=last.as_dict())
+        return with_feature_map(replace(context.record, parameters=parameters), last)
 
 
 def _restore(record: ModelRecord, request: OnlineRequest, context: TrainingContext) -> OnlineLSSVM:

@@ -1,13 +1,35 @@
 """Requests: the model that a job asks for, and the parameters that the model's record keeps."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.batch.method import PlanTask
 from ridgestream.pipeline.batch.registry import METHODS, section_of
 from ridgestream.pipeline.batch.shared_settings import MethodSettings, own_settings, shared_settings
+from ridgestream.pipeline.metric.settings import MetricSettings
 from ridgestream.stores.files.paths import FileLocation
+
+FULL_FEATURES = 256
+"""With "auto", the metric is a full matrix for at most so many features, and diagonal for more."""
+
+
+@dataclass(frozen=True)
+class MetricRequest:
+    """A metric to be learned at a model's first training."""
+
+    name: str
+    """diagonal, full, or auto."""
+    options: MetricSettings
+    """How it is learned."""
+
+    def is_diagonal(self, n_features: int) -> bool:
+        """Return whether the metric weighs each feature by itself."""
+        return self.name == "diagonal" or (self.name == "auto" and n_features > FULL_FEATURES)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters that the record keeps."""
+        return {"metric": {"name": self.name, **asdict(self.options)}}
 
 
 class Request(Protocol):
@@ -32,6 +54,18 @@ class Request(Protocol):
     @property
     def unseen_categories(self) -> str:
         """The policy for categories that the model has not seen."""
+
+    @property
+    def metric(self) -> MetricRequest | None:
+        """The metric to learn; None for that of the standardized features."""
+
+    @property
+    def kernel(self) -> str:
+        """rbf, polynomial or linear."""
+
+    @property
+    def kernel_grid(self) -> tuple[dict[str, float], ...]:
+        """gamma, degree and coef0, as far as given, of every kernel to compare."""
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters that the record keeps: a change of one makes it another model."""
@@ -67,6 +101,13 @@ class OnlineRequest:
     """The seed with which a fixed dictionary is drawn; None if it is selected or given."""
     unseen_categories: str = ERROR
     """The policy for categories that the model has not seen; may change between trainings."""
+    metric: MetricRequest | None = None
+    """The metric to learn; None for that of the standardized features."""
+
+    @property
+    def kernel_grid(self) -> tuple[dict[str, float], ...]:
+        """The parameters of its one kernel."""
+        return (self.kernel_parameters,)
 
     @property
     def first_categories(self) -> str:
@@ -86,6 +127,7 @@ class OnlineRequest:
             "selection": self.selection,
             "dictionary": "given" if self.dictionary else None,
             "random_seed": self.random_seed,
+            **(self.metric.parameters() if self.metric else {}),
         }
 
 
@@ -113,6 +155,13 @@ class BatchRequest:
     """The policy for categories that the model has not seen; may change between trainings."""
     given_basis: int = 0
     """The number of rows of a given initial dictionary, by the footers of its files; 0 without one."""
+    metric: MetricRequest | None = None
+    """The metric to learn; None for that of the standardized features."""
+
+    @property
+    def kernel_grid(self) -> tuple[dict[str, float], ...]:
+        """The parameters of every kernel to compare."""
+        return self.kernels
 
     @property
     def max_basis(self) -> int | None:
@@ -169,6 +218,7 @@ class BatchRequest:
             "scaling_rows": self.scaling_rows,
             "dictionary": "given" if self.dictionary else None,
             **{name: values for name, values in sections.items() if values},
+            **(self.metric.parameters() if self.metric else {}),
         }
 
     def _shared(self, name: str) -> Any:  # noqa: ANN401

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ridgestream.pipeline.dataset.feature_map_fit import find_scaling
+from ridgestream.pipeline.dataset.feature_map_growth import with_feature_map
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.monitoring.learning_curve import Course
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, read_ledger
@@ -77,4 +78,4 @@ def begin_record(
 ) -> ModelRecord:
     """Return the record of a new model that learns the partitions of the ledger."""
     scaling = find_scaling(root, [entry.segment for entry in ledger.entries], parameters["scaling_rows"])
-    return ModelRecord(name, parameters, feature_map.as_dict(), scaled_by=tuple(scaling))
+    return with_feature_map(ModelRecord(name, parameters, {}, scaled_by=tuple(scaling)), feature_map)

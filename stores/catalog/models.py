@@ -31,12 +31,12 @@ from ridgestream.stores.segments.size_limits import check_metadata
 if TYPE_CHECKING:
     import zarr
 
-MODEL_FORMAT_VERSION = 3
+MODEL_FORMAT_VERSION = 4
 """The version of the model format. Newer models are refused; older ones are read.
 
 Version 2 adds `refitted` and `regularization` to a night, which may be a refit only, the arrays of a refit, and
 numerics to the counters; version 3 numbers the nights, and adds excluded segments, held and rolled-back nights, and the
-report of the last run.
+report of the last run. Version 4 adds the array of a learned metric.
 """
 
 CONFUSION = "confusion"

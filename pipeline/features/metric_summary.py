@@ -1,0 +1,57 @@
+"""What a learned metric says about the columns: how much distances depend on each, and on which combinations."""
+
+from typing import Any
+
+import numpy as np
+
+from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.features.feature_map import FeatureMap
+
+DIRECTIONS = 3
+"""Leading directions that are described."""
+
+ENTRIES = 6
+"""Features of a direction that are named at most."""
+
+
+def summarize_metric(feature_map: FeatureMap) -> dict[str, Any]:
+    """Return the metric as a JSON object; empty for that of the standardized columns.
+
+    `importance` has each column's share of the squared gradients, in descending order, a categorical column's that of
+    all its indicators; `directions` the leading eigenvectors by their share, with their largest entries.
+    """
+    metric = feature_map.metric
+    if metric is None:
+        return {}
+    shares = _sum_by_column(metric.importance(), feature_map)
+    names = _feature_names(feature_map)
+    return {
+        "form": "diagonal" if metric.is_diagonal else "full",
+        "importance": [
+            {"column": column, "share": share} for column, share in sorted(shares.items(), key=lambda item: -item[1])
+        ],
+        "directions": [
+            {"share": direction.share, "features": _largest(direction.axis, names)}
+            for direction in (() if metric.is_diagonal else metric.directions(DIRECTIONS))
+        ],
+    }
+
+
+def _sum_by_column(shares: Floats, feature_map: FeatureMap) -> dict[str, float]:
+    counts = [(column.name, 1) for column in feature_map.numeric]
+    counts += [(column.name, len(column.categories)) for column in feature_map.categorical]
+    ends = np.cumsum([count for _, count in counts])
+    return {
+        name: float(shares[end - count : end].sum()) for (name, count), end in zip(counts, ends.tolist(), strict=True)
+    }
+
+
+def _feature_names(feature_map: FeatureMap) -> list[str]:
+    """Return the name of each feature: its column, with the category of an indicator."""
+    names = [column.name for column in feature_map.numeric]
+    return names + [f"{column.name}={each}" for column in feature_map.categorical for each in column.categories]
+
+
+def _largest(axis: Floats, names: list[str]) -> list[dict[str, Any]]:
+    largest = np.argsort(-np.abs(axis), kind="stable")[:ENTRIES]
+    return [{"feature": names[i], "weight": float(axis[i])} for i in largest.tolist()]

@@ -1,0 +1,100 @@
+"""Two models compared on the same judged rows, row by row, so that a difference has a standard error."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.pass_checkpoint import named_pass
+from ridgestream.pipeline.metric.metric import Metric
+from ridgestream.pipeline.metric.split import LATER, Split
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.row_block import RowBlock, choose_rows, drop_absent
+
+
+@dataclass(frozen=True)
+class JudgedModel:
+    """One model, fitted once without each judged group."""
+
+    metric: Metric
+    """R."""
+    basis: Basis
+    """The kernel and the basis vectors, R applied."""
+    coefficients: tuple[Floats, ...]
+    """β (n_basis, n_targets) of the fit without each group of the split's `judged`."""
+
+    def losses(self, rows: RowBlock, judge: int) -> Floats:
+        """Return each row's squared error, summed over targets, of the fit without the judge's group."""
+        errors = np.empty(len(rows.features))
+        for start in range(0, len(errors), self.basis.kernel_rows):
+            part = slice(start, start + self.basis.kernel_rows)
+            values = self.basis.values(self.metric.apply(rows.features[part]))
+            errors[part] = np.sum((rows.targets[part] - values @ self.coefficients[judge]) ** 2, axis=1)
+        return errors
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The models to compare; the argument of a pass."""
+
+    before: JudgedModel
+    """The model to be improved on."""
+    after: JudgedModel
+    """The other one."""
+    split: Split
+    """The groups of the rows."""
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Sums over judged rows of the weights w and the differences δ of squared errors; a monoid under `merge`."""
+
+    sums: Floats
+    """Σw, Σwδ, Σw², Σw²δ and Σw²δ² of the last rows and of those left out at random, shape (2, 5)."""
+
+    def merge(self, other: Self) -> Self:
+        """Return the sums over both sets of rows."""
+        return type(self)(self.sums + other.sums)
+
+    @property
+    def later(self) -> tuple[float, float]:
+        """The mean difference on the last rows, and its standard error."""
+        return _mean_and_error(self.sums[0])
+
+    @property
+    def pooled(self) -> tuple[float, float]:
+        """The mean difference on all judged rows, and its standard error."""
+        return _mean_and_error(self.sums.sum(axis=0))
+
+    @property
+    def is_improvement(self) -> bool:
+        """Whether the error fell by more than its uncertainty, and not by the rows left out at random alone."""
+        (mean, error), (later, later_error) = self.pooled, self.later
+        return mean < -error and later <= later_error
+
+
+@named_pass("metric", "compare_models")
+def compare_models(comparison: Comparison, blocks: Iterable[RowBlock]) -> Differences:
+    """Return the differences of two models over the judged rows of all blocks; O(n_basis·n_features) a row."""
+    sums, split = np.zeros((2, 5)), comparison.split
+    with one_blas_thread():
+        for block in blocks:
+            groups = split.groups(block.first, len(block.features))
+            for judge, group in enumerate(split.judged):
+                rows = drop_absent(choose_rows(block, np.flatnonzero(groups == group)))
+                delta = comparison.after.losses(rows, judge) - comparison.before.losses(rows, judge)
+                weights = np.ones(len(delta)) if rows.weights is None else rows.weights
+                powers = (weights, weights * delta, weights**2, weights**2 * delta, weights**2 * delta**2)
+                sums[0 if group == LATER else 1] += [float(np.sum(power)) for power in powers]
+    return Differences(sums)
+
+
+def _mean_and_error(sums: Floats) -> tuple[float, float]:
+    weight, first, squares, mixed, second = sums.tolist()
+    if weight <= 0:
+        return 0.0, 0.0
+    mean = first / weight
+    return mean, float(np.sqrt(max(second - 2 * mean * mixed + mean**2 * squares, 0.0)) / weight)

@@ -1,0 +1,256 @@
+"""Learning a metric from the first rows of a model, the pilot: a recursive feature machine on block sums.
+
+Each round fits a kernel model with the metric so far, and measures distances by its gradients from then on. Rounds are
+kept while the error on rows left out falls by more than its uncertainty. Early rounds use fewer rows and vectors: the
+metric is rough anyway, and they cost a sixteenth.
+
+Departures from Radhakrishnan et al. (2024): a subset of regressors instead of all rows, the width and λ of each round
+chosen by rows left out, and the rounds stopped by them.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ridgestream.pipeline.base import events
+from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.kernels import Kernel
+from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors
+from ridgestream.pipeline.metric.comparison import Comparison, compare_models
+from ridgestream.pipeline.metric.gradients import sum_gradients
+from ridgestream.pipeline.metric.judged_sums import JudgedSumming, sum_judged
+from ridgestream.pipeline.metric.metric import Metric
+from ridgestream.pipeline.metric.settings import MetricSettings
+from ridgestream.pipeline.metric.split import FEW_ROWS, Split
+from ridgestream.pipeline.selection.random_rows import draw_rows
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.row_block import RowBlock
+from ridgestream.pipeline.sums.row_set import RowSet, Sums
+
+Summed = TypeVar("Summed", bound=Sums)
+
+REGULARIZATIONS = tuple(10.0**power for power in range(-9, 0))
+"""λ per row that the first round compares; a later one compares the neighbours of the last choice."""
+
+GAMMAS = (1.0, 2.0, 4.0, 8.0, 16.0)
+"""γ that the first round compares, in units of one over the number of features; the best at an edge widens the grid."""
+
+WIDEST, NARROWEST = 2.0**-10, 2.0**10
+"""Where the grid ends."""
+
+STRIDES = (4, 2, 1)
+"""The stages use every fourth row and vector, every second, and all."""
+
+PART_ROWS = 16_384
+"""Rows of a part of a pass, at least: a task returns all sums of its part."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: a metric, and how well a model with it predicts rows left out."""
+
+    rows: int
+    """The rows used."""
+    n_basis: int
+    """The vectors used."""
+    gamma: float | None
+    """The kernel's γ; None for a kernel without."""
+    regularization: float
+    """λ per row."""
+    errors: JudgedErrors
+    """The errors on rows left out, in standardized units."""
+    kept: bool
+    """Whether the metric was kept."""
+
+
+@dataclass(frozen=True)
+class LearnedMetric:
+    """The result."""
+
+    metric: Metric
+    """The metric."""
+    best: Round | None
+    """The last round that was kept; None where there were too few rows to judge any."""
+    rounds: tuple[Round, ...]
+    """All rounds."""
+
+
+@dataclass(frozen=True)
+class KernelFamily:
+    """The kernels among which a pilot chooses."""
+
+    make: Callable[[float | None], Kernel]
+    """Returns the kernel of a γ; None for a kernel without."""
+    n_features: int
+    """The number of features."""
+    chooses: bool = True
+    """Whether γ is chosen."""
+    given: tuple[float | None, ...] = (None,)
+    """The values of γ that are compared otherwise."""
+
+    def first_grid(self) -> tuple[float | None, ...]:
+        """Return the values of γ to begin with."""
+        return tuple(gamma / self.n_features for gamma in GAMMAS) if self.chooses else self.given
+
+    def around(self, gamma: float | None) -> tuple[float | None, ...]:
+        """Return the values to compare after a choice: itself, and where γ is chosen, its neighbours."""
+        return (gamma / 2, gamma, 2 * gamma) if self.chooses and gamma is not None else (gamma,)
+
+    def neighbour(self, judged: Collection[float | None], best: float | None) -> float | None:
+        """Return a neighbour of the best value that is not yet judged; None if both are, or where γ is given."""
+        if not self.chooses or best is None:
+            return None
+        near = (gamma for gamma in (2 * best, best / 2) if WIDEST <= gamma * self.n_features <= NARROWEST)
+        return next((gamma for gamma in near if gamma not in judged), None)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Rounds with the same rows and vectors."""
+
+    split: Split
+    """Which rows are used, and which of them judge."""
+    vectors: Floats
+    """The basis vectors, standardized, shape (n_basis, n_features)."""
+    rounds: int
+    """The most rounds."""
+    compares: bool
+    """Whether each round compares several γ, or uses that of the round before."""
+
+
+def learn_metric(
+    rows: RowSet, family: KernelFamily, settings: MetricSettings, report: Reporter, *, diagonal: bool
+) -> LearnedMetric:
+    """Return the metric learned from `rows`, the pilot; O(rounds · rows · basis · (basis + n_features + n_targets)).
+
+    Memory O(groups · basis²), in the early rounds for each γ of the grid. The result depends on the rows in their order
+    and on the settings alone. Raises InputError if no row can be drawn.
+    """
+    learning = _Learning(rows, family, report, diagonal=diagonal)
+    for stage in plan_stages(rows, family, settings):
+        learning.run(stage)
+    return learning.result()
+
+
+def plan_stages(rows: RowSet, family: KernelFamily, settings: MetricSettings) -> list[Stage]:
+    """Return the stages: a quarter of the rows and vectors for half of the rounds, then half of them, then all.
+
+    Stages that would have few rows are left out.
+    """
+    gamma = family.first_grid()[0]
+    drawn = draw_rows(rows, family.make(gamma), min(settings.basis, rows.n_rows), settings.random_seed).vectors
+    rounds = settings.rounds
+    stages: list[Stage] = []
+    for stride in STRIDES:
+        is_last = stride == 1
+        some = rounds if is_last else (rounds + 1) // 2
+        if rounds and (is_last or rows.n_rows // stride >= FEW_ROWS):
+            split = Split(rows.n_rows, stride, settings.random_seed)
+            vectors = drawn[: max(1, len(drawn) // stride)]
+            stages.append(Stage(split, vectors, some, compares=not (is_last and stages)))
+            rounds -= some
+    return stages
+
+
+class _Learning:
+    """The course of the rounds."""
+
+    def __init__(self, rows: RowSet, family: KernelFamily, report: Reporter, *, diagonal: bool) -> None:
+        self._rows, self._family, self._report, self._diagonal = rows, family, report, diagonal
+        self._metric = Metric.standardized(rows.n_features)
+        self._best: Round | None = None
+        self._rounds: list[Round] = []
+
+    def result(self) -> LearnedMetric:
+        return LearnedMetric(self._metric, self._best, tuple(self._rounds))
+
+    def run(self, stage: Stage) -> None:
+        """Carry out the rounds of a stage, from the best metric so far, until one is not kept."""
+        candidate = self._judge(stage, self._metric, self._first_gammas(stage), REGULARIZATIONS)
+        for _ in range(stage.rounds):
+            if candidate is None:
+                return
+            self._keep(stage, candidate)
+            candidate = self._follow(stage, candidate)
+        if candidate is not None:
+            self._keep(stage, candidate)
+
+    def _first_gammas(self, stage: Stage) -> tuple[float | None, ...]:
+        if self._best is None:
+            return self._family.first_grid()
+        return self._family.around(self._best.gamma) if stage.compares else (self._best.gamma,)
+
+    def _follow(self, stage: Stage, candidate: Candidate) -> Candidate | None:
+        """Return the next round's candidate if it improves on this one."""
+        gradients = self._reduce(sum_gradients, candidate.expansion(), events.STEP_METRIC_GRADIENTS)
+        metric = Metric.of_gradients(gradients.products, diagonal=self._diagonal)
+        gamma = getattr(candidate.basis.kernel, "gamma", None)
+        gammas = self._family.around(gamma) if stage.compares else (gamma,)
+        near = tuple(candidate.regularization * factor for factor in (0.1, 1.0, 10.0))
+        following = self._judge(stage, metric, gammas, near)
+        if following is None:
+            return None
+        comparison = Comparison(candidate.judged_model(), following.judged_model(), stage.split)
+        if self._reduce(compare_models, comparison, events.STEP_METRIC_COMPARISON).is_improvement:
+            return following
+        self._record(stage, following, kept=False)
+        return None
+
+    def _judge(
+        self, stage: Stage, metric: Metric, gammas: Sequence[float | None], regularizations: Sequence[float]
+    ) -> Candidate | None:
+        """Return the best candidate with this metric, over a grid that is widened while the best lies at its edge."""
+        judged: dict[float | None, Candidate | None] = {}
+        wanted = tuple(gammas)
+        while wanted:
+            judged |= self._judge_each(stage, metric, wanted, regularizations)
+            known = {gamma: found for gamma, found in judged.items() if found is not None}
+            if not known:
+                return None
+            best = min(known, key=lambda gamma: known[gamma].errors.pooled)
+            neighbour = self._family.neighbour(judged, best)
+            wanted = () if neighbour is None else (neighbour,)
+        return known[best]
+
+    def _judge_each(
+        self, stage: Stage, metric: Metric, gammas: Sequence[float | None], regularizations: Sequence[float]
+    ) -> dict[float | None, Candidate | None]:
+        vectors = metric.apply(stage.vectors)
+        bases = tuple(Basis(self._family.make(g), vectors, np.zeros(vectors.shape[1])) for g in gammas)
+        summing = JudgedSumming(metric, bases, stage.split, self._rows.n_targets)
+        sums = self._reduce(sum_judged, summing, events.STEP_METRIC_SUMS)
+        with one_blas_thread():
+            each = zip(gammas, bases, sums.parts, strict=True)
+            return {g: Candidate.best(metric, b, s, stage.split, regularizations) for g, b, s in each}
+
+    def _keep(self, stage: Stage, candidate: Candidate) -> None:
+        self._metric = candidate.metric
+        self._best = self._record(stage, candidate, kept=True)
+
+    def _record(self, stage: Stage, candidate: Candidate, *, kept: bool) -> Round:
+        gamma = getattr(candidate.basis.kernel, "gamma", None)
+        rows = candidate.sums.total().rows
+        done = Round(rows, len(stage.vectors), gamma, candidate.regularization, candidate.errors, kept)
+        self._rounds.append(done)
+        self._report.say(
+            events.METRIC_ROUND,
+            number=len(self._rounds),
+            rows=rows,
+            n_basis=done.n_basis,
+            gamma=gamma or 0.0,
+            regularization=done.regularization,
+            mse_left_out=done.errors.random,
+            mse_later=done.errors.later,
+            kept=kept,
+        )
+        return done
+
+    def _reduce(
+        self, function: Callable[[Any, Iterable[RowBlock]], Summed], argument: object, step: events.Step
+    ) -> Summed:
+        """Return the function over all rows of the pilot, in parts that the rows alone determine."""
+        return self._rows.reduce(function, argument, step, parts=max(1, self._rows.n_rows // PART_ROWS))

@@ -1,0 +1,90 @@
+"""The width of the online learner's kernel after a learned metric, judged by the learner itself on the pilot's rows.
+
+A dictionary that rows are selected for, one after another, wants a narrower kernel than one drawn at random, by which
+the metric is learned; by how much depends on its size and on the thresholds.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgestream.pipeline.base import events
+from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.errors import NumericalBreakdown
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.kernels import Kernel
+from ridgestream.pipeline.metric.split import LATER_SHARE
+from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
+from ridgestream.pipeline.sums.row_block import RowBlock
+from ridgestream.pipeline.training.pilot import Pilot
+from ridgestream.pipeline.training.request import OnlineRequest
+
+JUDGED_ROWS = 16_384
+"""The first rows of the pilot that the learner is judged on, at most."""
+
+JUDGED_BYTES = 64 * 2**20
+"""Their features, at most."""
+
+LARGEST_BASIS = 1_000
+"""The largest dictionary of a learner that is judged."""
+
+
+@dataclass(frozen=True)
+class WidthTrial:
+    """The rows on which kernels are tried, and the learner that tries them."""
+
+    rows: RowBlock
+    """The first rows of the pilot, after the metric."""
+    request: OnlineRequest
+    """The learner's settings."""
+    regularization: float
+    """λ per row: the penalty is that of the whole training."""
+
+    def error(self, kernel: Kernel) -> float:
+        """Return the mean squared error on the last fifth of the rows, having learned the others in their order.
+
+        Infinite where the learner breaks down.
+        """
+        learner = OnlineLSSVM(
+            kernel,
+            regularization=self.regularization,
+            max_basis=min(self.request.max_basis or LARGEST_BASIS, LARGEST_BASIS),
+            novelty_threshold=self.request.novelty_threshold,
+            usefulness_threshold=self.request.usefulness_threshold,
+            selection=self.request.selection,
+            centre=np.zeros(self.rows.features.shape[1]),
+        )
+        features, targets, weights = self.rows.features, self.rows.targets, self.rows.weights
+        cut = round((1 - LATER_SHARE) * len(features))
+        try:
+            with one_blas_thread():
+                learner.partial_fit(features[:cut], targets[:cut], None if weights is None else weights[:cut])
+                losses: Floats = np.mean((learner.predict(features[cut:]) - targets[cut:]) ** 2, axis=1)
+        except NumericalBreakdown:
+            return float("inf")
+        return float(np.average(losses, weights=None if weights is None else weights[cut:]))
+
+
+def choose_width(pilot: Pilot, request: OnlineRequest, n_rows: int, report: Reporter) -> float | None:
+    """Return the γ of least error on later rows, from the pilot's by doubling and halving; O(max_basis²) a row and γ.
+
+    The penalty λn is that of a training of `n_rows`. Where γ is given, or the dictionary is, it is the pilot's.
+    """
+    if not pilot.family.chooses or pilot.gamma is None or request.selection == "fixed":
+        return pilot.gamma
+    trial = _trial(pilot, request, n_rows)
+    errors: dict[float | None, float] = {}
+    wanted: float | None = pilot.gamma
+    while wanted is not None:
+        errors[wanted] = trial.error(pilot.family.make(wanted))
+        report.say(events.METRIC_WIDTH_TRIED, gamma=wanted, mse_later=errors[wanted])
+        wanted = pilot.family.neighbour(errors, min(errors, key=lambda gamma: errors[gamma]))
+    return min(errors, key=lambda gamma: errors[gamma])
+
+
+def _trial(pilot: Pilot, request: OnlineRequest, n_rows: int) -> WidthTrial:
+    count = min(pilot.rows.n_rows, JUDGED_ROWS, JUDGED_BYTES // (8 * max(pilot.rows.n_features, 1)))
+    block = pilot.rows.take(np.arange(count))
+    rows = RowBlock(pilot.learned.metric.apply(block.features), block.targets, block.weights)
+    return WidthTrial(rows, request, request.regularization * n_rows / max(count, 1))
