@@ -161,9 +161,7 @@ class _OnlineTraining:
             policy=policy,
             report=context.report,
         )
-        encodings = with_metric(
-            encodings, context, request, lambda pilot: choose_width(pilot, request, ledger.rows, context.report)
-        )
+        encodings = with_metric(encodings, context, request, lambda pilot: choose_width(pilot, request, context.report))
         plan = trainer.plan_memory(record, ledger.rows, encodings.last.n_features, encodings.first.target.n_outputs)
         plan.check(context.memory_limit_bytes)
         check_ranges(context.root, entries, encodings.first, context.targets)

@@ -26,6 +26,9 @@ JUDGED_ROWS = 16_384
 JUDGED_BYTES = 64 * 2**20
 """Their features, at most."""
 
+PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
+"""Values of λn, of which the best judges a width."""
+
 LARGEST_BASIS = 1_000
 """The largest dictionary of a learner that is judged."""
 
@@ -38,42 +41,49 @@ class WidthTrial:
     """The first rows of the pilot, after the metric."""
     request: OnlineRequest
     """The learner's settings."""
-    regularization: float
-    """λ per row: the penalty is that of the whole training."""
 
     def error(self, kernel: Kernel) -> float:
         """Return the mean squared error on the last fifth of the rows, having learned the others in their order.
 
-        Infinite where the learner breaks down.
+        It is that of the best penalty of several on the dictionary that was selected, since the λ of a whole stream is
+        too small for its first rows. Infinite where the learner breaks down.
         """
-        learner = OnlineLSSVM(
+        features, targets, weights = self.rows.features, self.rows.targets, self.rows.weights
+        cut = round((1 - LATER_SHARE) * len(features))
+        learner = self._learner(kernel, cut)
+        try:
+            with one_blas_thread():
+                learner.partial_fit(features[:cut], targets[:cut], None if weights is None else weights[:cut])
+                return min(self._later_error(learner, penalty / cut, cut) for penalty in PENALTIES)
+        except NumericalBreakdown:
+            return float("inf")
+
+    def _learner(self, kernel: Kernel, n_rows: int) -> OnlineLSSVM:
+        return OnlineLSSVM(
             kernel,
-            regularization=self.regularization,
+            regularization=max(self.request.regularization, 1.0 / n_rows),
             max_basis=min(self.request.max_basis or LARGEST_BASIS, LARGEST_BASIS),
             novelty_threshold=self.request.novelty_threshold,
             usefulness_threshold=self.request.usefulness_threshold,
             selection=self.request.selection,
             centre=np.zeros(self.rows.features.shape[1]),
         )
-        features, targets, weights = self.rows.features, self.rows.targets, self.rows.weights
-        cut = round((1 - LATER_SHARE) * len(features))
-        try:
-            with one_blas_thread():
-                learner.partial_fit(features[:cut], targets[:cut], None if weights is None else weights[:cut])
-                losses: Floats = np.mean((learner.predict(features[cut:]) - targets[cut:]) ** 2, axis=1)
-        except NumericalBreakdown:
-            return float("inf")
-        return float(np.average(losses, weights=None if weights is None else weights[cut:]))
+
+    def _later_error(self, learner: OnlineLSSVM, regularization: float, cut: int) -> float:
+        learner.set_regularization(regularization)
+        rows = self.rows
+        losses: Floats = np.mean((learner.predict(rows.features[cut:]) - rows.targets[cut:]) ** 2, axis=1)
+        return float(np.average(losses, weights=None if rows.weights is None else rows.weights[cut:]))
 
 
-def choose_width(pilot: Pilot, request: OnlineRequest, n_rows: int, report: Reporter) -> float | None:
+def choose_width(pilot: Pilot, request: OnlineRequest, report: Reporter) -> float | None:
     """Return the γ of least error on later rows, from the pilot's by doubling and halving; O(max_basis²) a row and γ.
 
-    The penalty λn is that of a training of `n_rows`. Where γ is given, or the dictionary is, it is the pilot's.
+    Where γ is given, or the dictionary is, it is the pilot's.
     """
     if not pilot.family.chooses or pilot.gamma is None or request.selection == "fixed":
         return pilot.gamma
-    trial = _trial(pilot, request, n_rows)
+    trial = _trial(pilot, request)
     errors: dict[float | None, float] = {}
     wanted: float | None = pilot.gamma
     while wanted is not None:
@@ -83,8 +93,7 @@ def choose_width(pilot: Pilot, request: OnlineRequest, n_rows: int, report: Repo
     return min(errors, key=lambda gamma: errors[gamma])
 
 
-def _trial(pilot: Pilot, request: OnlineRequest, n_rows: int) -> WidthTrial:
+def _trial(pilot: Pilot, request: OnlineRequest) -> WidthTrial:
     count = min(pilot.rows.n_rows, JUDGED_ROWS, JUDGED_BYTES // (8 * max(pilot.rows.n_features, 1)))
     block = pilot.rows.take(np.arange(count))
-    rows = RowBlock(pilot.learned.metric.apply(block.features), block.targets, block.weights)
-    return WidthTrial(rows, request, request.regularization * n_rows / max(count, 1))
+    return WidthTrial(RowBlock(pilot.learned.metric.apply(block.features), block.targets, block.weights), request)

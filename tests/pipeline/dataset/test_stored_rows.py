@@ -77,7 +77,7 @@ def rows_of(
 ) -> StoredRows:
     ledger = ledger_of(store)
     return StoredRows(
-        store.root(), ledger, orders, feature_map_of(store), executor or InProcess(), Notes(), checkpoints
+        store.root(), ledger, orders, feature_map_of(store), executor or InProcess(), Notes(), checkpoints=checkpoints
     )
 
 

@@ -1,0 +1,227 @@
+"""A learned metric in jobs: one run and nights give the same bits with it, in every method, on any executor."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from support.data.missing_values import draw_with_missing
+from support.jobs.jobs import (
+    REGRESSION,
+    ROWS,
+    Settings,
+    Workplace,
+    assert_same_model,
+    draw_regression,
+    draw_rows,
+    set_column,
+)
+from support.jobs.recording import NEVER, Killed, Notes
+from support.stores.stores import PicklingExecutor
+
+from ridgestream.jobs.commands.inspect import run_inspect
+from ridgestream.jobs.commands.run import run_job
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.jobs.config.values import JobFileError
+from ridgestream.pipeline.base import pass_checkpoint
+from ridgestream.pipeline.base.errors import MemoryRefused
+from ridgestream.pipeline.base.executor import Executor, InProcess
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.dataset import stored_rows
+from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
+from ridgestream.pipeline.models.model_record import model_of
+from ridgestream.stores.errors.exceptions import ModelError
+from ridgestream.stores.repository.store_location import StoreLocation
+
+OPTIONS: Settings = {
+    "model.metric_options.rows": ROWS,
+    "model.metric_options.basis": 40,
+    "model.metric_options.rounds": 2,
+}
+FULL: Settings = {"model.metric": "full", **OPTIONS}
+DIAGONAL: Settings = {"model.metric": "diagonal", **OPTIONS}
+METHODS: dict[str, Settings] = {
+    "online": {},
+    "ols": {"model.method": "ols", "model.reselect": "always"},
+    "kernel-ridge": {"model.method": "kernel-ridge", "model.max_basis": None},
+    "subset-of-regressors": {
+        "model.method": "subset-of-regressors",
+        "model.max_basis": None,
+        "model.subset_of_regressors.start_basis": 30,
+        "model.reselect": "always",
+    },
+}
+
+
+def new_place(tmp_path: Path, name: str, numbers: range = range(0)) -> Workplace:
+    (tmp_path / name).mkdir()
+    work = Workplace(tmp_path / name)
+    work.put_all(numbers)
+    return work
+
+
+def run(
+    work: Workplace, changes: Settings, executor: Executor | None = None, report: Reporter | None = None
+) -> dict[str, Any]:
+    job = read_job(work.job(changes), {})
+    return run_job(job, executor or InProcess(), report or Notes(), 0.0, new_model=False)
+
+
+@pytest.mark.samples
+@pytest.mark.parametrize("metric", [FULL, DIAGONAL], ids=["full", "diagonal"])
+@pytest.mark.parametrize("method", METHODS)
+def test_nights_are_one_run_bit_for_bit(tmp_path: Path, method: str, metric: Settings) -> None:
+    straight, nights = new_place(tmp_path, "straight", range(4)), new_place(tmp_path, "nights")
+    changes = {**METHODS[method], **metric}
+    run(straight, changes)
+    for night in (range(1), range(1, 3), range(3, 4)):
+        nights.put_all(night)
+        run(nights, changes)
+    assert_same_model(straight.model(), nights.model())
+
+
+@pytest.mark.samples
+@pytest.mark.parametrize("method", METHODS)
+def test_where_tasks_are_done_changes_no_bit(tmp_path: Path, method: str) -> None:
+    here, there = (new_place(tmp_path, name, range(3)) for name in ("here", "there"))
+    run(here, {**METHODS[method], **FULL})
+    run(there, {**METHODS[method], **FULL}, PicklingExecutor())
+    assert_same_model(here.model(), there.model())
+
+
+def test_a_killed_pilot_goes_on_and_ends_in_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pass_checkpoint, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(pass_checkpoint, "WORTH_SECONDS", 0.0)
+    monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
+    straight, killed = new_place(tmp_path, "straight", range(2)), new_place(tmp_path, "killed", range(2))
+    counting = Killed(NEVER)
+    run(straight, FULL, counting)
+    for after in (5, 3):
+        with suppress(KeyboardInterrupt):
+            run(killed, FULL, Killed(after))
+    ending = Killed(NEVER)
+    run(killed, FULL, ending)
+    assert ending.done < counting.done - 3
+    assert_same_model(killed.model(), straight.model())
+
+
+def test_the_served_model_measures_by_the_metric(tmp_path: Path) -> None:
+    """A prediction is the kernel expansion in the metric's coordinates."""
+    work = new_place(tmp_path, "work", range(2))
+    run(work, FULL)
+    model = model_of(work.model())
+    table = draw_rows(7)
+    feature_map = model.feature_map
+    assert feature_map.metric is not None
+    raw = np.column_stack([table[f"x{i}"].to_numpy() for i in range(4)])
+    rows = ((raw - feature_map.centre) / feature_map.scale) @ feature_map.metric.root
+    distances = ((rows[:, np.newaxis] - model.basis.vectors) ** 2).sum(axis=2)
+    expected = np.exp(-distances / 4) @ model.coefficients
+    predicted = model.predict(raw.astype(np.float32).astype(float), np.empty((len(raw), 0), np.int32), [])
+    np.testing.assert_allclose(predicted, expected, atol=1e-4)
+
+
+def test_a_given_gamma_is_kept_and_a_missing_one_chosen(tmp_path: Path) -> None:
+    work = new_place(tmp_path, "work", range(2))
+    notes = Notes()
+    run(work, FULL, report=notes)
+    chosen = float(str(notes.facts("metric.learned")["gamma"]))
+    model = model_of(work.model())
+    assert model.basis.kernel.parameters() == {"gamma": 0.25}
+    metric = model.feature_map.metric
+    assert metric is not None
+    assert np.sum(metric.root**2) == pytest.approx(4 * chosen * 4)
+    given = {**FULL, "model.kernel.gamma": 0.7, "model.name": "given"}
+    run(work, given)
+    kept = model_of(work.model("given"))
+    assert kept.basis.kernel.parameters() == {"gamma": 0.7}
+    assert kept.feature_map.metric is not None
+    assert np.sum(kept.feature_map.metric.root**2) == pytest.approx(4)
+
+
+def test_a_category_that_comes_later_is_an_axis_of_its_own(tmp_path: Path) -> None:
+    colours = (("red", "green"), ("red", "green", "blue"), ("grey", "green"))
+    changes = {
+        **FULL,
+        "source.target": "y",
+        "source.positive": None,
+        "source.missing": "impute",
+        "source.unseen_categories": "extend",
+        "model.kernel.gamma": 0.3,
+        "evaluate.path": None,
+    }
+    straight, nights = new_place(tmp_path, "straight"), new_place(tmp_path, "nights")
+    for number, each in enumerate(colours):
+        straight.put(number, draw_with_missing(ROWS, number, share=0.1, colours=each))
+    run(straight, changes)
+    for number, each in enumerate(colours):
+        nights.put(number, draw_with_missing(ROWS, number, share=0.1, colours=each))
+        run(nights, changes)
+    record = straight.model()
+    assert_same_model(record, nights.model())
+    metric = feature_map_of(record).metric
+    assert metric is not None
+    assert record.encoding["extended_by"] == 2
+    weights = np.diagonal(metric.root)[-2:]
+    np.testing.assert_allclose(metric.root[-2:], np.eye(metric.n_features)[-2:] * weights[:, np.newaxis], atol=1e-15)
+    predictions = [work.predict_here("rows", changes)["prediction"] for work in (straight, nights)]
+    assert predictions[0].equals(predictions[1])
+
+
+def test_classes_and_several_targets_share_a_metric(tmp_path: Path) -> None:
+    work = new_place(tmp_path, "work", range(2))
+    run(work, {**FULL, "source.positive": None, "source.classes": "all"})
+    assert work.model().arrays["metric"].shape == (4, 4)
+    prices = new_place(tmp_path, "prices")
+    for number in range(2):
+        table = draw_regression(number)
+        prices.put(number, set_column(table, "half", pa.array(table["price"].to_numpy() / 2)))
+    both = {**REGRESSION, **FULL, "source.target": ["price", "half"], "evaluate.path": None}
+    run(prices, both)
+    predicted = prices.predict_here("rows", both, with_std=True)
+    assert np.isfinite(predicted["std_price"].to_numpy()).all()
+
+
+def test_rollback_and_refit_keep_the_metric(tmp_path: Path) -> None:
+    work = new_place(tmp_path, "work", range(2))
+    run(work, FULL)
+    metric = work.model().arrays["metric"]
+    work.put_all(range(2, 3))
+    run(work, {**FULL, "model.refit": True})
+    np.testing.assert_array_equal(work.model().arrays["metric"], metric)
+    assert work.model().counters["refit_rows"] == 3 * ROWS
+
+
+def test_another_metric_is_another_model(tmp_path: Path) -> None:
+    work = new_place(tmp_path, "work", range(2))
+    run(work, {})
+    with pytest.raises(ModelError, match=r"metric\.name was none, is 'full'"):
+        run(work, FULL)
+    run(work, {**FULL, "model.name": "full"})
+    work.put_all(range(2, 3))
+    with pytest.raises(ModelError, match=r"metric\.rows was 200, is 100"):
+        run(work, {**FULL, "model.name": "full", "model.metric_options.rows": 100})
+
+
+def test_the_store_says_what_distances_depend_on(tmp_path: Path) -> None:
+    work = new_place(tmp_path, "work", range(2))
+    run(work, FULL)
+    (model,) = run_inspect(StoreLocation.parse(str(work.store), Path()))["models"]
+    importance = model["metric"]["importance"]
+    assert {each["column"] for each in importance[:2]} == {"x0", "x1"}
+    assert sum(each["share"] for each in importance) == pytest.approx(1)
+    assert {entry["feature"] for entry in model["metric"]["directions"][0]["features"][:2]} == {"x0", "x1"}
+
+
+def test_a_pilot_that_does_not_fit_is_refused_with_the_numbers(tmp_path: Path) -> None:
+    work = new_place(tmp_path, "work", range(1))
+    with pytest.raises(MemoryRefused, match=r"metric_options\.basis = 5000 needs .* of memory"):
+        run(work, {**FULL, "model.metric_options.basis": 5000, "memory_limit": "1GB"})
+
+
+def test_options_go_with_a_metric(tmp_path: Path) -> None:
+    work = new_place(tmp_path, "work", range(1))
+    with pytest.raises(JobFileError, match="metric_options goes with metric"):
+        read_job(work.job(OPTIONS), {})

@@ -1,0 +1,95 @@
+"""A judged model against dense fits that leave its judges out, and comparisons against dense losses."""
+
+import numpy as np
+import pytest
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.metric.candidate import Candidate
+from ridgestream.pipeline.metric.comparison import Comparison, compare_models
+from ridgestream.pipeline.metric.judged_sums import JudgedSumming, sum_judged
+from ridgestream.pipeline.metric.metric import Metric
+from ridgestream.pipeline.metric.split import LATER, Split
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.row_block import RowBlock
+
+N, SEED = 300, 3
+
+
+def rows(*, weighted: bool) -> RowBlock:
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(N, 3))
+    targets = np.column_stack([np.sin(2 * u[:, 0]), u[:, 1] * u[:, 2]]) + 0.1 * rng.normal(size=(N, 2))
+    return RowBlock(u, targets, rng.integers(0, 3, N).astype(float) if weighted else None)
+
+
+def candidate(
+    block: RowBlock, metric: Metric, gamma: float = 0.5, lambdas: tuple[float, ...] = (1e-6, 1e-3)
+) -> Candidate:
+    basis = Basis(RBF(gamma=gamma), metric.apply(block.features[:20]), np.zeros(3))
+    split = Split(N, 1, SEED)
+    sums = sum_judged(JudgedSumming(metric, (basis,), split, 2), [block]).parts[0]
+    found = Candidate.best(metric, basis, sums, split, lambdas)
+    assert found is not None
+    return found
+
+
+def dense_losses(block: RowBlock, each: Candidate, regularization: float) -> tuple[Floats, Integers]:
+    """Return each judged row's squared error by the dense fit without its group, and its group."""
+    groups = each.split.groups(0, N)
+    weights = np.ones(N) if block.weights is None else block.weights
+    k, losses = each.basis.values(each.metric.apply(block.features)), np.full(N, np.nan)
+    for group in each.split.judged:
+        w = np.where(groups == group, 0.0, weights)
+        system = (k.T * w) @ k + regularization * w.sum() * each.basis.penalty()
+        beta = np.linalg.solve(system, (k.T * w) @ block.targets)
+        held = groups == group
+        losses[held] = np.sum((block.targets[held] - k[held] @ beta) ** 2, axis=1)
+    return losses, groups
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_errors_are_those_of_dense_fits_without_the_judge(weighted: bool) -> None:
+    block = rows(weighted=weighted)
+    found = candidate(block, Metric(np.array([1.0, 0.5, 2.0])))
+    weights = np.ones(N) if block.weights is None else block.weights
+    pooled = {}
+    for regularization in (1e-6, 1e-3):
+        losses, groups = dense_losses(block, found, regularization)
+        judged = np.isin(groups, found.split.judged)
+        pooled[regularization] = np.average(losses[judged], weights=weights[judged]) / 2
+    best = min(pooled, key=lambda each: pooled[each])
+    assert found.regularization == best
+    assert found.errors.pooled == pytest.approx(pooled[best], rel=1e-8)
+    losses, groups = dense_losses(block, found, best)
+    later = groups == LATER
+    assert found.errors.later == pytest.approx(np.average(losses[later], weights=weights[later]) / 2, rel=1e-8)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_comparison_has_the_mean_and_the_standard_error_of_paired_differences(weighted: bool) -> None:
+    block = rows(weighted=weighted)
+    before, after = (candidate(block, Metric(np.array(root)), lambdas=(1e-4,)) for root in ([1.0, 1, 1], [1.5, 1, 0.5]))
+    comparison = Comparison(before.judged_model(), after.judged_model(), before.split)
+    whole = compare_models(comparison, [block])
+    parts = [
+        RowBlock(block.features[p], block.targets[p], None if block.weights is None else block.weights[p], p.start)
+        for p in (slice(0, 130), slice(130, N))
+    ]
+    differences = compare_models(comparison, parts[:1]).merge(compare_models(comparison, parts[1:]))
+    np.testing.assert_allclose(differences.sums, whole.sums, rtol=1e-9)
+    delta = dense_losses(block, after, 1e-4)[0] - dense_losses(block, before, 1e-4)[0]
+    weights = np.ones(N) if block.weights is None else block.weights
+    judged = ~np.isnan(delta)
+    mean = np.average(delta[judged], weights=weights[judged])
+    error = np.sqrt(np.sum((weights * (delta - mean))[judged] ** 2)) / weights[judged].sum()
+    assert whole.pooled == pytest.approx((mean, error), rel=1e-6)
+
+
+def test_without_a_row_that_judges_there_is_no_candidate() -> None:
+    block = rows(weighted=False)
+    nothing = RowBlock(block.features, block.targets, np.zeros(N))
+    basis = Basis(RBF(gamma=0.5), block.features[:5], np.zeros(3))
+    metric, split = Metric.standardized(3), Split(N, 1, SEED)
+    sums = sum_judged(JudgedSumming(metric, (basis,), split, 2), [nothing]).parts[0]
+    assert Candidate.best(metric, basis, sums, split, (1e-3,)) is None

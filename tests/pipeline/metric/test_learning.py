@@ -1,0 +1,119 @@
+"""Learning a metric: it finds what matters, is stopped by rows left out, and depends on nothing else."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from support.jobs.recording import Notes
+
+from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial
+from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, learn_metric
+from ridgestream.pipeline.metric.settings import MetricSettings
+from ridgestream.pipeline.sums.row_set import ArrayRows
+
+D = 6
+
+
+def rbf(gamma: float | None) -> Kernel:
+    return RBF(gamma=1 / D if gamma is None else gamma)
+
+
+def features(n: int = 800, seed: int = 0) -> Floats:
+    return np.random.default_rng(seed).normal(size=(n, D))
+
+
+def learn(u: Floats, y: Floats, *, diagonal: bool = False, weights: Floats | None = None, **more: int) -> LearnedMetric:
+    settings = MetricSettings(**{"rows": len(u), "basis": 60, "rounds": 4} | more)
+    return learn_metric(ArrayRows(u, y, weights), KernelFamily(rbf, D), settings, Notes(), diagonal=diagonal)
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_columns_that_matter_get_the_weight(diagonal: bool) -> None:
+    u = features()
+    learned = learn(u, np.sin(2 * u[:, 1]) + u[:, 4] ** 2, diagonal=diagonal)
+    assert set(np.argsort(learned.metric.importance())[-2:].tolist()) == {1, 4}
+    assert learned.metric.importance()[[1, 4]].sum() > 0.9
+    assert learned.best is not None
+    assert learned.best.errors.pooled < 0.6 * learned.rounds[0].errors.pooled
+
+
+def test_a_full_metric_finds_a_direction() -> None:
+    u = features()
+    axis = np.array([3.0, 0, 0, -4.0, 0, 0]) / 5
+    (leading,) = learn(u, np.sin(2 * u @ axis)).metric.directions(1)
+    assert abs(leading.axis @ axis) > 0.99
+    assert leading.share > 0.8
+
+
+def test_noise_teaches_no_metric() -> None:
+    u = features()
+    learned = learn(u, np.random.default_rng(1).normal(size=len(u)))
+    np.testing.assert_array_equal(learned.metric.root, np.ones(D))
+    assert [each.kept for each in learned.rounds] == [True, False]
+
+
+def test_a_round_that_only_neighbours_in_time_like_is_not_kept() -> None:
+    """A clock explains every row of its own time, and none of a later one."""
+    rng, u = np.random.default_rng(0), features()
+    time = np.arange(len(u)) / len(u)
+    u[:, 5] = (time - time.mean()) / time.std()
+    y = np.repeat(rng.normal(size=40), 20) + 0.3 * np.sin(2 * u[:, 0])
+    assert learn(u, y).metric.importance()[5] < 0.5
+
+
+def test_a_constant_column_is_an_axis_of_its_own() -> None:
+    u = features()
+    u[:, 2] = 0.0
+    root = learn(u, np.sin(2 * u[:, 1])).metric.root
+    np.testing.assert_array_equal(root[2], np.eye(D)[2])
+
+
+def test_rows_of_weight_zero_are_absent() -> None:
+    u, rng = features(), np.random.default_rng(2)
+    y, weights = np.sin(2 * u[:, 1]), rng.integers(0, 2, len(u)).astype(float)
+    spoiled = np.where(weights > 0, y, 1e6)
+    one, other = (learn(u, targets, weights=weights) for targets in (y, spoiled))
+    np.testing.assert_array_equal(one.metric.root, other.metric.root)
+
+
+def test_several_targets_share_the_metric() -> None:
+    u = features()
+    learned = learn(u, np.column_stack([np.sin(2 * u[:, 1]), np.sin(2 * u[:, 3])]))
+    assert set(np.argsort(learned.metric.importance())[-2:].tolist()) == {1, 3}
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 20])
+def test_a_few_rows_make_a_metric_or_none_but_no_error(n: int) -> None:
+    u = features(n)
+    learned = learn(u, u[:, 0])
+    assert np.isfinite(learned.metric.root).all()
+
+
+def test_equal_rows_make_no_metric() -> None:
+    u = np.ones((50, D))
+    assert np.isfinite(learn(u, np.arange(50.0)).metric.root).all()
+
+
+def test_given_kernels_are_the_only_ones_tried() -> None:
+    u = features()
+    family = KernelFamily(rbf, D, chooses=False, given=(0.1, 0.7))
+    learned = learn_metric(
+        ArrayRows(u, np.sin(2 * u[:, 1])), family, MetricSettings(basis=60, rounds=3), Notes(), diagonal=False
+    )
+    assert {each.gamma for each in learned.rounds} <= {0.1, 0.7}
+
+
+@pytest.mark.parametrize("kernel", [Linear(), Polynomial(gamma=0.2, degree=2)], ids=repr)
+def test_kernels_of_the_inner_product_learn_one_too(kernel: Kernel) -> None:
+    u = features()
+    family = KernelFamily(partial(_only, kernel), D, chooses=False)
+    learned = learn_metric(
+        ArrayRows(u, u[:, 1] + u[:, 1] ** 2), family, MetricSettings(basis=60, rounds=3), Notes(), diagonal=True
+    )
+    assert np.isfinite(learned.metric.root).all()
+    assert learned.metric.importance()[1] >= 1 / D
+
+
+def _only(kernel: Kernel, gamma: float | None) -> Kernel:  # noqa: ARG001
+    return kernel
