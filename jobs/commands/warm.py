@@ -13,7 +13,7 @@ class NotCached(Exception):
 
 def run_warm(report: Reporter) -> dict[str, Any]:
     """Compile the learner, unless that is done, and return what was done; raises NotCached if nothing is cached."""
-    from ridgestream.pipeline.training.online_stream import cache_path, compile_learner_as_step
+    from ridgestream.pipeline.training.online.stream import cache_path, compile_learner_as_step
 
     began, before = perf_counter(), _contents(cache_path())
     compile_learner_as_step(report)

@@ -11,7 +11,7 @@ from ridgestream.pipeline.kernels import are_unrelated
 from ridgestream.pipeline.models.model_record import ONLINE, basis_of
 from ridgestream.pipeline.training.batch import BatchTrainer
 from ridgestream.pipeline.training.context import TrainingContext
-from ridgestream.pipeline.training.online import OnlineTrainer
+from ridgestream.pipeline.training.online.trainer import OnlineTrainer
 from ridgestream.pipeline.training.request import Request
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.ledger import Ledger

@@ -8,10 +8,10 @@ from support.jobs.jobs import COMMAND, Workplace, clean_environment, run_command
 from support.jobs.recording import Notes
 
 from ridgestream.pipeline.base import events
-from ridgestream.pipeline.training.online_stream import cache_path, compile_learner, compile_learner_as_step
+from ridgestream.pipeline.training.online.stream import cache_path, compile_learner, compile_learner_as_step
 
 SLOW = """
-import ridgestream.pipeline.training.online_stream as online_stream
+import ridgestream.pipeline.training.online.stream as online_stream
 def compile_learner(begin):
     begin()
 online_stream.compile_learner = compile_learner

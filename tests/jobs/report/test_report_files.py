@@ -34,7 +34,7 @@ from ridgestream.jobs.report.report_files import Unreported, report_night, run_r
 from ridgestream.jobs.runs.recorder import Recorder
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Silent
-from ridgestream.pipeline.training.online_checkpoints import OnlineCheckpoints
+from ridgestream.pipeline.training.online.checkpoints import OnlineCheckpoints
 from ridgestream.stores.errors.exceptions import ModelError, PartitionError, StoreError
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation

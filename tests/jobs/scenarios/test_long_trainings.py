@@ -25,14 +25,14 @@ from support.jobs.jobs import (
 )
 
 from ridgestream.jobs.cli import exit_codes
-from ridgestream.pipeline.training import online_checkpoints
+from ridgestream.pipeline.training.online import checkpoints as online_checkpoints
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.repository.garbage_collection import measure_bytes
 
 ROWS, PARTITIONS = 20_000, 10
 JOB = forest_job(ROWS, PARTITIONS, max_basis=48)
 
-EVERY = "import ridgestream.pipeline.training.online_checkpoints as o; o.KEEP_SECONDS = o.COST = 0.0\n"
+EVERY = "import ridgestream.pipeline.training.online.checkpoints as o; o.KEEP_SECONDS = o.COST = 0.0\n"
 CLIENT = "ridgestream.stores.repository.client.RepositoryClient"
 SAVE = "ridgestream.stores.catalog.checkpoints.Checkpoints.save"
 

@@ -11,7 +11,7 @@ from support.stores.stores import ingest_folder, ledger_of, new_store
 from support.stores.training import MODEL, context_of
 
 from ridgestream.pipeline.models.model_record import learner_of, model_of
-from ridgestream.pipeline.training.online import OnlineTrainer
+from ridgestream.pipeline.training.online.trainer import OnlineTrainer
 from ridgestream.pipeline.training.request import OnlineRequest
 from ridgestream.pipeline.training.training_result import find_unlearned
 from ridgestream.stores.catalog.models import ModelRecord, require_model, write_model

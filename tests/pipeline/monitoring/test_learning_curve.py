@@ -12,7 +12,7 @@ from support.stores.training import MODEL, context_of
 
 from ridgestream.pipeline.monitoring.learning_curve import POINTS, Course
 from ridgestream.pipeline.online.schedule import GRID_ROWS
-from ridgestream.pipeline.training.online import OnlineTrainer
+from ridgestream.pipeline.training.online.trainer import OnlineTrainer
 from ridgestream.pipeline.training.training_result import Trained
 
 

@@ -23,7 +23,7 @@ from ridgestream.pipeline.models.model_record import (
     refit_of,
     with_learner,
 )
-from ridgestream.pipeline.training.online import OnlineTrainer
+from ridgestream.pipeline.training.online.trainer import OnlineTrainer
 from ridgestream.pipeline.training.refit import check_refit_memory, refit
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord

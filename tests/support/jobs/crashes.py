@@ -47,7 +47,7 @@ if __name__ == "__main__":
 """The command, with few tasks to a commit, so that there are several; the workers that it starts run this, too."""
 
 EVERY_CHECKPOINT = """
-import ridgestream.pipeline.training.online_checkpoints as checkpoints
+import ridgestream.pipeline.training.online.checkpoints as checkpoints
 checkpoints.KEEP_SECONDS = checkpoints.COST = 0.0
 """
 """Saves a checkpoint at the end of every partition, as a long training would."""

@@ -14,8 +14,8 @@ from support.stores.training import MODEL, context_of
 
 from ridgestream.pipeline.dataset import block_stream
 from ridgestream.pipeline.online import stream_learner
-from ridgestream.pipeline.training import online_checkpoints
-from ridgestream.pipeline.training.online import OnlineTrainer
+from ridgestream.pipeline.training.online import checkpoints as online_checkpoints
+from ridgestream.pipeline.training.online.trainer import OnlineTrainer
 from ridgestream.pipeline.training.request import OnlineRequest
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.checkpoints import Checkpoints

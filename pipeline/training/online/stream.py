@@ -23,7 +23,7 @@ from ridgestream.pipeline.online.diagnostics import Numerics
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.prediction.evaluate import Evaluation, compare
 from ridgestream.pipeline.prediction.progressive_validation import Progressive, mean_errors, sum_losses
-from ridgestream.pipeline.training.online_checkpoints import OnlineCheckpoints, Progress
+from ridgestream.pipeline.training.online.checkpoints import OnlineCheckpoints, Progress
 from ridgestream.stores.catalog.ledger import LedgerEntry
 
 FAR_WEIGHT = 100.0

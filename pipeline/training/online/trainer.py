@@ -19,15 +19,15 @@ from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.pipeline.prediction.progressive_validation import Progressive, mean_errors
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
 from ridgestream.pipeline.training.context import TrainingContext
-from ridgestream.pipeline.training.online_checkpoints import OnlineCheckpoints, Progress, key_of
-from ridgestream.pipeline.training.online_dictionary import (
+from ridgestream.pipeline.training.online.checkpoints import OnlineCheckpoints, Progress, key_of
+from ridgestream.pipeline.training.online.dictionary import (
     check_dictionary,
     draw_dictionary,
     partitions_to_draw_from,
     read_given,
 )
-from ridgestream.pipeline.training.online_stream import StreamTraining
-from ridgestream.pipeline.training.online_width import choose_width
+from ridgestream.pipeline.training.online.stream import StreamTraining
+from ridgestream.pipeline.training.online.width import choose_width
 from ridgestream.pipeline.training.pilot import with_metric
 from ridgestream.pipeline.training.request import OnlineRequest
 from ridgestream.pipeline.training.training_result import Trained, begin_record

@@ -1,0 +1,1 @@
+"""Training the online learner: its stream, checkpoints, dictionary and width."""
