@@ -42,7 +42,8 @@ class ErrorHistogram:
         weighted = errors[counts]
         if not len(weighted):
             return cls()
-        exponent = max(frexp(float(np.abs(weighted).max()))[1] - _DIGITS, _SMALLEST)
+        largest = float(np.abs(weighted).max())
+        exponent = max(frexp(largest)[1] - _DIGITS, _SMALLEST) if largest else _SMALLEST
         numbers = np.floor(np.ldexp(weighted, -exponent)).astype(np.int64)
         bins, indices = np.unique(numbers, return_inverse=True)
         sums = np.bincount(indices, w[counts], len(bins))

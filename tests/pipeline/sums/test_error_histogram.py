@@ -4,7 +4,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ridgestream.pipeline.sums.error_histogram import MOST_BINS, ErrorHistogram
@@ -17,6 +17,7 @@ def of(errors: list[float]) -> ErrorHistogram:
 
 
 @given(st.lists(ERRORS, max_size=5))
+@example([[0.0], [0.25]])
 def test_parts_add_up_to_the_whole(parts: list[list[float]]) -> None:
     whole = of([error for part in parts for error in part])
     assert reduce(ErrorHistogram.merge, map(of, parts), ErrorHistogram()) == whole
