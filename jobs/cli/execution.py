@@ -32,9 +32,7 @@ def open_job(handler: ExitHandler, options: JobOptions) -> "Job":
     from ridgestream.jobs.config.job_file import read_job
     from ridgestream.jobs.config.requests import store_location
     from ridgestream.jobs.config.values import parse_flags
-    from ridgestream.stores.errors.zarr_settings import use_zarr_defaults
 
-    use_zarr_defaults()
     handler.output_wanted |= options.as_json
     flags = parse_flags(options.settings or [])
     if options.store is not None:
@@ -54,15 +52,17 @@ def open_job(handler: ExitHandler, options: JobOptions) -> "Job":
 def find_store(handler: ExitHandler, options: StoreOptions) -> "tuple[StoreLocation, Job | None]":
     """Return where the store is, and the job, if the options name one; from now on, something must move."""
     from ridgestream.jobs.config.requests import is_job_file, store_location
-    from ridgestream.stores.errors.zarr_settings import use_zarr_defaults
+    from ridgestream.jobs.config.values import JobFileError
     from ridgestream.stores.repository.store_location import StoreLocation
 
-    use_zarr_defaults()
     if is_job_file(options.location):
-        job = open_job(
-            handler, JobOptions(job=Path(options.location), settings=options.settings, as_json=options.as_json)
+        named = JobOptions(
+            job=Path(options.location), settings=options.settings, store=options.store, as_json=options.as_json
         )
+        job = open_job(handler, named)
         return store_location(job), job
+    if options.store or options.settings:
+        raise JobFileError(f"--store and --set go with a job file, and {options.location} is none")
     handler.output_wanted |= options.as_json
     location = StoreLocation.parse(options.location, Path.cwd())
     describe_run(store=location.text)

@@ -103,11 +103,13 @@ def orderly_exit(grace_seconds: float = 0.0) -> Iterator[ExitHandler]:
     """
     from ridgestream.jobs.cli.exit_codes import CLUSTER, UNEXPECTED, exit_code_of
     from ridgestream.pipeline.base.reporter import Stopped
+    from ridgestream.stores.errors.zarr_settings import use_zarr_defaults
 
     handler = ExitHandler(grace_seconds, guess_log(sys.argv[1:], os.environ))
     signals = handler.signals
     try:
         with signals.installed():
+            use_zarr_defaults()
             yield handler
         handler.finish(0)
         handler.check_output()

@@ -28,6 +28,7 @@ def prepare_process() -> None:
     To be called before libraries are imported; workers inherit what it sets.
     """
     _keep_warnings_harmless()
+    warnings.showwarning = _write_warning
     if any(limit_of(kind) is not None for kind in _LEAST_BYTES):
         _reserve_little()
 
@@ -60,6 +61,23 @@ def _keep_warnings_harmless() -> None:
         warnings.simplefilter("ignore", category)
     sys.warnoptions[:] = ["default"] if sys.flags.dev_mode else []  # workers get these
     os.environ.pop("PYTHONWARNINGS", None)
+
+
+def _write_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: object = None,  # noqa: ARG001
+    line: str | None = None,  # noqa: ARG001
+) -> None:
+    """Write a warning as an event of the log, in place of Python's lines with one of source."""
+    from ridgestream.jobs.console.log_format import guess_log
+    from ridgestream.jobs.console.progress import LineReporter
+    from ridgestream.pipeline.base import events
+
+    facts = {"warning": str(message), "kind": category.__name__, "place": f"{filename}:{lineno}"}
+    LineReporter(guess_log(sys.argv[1:], os.environ)).warn(events.LIBRARY_WARNED, **facts)
 
 
 def _reserve_little() -> None:

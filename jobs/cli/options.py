@@ -54,6 +54,9 @@ Snapshot = Annotated[
 NewModel = Annotated[bool, typer.Option("--new-model", help="Start a new model, which may have other parameters.")]
 
 
+OtherStore = Annotated[str | None, typer.Option("--store", help="The store, in place of the job file's.")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
     """Which job, and how its result is printed."""
@@ -62,7 +65,7 @@ class JobOptions:
         Path, typer.Argument(metavar="JOB.toml", help=f"The job file, {_RECIPES}.", autocompletion=complete_job)
     ]
     settings: Settings = None
-    store: Annotated[str | None, typer.Option("--store", help="The store, in place of the job file's.")] = None
+    store: OtherStore = None
     as_json: AsJson = False
 
     def with_refit(self, refit: bool | None) -> Self:
@@ -115,6 +118,7 @@ class StoreOptions:
         typer.Argument(metavar="JOB.toml|STORE", help=f"A job file, a store, {_RECIPES}.", autocompletion=complete_job),
     ]
     settings: Settings = None
+    store: OtherStore = None
     as_json: AsJson = False
 
 

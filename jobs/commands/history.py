@@ -6,6 +6,7 @@ from typing import Any
 
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import store_location
+from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.runs.guard import night_served
 from ridgestream.pipeline.training.training_result import find_unlearned, standing_of
 from ridgestream.stores.catalog.ledger import Ledger, read_ledger
@@ -19,6 +20,7 @@ from ridgestream.stores.catalog.models import (
     write_model,
 )
 from ridgestream.stores.catalog.snapshots import check_tag, find_snapshot, record_of_night
+from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
@@ -52,11 +54,15 @@ def _night_facts(store: Store, ledger: Ledger, record: ModelRecord) -> dict[str,
 
 def run_tag(job: Job, name: str, night: str | None) -> dict[str, Any]:
     """Tag a night of the job's model, or the last commit, and return the tag and its snapshot."""
+    try:
+        check_tag(name)
+    except StoreError as error:
+        raise JobFileError(str(error)) from error
     store = Store.open(store_location(job))
     with prefix_errors(store.location.text):
         require_model(store.root(), job.model.name)
         snapshot = find_snapshot(store, job.model.name, night) if night else store.snapshot()
-        store.tag(check_tag(name), snapshot)
+        store.tag(name, snapshot)
     return {"tag": name, "snapshot": snapshot}
 
 

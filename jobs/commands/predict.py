@@ -43,7 +43,7 @@ def run_predict(
     served.warn_if_held(report)
     if with_scores and not served.schema.classifies:
         raise JobFileError("--scores is for classes; the job regresses on a number")
-    files = listed_partitions(source, report)
+    files = listed_partitions(job, source, report)
     for location in (source, *linked_folders(source, files), job.location(job.source.path)):
         check_apart(location, output)
     model = model_of(served.record, with_uncertainty=with_std)

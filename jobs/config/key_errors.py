@@ -4,14 +4,21 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+_UNKNOWN, _MISSING = "there is no such key", "is missing"
+
 
 def list_errors(error: ValidationError, job: type[BaseModel]) -> str:
-    """Return one line a key; where a key may be of several types, with the message of each."""
-    messages: dict[str, list[str]] = {}
+    """Return one line a key, which says what its value must be and what it is."""
+    from ridgestream.jobs.config.reference import list_keys
+
+    types = {entry.key: entry.type for entry in list_keys()}
+    errors: dict[str, dict[str, object]] = {}
     for e in error.errors():
-        messages.setdefault(_key(e["loc"], job), []).append(_explain(e))
+        key = _key(e["loc"], job)
+        errors.setdefault(key, {}).setdefault(_explain(e, types.get(key, "a table")), e["input"])
     return "\n".join(
-        f"  {f'{key}: ' if key else ''}{'; '.join(dict.fromkeys(texts))}" for key, texts in messages.items()
+        f"  {f'{key}: ' if key else ''}{'; '.join(_with_value(*each) for each in messages.items())}"
+        for key, messages in errors.items()
     )
 
 
@@ -29,10 +36,17 @@ def _key(location: tuple[int | str, ...], job: type[BaseModel]) -> str:
     return ".".join(parts)
 
 
-def _explain(error: Any) -> str:  # noqa: ANN401
+def _explain(error: Any, type_: str) -> str:  # noqa: ANN401
+    """Return an error in plain words; what is not refused by a check of ours has another type, or is out of bounds."""
     if error["type"] == "extra_forbidden":
-        return "there is no such key"
+        return _UNKNOWN
     if error["type"] == "missing":
-        return "is missing"
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return message if isinstance(error["input"], dict) else f"{message} (it is {error['input']!r})"
+        return _MISSING
+    if error["type"] == "value_error":
+        return str(error["msg"]).removeprefix("Value error, ")
+    return f"must be {type_}"
+
+
+def _with_value(message: str, value: object) -> str:
+    is_shown = message not in (_UNKNOWN, _MISSING) and not isinstance(value, dict)
+    return f"{message} (it is {value!r})" if is_shown else message

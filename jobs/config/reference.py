@@ -9,6 +9,9 @@ from ridgestream.jobs.config.job_file import Job
 _BOUNDS = {"minimum": "≥ {}", "exclusiveMinimum": "> {}", "maximum": "≤ {}", "exclusiveMaximum": "< {}"}
 """How bounds of a JSON schema are written."""
 
+_WORDS = {"integer": "a whole number", "number": "a number", "string": "text", "boolean": "true or false"}
+"""What a JSON schema calls the types of plain values, in words."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -59,6 +62,8 @@ def _type_of(schema: dict[str, Any]) -> str:
         words = schema.get("enum", [schema.get("const")])
         return " or ".join(f'"{word}"' if isinstance(word, str) else str(word) for word in words)
     if schema.get("type") == "array":
-        return f"list of {_type_of(schema.get('items', {}))}"
+        return f"a list{' of one or more' * ('minItems' in schema)}, each {_type_of(schema.get('items', {}))}"
     bounds = [text.format(f"{schema[key]:g}") for key, text in _BOUNDS.items() if key in schema]
-    return " ".join([schema.get("type", "any value"), *bounds])
+    word = _WORDS.get(schema.get("type", ""), "any value")
+    word += f" that matches {schema['pattern']}" if "pattern" in schema else ", not empty" * ("minLength" in schema)
+    return " ".join([word, *bounds])

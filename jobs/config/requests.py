@@ -87,23 +87,28 @@ def open_served(job: Job, name: str | None = None) -> Served:
 
 def source_partitions(job: Job, report: Reporter | None = None) -> tuple[PartitionFile, ...]:
     """Return the partitions that the job's source holds now; reports the files that are passed over."""
-    return listed_partitions(job.location(job.source.path), report or Silent())
+    return listed_partitions(job, job.location(job.source.path), report or Silent())
 
 
 def evaluation_partitions(job: Job, report: Reporter | None = None) -> tuple[PartitionFile, ...]:
     """Return the held-out partitions; raise JobFileError if the job names none."""
     if job.evaluate is None:
         raise JobFileError("the job has no [evaluate] section: it needs the path of held-out partitions")
-    return listed_partitions(job.location(job.evaluate.path), report or Silent())
+    return listed_partitions(job, job.location(job.evaluate.path), report or Silent())
 
 
-def listed_partitions(source: FileLocation, report: Reporter) -> tuple[PartitionFile, ...]:
-    """Return the partitions of a source; reports its other files, and warns of those that look like partitions."""
+def listed_partitions(job: Job, source: FileLocation, report: Reporter) -> tuple[PartitionFile, ...]:
+    """Return the partitions of a source; reports its other files, and warns of those that look like partitions.
+
+    The job's store and reports, which may lie in the source, are not reported.
+    """
     listing = list_source(source)
-    if listing.passed_over:
-        like_data = [file for file in listing.passed_over if file.looks_like_data]
-        facts: dict[str, Fact] = {"files": len(listing.passed_over), "like_partitions": len(like_data)}
-        facts |= {"first": escape_path((like_data or listing.passed_over)[0].name), "source": escape_path(source)}
+    own = tuple(f"{place}/" for place in (store_location(job).beside(""), report_folder(job)) if place is not None)
+    passed_over = [file for file in listing.passed_over if not str(file.location).startswith(own)]
+    if passed_over:
+        like_data = [file for file in passed_over if file.looks_like_data]
+        facts: dict[str, Fact] = {"files": len(passed_over), "like_partitions": len(like_data)}
+        facts |= {"first": escape_path((like_data or passed_over)[0].name), "source": escape_path(source)}
         (report.warn if like_data else report.say)(events.SOURCE_FILES_PASSED_OVER, **facts)
     return listing.partitions
 

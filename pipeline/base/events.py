@@ -370,7 +370,7 @@ METRICS_NOT_WRITTEN = Event("metrics.not_written", "the metrics of the run could
 COMMAND_RESULT = Event("command.result", "the result of the command")
 
 LIBRARY_FAILED = Event("library.failed", "a library logged an error")
-LIBRARY_WARNED = Event("library.warned", "a library logged a warning")
+LIBRARY_WARNED = Event("library.warned", "a library warns")
 
 EXIT_CLUSTER = Event("exit.cluster", "the cluster cannot be used")
 EXIT_HELD_BACK = Event("exit.held_back", "the guard held the model back")

@@ -18,7 +18,11 @@ def use_zarr_defaults() -> None:
     """
     try:
         import zarr
-    except (ValueError, OSError) as error:
-        raise StoreError(f"Zarr cannot read its configuration (~/.config/zarr, ZARR_CONFIG): {error}") from error
+    except (ValueError, TypeError, LookupError, AttributeError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise StoreError(
+            "Zarr cannot read its configuration, the YAML files in ~/.config/zarr, /etc/zarr or ZARR_CONFIG: "
+            f"{reason}; correct or remove them"
+        ) from error
     for defaults in zarr.config.defaults:
         zarr.config.set(defaults)

@@ -122,7 +122,7 @@ def _partition(file: ListedFile, keys: tuple[FolderKey, ...]) -> PartitionFile:
 def _check_name(file: ListedFile, source: FileLocation) -> None:
     """Raise PartitionError for a name that cannot be printed, stored or mapped to a path."""
     if escape_path(file.location) != str(file.location):
-        raise PartitionError(f"the source {escape_path(source)}: {escape_path(file.location)} is no UTF-8; rename it")
+        raise PartitionError(f"{escape_path(file.location)} is no UTF-8; rename it")
     if _CONTROL.search(file.name):
         raise PartitionError(f"the source {source}: the name {file.name!r} has control characters; rename the file")
     if isinstance(file.location, ObjectPath) and "" in file.name.split("/"):

@@ -1,9 +1,11 @@
 """What the environment changes of Python and of libraries changes no bit and no exit code, or is refused in words."""
 
 import os
+import re
 import resource
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,9 @@ from support.jobs.jobs import (
     run_prepared,
     run_program,
 )
+from support.points import points
 
-from ridgestream.jobs.cli import exit_codes
+from ridgestream.jobs.cli import exit_codes, interpreter
 
 FAILING = """
 import numpy as np, pyarrow as pa
@@ -194,3 +197,32 @@ def test_a_limit_on_address_space_is_kept_or_refused(work: Workplace, megabytes:
     assert done.returncode in codes, done
     assert b"Traceback" not in done.stderr
     assert b"damaged" not in done.stderr
+
+
+BROKEN_YAML = {
+    "a number as key": "1: 2",
+    "a list": "- a",
+    "no YAML": "array: {order: [}",
+    "not UTF-8": b"\xff\xfe",
+}
+
+
+@pytest.mark.parametrize("content", points(BROKEN_YAML.values(), [BROKEN_YAML["a number as key"]]), ids=str)
+def test_a_broken_configuration_of_zarr_is_refused_with_its_remedy(
+    undisturbed: Workplace, tmp_path: Path, content: str | bytes
+) -> None:
+    file = tmp_path / "zarr.yaml"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    done = run_program([COMMAND, "inspect", undisturbed.store], environment=clean_environment(ZARR_CONFIG=str(file)))
+    assert done.code == exit_codes.STORE
+    assert re.fullmatch(r"ridgestream: Zarr cannot read .*; correct or remove them\n", done.err)
+
+
+def test_a_library_s_warning_is_a_line_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = interpreter._write_warning
+        warnings.warn("the machine code cannot be used", RuntimeWarning, stacklevel=1)
+    (line,) = capsys.readouterr().err.splitlines()
+    for part in ("level='warning' event='library.warned'", "warning='the machine code cannot", "kind='RuntimeWarning'"):
+        assert part in line

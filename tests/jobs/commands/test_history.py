@@ -201,7 +201,7 @@ def test_unknown_nights_and_tags_are_refused_with_the_known_ones(work: Workplace
         predict_at(work, "ZZZZZZZZZZZZZZZZZZZZ")
     job = read_job(work.job(), {})
     for name in ("night.model.0009", "9", "a/b", "../x", ""):
-        with pytest.raises(StoreError, match="a tag begins with a letter"):
+        with pytest.raises(JobFileError, match="a tag begins with a letter"):
             run_tag(job, name, None)
     run_tag(job, "mine", "1")
     with pytest.raises(StoreError, match="has a tag 'mine' already"):
@@ -322,6 +322,8 @@ def test_the_commands_print_the_same(work: Workplace) -> None:
     result = run_command("history", job, "--json").result
     assert [night["number"] for night in result["models"][0]["nights"]] == [1, 2, 3]
     shown = run_command("history", work.store)
+    assert run_command("history", job, "--json", "--set", "store=nowhere", "--store", work.store).result == result
+    assert run_command("inspect", work.store, "--store", work.store).code == exit_codes.USAGE
     assert all(night["snapshot"] in shown.out for night in result["models"][0]["nights"])
     assert run_command("tag", job, "monday", "--snapshot", "2").code == 0
     assert "monday" in run_command("history", job).out

@@ -9,6 +9,7 @@ import pytest
 from support.jobs.jobs import Workplace, clean_environment
 
 from ridgestream.jobs.config.job_file import Job, read_job
+from ridgestream.jobs.config.reference import list_keys
 from ridgestream.jobs.config.requests import is_job_file, memory_limit_bytes, store_location
 from ridgestream.jobs.config.values import JobFileError, parse_bytes, parse_flags
 
@@ -47,6 +48,22 @@ def test_flags_go_over_the_environment_over_the_file_over_defaults(
     monkeypatch.setenv("RIDGESTREAM_MODEL__NOVELTY_THRESHOLD", "2")
     assert values() == (2, 2.0, 3.0, 1e-4)
     assert values("model.max_basis=1") == (1, 2.0, 3.0, 1e-4)
+
+
+@pytest.mark.parametrize("wrong", [[[]], {"a": 1}, -1, "", float("nan")], ids=str)
+def test_a_wrong_value_of_any_key_is_refused_in_plain_words(work: Workplace, wrong: Any) -> None:
+    flags: dict[str, Any] = {}
+    for entry in list_keys():
+        section = flags
+        for parent in entry.key.split(".")[:-1]:
+            section = section.setdefault(parent, {})
+        section[entry.key.split(".")[-1]] = wrong
+    with pytest.raises(JobFileError, match="cannot be used:") as caught:
+        read_job(work.job(), flags)
+    lines = dict(line.strip().split(": ", 1) for line in str(caught.value).splitlines()[1:])
+    assert lines["model.regularization"].startswith("must be a number > 0 or a list of one or more, each a number > 0")
+    assert lines["model.max_basis"].startswith('must be a whole number ≥ 1 or "unlimited"')
+    assert not re.search(r"Input|should|valid|parse|instance|Tuple|Model", str(caught.value))
 
 
 @pytest.mark.parametrize(

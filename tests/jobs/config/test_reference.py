@@ -38,14 +38,14 @@ def test_types_bounds_and_defaults_are_shown() -> None:
     assert KEYS["model.orols.tolerance"].default == 3e-3
     assert KEYS["model.orols.patience"] == Entry(
         "model.orols.patience",
-        "integer ≥ 1",
+        "a whole number ≥ 1",
         5,
         is_required=False,
         sentence="The consecutive steps in which λ must have been stationary; or twice as many without a lower GCV.",
     )
-    assert KEYS["model.max_basis"].type == 'integer ≥ 1 or "unlimited"'
-    assert KEYS["model.regularization"].type == "number > 0 or list of number > 0"
-    assert KEYS["model.ols.candidates"].type == 'integer ≥ 1 or "all"'
+    assert KEYS["model.max_basis"].type == 'a whole number ≥ 1 or "unlimited"'
+    assert KEYS["model.regularization"].type == "a number > 0 or a list of one or more, each a number > 0"
+    assert KEYS["model.ols.candidates"].type == 'a whole number ≥ 1 or "all"'
     assert KEYS["source.path"].is_required
 
 
@@ -74,5 +74,5 @@ def test_a_bound_of_a_learner_is_refused_with_its_key(method: str, tmp_path: Any
     job = Workplace(tmp_path).job(
         {"model.method": method, "model.regularization": None, f"model.{method}.{key}": value}
     )
-    with pytest.raises(JobFileError, match=rf"model\.{method}\.{key}: Input should be greater than"):
+    with pytest.raises(JobFileError, match=rf"model\.{method}\.{key}: must be a number [>≥] "):
         read_job(job, {})

@@ -347,7 +347,7 @@ def test_a_run_beyond_the_memory_limit_is_refused_before_any_ingest(work: Workpl
             {"model.method": "isls-svm", "model.isls_svm.smallest": 50},
             "max_basis = 20 is below smallest = 50",
         ),
-        ({"model.method": "magic"}, "Input should be 'online', 'shard-merge-select'"),
+        ({"model.method": "magic"}, 'must be "online" or "shard-merge-select"'),
     ],
 )
 def test_keys_that_a_method_does_not_take_are_refused(work: Workplace, changes: dict[str, Any], said: str) -> None:

@@ -20,10 +20,13 @@ from support.jobs.jobs import (
     run_command,
     set_column,
 )
+from support.jobs.recording import Notes
 from support.points import points
 
 from ridgestream import Store, StoreLocation, open_dask_arrays
 from ridgestream.jobs.cli import exit_codes
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.jobs.config.requests import source_partitions
 
 JOB = {**REGRESSION, "evaluate.path": None}
 PASSED_OVER = [(".hidden.parquet", "warning"), ("_old/a.parquet", "warning"), ("a.csv", "info")]
@@ -182,6 +185,20 @@ def test_what_is_passed_over_is_counted_and_said(tmp_path: Path, name: str, leve
         assert line["like_partitions"] == (level == "warning")
 
 
+@pytest.mark.parametrize("report", [None, "rows/night/reports"])
+def test_the_store_and_the_reports_in_a_source_are_not_counted(tmp_path: Path, report: str | None) -> None:
+    work, notes = Workplace(tmp_path), Notes()
+    put(work, "rows/part-0.parquet", draw_regression(0))
+    job = read_job(work.job({**JOB, "store": "rows/s", "report": report}), {})
+    names = ["s/chunks/0", "s/config.yaml", f"{(report or 'rows/s-reports').removeprefix('rows/')}/m-0001.html"]
+    for name in [*names, "s-notes/m-0001.html", "s.txt"]:
+        path = work.folder / "rows" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert [file.name for file in source_partitions(job, notes)] == ["part-0.parquet"]
+    assert (notes.facts("source.files_passed_over")["files"], notes.events[0][1]["first"]) == (2, "s-notes/m-0001.html")
+
+
 def test_negative_zero_is_no_new_category(tmp_path: Path) -> None:
     ours, other = Workplace(tmp_path / "negative"), Workplace(tmp_path / "positive")
     for work, zero in ((ours, -0.0), (other, 0.0)):
@@ -202,7 +219,9 @@ def test_a_file_whose_name_is_not_utf_8_is_refused_by_its_escaped_name(tmp_path:
     for command in ("run", "plan"):
         outcome = run_command(command, work.job(JOB))
         assert outcome.code == exit_codes.DATA, outcome
-        assert f"{name.decode('utf-8', 'backslashreplace')} is no UTF-8; rename it" in outcome.err
+        shown = name.decode("utf-8", "backslashreplace")
+        assert f"{shown} is no UTF-8; rename it" in outcome.err
+        assert outcome.err.count(shown) == 1
 
 
 def test_float64_is_kept_where_the_job_says_so(tmp_path: Path) -> None:
