@@ -1,18 +1,23 @@
 """The ingest command: ingests the partitions that the store lacks."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import open_or_create_store, policies, schema_request, source_partitions
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.pipeline.base import events
+from ridgestream.pipeline.base.events import Event
 from ridgestream.pipeline.base.executor import Executor
-from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.base.reporter import Fact, Reporter
 from ridgestream.pipeline.ingest.ingest import ingest
 from ridgestream.pipeline.ingest.ingest_report import IngestReport
 from ridgestream.pipeline.prediction.input_checks import show_counts
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.errors.translation import prefix_errors
+
+_NAMED = 10
+"""Partitions that are named of each kind; of the others, their number is reported."""
 
 
 def run_ingest(job: Job, executor: Executor, report: Reporter, wait_seconds: float) -> dict[str, Any]:
@@ -41,23 +46,29 @@ def report_ingest(ingested: IngestReport, report: Reporter) -> None:
         report.say(events.INGEST_COLUMNS_IGNORED, columns=", ".join(ingested.ignored_columns))
     if ingested.gone:
         report.say(events.INGEST_PARTITIONS_GONE, partitions=len(ingested.gone), first=ingested.gone[0])
-    for name, older in ingested.duplicates:
-        report.warn(events.INGEST_PARTITION_REPEATED, partition=name, older=older)
+    repeated = [{"partition": name, "older": older} for name, older in ingested.duplicates]
+    _name_first(report.warn, events.INGEST_PARTITION_REPEATED, repeated)
     _report_missing_values(ingested, report)
-    for old, new in ingested.renamed:
-        report.say(events.INGEST_PARTITION_RENAMED, partition=new, was=old)
-    for name in ingested.changed:
-        report.warn(events.INGEST_PARTITION_CHANGED, partition=name)
-    for name in ingested.rebuilt:
-        report.say(events.INGEST_PARTITION_REBUILT, partition=name)
-    for each in ingested.new_quarantine:
-        report.warn(events.INGEST_PARTITION_QUARANTINED, partition=each.name, reason=each.reason)
+    renamed = [{"partition": new, "was": old} for old, new in ingested.renamed]
+    _name_first(report.say, events.INGEST_PARTITION_RENAMED, renamed)
+    _name_first(report.warn, events.INGEST_PARTITION_CHANGED, [{"partition": name} for name in ingested.changed])
+    _name_first(report.say, events.INGEST_PARTITION_REBUILT, [{"partition": name} for name in ingested.rebuilt])
+    refused = [{"partition": each.name, "reason": each.reason} for each in ingested.new_quarantine]
+    _name_first(report.warn, events.INGEST_PARTITION_QUARANTINED, refused)
     if ingested.quarantined:
         report.warn(
             events.INGEST_PARTITIONS_IN_QUARANTINE,
             partitions=len(ingested.quarantined),
             first=ingested.quarantined[0].name,
         )
+
+
+def _name_first(tell: Callable[..., None], event: Event, partitions: Sequence[dict[str, Fact]]) -> None:
+    """Report an event of each of the first partitions, and how many there are beside them."""
+    for facts in partitions[:_NAMED]:
+        tell(event, **facts)
+    if len(partitions) > _NAMED:
+        tell(events.INGEST_MORE_PARTITIONS, partitions=len(partitions) - _NAMED, like=event.code)
 
 
 def _report_missing_values(ingested: IngestReport, report: Reporter) -> None:

@@ -19,7 +19,7 @@ from pydantic_settings import (
 from ridgestream.jobs.config.cluster_options import ClusterOptions
 from ridgestream.jobs.config.key_errors import list_errors
 from ridgestream.jobs.config.model_section import ModelSection
-from ridgestream.jobs.config.section import LABELS, Positive, Text, refuse_boolean
+from ridgestream.jobs.config.section import LABELS, Positive, Text, describe_keys, refuse_boolean
 from ridgestream.jobs.config.sections import EvaluateSection, PredictSection, SourceSection, StorageSection
 from ridgestream.jobs.config.toml_file import read_toml
 from ridgestream.jobs.config.values import JobFileError, parse_bytes, parse_value
@@ -59,7 +59,7 @@ class Job(BaseSettings):
         frozen=True,
         env_prefix="RIDGESTREAM_",
         env_nested_delimiter="__",
-        use_attribute_docstrings=True,
+        json_schema_extra=describe_keys,
     )
 
     content: ClassVar[dict[str, Any]] = {}

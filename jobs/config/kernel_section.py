@@ -3,10 +3,10 @@
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, Self, Union
 
-from pydantic import Field, create_model, model_validator
+from pydantic import create_model, model_validator
 
 from ridgestream.jobs.config.method_sections import Definition, without_infinity
-from ridgestream.jobs.config.section import Section
+from ridgestream.jobs.config.section import Section, described
 from ridgestream.pipeline.base.bounds import alternatives_of
 from ridgestream.pipeline.base.settings import Setting, settings_of
 from ridgestream.pipeline.kernels import KERNELS
@@ -45,9 +45,11 @@ def _define(of_kernels: dict[str, Setting]) -> Definition:
     name = next(iter(of_kernels.values())).name
     if name == GRID:
         kinds += [without_infinity(tuple.__class_getitem__((kind, ...))) for kind in kinds]
-    sentence = " ".join(f"{kernel}: {setting.sentence}" for kernel, setting in of_kernels.items())
-    field: Any = Field(default=None, description=sentence)
-    return Union[(*kinds, None)], field
+
+    def sentence() -> str:
+        return " ".join(f"{kernel}: {setting.sentence}" for kernel, setting in of_kernels.items())
+
+    return Union[(*kinds, None)], described(None, sentence)
 
 
 def _parameter_keys() -> dict[str, Any]:
@@ -70,7 +72,7 @@ else:
     KernelSection = create_model(
         "KernelSection",
         __base__=KernelKeys,
-        name=(Literal[tuple(KERNELS)], Field("rbf", description=KernelKeys.model_fields["name"].description)),
+        name=(Literal[tuple(KERNELS)], "rbf"),
         **_parameter_keys(),
     )
     """The section with the parameters of every kernel."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
-from ridgestream.jobs.config.section import Section
+from ridgestream.jobs.config.section import Section, described
 from ridgestream.pipeline.base.bounds import alternatives_of
 from ridgestream.pipeline.base.settings import Setting, settings_of
 from ridgestream.pipeline.batch.registry import METHODS, section_of
@@ -30,7 +30,7 @@ def _define(setting: Setting) -> Definition:
     kinds = [without_infinity(kind) for kind in alternatives_of(setting.type) if kind is not NoneType]
     if NoneType in alternatives_of(setting.type):
         kinds.append(NoneType if setting.default is None else Literal[UNLIMITED])
-    return Union[tuple(kinds)], Field(default=setting.default, description=setting.sentence)  # noqa: UP007 (made at run time)
+    return Union[tuple(kinds)], described(setting.default, lambda: setting.sentence)  # noqa: UP007 (made at run time)
 
 
 def without_infinity(kind: Any) -> Any:  # noqa: ANN401

@@ -151,7 +151,7 @@ else:
     ModelSection = create_model(
         "ModelSection",
         __base__=ModelKeys,
-        method=(Literal[(ONLINE, *METHODS)], Field(ONLINE, description=ModelKeys.model_fields["method"].description)),
+        method=(Literal[(ONLINE, *METHODS)], ONLINE),
         **model_keys(),
     )
     """The section with the settings of every method."""

@@ -1,8 +1,11 @@
 """What every section of a job file is made of: strict, frozen, and no boolean where a number is meant."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from ridgestream.pipeline.base.settings import sentences_of
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -24,10 +27,21 @@ def refuse_boolean(value: object, info: ValidationInfo) -> object:
     return value
 
 
+def describe_keys(schema: dict[str, Any], section: type) -> None:
+    """Add to a section's schema the sentences below its keys; read only for the reference, not by each command."""
+    for name, sentence in sentences_of(section).items():
+        schema["properties"].get(name, {}).setdefault("description", sentence)
+
+
+def described(default: Any, sentence: Callable[[], str]) -> Any:  # noqa: ANN401
+    """Return a key with this default, whose sentence is asked for only by the reference."""
+    return Field(default=default, json_schema_extra=lambda schema: schema.update(description=sentence()))
+
+
 class Section(BaseModel):
     """A table of a job file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=describe_keys)
 
     @model_validator(mode="before")
     @classmethod

@@ -1,25 +1,28 @@
 """Reporters that show progress on standard error: bars on a terminal, one line for each step elsewhere."""
 
 import sys
-import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any, Self
 
 from ridgestream.jobs.console.escaping import harmless
+from ridgestream.jobs.console.heartbeat import Heartbeat
 from ridgestream.jobs.console.log_format import Log, write_json
 from ridgestream.jobs.console.throughput import Throughput
 from ridgestream.pipeline.base.events import STEP_PROGRESS, Event, Step
 from ridgestream.pipeline.base.reporter import Fact, Reporter
 from ridgestream.stores.files.credentials import hide_secrets, without_secrets
+from ridgestream.stores.requests.activity import ACTIVITY
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
 
-PROGRESS_SECONDS = 10.0
-"""How often a line says how far a step has come."""
+PROGRESS_SECONDS = 9.0
+"""How often a line says how far a step has come that advances."""
 
 
 _KEY_ORDER = ["timestamp", "level", "event", "message"]
@@ -27,39 +30,67 @@ _KEY_ORDER = ["timestamp", "level", "event", "message"]
 
 def open_reporter(log: Log = "auto") -> "AbstractContextManager[Reporter]":
     """Return a reporter for the log; for auto, bars if standard error is a terminal, else text."""
-    if log == "auto" and sys.stderr.isatty():
-        return TerminalReporter()
-    return nullcontext(LineReporter(log))
+    return TerminalReporter() if log == "auto" and sys.stderr.isatty() else LineReporter(log)
+
+
+@dataclass
+class _CurrentStep:
+    """A step that has begun and not ended."""
+
+    step: Step
+    throughput: Throughput
+    began: float
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    """What was last said about it."""
+
+    def progress(self) -> dict[str, Fact]:
+        """Return how far it has come."""
+        done = self.throughput
+        progress: dict[str, Fact] = {"step": self.step.code, "rows": done.rows, "percent": done.percent}
+        progress |= {"rows_per_second": done.rows_per_second, "remaining_seconds": done.remaining_seconds}
+        return progress | dict(self.facts)
 
 
 class LineReporter:
-    """Writes a line when a step ends, with its facts, and one every PROGRESS_SECONDS while it goes on."""
+    """Writes a line when a step ends, with its facts, and one every PROGRESS_SECONDS while it goes on.
+
+    As a context, it also says what is going on where no line has been written for ten seconds, in a step or between.
+    """
 
     def __init__(self, log: Log = "text") -> None:
-        self._write = write_json if log == "json" else text_writer()
-        self._step, self._throughput = STEP_PROGRESS, Throughput(None, None)
-        self._began = self._reported_at = 0.0
+        self._writer = write_json if log == "json" else text_writer()
+        self._current: _CurrentStep | None = None
+        self._written_at = monotonic()
+        self.heartbeat = Heartbeat(lambda: monotonic() - self._written_at, self._say_what_goes_on)
+
+    def __enter__(self) -> Self:
+        self.heartbeat.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.heartbeat.__exit__(*error)
 
     def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:
         """Note the step and the time."""
-        self._step, self._began, self._reported_at = step, time.perf_counter(), time.monotonic()
-        self._throughput = Throughput(total_rows, _partitions(facts))
+        self._current = _CurrentStep(step, Throughput(total_rows, _partitions(facts)), perf_counter())
 
     def advance(self, rows: int, **facts: Fact) -> None:
         """Count the rows; write how far the step has come, unless PROGRESS_SECONDS have not passed yet."""
-        self._throughput.advance(rows)
-        if time.monotonic() - self._reported_at < PROGRESS_SECONDS:
+        current = self._current
+        if current is None:
             return
-        self._reported_at, done = time.monotonic(), self._throughput
-        progress: dict[str, Fact] = {"step": self._step.code, "rows": done.rows, "percent": done.percent}
-        progress |= {"rows_per_second": done.rows_per_second, "remaining_seconds": done.remaining_seconds}
-        self._write("info", STEP_PROGRESS.code, self._step.name, **_known(progress | facts))
+        current.throughput.advance(rows)
+        current.facts = facts
+        if monotonic() - self._written_at >= PROGRESS_SECONDS:
+            self._write("info", STEP_PROGRESS.code, current.step.name, **_known(current.progress()))
 
     def end(self, **facts: Fact) -> None:
         """Write the step's line."""
-        seconds = time.perf_counter() - self._began
-        facts = {"rows": self._throughput.rows} | facts | {"seconds": round(seconds, 2)}
-        self._write("info", self._step.code, self._step.name, **_known(facts))
+        current, self._current = self._current, None
+        if current is not None:
+            seconds = perf_counter() - current.began
+            facts = {"rows": current.throughput.rows} | facts | {"seconds": round(seconds, 2)}
+            self._write("info", current.step.code, current.step.name, **_known(facts))
 
     def say(self, event: Event, **facts: Fact) -> None:
         """Write the event as a line."""
@@ -68,6 +99,19 @@ class LineReporter:
     def warn(self, event: Event, **facts: Fact) -> None:
         """Write the event as a line of level warning."""
         self._write("warning", event.code, event.sentence, **facts)
+
+    def _say_what_goes_on(self) -> None:
+        """Write how far the current step has come, if there is one, and what is under way."""
+        current = self._current
+        if current is None:
+            self._write("info", STEP_PROGRESS.code, STEP_PROGRESS.name, doing=ACTIVITY.waits_for())
+        else:
+            facts = _known(current.progress() | {"doing": ACTIVITY.oldest})
+            self._write("info", STEP_PROGRESS.code, current.step.name, **facts)
+
+    def _write(self, level: str, event: str, message: str, **facts: Fact) -> None:
+        self._written_at = monotonic()
+        self._writer(level, event, message, **facts)
 
 
 def text_writer() -> Callable[..., None]:

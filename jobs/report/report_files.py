@@ -19,6 +19,7 @@ from ridgestream.stores.errors.exceptions import ModelError, StoreError
 from ridgestream.stores.files.paths import FileLocation, is_file, write_atomically
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_folder import may_hold_store
+from ridgestream.stores.requests.activity import ACTIVITY
 
 
 class Concluded(Exception):
@@ -108,7 +109,8 @@ def report_night(
     if not overwrite and _exist(files):
         return {kind: str(file) for kind, file in files.items()}
     try:
-        written = _write(night_facts(store, record.name, night, drifts), folder)
+        with ACTIVITY.under_way(f"the report of night {night}"):
+            written = _write(night_facts(store, record.name, night, drifts), folder)
     except Exception as error:  # noqa: BLE001 (the night is committed, with or without its report)
         report.unreported = _reason(error)
         report.warn(events.REPORT_NOT_WRITTEN, reason=report.unreported)

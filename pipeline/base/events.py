@@ -77,6 +77,10 @@ INGEST_IGNORED_COLUMNS_ABSENT = Event(
     "ingest.ignored_columns_absent",
     "columns to be ignored do not exist; are they spelled right?",
 )
+INGEST_MORE_PARTITIONS = Event(
+    "ingest.more_partitions",
+    "the same is true of more partitions",
+)
 INGEST_PARTITION_CHANGED = Event(
     "ingest.partition_changed",
     "a partition has changed since it was ingested; its rows in the store stay as they were",

@@ -7,6 +7,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from itertools import pairwise
@@ -44,12 +45,17 @@ class Setting:
 
     name: str
     """Its key."""
+    owner: type
+    """The class of its method."""
     type: Any
     """Its type, with bounds."""
     default: Any
     """Its default; MISSING for none."""
-    sentence: str
-    """What it means."""
+
+    @property
+    def sentence(self) -> str:
+        """What it means."""
+        return sentences_of(self.owner).get(self.name, "")
 
     @property
     def bounds(self) -> str:
@@ -62,7 +68,7 @@ def settings_of(kind: type) -> tuple[Setting, ...]:
     """Return the settings of a class and of its bases in the order of the fields, internal ones left out."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple(
-        Setting(item.name, hints[item.name], _default(item), _sentences(kind).get(item.name, ""))
+        Setting(item.name, kind, hints[item.name], _default(item))
         for item in fields(kind)
         if not _is_internal(hints[item.name])
     )
@@ -77,11 +83,15 @@ def _default(item: "Field[Any]") -> Any:  # noqa: ANN401
 
 
 @cache
-def _sentences(kind: type) -> dict[str, str]:
-    """Return the docstring below each field of a class, or else of its bases."""
+def sentences_of(kind: type) -> dict[str, str]:
+    """Return the docstring below each field of a class, or else of its bases; parses their source, some milliseconds.
+
+    Classes that were made at run time have no source, and no sentences.
+    """
     sentences: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
-        sentences |= dict(_own_sentences(base))
+        with suppress(OSError, TypeError):
+            sentences |= dict(_own_sentences(base))
     return sentences
 
 

@@ -20,6 +20,7 @@ from ridgestream.pipeline.dataset.block_plan import BlockRange, plan_blocks
 from ridgestream.pipeline.dataset.task_label import TaskLabel
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.sums.row_block import RowBlock
+from ridgestream.stores.requests.activity import ACTIVITY
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.row_batch import Rows
 from ridgestream.stores.segments.segments import Segment, Segments
@@ -90,7 +91,9 @@ class Stream:
         segments = Segments(root)
         maps_of = dict(zip(numbers, maps or [feature_map] * len(numbers), strict=True))
         self.ranges: tuple[BlockRange, ...] = tuple(
-            block_range for number in numbers for block_range in _cut(number, segments[number], maps_of[number])
+            block_range
+            for number in ACTIVITY.counted(numbers, "the blocks of partitions")
+            for block_range in _cut(number, segments[number], maps_of[number])
         )
         self._reader = BlockReader(segments, feature_map, maps_of)
         self._executor, self._names = executor or InProcess(), names or {}

@@ -1,6 +1,6 @@
 """Fits the feature map of a new model to the first rows of the store, which standardize every later row, too."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.sums.moments import Moments, merge_moments
 from ridgestream.stores.catalog.ledger import Ledger
+from ridgestream.stores.requests.activity import ACTIVITY
 from ridgestream.stores.schema.class_labels import MAX_CLASSES, Label
 from ridgestream.stores.schema.column_types import BOOLEAN
 from ridgestream.stores.schema.schema import Schema
@@ -115,14 +116,14 @@ def has_rows(root: "zarr.Group", ledger: Ledger) -> bool:
     return any(_weight(segments[entry.segment].facts()) > 0 for entry in ledger.entries if entry.rows)
 
 
-def find_scaling(root: "zarr.Group", segments: Iterable[int], scaling_rows: int | None) -> dict[int, SegmentFacts]:
+def find_scaling(root: "zarr.Group", segments: Collection[int], scaling_rows: int | None) -> dict[int, SegmentFacts]:
     """Return the facts of the first segments that make up `scaling_rows` rows, or of all if it is None, by segment.
 
     A row counts as one, whatever its weight, unless that is zero.
     """
     facts: dict[int, SegmentFacts] = {}
     opened, rows = Segments(root), 0
-    for number in segments:
+    for number in ACTIVITY.counted(segments, "the partitions that fix the standardization"):
         segment = opened[number]
         facts[number] = segment.facts()
         if scaling_rows is not None:

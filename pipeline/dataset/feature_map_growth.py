@@ -19,6 +19,7 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import Arrays, ModelRecord
+from ridgestream.stores.requests.activity import ACTIVITY
 from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.segment_format import SegmentFacts
 from ridgestream.stores.segments.segments import Segments
@@ -74,7 +75,7 @@ def plan_encodings(
     else:
         first = encoding_of(record, ledger.schema)
     maps, unseen, segments = [first], _UnseenCategories(), Segments(root)
-    for entry in entries:
+    for entry in ACTIVITY.counted(entries, "the categories of partitions"):
         facts = segments[entry.segment].facts()
         _check(entry, facts, first, policy)
         unseen.add(maps[-1], facts)

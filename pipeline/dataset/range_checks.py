@@ -12,6 +12,7 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.sums.moments import Moments
 from ridgestream.stores.catalog.ledger import LedgerEntry
 from ridgestream.stores.errors.exceptions import PartitionError
+from ridgestream.stores.requests.activity import ACTIVITY
 from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def check_ranges(
 ) -> None:
     """Raise InputError naming the first partition with a value too far out for the model; no row is read."""
     segments = Segments(root)
-    for entry in entries:
+    for entry in ACTIVITY.counted(entries, "the ranges of partitions"):
         try:
             check_range(segments[entry.segment].facts().moments, feature_map, targets)
         except InputError as error:

@@ -17,6 +17,7 @@ from ridgestream.stores.catalog.ledger import Ledger, Quarantined, read_ledger, 
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
 from ridgestream.stores.parquet.partitions import PartitionFile, natural_key
 from ridgestream.stores.repository.repository import Store, WriteSession
+from ridgestream.stores.requests.activity import ACTIVITY
 from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.pack_merging import drop_segments, merge_packs
 from ridgestream.stores.segments.segments import Segments
@@ -154,6 +155,6 @@ def _in_order_of_names(root: "zarr.Group", ledger: Ledger) -> Ledger:
     """Return the ledger that one ingest of all its partitions would have written."""
     entries = sorted(ledger.entries, key=lambda entry: natural_key(entry.name))
     segments = Segments(root)
-    facts = [segments[entry.segment].facts() for entry in entries]
+    facts = [segments[entry.segment].facts() for entry in ACTIVITY.counted(entries, "the categories of partitions")]
     empty = replace(ledger, entries=(), categories=(), classes=())
     return empty.with_entries(entries, [f.categories for f in facts], [f.present_classes for f in facts])

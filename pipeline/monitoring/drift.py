@@ -15,6 +15,7 @@ from ridgestream.pipeline.monitoring.training_rows import ColumnDrift, ColumnDri
 from ridgestream.pipeline.prediction.progressive_validation import find_limits
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord
+from ridgestream.stores.requests.activity import ACTIVITY
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def compare_partitions(
     training = TrainingRows(ledger.schema, statistics.read(_scaled_by(statistics, record)))
     errors = _errors_of(record) | dict(learned or {})
     limits = _limits(ledger, record, [*record.learned, *(learned or ())], errors)
+    compared = ACTIVITY.counted(entries, "the drift of partitions")
     return tuple(
         PartitionDrift(
             segment=entry.segment,
@@ -84,7 +86,7 @@ def compare_partitions(
             progressive_error=errors.get(entry.segment),
             error_limit=limits.get(entry.segment),
         )
-        for entry, now in zip(entries, statistics.read([entry.segment for entry in entries]), strict=True)
+        for entry, now in zip(compared, statistics.read([entry.segment for entry in entries]), strict=True)
     )
 
 

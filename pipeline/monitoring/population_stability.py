@@ -206,24 +206,29 @@ class NumericBins:
         return Shares(np.append(present * (1 - missing), missing), rows)
 
 
-def count_rows(
-    bins: Sequence[NumericBins], values: Floats, weights: Floats | None, rows: float, rounded: int
-) -> StackedShares:
-    """Return the shares of rows, `values` (rows, columns) with NaN for missing ones, of `rows` effective rows.
+def stack_edges(bins: Sequence[NumericBins], rounded: int) -> Floats:
+    """Return the edges of all columns, shape (E, columns), infinite after the last one of a column with fewer.
 
-    The first `rounded` columns of the values are rounded to float32, and are compared with edges in this precision.
+    Those of the first `rounded` columns are for values that are rounded to float32.
     """
-    most = max((len(each.edges) for each in bins), default=0)
-    edges = np.full((most, len(bins)), np.inf)
+    edges = np.full((max((len(each.edges) for each in bins), default=0), len(bins)), np.inf)
     for position, each in enumerate(bins):
         edges[: len(each.edges), position] = each.rounded_edges() if each.column < rounded else each.edges
+    return edges
+
+
+def count_rows(edges: Floats, values: Floats, weights: Floats | None, rows: float) -> StackedShares:
+    """Return the shares of rows between the edges (E, columns), of `rows` effective rows.
+
+    The values (rows, columns) are in the precision of the edges, NaN for missing ones.
+    """
     w = np.ones(len(values)) if weights is None else weights
-    share, chosen = w / max(float(w.sum()), 1e-300), values[:, [each.column for each in bins]]
-    upto = np.einsum("r,rec->ce", share, chosen[:, np.newaxis, :] <= edges)
-    missing = (share @ np.isnan(chosen))[:, np.newaxis]
+    share = w / max(float(w.sum()), 1e-300)
+    upto = np.einsum("r,rec->ce", share, values[:, np.newaxis, :] <= edges)
+    missing = (share @ np.isnan(values))[:, np.newaxis]
     present = np.diff(np.column_stack([upto, 1 - missing]), prepend=0.0, axis=1)
     stacked = np.column_stack([present, missing])
-    return StackedShares(np.where(stacked > _TOLERANCE, stacked, 0.0), np.full(len(bins), rows))
+    return StackedShares(np.where(stacked > _TOLERANCE, stacked, 0.0), np.full(edges.shape[1], rows))
 
 
 @dataclass(frozen=True)

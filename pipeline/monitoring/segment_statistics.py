@@ -78,9 +78,11 @@ class SegmentStatistics:
         """Return values (rows, n) with the rounded columns in their precision."""
         return np.hstack([round_single(values[:, : self.rounded]), values[:, self.rounded :]])
 
-    def missing(self, column: int) -> float:
-        """Return the share of its rows' weight in which a numeric column is missing."""
-        return max(1 - float(self.facts.moments[0, column]) / self.weight, 0.0) if self.weight > 0 else 0.0
+    @property
+    def missing(self) -> Floats:
+        """The share of its rows' weight in which each numeric column or target is missing, shape (n,)."""
+        present = self.facts.moments[0]
+        return np.maximum(1 - present / self.weight, 0.0) if self.weight > 0 else np.zeros(len(present))
 
     def tables(self, schema: Schema) -> list[dict[Label, float]]:
         """Return the weight of each category of each column, and for multi-class targets of each class."""

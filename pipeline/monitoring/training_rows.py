@@ -19,6 +19,7 @@ from ridgestream.pipeline.monitoring.population_stability import (
     compare_columns,
     count_rows,
     mean_shares,
+    stack_edges,
     stack_shares,
 )
 from ridgestream.pipeline.monitoring.segment_statistics import SegmentStatistics, pool_short
@@ -87,6 +88,7 @@ class TrainingRows:
         names, order = [*self._numeric, *self._counted], [f.name for f in schema.features] + list(schema.targets)
         compared = [name for name in order if name in names and name not in schema.folder_keys]
         self._order = np.array([names.index(name) for name in compared], dtype=np.int64)
+        self._stacked_edges: dict[int, Floats] = {}
         self._names = tuple(names[position] for position in self._order)
 
     def compare(self, now: SegmentStatistics) -> ColumnDrifts | tuple[ColumnDrift, ...]:
@@ -102,7 +104,7 @@ class TrainingRows:
         tables = now.tables(self._schema)
         counts = [b.count(table, now.weight, now.worth) for b, table in zip(self._by_counts[0], tables, strict=True)]
         counted = compare_columns(self._by_counts[1], stack_shares(counts), len(self._names))
-        missing = [now.missing(each.column) for each in bins]
+        missing = now.missing[: len(bins)].tolist()
         missing += [max(1 - sum(table.values()) / now.weight, 0.0) for table in tables]
         compared = [QUANTILES if exact else MOMENTS] * len(bins) + [COUNTS] * len(counts)
         return ColumnDrifts(
@@ -114,9 +116,16 @@ class TrainingRows:
 
     def _count_numbers(self, bins: Sequence[NumericBins], now: SegmentStatistics, *, exact: bool) -> StackedShares:
         if exact and now.values is not None:
-            return count_rows(bins, now.values, now.weights, now.worth, now.rounded)
+            edges = self._edges(bins, now.rounded)
+            return count_rows(edges, now.values[:, [each.column for each in bins]], now.weights, now.worth)
         sketch = now.sketch(exact=exact)
-        return stack_shares([each.count(sketch, now.missing(each.column)) for each in bins])
+        return stack_shares([each.count(sketch, float(now.missing[each.column])) for each in bins])
+
+    def _edges(self, bins: Sequence[NumericBins], rounded: int) -> Floats:
+        """Return the stacked edges of the bins by quantiles; they are the same for each partition."""
+        if rounded not in self._stacked_edges:
+            self._stacked_edges[rounded] = stack_edges(bins, rounded)
+        return self._stacked_edges[rounded]
 
     @cached_property
     def _by_quantiles(self) -> tuple[list[NumericBins], StackedShares]:

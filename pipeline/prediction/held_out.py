@@ -21,6 +21,7 @@ from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.parquet.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
+from ridgestream.stores.requests.activity import ACTIVITY
 from ridgestream.stores.schema.row_batch import Rows
 from ridgestream.stores.schema.schema import Schema
 
@@ -70,7 +71,7 @@ class HeldOutReader:
 
 def check_partitions(files: Sequence[PartitionFile], schema: Schema) -> None:
     """Raise PartitionError for a file that is not Parquet, or has a missing or unsuitable column; reads no row."""
-    for file in files:
+    for file in ACTIVITY.counted(files, "the columns of held-out partitions"):
         Decoder(schema, str(file.path)).check(read_arrow_schema(file))
 
 

@@ -182,7 +182,8 @@ def map_footers(read: Callable[[PartitionFile], Result], files: Sequence[Partiti
         yield from map(read, files)
         return
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="footers") as pool:
-        yield from pool.map(read, files)
+        for _, result in zip(ACTIVITY.counted(files, "the footers of partitions"), pool.map(read, files), strict=True):
+            yield result
 
 
 def count_rows(partition: PartitionFile) -> int:

@@ -6,7 +6,7 @@ lease, is no progress of the command.
 """
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
@@ -32,16 +32,21 @@ class Activity:
             self._moved_at, self._doing = monotonic(), doing or self._doing
 
     @contextmanager
-    def under_way(self, subject: str) -> Iterator[None]:
-        """Name what is waited for inside the context; its end is progress."""
+    def under_way(self, subject: str) -> Iterator[Callable[[str], None]]:
+        """Name what is waited for inside the context; its end is progress, and so is a call with a new name."""
         if _in_background.get():
-            yield
+            yield lambda _: None
             return
         with self._mutex:
             self._number = number = self._number + 1
             self._under_way[number] = subject
+
+        def rename(subject: str) -> None:
+            self._under_way[number] = subject
+            self.moved()
+
         try:
-            yield
+            yield rename
         finally:
             with self._mutex:
                 del self._under_way[number]
@@ -56,6 +61,13 @@ class Activity:
             if item is end:
                 return
             yield cast("Item", item)
+
+    def counted(self, items: Collection[Item], subject: str) -> Iterator[Item]:
+        """Yield the items, and name what is done with them: the subject, and how many of them are done."""
+        with self.under_way(subject) as rename:
+            for done, item in enumerate(items):
+                rename(f"{subject}, {done:,} of {len(items):,} done")
+                yield item
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -73,11 +85,15 @@ class Activity:
         """Return the seconds since something last moved; 0 while it is paused."""
         return 0.0 if self._pauses else monotonic() - self._moved_at
 
+    @property
+    def oldest(self) -> str | None:
+        """What has been under way for longest; None if nothing is."""
+        with self._mutex:
+            return next(iter(self._under_way.values()), None)
+
     def waits_for(self) -> str:
         """Return what has been under way for longest, or else what last made progress."""
-        with self._mutex:
-            oldest = next(iter(self._under_way.values()), "")
-        return oldest or self._doing or "its first step"
+        return self.oldest or self._doing or "its first step"
 
 
 @contextmanager
