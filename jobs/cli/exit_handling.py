@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from ridgestream.jobs.cli.interpreter import check_process
+from ridgestream.jobs.cli.interpreter import check_process, keep_modules
 from ridgestream.jobs.console.log_format import Log, guess_log, write_end
 from ridgestream.jobs.console.standard_streams import lost_output
 
@@ -105,6 +105,7 @@ def orderly_exit(grace_seconds: float = 0.0) -> Iterator[ExitHandler]:
     from ridgestream.pipeline.base.reporter import Stopped
     from ridgestream.stores.errors.zarr_settings import use_zarr_defaults
 
+    keep_modules()
     handler = ExitHandler(grace_seconds, guess_log(sys.argv[1:], os.environ))
     signals = handler.signals
     try:

@@ -1,6 +1,6 @@
 """The ingest command: ingests the partitions that the store lacks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ridgestream.jobs.config.job_file import Job
@@ -63,7 +63,7 @@ def report_ingest(ingested: IngestReport, report: Reporter) -> None:
         )
 
 
-def _name_first(tell: Callable[..., None], event: Event, partitions: Sequence[dict[str, Fact]]) -> None:
+def _name_first(tell: Callable[..., None], event: Event, partitions: Sequence[Mapping[str, Fact]]) -> None:
     """Report an event of each of the first partitions, and how many there are beside them."""
     for facts in partitions[:_NAMED]:
         tell(event, **facts)

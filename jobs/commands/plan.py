@@ -6,14 +6,13 @@ from typing import Any
 
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import (
-    evaluation_partitions,
     policies,
     report_folder,
     schema_request,
     source_partitions,
     store_location,
 )
-from ridgestream.jobs.runs.job_plan import check_held_out_partitions, check_plan, plan_job
+from ridgestream.jobs.runs.job_plan import HeldOut, check_plan, plan_job
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.executor import Executor, MemoryNeed
 from ridgestream.pipeline.base.memory_plan import BatchPlan, RefitPlan, TrainingPlan
@@ -44,8 +43,8 @@ def run_plan(job: Job, executor: Executor, *, new_model: bool) -> dict[str, Any]
 
     Raises what the run would raise about memory, workers, parameters and locations, with the same numbers.
     """
-    files = source_partitions(job)
-    plan, store_exists = _plan(job, files, new_model=new_model)
+    files, held_out = source_partitions(job), HeldOut(job, Silent())
+    plan, store_exists = _plan(job, files, held_out, new_model=new_model)
     schema = _check_files(job, plan, files)
     workers = executor.count_workers()
     with ExitStack() as stack:
@@ -53,16 +52,16 @@ def run_plan(job: Job, executor: Executor, *, new_model: bool) -> dict[str, Any]
         memory_plans = plan.memory(*_shape(plan, sample))
         for memory_plan in memory_plans:
             memory_plan.check(plan.memory_limit_bytes)
-        _admit(job, plan, executor, memory_plans)
+        _admit(plan, executor, memory_plans)
         if job.evaluate is not None and plan.is_due:
-            check_held_out_partitions(job, _held_out_map(plan, sample, schema), schema, executor, Silent())
+            held_out.check(_held_out_map(plan, sample, schema), schema, executor)
         facts: dict[str, Any] = {"model": plan.trainer.request.name, "method": job.model.method}
         facts |= {"store": store_location(job).text, "store_exists": store_exists}
         facts |= _work_facts(plan, files, workers) | _memory_facts(plan, memory_plans)
         return facts | (_time_facts(estimate_run(plan, sample, workers)) if sample else {"based_on": reason})
 
 
-def _plan(job: Job, files: Sequence[PartitionFile], *, new_model: bool) -> tuple[RunPlan, bool]:
+def _plan(job: Job, files: Sequence[PartitionFile], held_out: HeldOut, *, new_model: bool) -> tuple[RunPlan, bool]:
     """Return the run's plan, and whether the store exists; raises what a run raises before it ingests."""
     location = store_location(job)
     report_folder(job)
@@ -70,7 +69,7 @@ def _plan(job: Job, files: Sequence[PartitionFile], *, new_model: bool) -> tuple
     root = Store.open(location).root() if store_exists else None
     with prefix_errors(location.text):
         plan = plan_job(job, root, files, new_model=new_model)
-        check_plan(job, plan)
+        check_plan(job, plan, held_out)
     return plan, store_exists
 
 
@@ -124,11 +123,9 @@ def _held_out_map(plan: RunPlan, sample: Sample | None, schema: Schema) -> Featu
     return sample.feature_map(plan.trainer.request) if sample is not None and has_all_rows else None
 
 
-def _admit(job: Job, plan: RunPlan, executor: Executor, memory_plans: MemoryPlans) -> None:
+def _admit(plan: RunPlan, executor: Executor, memory_plans: MemoryPlans) -> None:
     """Raise MemoryRefused if a worker has less memory than a task of the run needs."""
     executor.admit(partition_needs(plan.fresh))
-    if job.evaluate is not None and plan.learns:
-        executor.admit(partition_needs(evaluation_partitions(job)))
     if plan.passes:
         shares = [MemoryNeed(each.worker_bytes) for each in memory_plans if isinstance(each, BatchPlan)]
         executor.admit(shares or [block_need()])

@@ -6,16 +6,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ridgestream.jobs.cluster.cluster_error import ClusterError
 from ridgestream.jobs.config.job_file import Job
-from ridgestream.jobs.config.requests import (
-    evaluation_partitions,
-    memory_limit_bytes,
-    policies,
-    store_location,
-)
+from ridgestream.jobs.config.requests import memory_limit_bytes, policies, store_location
 from ridgestream.jobs.report.report_files import Concluded, concluded, recorded, report_night
 from ridgestream.jobs.runs.drift_warnings import warn_of_drift
 from ridgestream.jobs.runs.guard import Verdict, compare_with_served, hold_back, night_served, report_held_back
-from ridgestream.jobs.runs.job_plan import check_held_out_partitions, plan_job
+from ridgestream.jobs.runs.job_plan import HeldOut, plan_job
 from ridgestream.jobs.runs.recorder import Recorder, with_run
 from ridgestream.jobs.runs.run_outcome import learned_by, outcome, warn_of_unusual_runs, with_night
 from ridgestream.pipeline.base import events
@@ -62,19 +57,20 @@ def run_train(
     with recorded(job, report) as recorder:
         store = Store.open(store_location(job))
         with prefix_errors(store.location.text), store.lock(wait_seconds):
-            summary = train_and_commit(job, store, executor, recorder, new_model=new_model)
+            held_out = HeldOut(job, recorder)
+            summary = train_and_commit(job, store, executor, recorder, held_out, new_model=new_model)
     return concluded(summary | {"seconds": round(perf_counter() - start, 3)}, recorder)
 
 
 def train_and_commit(
-    job: Job, store: Store, executor: Executor, report: Recorder, *, new_model: bool
+    job: Job, store: Store, executor: Executor, report: Recorder, held_out: HeldOut, *, new_model: bool
 ) -> dict[str, Any]:
     """Train and refit under the writer's lock; the state, its position and what is served change by one commit.
 
     A stopped training saves a checkpoint, from which the next one resumes.
     """
     store.restore_tags()
-    training = _TrainJob.of(job, store, executor, report, new_model=new_model)
+    training = _TrainJob.of(job, store, executor, report, held_out, new_model=new_model)
     if not training.plan.is_due:
         return training.report_nothing()
     try:
@@ -124,6 +120,7 @@ class _TrainJob:
     store: Store
     executor: Executor
     report: Recorder
+    held_out: HeldOut
     new_model: bool
     snapshot: str
     root: "zarr.Group"
@@ -131,7 +128,9 @@ class _TrainJob:
     checkpoints: Checkpoints
 
     @classmethod
-    def of(cls, job: Job, store: Store, executor: Executor, report: Recorder, *, new_model: bool) -> Self:
+    def of(
+        cls, job: Job, store: Store, executor: Executor, report: Recorder, held_out: HeldOut, *, new_model: bool
+    ) -> Self:
         """Read the last commit; raise ModelError if the stored model has other parameters."""
         snapshot = store.snapshot()
         root = store.root(snapshot)
@@ -143,6 +142,7 @@ class _TrainJob:
             store=store,
             executor=executor,
             report=report,
+            held_out=held_out,
             new_model=new_model,
             snapshot=snapshot,
             root=root,
@@ -165,8 +165,7 @@ class _TrainJob:
         """Raise early the errors of the refit and the held-out partitions that need no training."""
         self.plan.check_refit_memory()
         if self.job.evaluate is not None and self.ledger.schema is not None:
-            feature_map = self.plan.held_out_feature_map(self.root)
-            check_held_out_partitions(self.job, feature_map, self.ledger.schema, self.executor, self.report)
+            self.held_out.check(self.plan.held_out_feature_map(self.root), self.ledger.schema, self.executor)
 
     @property
     def context(self) -> TrainingContext:
@@ -199,7 +198,7 @@ class _TrainJob:
                 trained = self._refit(trained)
             evaluation = self._evaluate(trained.record, self.report)
             if evaluation is not None:
-                self.report.note_evaluation(evaluation, evaluation_partitions(self.job))
+                self.report.note_evaluation(evaluation, self.held_out.files())
         except TROUBLES as error:
             if not trained.entries and not is_refitted(trained.record):
                 raise
@@ -216,8 +215,8 @@ class _TrainJob:
     def _evaluate(self, record: ModelRecord, report: Reporter) -> Evaluation | None:
         if self.job.evaluate is None or self.ledger.schema is None:
             return None
-        files, model = evaluation_partitions(self.job, report), model_of(record)
-        return evaluate(model, self.ledger.schema, files, self.executor, report, policies(self.job))
+        files = self.held_out.files()
+        return evaluate(model_of(record), self.ledger.schema, files, self.executor, report, policies(self.job))
 
     @property
     def guarded(self) -> ModelRecord | None:

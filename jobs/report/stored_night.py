@@ -55,10 +55,11 @@ def open_night(store: Store, model: str, number: int | None) -> StoredNight:
     snapshot = store.snapshot()
     if number is None:
         number = require_model(store.root(snapshot), model).history[-1].number
-    if number and night_tag(model, number) in store.tags():
-        snapshot = snapshot_of_night(store, model, number)
-    record = require_model(store.root(snapshot), model)
+    snapshot = (store.find_tag(night_tag(model, number)) if number else None) or snapshot
+    root = store.root(snapshot)
+    record = require_model(root, model)
     if record.history[-1].number != number:
         snapshot = snapshot_of_night(store, model, number)  # its error lists the nights that exist
-    root = store.root(snapshot)
-    return StoredNight(root, snapshot, read_ledger(root), require_model(root, model))
+        root = store.root(snapshot)
+        record = require_model(root, model)
+    return StoredNight(root, snapshot, read_ledger(root), record)

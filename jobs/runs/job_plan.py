@@ -30,19 +30,30 @@ def plan_job(job: Job, root: "zarr.Group | None", files: Sequence[PartitionFile]
     )
 
 
-def check_plan(job: Job, plan: RunPlan) -> None:
+class HeldOut:
+    """The held-out partitions of a job, listed once in a run: what is checked is what is evaluated."""
+
+    def __init__(self, job: Job, report: Reporter) -> None:
+        self._job, self._report = job, report
+        self._files: tuple[PartitionFile, ...] | None = None
+
+    def files(self) -> tuple[PartitionFile, ...]:
+        """Return the partitions; reports, the first time, the files that are passed over."""
+        if self._files is None:
+            self._files = evaluation_partitions(self._job, self._report)
+        return self._files
+
+    def check(self, feature_map: FeatureMap | None, schema: Schema, executor: Executor) -> None:
+        """Refuse before the first row is learned what the evaluation would refuse after the last, naming the value.
+
+        Without a feature map, which categories and classes the model will have is not known, and they are not checked.
+        """
+        check_held_out(self.files(), feature_map, schema, executor, self._report, policies(self._job))
+
+
+def check_plan(job: Job, plan: RunPlan, held_out: HeldOut) -> None:
     """Refuse before files are ingested what training would refuse after it: another model, too little memory."""
     plan.check_request()
     plan.check_memory()
     if job.evaluate is not None and plan.is_due:
-        evaluation_partitions(job)
-
-
-def check_held_out_partitions(
-    job: Job, feature_map: FeatureMap | None, schema: Schema, executor: Executor, report: Reporter
-) -> None:
-    """Refuse before the first row is learned what the evaluation would refuse after the last, naming file and value.
-
-    Without a feature map, which categories and classes the model will have is not known, and they are not checked.
-    """
-    check_held_out(evaluation_partitions(job), feature_map, schema, executor, report, policies(job))
+        held_out.files()

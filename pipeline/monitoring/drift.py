@@ -5,7 +5,7 @@ segment of an older store has no sketch, truncated normal distributions with the
 instead; for columns with two different values this is still exact.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -75,7 +75,7 @@ def compare_partitions(
         return ()
     training = TrainingRows(ledger.schema, statistics.read(_scaled_by(statistics, record)))
     errors = _errors_of(record) | dict(learned or {})
-    limits = _limits(ledger, record, [*record.learned, *(learned or ())], errors)
+    limits = _limits(ledger, record, [*record.learned, *(learned or ())], errors, {entry.segment for entry in entries})
     compared = ACTIVITY.counted(entries, "the drift of partitions")
     return tuple(
         PartitionDrift(
@@ -110,9 +110,13 @@ def _errors_of(record: ModelRecord) -> dict[int, float | None]:
 
 
 def _limits(
-    ledger: Ledger, record: ModelRecord, learned: Sequence[int], errors: Mapping[int, float | None]
+    ledger: Ledger,
+    record: ModelRecord,
+    learned: Sequence[int],
+    errors: Mapping[int, float | None],
+    wanted: Collection[int],
 ) -> dict[int, float | None]:
-    """Return the error limit of each learned segment.
+    """Return the error limit of each learned segment from the first wanted one on.
 
     Nights without errors of single partitions count as one partition, before all others.
     """
@@ -121,4 +125,6 @@ def _limits(
     sequence = [*before, *(errors.get(number) for number in learned)]
     rows = [*(0 for _ in before), *(sizes.get(number, 0) for number in learned)]
     classes = ledger.schema is not None and ledger.schema.classifies
-    return dict(zip(learned, find_limits(sequence, rows, classes=classes)[len(before) :], strict=True))
+    first = next((position for position, number in enumerate(learned) if number in wanted), len(learned))
+    limits = find_limits(sequence, rows, classes=classes, first=len(before) + first)
+    return dict(zip(learned[first:], limits, strict=True))

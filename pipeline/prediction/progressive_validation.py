@@ -94,8 +94,10 @@ def sum_losses(
     return np.cumsum(w), np.cumsum(w * losses)
 
 
-def find_limits(errors: Sequence[float | None], rows: Sequence[int], *, classes: bool) -> list[float | None]:
-    """Return for each partition, in the order of learning, the limit above which its error is an outlier.
+def find_limits(
+    errors: Sequence[float | None], rows: Sequence[int], *, classes: bool, first: int = 0
+) -> list[float | None]:
+    """Return for each partition from `first` on, in the order of learning, above which limit its error is an outlier.
 
     The limit is the larger of FACTOR times the median of the RECENT errors before it and SIGMAS deviations above it.
     The variance is that of these errors, estimated from their median absolute deviation, plus the sampling variance
@@ -103,8 +105,8 @@ def find_limits(errors: Sequence[float | None], rows: Sequence[int], *, classes:
     errors, for a partition without an error, and for one of fewer than LEAST_ROWS rows.
     """
     limits: list[float | None] = []
-    before: list[float] = []
-    for error, n in zip(errors, rows, strict=True):
+    before = [error for error in errors[:first] if error is not None]
+    for error, n in zip(errors[first:], rows[first:], strict=True):
         is_judged = before and error is not None and n >= LEAST_ROWS
         limits.append(_limit(before[-RECENT:], n, classes=classes) if is_judged else None)
         before += [] if error is None else [error]

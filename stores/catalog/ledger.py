@@ -1,14 +1,14 @@
 """The ledger: the partitions of a store, in order of arrival, and how to recognize them."""
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from collections.abc import Collection, Sequence
+from dataclasses import Field, asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Self, cast, get_type_hints
 
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import read_errors, store_errors
 from ridgestream.stores.files.paths import RECENT
 from ridgestream.stores.parquet.partitions import PartitionFile
-from ridgestream.stores.repository.store_format import LEDGER, check_listed, list_hashes
+from ridgestream.stores.repository.store_format import LEDGER, check_listed, list_hashes, recall, remember
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.field_types import check_types, strictly_typed
 from ridgestream.stores.schema.record_hash import hash_plain
@@ -161,9 +161,15 @@ class Ledger:
         return self.schema
 
 
+_ENTRY_TYPES = get_type_hints(LedgerEntry)
+
+
 def read_ledger(root: "zarr.Group") -> Ledger:
     """Return the ledger of a snapshot; an empty one if nothing has been ingested yet."""
     with read_errors("the store's ledger"):
+        known = recall(root, LEDGER)
+        if isinstance(known, Ledger):
+            return known
         check_metadata(root.store, LEDGER, members=_LISTS)
         if LEDGER not in root:
             check_listed(root, LEDGER, None)
@@ -171,8 +177,11 @@ def read_ledger(root: "zarr.Group") -> Ledger:
         group = cast("zarr.Group", root[LEDGER])
         plain = cast("dict[str, Any]", group.attrs.asdict())
         plain |= {name: read_lines(group, name) for name in _LISTS if name in group}
-        check_listed(root, LEDGER, hash_plain(plain))
-        return from_plain(plain)
+        digest = hash_plain(plain)
+        check_listed(root, LEDGER, digest)
+        ledger = from_plain(plain)
+        remember(root, LEDGER, digest, ledger)
+        return ledger
 
 
 def from_plain(plain: dict[str, Any]) -> Ledger:
@@ -184,13 +193,13 @@ def from_plain(plain: dict[str, Any]) -> Ledger:
     categories = tuple(tuple(table) for table in plain["categories"])
     ledger = Ledger(
         schema=Schema.from_dict(plain["schema"]).with_names_of(categories),
-        entries=tuple(_entries(names, values)),
+        entries=_entries(names, values),
         categories=categories,
         classes=tuple(plain.get("classes", ())),
         quarantined=tuple(_quarantined(each) for each in plain.get("quarantined", ())),
         next_segment=plain.get("next_segment", len(values)),
     )
-    check_types(ledger)
+    check_types(replace(ledger, entries=()))
     _check_numbers(ledger)
     return ledger
 
@@ -213,16 +222,30 @@ def as_plain(ledger: Ledger) -> dict[str, Any]:
 
 def _check_numbers(ledger: Ledger) -> None:
     """Raise ValueError for impossible numbers of rows, and for segments or names that are used twice."""
-    segments = [entry.segment for entry in ledger.entries]
-    if any(not 0 <= entry.rows <= MAX_ROWS or entry.segment < 0 for entry in ledger.entries):
+    segments, rows = ([getattr(entry, name) for entry in ledger.entries] for name in ("segment", "rows"))
+    if segments and (min(segments) < 0 or min(rows) < 0 or max(rows) > MAX_ROWS):
         raise ValueError("a partition has a number of rows, or of a segment, that cannot be")
     if len({*segments}) < len(segments) or len(ledger.by_name()) < len(segments):
         raise ValueError("two partitions have the same name or segment")
 
 
-def _entries(names: Sequence[str], plain: Sequence[Any]) -> Iterator[LedgerEntry]:
-    for position, values in enumerate(plain):
-        yield LedgerEntry(**{"segment": position, **dict(zip(names, values, strict=True))})
+def _entries(names: Sequence[str], plain: Sequence[Sequence[Any]]) -> tuple[LedgerEntry, ...]:
+    """Return the entries with these values of the named fields; raises TypeError or ValueError if one is damaged."""
+    columns = dict(zip(names, zip(*plain, strict=True), strict=True)) if plain else {}
+    columns.setdefault("segment", tuple(range(len(plain))))
+    if not columns.keys() <= _ENTRY_TYPES.keys():
+        raise TypeError(f"an entry has no field {min(columns.keys() - _ENTRY_TYPES.keys())!r:.100}")
+    return tuple(map(LedgerEntry, *(_column(item, columns.get(item.name), len(plain)) for item in fields(LedgerEntry))))
+
+
+def _column(item: "Field[Any]", values: Sequence[Any] | None, length: int) -> Sequence[Any]:
+    """Return the values of a field of all entries, checked together: a store may have many partitions."""
+    if values is None:
+        values = (item.default,) * length
+    wrong = {*map(type, values)} - {_ENTRY_TYPES[item.name]}
+    if wrong:
+        raise TypeError(f"LedgerEntry.{item.name} cannot be {next(v for v in values if type(v) in wrong)!r:.100}")
+    return values
 
 
 def _quarantined(plain: dict[str, Any]) -> Quarantined:
@@ -238,6 +261,7 @@ def write_ledger(root: "zarr.Group", ledger: Ledger) -> None:
     """
     plain = as_plain(ledger)
     digest = hash_plain(plain)
+    remember(root, LEDGER, digest, from_plain(plain))
     lists = {name: plain.pop(name) for name in _LISTS}
     with store_errors("the store's ledger"):
         list_hashes(root, {LEDGER: digest})

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -215,9 +215,8 @@ def require_model(root: "zarr.Group", name: str) -> ModelRecord:
 
 def write_model(root: "zarr.Group", record: ModelRecord) -> None:
     """Write the model, replacing the one of its name, within a session."""
-    plain = asdict(replace(record, arrays={}))
-    del plain["arrays"]
-    plain["history"] = [_without_none(night) for night in plain["history"]]
+    plain = {item.name: getattr(record, item.name) for item in fields(record) if item.name != "arrays"}
+    plain["history"] = [_without_none(vars(night)) for night in record.history]
     plain |= {"format_version": MODEL_FORMAT_VERSION, "parameters_hash": record.parameters_hash}
     path = f"{MODELS}/{check_model_name(record.name)}"
     attributes = cast("dict[str, Any]", json.loads(json.dumps(plain)))

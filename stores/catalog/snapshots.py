@@ -16,8 +16,9 @@ def find_snapshot(store: Store, model: str, name: str) -> str:
     """
     if name.isdecimal():
         return snapshot_of_night(store, model, int(name))
-    if name in store.tags():
-        return store.snapshot_of_tag(name)
+    tagged = store.find_tag(name)
+    if tagged is not None:
+        return tagged
     if not store.has_snapshot(name):
         raise StoreError(
             f"the store {store.location.text} has no night, tag or snapshot {name!r}; `ridgestream history` lists them"
@@ -27,10 +28,10 @@ def find_snapshot(store: Store, model: str, name: str) -> str:
 
 def snapshot_of_night(store: Store, model: str, number: int) -> str:
     """Return the snapshot of a night; raises ModelError if there is none, or if an older release made it."""
-    tag, tags = night_tag(model, number), store.tags()
-    if tag in tags:
-        return store.snapshot_of_tag(tag)
-    record = require_model(store.root(), model)
+    tagged = store.find_tag(night_tag(model, number))
+    if tagged is not None:
+        return tagged
+    record, tags = require_model(store.root(), model), store.tags()
     numbers = [night.number for night in record.history if night_tag(model, night.number) in tags]
     existing = f"there are {', '.join(map(str, numbers))}" if numbers else "nights of older releases have no number"
     if any(night.number == number for night in record.history):

@@ -158,13 +158,17 @@ def stamp_of(location: FileLocation) -> Stamp:
     from pyarrow.fs import FileType
 
     if isinstance(location, Path):
-        status = location.stat()
-        return Stamp(status.st_size, status.st_mtime_ns, f"{status.st_ino}-{status.st_ctime_ns}")
+        return stamp_from(location.stat())
     with object_errors(location, "read"):
         info = location.files.get_file_info(location.path)
     if info.type != FileType.File:
         raise FileNotFoundError(2, "no such object", str(location))
     return _stamp(info)
+
+
+def stamp_from(status: os.stat_result) -> Stamp:
+    """Return the stamp of a local file with this status."""
+    return Stamp(status.st_size, status.st_mtime_ns, f"{status.st_ino}-{status.st_ctime_ns}")
 
 
 def is_file(location: FileLocation) -> bool:

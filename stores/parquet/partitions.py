@@ -94,8 +94,9 @@ def list_source(source: FileLocation) -> SourceListing:
         _check_name(file, source)
     if not listed:
         raise PartitionError(f"the source {escape_path(source)} has no file whose name ends in .parquet")
-    passed_over = () if is_single else (file for file in files if not file.is_partition and not file.is_marker)
-    return SourceListing(_partitions(listed), tuple(sorted(passed_over, key=lambda file: file.name)))
+    others = (file for file in files if not file.is_partition) if len(listed) < len(files) else ()
+    passed_over = sorted((file for file in others if not file.is_marker), key=lambda file: file.name)
+    return SourceListing(_partitions(listed), tuple(passed_over))
 
 
 def _partitions(files: Sequence[ListedFile]) -> tuple[PartitionFile, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ridgestream.stores.errors.exceptions import PartitionError
-from ridgestream.stores.files.paths import FileLocation, ObjectPath, Stamp, list_objects
+from ridgestream.stores.files.paths import FileLocation, ObjectPath, Stamp, list_objects, stamp_from
 from ridgestream.stores.parquet.hidden_names import is_hidden, is_hidden_folder
 from ridgestream.stores.parquet.table_formats import check_no_table, check_not_inside_table
 
@@ -103,9 +103,9 @@ class _Walk:
         if folder.is_symlink():
             check_not_inside_table(folder)
         for entry in self._entries(folder):
-            path, name = folder / entry.name, f"{prefix}{entry.name}"
+            path, name = Path(entry.path), f"{prefix}{entry.name}"
             if not self._is_folder(entry):
-                yield ListedFile(name, path)
+                yield ListedFile(name, path, _stamp(entry))
             elif is_hidden_folder(entry.name):
                 yield ListedFile(f"{name}/", path)
                 yield from _hidden_files(path, name)
@@ -129,6 +129,14 @@ class _Walk:
 
     def _refuse(self, path: Path, reason: str) -> NoReturn:
         raise PartitionError(f"the source {escape_path(self.source)}: {escape_path(path)} {reason}")
+
+
+def _stamp(entry: "os.DirEntry[str]") -> Stamp | None:
+    """Return a file's stamp; None where there is no file, which is reported if it turns out to be a partition."""
+    try:
+        return stamp_from(entry.stat())
+    except OSError:
+        return None
 
 
 def _hidden_files(folder: Path, prefix: str) -> Iterator[ListedFile]:

@@ -37,6 +37,7 @@ class RepositoryClient:
 
     def __init__(self, repository: "icechunk.Repository", limit: TimeLimit) -> None:
         self._repository, self.limit = repository, limit
+        self._known: dict[str, tuple[str, object]] = {}
 
     @classmethod
     def exists(cls, storage: "icechunk.Storage", limit: TimeLimit) -> bool:
@@ -70,8 +71,8 @@ class RepositoryClient:
         return cls.open(storage, limit)
 
     def store_of(self, session: "icechunk.Session") -> LimitedStore:
-        """Return the Zarr store of a session."""
-        return LimitedStore(session.store, self.limit)
+        """Return the Zarr store of a session; all of them share what is known of records."""
+        return LimitedStore(session.store, self.limit, self._known)
 
     def readonly_session(self, branch: str | None = None, *, snapshot_id: str | None = None) -> "icechunk.Session":
         """Open a session for reading the last commit of a branch, or a snapshot, which is read at once."""
@@ -115,6 +116,17 @@ class RepositoryClient:
     def lookup_tag(self, tag: str) -> str:
         """Return the snapshot of a tag."""
         return str(self._ask(lambda: self._repository.lookup_tag_async(tag), f"the tag {tag}"))
+
+    def find_tag(self, tag: str) -> str | None:
+        """Return the snapshot of a tag; None if there is no such tag. Tags are listed, which takes long, only then."""
+        import icechunk
+
+        try:
+            return self.lookup_tag(tag)
+        except icechunk.IcechunkError:
+            if tag in self.list_tags():
+                raise
+            return None
 
     def ancestry(self, *, branch: str) -> "Iterator[icechunk.SnapshotInfo]":
         """Yield a branch's commits, newest first; Icechunk's own iterator has no time limit."""

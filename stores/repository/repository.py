@@ -23,8 +23,7 @@ from ridgestream.stores.repository.reader_registry import registered
 from ridgestream.stores.repository.store_folder import check_writable, flush_folder
 from ridgestream.stores.repository.store_format import BRANCH, FORMAT_VERSION, RootRecord, list_hashes, read_root_record
 from ridgestream.stores.repository.store_location import StoreLocation
-from ridgestream.stores.requests.limited_store import Fork, LimitedStore
-from ridgestream.stores.requests.time_limit import TimeLimit
+from ridgestream.stores.requests.limited_store import Fork
 from ridgestream.stores.schema.record_hash import hash_plain
 from ridgestream.stores.segments.size_limits import check_metadata
 
@@ -41,8 +40,8 @@ class WriteSession:
 
     session: "icechunk.Session"
     """Icechunk's writable session."""
-    limit: TimeLimit
-    """The time limit of its requests."""
+    repository: RepositoryClient
+    """Its repository."""
     snapshot: str | None = None
     """The snapshot created by the commit, None before it."""
 
@@ -51,16 +50,16 @@ class WriteSession:
         """The root group; changes to it and its descendants are part of the commit."""
         import zarr
 
-        return zarr.open_group(LimitedStore(self.session.store, self.limit), mode="a", zarr_format=ZARR_FORMAT)
+        return zarr.open_group(self.repository.store_of(self.session), mode="a", zarr_format=ZARR_FORMAT)
 
     def fork(self) -> Fork:
         """Return a fork of the session for other processes; nothing may have been changed in the session before."""
-        with store_errors(self.limit.location):
-            return Fork(self.session.fork(), self.limit)
+        with store_errors(self.repository.limit.location):
+            return Fork(self.session.fork(), self.repository.limit)
 
     def merge(self, forks: Iterable[Fork]) -> None:
         """Add the changes made in forks."""
-        with store_errors(self.limit.location):
+        with store_errors(self.repository.limit.location):
             self.session.merge(*(fork.session for fork in forks))
 
     def upgrade_format(self) -> None:
@@ -163,7 +162,7 @@ class Store:
         The commit gets the tag, immediately or, after a kill in between, from `restore_tags`.
         """
         with store_errors(f"the store {self.location.text}"):
-            writing = WriteSession(self.repository.writable_session(BRANCH), self.location.limit)
+            writing = WriteSession(self.repository.writable_session(BRANCH), self.repository)
         yield writing  # outside store_errors: errors of the caller's own code are not errors of the store
         writing.upgrade_format()
         self.check_lease()
@@ -196,16 +195,21 @@ class Store:
         with store_errors(f"the store {self.location.text}"):
             return set(self.repository.list_tags())
 
+    def find_tag(self, tag: str) -> str | None:
+        """Return the snapshot of a tag, None if there is no such tag; without a look at the other tags."""
+        with store_errors(f"the store {self.location.text}"):
+            return self.repository.find_tag(tag)
+
     def snapshot_of_tag(self, tag: str) -> str:
         """Return the snapshot of a tag; raises StoreError if there is no such tag."""
-        with store_errors(f"the store {self.location.text}"):
-            if tag in self.repository.list_tags():
-                return str(self.repository.lookup_tag(tag))
-        raise StoreError(f"the store {self.location.text} has no tag {tag!r}")
+        snapshot = self.find_tag(tag)
+        if snapshot is None:
+            raise StoreError(f"the store {self.location.text} has no tag {tag!r}")
+        return snapshot
 
     def tag(self, name: str, snapshot: str) -> None:
         """Tag a snapshot permanently; raises StoreError if the tag exists or the snapshot does not."""
-        if name in self.tags():
+        if self.find_tag(name) is not None:
             raise StoreError(f"the store {self.location.text} has a tag {name!r} already; a tag stays where it is")
         with store_errors(f"the store {self.location.text}"):
             self.repository.create_tag(name, snapshot)
@@ -226,13 +230,13 @@ class Store:
     def restore_tags(self) -> None:
         """Tag the commits that a kill has left without their tag; the caller holds the writer's lock."""
         with store_errors(f"the store {self.location.text}"):
-            existing_tags = self.repository.list_tags()
             for commit in self.repository.ancestry(branch=BRANCH):
                 tag = _tag_of(commit.metadata)
-                if tag in existing_tags:
+                if tag is None:
+                    continue
+                if self.repository.find_tag(tag) is not None:
                     return  # the writers of earlier commits have checked theirs
-                if tag is not None:
-                    self.repository.create_tag(tag, commit.id)
+                self.repository.create_tag(tag, commit.id)
 
     def _session(self, snapshot: str | None) -> "icechunk.Session":
         if snapshot is None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import read_errors
 from ridgestream.stores.errors.zarr_settings import ZARR_FORMAT
+from ridgestream.stores.requests.limited_store import LimitedStore
 from ridgestream.stores.schema.record_hash import hash_arrays, hash_plain
 from ridgestream.stores.segments.checked_array import read_array
 from ridgestream.stores.segments.segment_format import SEGMENTS
@@ -110,6 +111,22 @@ def check_listed(root: "zarr.Group", path: str, digest: str | None) -> None:
     record = read_root_record(root)
     if record is not None:
         record.check(path, digest)
+
+
+def recall(root: "zarr.Group", path: str) -> object:
+    """Return a record as it was last read or written through the same repository; None unless its hash is listed still.
+
+    A record does not change, so one that the root of another snapshot lists with the same hash need not be read again.
+    """
+    digest, known = getattr(root.store, "known", {}).get(path, (None, None))
+    record = read_root_record(root) if digest is not None else None
+    return known if record is not None and record.hashes is not None and record.hashes.get(path) == digest else None
+
+
+def remember(root: "zarr.Group", path: str, digest: str, record: object) -> None:
+    """Keep a record with its hash for `recall`, in place of an earlier one of this path."""
+    if isinstance(root.store, LimitedStore):
+        root.store.known[path] = digest, record
 
 
 def arrays_path(path: str) -> str:

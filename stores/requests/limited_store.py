@@ -20,12 +20,19 @@ if TYPE_CHECKING:
 class LimitedStore(WrapperStore["IcechunkStore"]):
     """Icechunk's store with a time limit; every request may be repeated, since a session sees its own writes only."""
 
-    def __init__(self, store: "IcechunkStore", limit: TimeLimit | None = None) -> None:
+    def __init__(
+        self, store: "IcechunkStore", limit: TimeLimit | None = None, known: dict[str, tuple[str, object]] | None = None
+    ) -> None:
         super().__init__(store)
         self._limit = limit or TimeLimit()
+        self.known = {} if known is None else known
+        """Records of the store by their paths, each with its hash, as this process last read or wrote them."""
+
+    def __reduce__(self) -> "tuple[type[LimitedStore], tuple[IcechunkStore, TimeLimit]]":
+        return type(self), (self._store, self._limit)
 
     def _with_store(self, store: "IcechunkStore") -> "LimitedStore":
-        return type(self)(store, self._limit)
+        return type(self)(store, self._limit, self.known)
 
     async def get(
         self, key: str, prototype: "BufferPrototype", byte_range: "ByteRequest | None" = None

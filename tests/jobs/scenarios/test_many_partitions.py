@@ -11,6 +11,7 @@ import pytest
 import zarr
 from benchmarks.many_partitions import measure, plot
 from support.jobs.jobs import Workplace, assert_same_model, draw_rows, open_store
+from support.jobs.recording import Notes
 
 from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import read_job
@@ -97,6 +98,14 @@ def test_small_partitions_share_tasks(tmp_path: Path) -> None:
     work, executor = with_partitions(tmp_path, range(64)), CountingTasks()
     run_job(read_job(work.job(SETTINGS), {}), executor, Silent(), 0.0, new_model=False)
     assert executor.tasks <= 16
+
+
+def test_ten_partitions_of_a_kind_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    work, notes = with_partitions(tmp_path, range(14), lambda _: draw_rows(0, ROWS)), Notes()
+    run_job(read_job(work.job(SETTINGS), {}), InProcess(), notes, 0.0, new_model=False)
+    repeated = notes.all("ingest.partition_repeated")
+    assert [facts["partition"] for facts in repeated] == [f"part-{number:02d}.parquet" for number in range(1, 11)]
+    assert notes.all("ingest.more_partitions") == [{"partitions": 3, "like": "ingest.partition_repeated"}]
 
 
 def one_distribution(number: int) -> pa.Table:
