@@ -17,7 +17,10 @@ from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.stores.catalog import ledger
 from ridgestream.stores.catalog.ledger import read_ledger
+from ridgestream.stores.parquet import partitions
+from ridgestream.stores.repository.client import RepositoryClient
 
 ROWS = 4
 SETTINGS = {"evaluate.path": None, "model.max_basis": 5, "model.scaling_rows": 400}
@@ -98,6 +101,35 @@ def test_small_partitions_share_tasks(tmp_path: Path) -> None:
     work, executor = with_partitions(tmp_path, range(64)), CountingTasks()
     run_job(read_job(work.job(SETTINGS), {}), executor, Silent(), 0.0, new_model=False)
     assert executor.tasks <= 16
+
+
+def test_a_night_reads_the_ledger_once_lists_each_source_once_and_no_tags(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, the ledger was read five times, held-out partitions and tags were listed four times."""
+    work = Workplace(tmp_path)
+    work.put_all(range(2))
+    work.run_here()
+    work.put(2)
+    read, listed, tags = [], [], []
+    spy_on(monkeypatch, ledger, "read_lines", lambda _, name: read.append(name))
+    spy_on(monkeypatch, partitions, "walk_source", lambda source: listed.append(source.name))
+    spy_on(monkeypatch, RepositoryClient, "list_tags", lambda _: tags.append(1))
+    result = work.run_here({"model.guard": 1.0})
+    assert (result["new_partitions"], result["test_error"] is not None) == (1, True)
+    assert sorted(read) == ["categories", "entries", "quarantined"]
+    assert (listed, tags) == (["rows", "held-out"], [])
+
+
+def spy_on(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, note: Callable[..., object]) -> None:
+    """Have each call of a function noted first."""
+    real = getattr(owner, name)
+
+    def noted(*arguments: Any) -> Any:
+        note(*arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(owner, name, noted)
 
 
 def test_ten_partitions_of_a_kind_are_named_and_the_others_counted(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The ledger: what it records about each partition, and how it grows."""
 
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 from support.stores.partitions import mixed_columns, only_partition, write_partition
 from support.stores.stores import as_format_3, ledger_of, location_of, new_store
 
+from ridgestream.stores.catalog import ledger as module
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, Quarantined, write_ledger
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.requests.limited_store import LimitedStore
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.schema import Feature, Schema
 
@@ -39,6 +42,33 @@ def test_a_ledger_round_trips(tmp_path: Path, positive: Label | None) -> None:
     assert ledger_read == ledger
     assert ledger_read.schema is not None
     assert type(ledger_read.schema.positive) is type(positive)
+
+
+def test_a_store_that_wrote_or_read_a_ledger_knows_it_until_another_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, place = new_store(tmp_path / "store"), location_of(tmp_path / "store")
+    with writer.write("first") as writing:
+        write_ledger(writing.root, Ledger(SCHEMA, (entry(0),), (("3.00",), ("x",))))
+    reader = Store.open(place)
+    first = ledger_of(reader)
+    monkeypatch.setattr(module, "read_lines", lambda *_: pytest.fail("it is read again"))
+    assert ledger_of(reader) is first
+    assert repr(ledger_of(writer)) == repr(first)
+    monkeypatch.undo()
+    with Store.open(place).write("second") as writing:
+        write_ledger(writing.root, Ledger(SCHEMA, (entry(0), entry(1)), ((), ())))
+    for store in (writer, reader):
+        assert [each.segment for each in ledger_of(store).entries] == [0, 1]
+
+
+def test_what_is_known_of_a_store_stays_in_its_process(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "store")
+    with store.write("first") as writing:
+        write_ledger(writing.root, Ledger(SCHEMA, (entry(0),), ((), ())))
+    root = store.root()
+    assert cast("LimitedStore", root.store).known
+    assert not cast("LimitedStore", copy(root.store)).known  # as it is pickled
 
 
 @pytest.mark.parametrize(("names", "as_written"), [(("0", "-0"), ("b",)), (("3.00",), ("b",)), (("3", "a"), ())])

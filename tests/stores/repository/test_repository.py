@@ -189,6 +189,31 @@ def test_the_format_version_is_raised_by_the_next_change(tmp_path: Path) -> None
     assert Store.open(location_of(tmp_path / "store")).format_version == FORMAT_VERSION
 
 
+def test_a_tag_is_found_without_a_look_at_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = new_store(tmp_path / "store")
+    for value in (1, 2):
+        store.tag(f"v{value}", put(store, value))
+    store.repository.delete_tag("v2")
+    assert (store.find_tag("v2"), store.find_tag("v3")) == (None, None)
+    monkeypatch.setattr(store.repository, "list_tags", lambda: pytest.fail("tags are listed"))
+    tagged = store.find_tag("v1")
+    assert tagged is not None
+    assert value_in(store, tagged) == 1
+
+
+def test_a_tag_that_cannot_be_looked_up_is_not_taken_for_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: str) -> str:
+        raise icechunk.IcechunkError("the server is overloaded")
+
+    store = new_store(tmp_path / "store")
+    store.tag("v1", put(store, 1))
+    monkeypatch.setattr(store.repository, "lookup_tag", fail)
+    with pytest.raises(StoreError, match="the server is overloaded"):
+        store.find_tag("v1")
+
+
 def test_a_damaged_tag_of_a_commit_is_refused(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
     session = store.repository.writable_session("main")
