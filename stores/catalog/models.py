@@ -27,6 +27,7 @@ from ridgestream.stores.schema.field_types import check_types, strictly_typed
 from ridgestream.stores.schema.record_hash import hash_arrays, hash_plain
 from ridgestream.stores.segments.checked_array import create_array, read_array
 from ridgestream.stores.segments.size_limits import check_metadata
+from ridgestream.stores.segments.text_array import read_lines, write_lines
 
 if TYPE_CHECKING:
     import zarr
@@ -36,14 +37,20 @@ MODEL_FORMAT_VERSION = 4
 
 Version 2 adds `refitted` and `regularization` to a night, which may be a refit only, the arrays of a refit, and
 numerics to the counters; version 3 numbers the nights, and adds excluded segments, held and rolled-back nights, and the
-report of the last run. Version 4 adds the array of a learned metric.
+report of the last run; version 4 adds the array of a learned metric, and keeps the nights and the segments learned in
+chunks, since they grow with the store.
 """
+
+LISTS = ("history", "learned")
+"""The parts of a record that grow with the store; in attributes, part of every snapshot, up to format version 3."""
 
 CONFUSION = "confusion"
 """The array of a multi-class model with the confusion matrix of its last evaluation, (n_classes, n_classes)."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _ROWS_A_CHUNK = 1024
+_A_LINE = 1000
+"""Segments learned in a line of text."""
 
 Arrays = dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]
 
@@ -158,12 +165,15 @@ def read_model(root: "zarr.Group", name: str, *, with_arrays: bool = True) -> Mo
     """Return the model of that name, None if there is none; raises NewerFormat if a newer release wrote it."""
     path = f"{MODELS}/{check_model_name(name)}"
     with read_errors(f"the model {name!r}"):
-        check_metadata(root.store, path, members=with_arrays)
+        check_metadata(root.store, path, members=with_arrays or LISTS)
         if path not in root:
             check_listed(root, path, None)
             return None
         group = cast("zarr.Group", root[path])
         plain = cast("dict[str, Any]", group.attrs.asdict())
+        if LISTS[0] in group:
+            learned = [number for line in read_lines(group, "learned") for number in line]
+            plain |= {"history": read_lines(group, "history"), "learned": learned}
         check_listed(root, path, hash_plain(plain))
         version = plain.pop("format_version", 0)
         if version > MODEL_FORMAT_VERSION:
@@ -175,7 +185,8 @@ def read_model(root: "zarr.Group", name: str, *, with_arrays: bool = True) -> Mo
 
 
 def _read_arrays(root: "zarr.Group", path: str) -> dict[str, npt.NDArray[Any]]:
-    arrays = {key: read_array(array) for key, array in cast("zarr.Group", root[path]).arrays()}
+    group = cast("zarr.Group", root[path])
+    arrays = {key: read_array(array) for key, array in group.arrays() if key not in LISTS}
     check_listed(root, arrays_path(path), hash_arrays(arrays))
     return arrays
 
@@ -214,17 +225,31 @@ def require_model(root: "zarr.Group", name: str) -> ModelRecord:
 
 
 def write_model(root: "zarr.Group", record: ModelRecord) -> None:
-    """Write the model, replacing the one of its name, within a session."""
+    """Write the model, replacing the one of its name, within a session; only the end of what grows is written."""
     plain = {item.name: getattr(record, item.name) for item in fields(record) if item.name != "arrays"}
     plain["history"] = [_without_none(vars(night)) for night in record.history]
     plain |= {"format_version": MODEL_FORMAT_VERSION, "parameters_hash": record.parameters_hash}
     path = f"{MODELS}/{check_model_name(record.name)}"
-    attributes = cast("dict[str, Any]", json.loads(json.dumps(plain)))
     with store_errors(f"the model {record.name!r}"):
-        list_hashes(root, {path: hash_plain(attributes), arrays_path(path): hash_arrays(record.arrays)})
-        group = root.create_group(path, overwrite=True, attributes=attributes)
+        list_hashes(root, {path: hash_plain(plain), arrays_path(path): hash_arrays(record.arrays)})
+        group = _emptied_group(root, path)
+        learned = plain.pop("learned")
+        write_lines(group, "history", plain.pop("history"))
+        write_lines(group, "learned", (learned[i : i + _A_LINE] for i in range(0, len(learned), _A_LINE)))
+        group.attrs.put(json.loads(json.dumps(plain)))
         for key, array in record.arrays.items():
             create_array(group, key, array.shape, str(array.dtype), _ROWS_A_CHUNK)[...] = array
+
+
+def _emptied_group(root: "zarr.Group", path: str) -> "zarr.Group":
+    """Return the group of a model with nothing but its LISTS, if it has them."""
+    if not all(f"{path}/{name}" in root for name in LISTS):
+        return root.create_group(path, overwrite=True)
+    group = cast("zarr.Group", root[path])
+    for key in [*group.array_keys()]:
+        if key not in LISTS:
+            del group[key]
+    return group
 
 
 def _without_none(night: dict[str, Any]) -> dict[str, Any]:

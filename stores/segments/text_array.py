@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 TEXT_CHUNK_BYTES = 32 * 2**10
 """Bytes per chunk: the most that is rewritten when a line is appended."""
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
 
 def write_lines(group: "zarr.Group", name: str, items: Iterable[Any]) -> None:
     """Write items of plain JSON, one a line; of an array that exists, only the chunks from the first change on."""
-    values = np.frombuffer("".join(json.dumps(item, separators=(",", ":")) + "\n" for item in items).encode(), np.uint8)
+    values = np.frombuffer("".join(f"{_encode(item)}\n" for item in items).encode(), np.uint8)
     if name not in group:
         array, same = create_array(group, name, values.shape, "uint8", TEXT_CHUNK_BYTES, growing=True), 0
     else:

@@ -55,7 +55,7 @@ def test_groups_and_arrays_of_a_store_do_not_grow_with_its_small_partitions(tmp_
 
 @pytest.mark.thorough
 def test_a_night_of_one_partition_writes_as_much_after_many_as_after_few(tmp_path: Path) -> None:
-    """Snapshots contain the model's history and little else; before, they contained every partition, twice."""
+    """Snapshots contain neither partitions nor what a model has learned of them; before, they did, twice."""
     written = []
     for count in (10, 70):
         work = with_partitions(tmp_path / str(count), range(count))

@@ -1,14 +1,16 @@
 """Models in a store: stored bit for bit, refused when newer or damaged, and identified by their parameters."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.stores.stores import as_format_3, location_of, new_store
+from support.stores.stores import as_format_3, location_of, new_store, plain_model
 
 from ridgestream.stores.catalog.models import (
     MODEL_FORMAT_VERSION,
@@ -69,8 +71,7 @@ def test_errors_per_target_round_trip_and_are_absent_in_nights_of_the_first_rele
     more = replace(NIGHT, progressive_mse_of={"a": 1 / 3, "ü": 2.0}, test_mse_of={"a": 0.1, "ü": 0.2})
     put(store, record_of(history=(NIGHT, more)))
     assert require_model(store.root(), "forest").history == (NIGHT, more)
-    attributes: Any = store.root()["models/forest"].attrs.asdict()
-    first, second = attributes["history"]
+    first, second = plain_model(cast("zarr.Group", store.root()["models/forest"]))["history"]
     assert set(second) - set(first) == {"progressive_mse_of", "test_mse_of"}
     assert first["test_error"] is None
 
@@ -83,6 +84,24 @@ def test_a_model_replaces_the_one_of_its_name_with_all_its_arrays(tmp_path: Path
     assert same(require_model(store.root(), "forest"), smaller)
     assert same(require_model(store.root(), "other"), record_of("other"))
     assert list_models(store.root()) == ("forest", "other")
+
+
+def test_a_night_writes_little_of_what_grows_with_the_store(tmp_path: Path) -> None:
+    """Before, what was learned and all nights were written again in each snapshot."""
+    store, names = new_store(tmp_path / "store"), tuple(f"part-{number}.parquet" for number in range(20_000))
+    arrays = {"centre": np.array([1.0])}
+    first = record_of(learned=tuple(range(20_000)), history=(replace(NIGHT, partitions=names),), arrays=arrays)
+    put(store, first)
+    before = bytes_of(tmp_path / "store")
+    later = replace(first, learned=(*first.learned, 20_000), history=(*first.history, NIGHT))
+    put(store, later)
+    assert bytes_of(tmp_path / "store") - before < 20_000
+    assert same(require_model(store.root(), "forest"), later)
+    assert len(json.dumps(cast("zarr.Group", store.root()["models/forest"]).attrs.asdict())) < 5_000
+
+
+def bytes_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def test_a_missing_model_raises(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.jobs.jobs import Workplace, open_store, run_command
+from support.stores.stores import plain_model
 from support.stores.training import MODEL
 from zarr.codecs import ZstdCodec
 from zarr.storage import MemoryStore
@@ -32,7 +33,7 @@ from ridgestream.pipeline.training.request import BatchRequest
 from ridgestream.pipeline.training.trainer import trainer_of
 from ridgestream.stores.catalog.checkpoints import delete_branch
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, read_ledger
-from ridgestream.stores.catalog.models import list_models, read_model, require_model
+from ridgestream.stores.catalog.models import LISTS, list_models, read_model, require_model
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.files.paths import ObjectPath, Stamp
 from ridgestream.stores.parquet import source_walk
@@ -98,7 +99,8 @@ def train_model(folder: Path, changes: dict[str, Any]) -> StoredModel:
     work.put_all(range(2))
     work.run_here({**changes, "model.max_basis": changes.get("model.max_basis", 10), "evaluate.path": None})
     group = cast("zarr.Group", open_store(work.store).root()["models/model"])
-    return StoredModel(group.attrs.asdict(), {name: np.asarray(array[...]) for name, array in group.arrays()})
+    arrays = {name: np.asarray(array[...]) for name, array in group.arrays() if name not in LISTS}
+    return StoredModel(plain_model(group), arrays)
 
 
 @pytest.fixture(scope="module", params=["online", "batch"])

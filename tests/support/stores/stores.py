@@ -13,12 +13,14 @@ from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.ingest.ingest import ingest
 from ridgestream.pipeline.ingest.ingest_report import IngestReport
 from ridgestream.stores.catalog.ledger import Ledger, as_plain, read_ledger
+from ridgestream.stores.catalog.models import LISTS
 from ridgestream.stores.parquet.partitions import list_partitions
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
 from ridgestream.stores.schema.row_batch import Rows, join_rows
 from ridgestream.stores.schema.schema import SchemaRequest
 from ridgestream.stores.segments.segments import Segment
+from ridgestream.stores.segments.text_array import read_lines
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -45,7 +47,23 @@ def as_format_3(root: zarr.Group) -> zarr.Group:
     root.attrs["ridgestream"] = {"format_version": 3}
     if ledger.schema is not None:
         root.create_group("ledger", overwrite=True, attributes=cast("Any", as_plain(ledger)))
+    for group in cast("zarr.Group", root["models"]).groups() if "models" in root else ():
+        _keep_in_attributes(group[1])
     return root
+
+
+def _keep_in_attributes(model: zarr.Group) -> None:
+    """Give a model's group the layout of format version 3."""
+    plain = plain_model(model)
+    for name in LISTS:
+        del model[name]
+    model.attrs.put({**plain, "format_version": 3})
+
+
+def plain_model(model: zarr.Group) -> dict[str, Any]:
+    """Return the record of a model's group as plain JSON, without its arrays."""
+    learned = [number for line in read_lines(model, "learned") for number in line]
+    return {**model.attrs.asdict(), "history": read_lines(model, "history"), "learned": learned}
 
 
 def ledger_of(store: Store) -> Ledger:
