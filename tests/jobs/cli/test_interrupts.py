@@ -119,7 +119,7 @@ def test_a_signal_in_mid_run(
     assert run.end() == code, run.log.read_text()
     *steps, last = run.log.read_text().splitlines()
     assert last.startswith(said)
-    assert sum("seconds=" in line for line in steps) == (1 if step == "train" else 0)
+    assert sum(" seconds=" in line for line in steps) == (1 if step == "train" else 0)
     assert run.log.with_name("log.out").read_text() == ""
     partitions, models = assert_readable(work)
     assert models == 0

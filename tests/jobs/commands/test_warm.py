@@ -30,6 +30,7 @@ def test_a_run_says_that_it_compiles_before_the_first_row_is_learned(tmp_path: P
     work = Workplace(tmp_path)
     work.put_all(range(1))
     lines = [json.loads(line) for line in run_prepared(SLOW, "run", work.job(), "--log", "json").err.splitlines()]
+    lines = [line for line in lines if line["event"] != "progress"]  # slow machines have time for it
     names = [line["event"] for line in lines]
     compiling = names.index("train.compiling")
     assert "compiling the learner" in lines[compiling]["message"]

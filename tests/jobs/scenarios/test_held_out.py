@@ -108,8 +108,7 @@ def test_a_category_that_arrives_tonight_may_be_in_the_held_out_rows(tmp_path: P
 def test_the_check_of_held_out_rows_is_a_step_of_its_own(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(1), held_out=2)
-    steps = [line.split("event='")[1].split("'")[0] for line in run_command("run", work.job()).err.splitlines()]
-    assert steps[:4] == ["ingest", "check_held_out", "train", "evaluate"]
+    assert run_command("run", work.job()).events[:4] == ["ingest", "check_held_out", "train", "evaluate"]
     held_out = sum(pq.read_metadata(path).num_rows for path in (work.folder / "held-out").iterdir())
     assert (
         f"event='check_held_out' message='check held-out rows' rows={held_out}"

@@ -270,7 +270,7 @@ def test_the_flag_goes_before_the_job_file_and_the_command_shows_what_was_refitt
     work = nights(tmp_path / "work")
     work.put_all(range(2), held_out=0)
     done = run_command("run", work.job(), "--refit")
-    assert [line.split("event='")[1].split("'")[0] for line in done.err.splitlines()] == [
+    assert done.events == [
         "ingest",
         "check_held_out",
         "train",

@@ -3,6 +3,7 @@
 import atexit
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -167,6 +168,11 @@ class Outcome:
         assert isinstance(result, dict)
         assert self.out == json.dumps(result) + "\n"
         return result
+
+    @property
+    def events(self) -> list[str]:
+        """The events of the lines of text on standard error, without progress, which slow machines have time for."""
+        return [event for event in re.findall(r"event='([\w.]+)'", self.err) if event != "progress"]
 
 
 def clean_environment(**more: str) -> dict[str, str]:
