@@ -36,7 +36,14 @@ _REMEDIES = (
         "make room, then run the same command again; `ridgestream clean` frees what runs that failed have left",
     ),
     (
-        re.compile(r"not found|No such file|range|serializ|corrupt|checksum", re.IGNORECASE),
+        re.compile(r"more modern version"),
+        "has a newer release of Icechunk written it? upgrade this one; else a file of it is damaged, restore it from a copy",
+    ),
+    (
+        re.compile(
+            r"not found|cannot be found|No such file|range|serializ|corrupt|checksum|\binvalid\b|I/O error|file type",
+            re.IGNORECASE,
+        ),
         _LOST,
     ),
 )
@@ -67,7 +74,7 @@ def store_errors(subject: str) -> Iterator[None]:
         if not is_panic(error):
             raise
         _raise_if_exhausted(subject, error)
-        raise StoreError(f"{subject} cannot be read or written: {_first_line(error)}; is it damaged?") from error
+        raise StoreError(f"{subject} cannot be read or written: {_first_line(error)}; {_LOST}") from error
 
 
 _DAMAGE = (ValueError, LookupError, TypeError, RuntimeError)
@@ -135,7 +142,7 @@ def prefix_errors(subject: str) -> Iterator[None]:
         if not is_panic(error):
             raise
         _raise_if_exhausted(subject, error)
-        raise StoreError(f"{subject} cannot be read or written: {_first_line(error)}; is it damaged?") from error
+        raise StoreError(f"{subject} cannot be read or written: {_first_line(error)}; {_LOST}") from error
 
 
 def is_panic(error: BaseException) -> bool:
@@ -160,7 +167,7 @@ def _with_cause(error: BaseException) -> str:
 
 def _first_line(error: BaseException) -> str:
     """Return the first paragraph of a message as one line, without Icechunk's frame, at most _MAX_CHARACTERS long."""
-    lines = [line.strip(" │|x×`->╰─▶") for line in str(error).splitlines()]
+    lines = [line.lstrip(" │|x×`->╰─▶").rstrip(" │|") for line in str(error).splitlines()]
     while lines and not lines[0]:
         del lines[0]
     message = " ".join(takewhile(lambda line: line and not line.startswith(("context:", "0:", "at ")), lines))

@@ -255,7 +255,7 @@ class OpenPartition:
         except StoreError:  # the file may be intact: it could not be fetched
             raise
         except (pa.ArrowException, OSError) as error:
-            raise PartitionError(f"{path} cannot be decoded: {error}; write it again or remove it") from error
+            raise PartitionError(f"{path} cannot be decoded: {_words(error)}; write it again or remove it") from error
 
 
 @contextmanager
@@ -283,8 +283,13 @@ def _open(partition: PartitionFile, ahead_bytes: int = AHEAD_BYTES) -> Any:  # n
         ) from error
     except (pa.ArrowException, OSError) as error:
         raise PartitionError(
-            f"{partition.path} is not a readable Parquet file: {error}; write it again or remove it"
+            f"{partition.path} is not a readable Parquet file: {_words(error)}; write it again or remove it"
         ) from error
+
+
+def _words(error: Exception) -> str:
+    """Return what Arrow says in one line, without a full stop."""
+    return " ".join(str(error).split()).rstrip(".")
 
 
 def _would_list(source: FileLocation, output: FileLocation) -> bool:

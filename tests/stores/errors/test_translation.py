@@ -1,10 +1,11 @@
 """Only damage is told as damage: neither what a library cannot do, nor what a process may not have."""
 
+import icechunk
 import pytest
 import zarr
 
 from ridgestream.stores.errors.exceptions import StoreError
-from ridgestream.stores.errors.translation import read_errors
+from ridgestream.stores.errors.translation import read_errors, store_errors
 
 DAMAGE = [ValueError("bad checksum"), KeyError("shape"), TypeError("no list"), RuntimeError("Zstd: corrupt input")]
 LIBRARY = [
@@ -31,6 +32,27 @@ def test_an_error_of_decoding_is_damage(error: Exception) -> None:
         read_errors("the ledger"),
     ):
         raise error
+
+
+ICECHUNK = [
+    "I/O error",
+    "Invalid Icechunk metadata file",
+    "invalid magic numbers in file",
+    "Icechunk cannot read file, invalid compression algorithm",
+    "Icechunk cannot read this file type, expected Manifest got 130",
+    "Icechunk cannot read from repository written with a more modern version",
+    "manifest information cannot be found in snapshot for id `CRE2VMDJ7RBKJ8BQFAWG`",
+]
+"""What Icechunk says of its files after a bit was flipped."""
+
+
+@pytest.mark.parametrize("words", ICECHUNK)
+def test_icechunk_s_words_for_a_damaged_file_come_with_a_remedy(words: str) -> None:
+    with (
+        pytest.raises(StoreError, match=f"^the store cannot be read or written: {words}; .* restore it from a copy$"),
+        store_errors("the store"),
+    ):
+        raise icechunk.IcechunkError(f"  x {words}\n  | \n  | context:\n  |    0: icechunk::asset_manager")
 
 
 @pytest.mark.parametrize("error", LIBRARY, ids=repr)
