@@ -37,7 +37,7 @@ _REMEDIES = (
     ),
     (
         re.compile(r"more modern version"),
-        "has a newer release of Icechunk written it? upgrade this one; else a file of it is damaged, restore it from a copy",
+        "has a newer release of Icechunk written it? upgrade this one; else it is damaged: restore it from a copy",
     ),
     (
         re.compile(
