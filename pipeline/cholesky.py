@@ -1,5 +1,6 @@
 """Cholesky factorizations: solutions, inverses, a condition estimate, and the jitter that was needed."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +78,21 @@ def mirror(lower: Floats) -> Floats:
         lower[start:stop, start:stop] = symmetric(lower[start:stop, start:stop])
         lower[start:stop, stop:] = lower[stop:, start:stop].T
     return lower.T
+
+
+def pack(symmetric: Floats) -> Floats:
+    """Return one triangle of a symmetric matrix (n, n), n(n + 1)/2 numbers."""
+    packed, info = lapack.dtrttp(symmetric.T, uplo="L") if len(symmetric) else (np.empty(0), 0)
+    check_info("dtrttp", info)
+    return np.asarray(packed)
+
+
+def unpack(packed: Floats) -> Floats:
+    """Return the symmetric matrix, C order, of which `pack` returned a triangle."""
+    n = (math.isqrt(8 * len(packed) + 1) - 1) // 2
+    lower, info = lapack.dtpttr(n, packed, uplo="L") if n else (np.empty((0, 0)), 0)
+    check_info("dtpttr", info)
+    return mirror(np.asfortranarray(lower))
 
 
 def check_kernel_sums(values: Floats, name: str) -> None:

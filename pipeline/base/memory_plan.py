@@ -29,7 +29,8 @@ _SUMS_ALIVE = 3
 """Sums alive at once, of every fold: those of a task, those of earlier tasks, and their total."""
 
 _SUMS_SENT = 5
-"""Sums alive at once in a worker: those of the present task, two that wait to be fetched, and copies in transfer."""
+"""Sums alive at once in a worker, of every fold: those of the present task, two or three that wait to be fetched, and
+triangles in transfer."""
 
 _CHOICE_MATRICES = 6
 """Memory of selection, factorization and evaluation in addition to the sums, in matrices of one fold."""
@@ -176,7 +177,7 @@ class BatchPlan:
     @property
     def worker_bytes(self) -> int:
         """Bytes of a worker, which sums the rows of a task while it sends the sums of others."""
-        sums = 8 * self.n_functions**2 * (_SUMS_SENT * self.folds + _CHOICE_MATRICES // 2)
+        sums = 8 * self.n_functions**2 * _SUMS_SENT * self.folds
         return _BASE_BYTES + sums + self._rows_bytes
 
     @property

@@ -3,7 +3,8 @@
 The online learner (Jung & Polani 2006) is sequential, but a small supervised dictionary can be made on many shards at
 once. The union of the dictionaries is the candidate set of one pass of block statistics; forward selection by the gain
 of orthogonal least squares on those sums gives nested models of every size, for every regularization, and the sums of
-each fold their errors. Two passes in all, however many vectors are chosen.
+each fold their errors. Two passes in all, however many vectors are chosen. For thousands of candidates the sums of
+folds are most of the memory: a single fold leaves one matrix to a task, and generalized cross-validation compares.
 
 This method is ours, not from a paper. The fold errors are not fully independent: the candidates come from all rows, so
 rows of the fold left out affect which candidates there are, but neither which are chosen nor the coefficients.
@@ -131,10 +132,10 @@ class ShardDictionaries:
 def fit_shard_merge_select(
     rows: RowSet, kernel: Kernel, settings: ShardMergeSelectSettings, report: Reporter
 ) -> Fitted:
-    """Return the model with the smallest fold error, or the largest model if there is a single fold.
+    """Return the model with the smallest fold error, or the smallest GCV if there is a single fold.
 
     Two passes, O(shard_basis²) and O(n_candidates²) per row; then O(n_candidates²·max_basis) for every λ and fold.
-    Memory: (folds + 4) matrices of n_candidates² numbers, for any number of rows. Raises InputError without a row to
+    Memory: (folds + 6) matrices of n_candidates² numbers, for any number of rows. Raises InputError without a row to
     learn from, NumericalBreakdown if sums are not finite.
     """
     candidates, indices = learn_shards(rows, kernel, settings)
@@ -184,26 +185,45 @@ def select_on_sums(
     """Return the best nested model by forward selection on the candidates' sums; reads no row."""
     penalty, total = basis.penalty(), sums.total()
     settings = settings.bounded(len(indices))
-    errors = np.full((len(settings.regularizations), settings.limit), np.nan)
-    if settings.folds > 1:
-        report.begin(events.STEP_CROSS_VALIDATE, None)
-        for i, regularization in enumerate(settings.regularizations):
-            errors[i] = fold_errors(sums, total, penalty, regularization, settings.limit)
-            report.advance(0, regularization=regularization, fold_mse=float(errors[i].min()))
-        report.end(fold_mse=float(errors.min()))
-        best, size = divmod(int(np.argmin(errors)), settings.limit)
-    else:
-        best, size = 0, settings.limit - 1
-    regularization = settings.regularizations[best]
-    columns, models = select(total, penalty, regularization, size + 1)
+    path = _compare(sums, total, penalty, settings, report)
+    regularization = float(path.regularization[path.chosen])
+    columns, models = select(total, penalty, regularization, int(path.n_basis[path.chosen]))
     return Fitted(
         Basis(basis.kernel, basis.vectors[columns], basis.centre),
         indices[columns],
         models.coefficients(len(models)),
         regularization,
         sums.choose(columns),
-        _path(errors, settings, best, size) if settings.folds > 1 else None,
+        path,
         {"candidates": len(indices)},
+    )
+
+
+def _compare(
+    sums: FoldedStatistics,
+    total: BlockStatistics,
+    penalty: Floats,
+    settings: ShardMergeSelectSettings,
+    report: Reporter,
+) -> Path:
+    """Return the criterion of the models of every λ and size: the error of the folds, or GCV if there is one fold."""
+    criterion, fact = ("fold_error", "fold_mse") if settings.folds > 1 else ("gcv", "gcv")
+    values = np.empty((len(settings.regularizations), settings.limit))
+    report.begin(events.STEP_CROSS_VALIDATE, None)
+    for i, regularization in enumerate(settings.regularizations):
+        if settings.folds > 1:
+            values[i] = fold_errors(sums, total, penalty, regularization, settings.limit)
+        else:
+            values[i] = generalized_errors(total, penalty, regularization, settings.limit)
+        report.advance(0, regularization=regularization, **{fact: float(values[i].min())})
+    report.end(**{fact: float(values.min())})
+    return Path(
+        criterion,
+        np.tile(np.arange(1, settings.limit + 1), len(values)),
+        np.repeat(np.array(settings.regularizations), settings.limit),
+        values.ravel(),
+        np.zeros(values.size, dtype=np.int64),
+        int(np.argmin(values)),
     )
 
 
@@ -232,16 +252,14 @@ def fold_errors(
     return np.asarray(errors / (total.weight * total.rhs.shape[1]))
 
 
-def _path(errors: Floats, settings: ShardMergeSelectSettings, best: int, size: int) -> Path:
-    n_models = errors.size
-    return Path(
-        "fold_error",
-        np.tile(np.arange(1, settings.limit + 1), len(settings.regularizations)),
-        np.repeat(np.array(settings.regularizations), settings.limit),
-        errors.ravel(),
-        np.zeros(n_models, dtype=np.int64),
-        best * settings.limit + size,
-    )
+def generalized_errors(total: BlockStatistics, penalty: Floats, regularization: float, max_basis: int) -> Floats:
+    """Return GCV, summed over targets, of models of 1 to `max_basis` vectors: (max_basis,).
+
+    If the selection ends early, its last model stands for the larger ones. It does not count the choice of the vectors.
+    """
+    columns, models = select(total, penalty, regularization, max_basis)
+    values = models.gcv(total.choose(columns))
+    return np.asarray(values[np.minimum(np.arange(1, max_basis + 1), len(models))])
 
 
 ONLINE_PRODUCTS = 4.5

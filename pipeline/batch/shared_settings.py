@@ -75,7 +75,7 @@ class SharedFolds(MethodSettings):
     """A method that assigns rows to folds."""
 
     folds: Count = 5
-    """The number of folds by whose errors models are compared; 1 compares nothing."""
+    """The number of folds by whose errors models are compared; 1 compares nothing, or by GCV in shard-merge-select."""
     random_seed: Annotated[int, Ge(0)] = 0
     """The seed with which rows are drawn and assigned to folds."""
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import lapack, solve_triangular
 
 from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.cholesky import check_info
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics
 
 
@@ -89,8 +90,12 @@ class NestedModels:
         return np.asarray(solve_triangular(self.factor, right, lower=True, trans="T", check_finite=False))
 
     def _rotated(self, products: Floats) -> Floats:
-        """Return L⁻¹GL⁻ᵀ."""
-        return _solve_lower(self.factor, np.ascontiguousarray(_solve_lower(self.factor, products).T))
+        """Return L⁻¹GL⁻ᵀ in the lower triangle; above the diagonal there is no information."""
+        if not len(products):
+            return products
+        rotated, info = lapack.dsygst(products.T, self.factor.T, itype=1, lower=0)  # of transposes, in Fortran order
+        check_info("dsygst", info)
+        return np.asarray(rotated.T)
 
     def _errors(self, sums: BlockStatistics, rotated: Floats) -> Floats:
         u = self.half_solution

@@ -14,7 +14,7 @@ assigned by their indices, allow evaluating a model on rows that it was not fitt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import blas
@@ -23,7 +23,7 @@ from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
-from ridgestream.pipeline.cholesky import Cholesky, cholesky, mirror
+from ridgestream.pipeline.cholesky import Cholesky, cholesky, mirror, pack, unpack
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.folds import deal_folds
 from ridgestream.pipeline.sums.row_block import RowBlock, drop_absent
@@ -49,6 +49,11 @@ class BlockStatistics:
         """Return the sums over no row."""
         square = np.zeros((n_targets, n_targets))
         return cls(np.zeros((n_basis, n_basis)), np.zeros((n_basis, n_targets)), square, 0.0, 0)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes with one triangle of G, half its bytes."""
+        rest = (self.rhs, self.target_square, self.weight, self.rows)
+        return _unpacked, (type(self), pack(self.products), *rest)
 
     def merge(self, other: Self) -> Self:
         """Return the sums over both sets of rows; raises InputError if their shapes differ; O(n_basis²)."""
@@ -97,6 +102,11 @@ class BlockStatistics:
         """Return the same as `squared_error`, but not clipped: rounding may make it negative."""
         error = np.diagonal(self.target_square) - 2 * np.sum(coefficients * self.rhs, axis=0)
         return np.asarray(error + np.sum(coefficients * (self.products @ coefficients), axis=0))
+
+
+def _unpacked(kind: type[BlockStatistics], packed: Floats, *rest: Any) -> BlockStatistics:  # noqa: ANN401
+    """Return the sums that travelled with a triangle."""
+    return kind(unpack(packed), *rest)
 
 
 @dataclass(frozen=True)

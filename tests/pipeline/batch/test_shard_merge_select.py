@@ -14,10 +14,14 @@ from ridgestream.pipeline.batch.shard_merge_select import (
     ShardMergeSelectSettings,
     fit_shard_merge_select,
     learn_shards,
+    select,
 )
 from ridgestream.pipeline.kernels import RBF, gram
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
+from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.folds import deal_folds
+from ridgestream.pipeline.sums.normal_equations import Summing, sum_rows
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import ArrayRows, cut_evenly
 
 Array = npt.NDArray[np.float64]
@@ -91,6 +95,29 @@ def test_it_equals_the_slow_reference(n_targets: int, weighted: bool) -> None:
     np.testing.assert_allclose(values @ fitted.coefficients, values @ beta, atol=1e-8)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_with_one_fold_gcv_of_explicit_hat_matrices_chooses(weighted: bool) -> None:
+    rows = draw_rows(n_targets=2, weighted=weighted)
+    fitted = fit_shard_merge_select(rows, KERNEL, replace(SETTINGS, folds=1), Silent())
+    places, w = union_of_shards(rows), weights_of(rows)
+    candidates, n = rows.features[places], w.sum()
+    expected = np.empty((2, 12))
+    for i, regularization in enumerate(SETTINGS.regularizations):
+        normal, rhs = sums_over(rows, np.ones(600, dtype=bool), candidates, regularization)
+        choices = choose_slowly(normal, rhs, [range(len(places))] * 12, 12).places
+        for size in range(1, 13):
+            chosen = choices[:size]
+            K = KERNEL.block(rows.features, candidates[chosen])
+            hat = K @ np.linalg.solve(normal[np.ix_(chosen, chosen)], K.T * w)
+            error = np.sum(w[:, np.newaxis] * (rows.targets - hat @ rows.targets) ** 2) / n
+            expected[i, size - 1] = error / (1 - np.trace(hat) / n) ** 2
+    assert fitted.path is not None
+    assert fitted.path.criterion == "gcv"
+    np.testing.assert_allclose(fitted.path.value.reshape(2, 12), expected, rtol=1e-7)
+    best, size = divmod(int(np.argmin(expected)), 12)
+    assert (fitted.regularization, len(fitted.places)) == (SETTINGS.regularizations[best], size + 1)
+
+
 def test_there_are_two_passes_whatever_is_compared() -> None:
     rows = draw_rows()
     fit_shard_merge_select(rows, KERNEL, replace(SETTINGS, regularization=(1e-5, 1e-4, 1e-3), folds=5), Silent())
@@ -99,14 +126,14 @@ def test_there_are_two_passes_whatever_is_compared() -> None:
 
 def test_a_dictionary_of_all_candidates_is_subset_of_regressors_over_their_union() -> None:
     rows = draw_rows()
-    settings = replace(SETTINGS, regularization=(1e-3,), max_basis=40, folds=1)
-    fitted = fit_shard_merge_select(rows, KERNEL, settings, Silent())
-    candidates, places = learn_shards(rows, KERNEL, settings)
-    assert sorted(fitted.places) == sorted(places)
-    assert fitted.path is None
+    candidates, _ = learn_shards(rows, KERNEL, SETTINGS)
+    basis = Basis(KERNEL, candidates, np.zeros(2))
+    sums = sum_rows(Summing(basis, 1), [RowBlock(rows.features, rows.targets, None)]).total()
+    columns, models = select(sums, basis.penalty(), 1e-3, len(candidates))
+    assert sorted(columns) == list(range(len(candidates)))
     normal, rhs = sums_over(rows, np.ones(600, dtype=bool), candidates, 1e-3)
     expected = KERNEL.block(rows.features, candidates) @ np.linalg.solve(normal, rhs)
-    choices = KERNEL.block(rows.features, fitted.basis.vectors) @ fitted.coefficients
+    choices = KERNEL.block(rows.features, candidates[columns]) @ models.coefficients(len(models))
     np.testing.assert_allclose(choices, expected, atol=1e-7)
 
 

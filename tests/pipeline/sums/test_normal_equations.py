@@ -1,5 +1,6 @@
 """Block statistics against their definitions, split and merged in any way, and solutions computed from them."""
 
+import pickle
 from collections.abc import Iterable, Iterator
 from functools import reduce
 from itertools import pairwise
@@ -184,6 +185,18 @@ def test_sums_without_rows_or_basis_are_empty() -> None:
     basis = basis_of(0)
     sums = sum_up(basis, [draw_block(10, weighted=False)], 2)
     assert (sums.products.shape, sums.rhs.shape, sums.weight) == ((0, 0), (0, 2), 10.0)
+
+
+@pytest.mark.parametrize("n_basis", [0, 1, 40])
+def test_sums_travel_as_one_triangle_without_a_changed_bit(n_basis: int) -> None:
+    sums = sum_up(basis_of(n_basis), [draw_block(50)], 2)
+    sent = pickle.dumps(sums)
+    received = pickle.loads(sent)  # noqa: S301
+    for name in ("products", "rhs", "target_square"):
+        np.testing.assert_array_equal(getattr(received, name), getattr(sums, name), strict=True)
+    assert received.products.flags.c_contiguous
+    assert (received.weight, received.rows) == (sums.weight, sums.rows)
+    assert len(sent) < 8 * n_basis * (n_basis + 1) / 2 + 8 * 2 * n_basis + 1000
 
 
 def test_sums_of_different_sizes_are_not_merged() -> None:
