@@ -34,6 +34,5 @@ class Heartbeat:
         return SILENT_SECONDS
 
     def _run(self) -> None:
-        seconds = SILENT_SECONDS
-        while not self._closed.wait(seconds):
-            seconds = self.look()
+        while not self._closed.wait(self.look()):
+            pass

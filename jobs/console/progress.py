@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from time import monotonic, perf_counter
+from time import monotonic, perf_counter, time
 from typing import TYPE_CHECKING, Any, Self
+
+import psutil
 
 from ridgestream.jobs.console.escaping import harmless
 from ridgestream.jobs.console.heartbeat import Heartbeat
@@ -30,7 +32,12 @@ _KEY_ORDER = ["timestamp", "level", "event", "message"]
 
 def open_reporter(log: Log = "auto") -> "AbstractContextManager[Reporter]":
     """Return a reporter for the log; for auto, bars if standard error is a terminal, else text."""
-    return TerminalReporter() if log == "auto" and sys.stderr.isatty() else LineReporter(log)
+    return TerminalReporter() if log == "auto" and sys.stderr.isatty() else LineReporter(log, _process_seconds())
+
+
+def _process_seconds() -> float:
+    """Return how long this process has been silent: since its start."""
+    return max(time() - psutil.Process().create_time(), 0.0)
 
 
 @dataclass
@@ -57,10 +64,11 @@ class LineReporter:
     As a context, it also says what is going on where no line has been written for ten seconds, in a step or between.
     """
 
-    def __init__(self, log: Log = "text") -> None:
+    def __init__(self, log: Log = "text", quiet_seconds: float = 0.0) -> None:
+        """Begin; no line has been written for `quiet_seconds`."""
         self._writer = write_json if log == "json" else text_writer()
         self._current: _CurrentStep | None = None
-        self._written_at = monotonic()
+        self._written_at = monotonic() - quiet_seconds
         self.heartbeat = Heartbeat(lambda: monotonic() - self._written_at, self._say_what_goes_on)
 
     def __enter__(self) -> Self:

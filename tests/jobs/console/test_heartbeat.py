@@ -7,7 +7,7 @@ import pytest
 
 from ridgestream.jobs.console import heartbeat, progress
 from ridgestream.jobs.console.heartbeat import SILENT_SECONDS, Heartbeat
-from ridgestream.jobs.console.progress import PROGRESS_SECONDS, LineReporter
+from ridgestream.jobs.console.progress import PROGRESS_SECONDS, LineReporter, open_reporter
 from ridgestream.pipeline.base import events
 from ridgestream.stores.requests.activity import ACTIVITY
 
@@ -50,6 +50,16 @@ def test_a_line_comes_within_ten_seconds_in_a_step_and_between(
     report.advance(20, partition="a")
     wait(report, clock, 3 * PROMISED)
     assert len(between) == len(lines_of(capsys)) == 3
+
+
+def test_the_start_of_the_process_counts(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_process_seconds", lambda: 4.0)
+    report = open_reporter("text")
+    assert isinstance(report, LineReporter)
+    wait(report, clock, PROMISED - 4.0)
+    assert len(lines_of(capsys)) == 1
 
 
 def test_it_names_the_step_how_far_it_is_and_what_is_under_way(
