@@ -10,7 +10,8 @@ from ridgestream.pipeline.base.errors import NumericalBreakdown
 from ridgestream.pipeline.metric.comparison import JudgedModel
 from ridgestream.pipeline.metric.gradients import Expansion
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.split import LATER, Split
+from ridgestream.pipeline.metric.split import JUDGES, LATER, LEARNED
+from ridgestream.pipeline.selection.cross_validation import errors_above_rounding
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics
 
@@ -37,8 +38,6 @@ class Candidate:
     """The kernel and the basis vectors, R applied."""
     sums: FoldedStatistics
     """The sums over the rows of each group."""
-    split: Split
-    """The groups of the rows."""
     regularization: float
     """The λ of least pooled error."""
     errors: JudgedErrors
@@ -50,7 +49,6 @@ class Candidate:
         metric: Metric,
         basis: Basis,
         sums: FoldedStatistics,
-        split: Split,
         regularizations: Sequence[float],
     ) -> "Candidate | None":
         """Return the candidate with the λ of least pooled error, the largest of several; None if none can be judged.
@@ -58,49 +56,50 @@ class Candidate:
         O(judges · n_regularizations · n_basis³).
         """
         penalty, total = basis.penalty(), sums.total()
-        squares = _squared_errors(sums, split, penalty, regularizations)
-        judged = np.array([sums.folds[group].weight for group in split.judged]) * total.rhs.shape[1]
+        squares = _squared_errors(sums, penalty, regularizations)
+        judged = np.array([sums.folds[group].weight for group in JUDGES]) * total.rhs.shape[1]
         pooled = squares.sum(axis=1) / judged.sum() if judged.sum() else np.full(len(squares), np.inf)
         chosen = max(range(len(pooled)), key=lambda i: (-pooled[i], regularizations[i]))
         if not np.isfinite(pooled[chosen]):
             return None
-        is_later = np.array(split.judged) == LATER
+        is_later = np.array(JUDGES) == LATER
         later, random = (_mean(squares[chosen, mask], judged[mask]) for mask in (is_later, ~is_later))
         errors = JudgedErrors(later, random, float(pooled[chosen]))
-        return cls(metric, basis, sums, split, regularizations[chosen], errors)
+        return cls(metric, basis, sums, regularizations[chosen], errors)
 
     def expansion(self) -> Expansion:
-        """Return the model fitted to the rows of all groups; O(n_basis³)."""
-        return Expansion(self.metric, self.basis, _solve(self.sums.total(), self.basis.penalty(), self.regularization))
+        """Return the model fitted to the rows that do not judge; O(n_basis³)."""
+        learned = self.sums.folds[LEARNED]
+        return Expansion(self.metric, self.basis, _solve(learned, self.basis.penalty(), self.regularization))
 
     def judged_model(self) -> JudgedModel:
         """Return the models fitted without each judged group; O(judges · n_basis³)."""
         penalty = self.basis.penalty()
-        fits = (_solve(training, penalty, self.regularization) for _, training in _judgements(self.sums, self.split))
+        fits = (_solve(training, penalty, self.regularization) for _, training in _judgements(self.sums))
         return JudgedModel(self.metric, self.basis, tuple(fits))
 
 
-def _judgements(sums: FoldedStatistics, split: Split) -> Iterator[tuple[BlockStatistics, BlockStatistics]]:
+def _judgements(sums: FoldedStatistics) -> Iterator[tuple[BlockStatistics, BlockStatistics]]:
     """Yield, for each judge, the sums of its rows and those of all other rows."""
     total = sums.total()
-    for group in split.judged:
+    for group in JUDGES:
         yield sums.folds[group], total.subtract(sums.folds[group])
 
 
-def _squared_errors(sums: FoldedStatistics, split: Split, penalty: Floats, regularizations: Sequence[float]) -> Floats:
+def _squared_errors(sums: FoldedStatistics, penalty: Floats, regularizations: Sequence[float]) -> Floats:
     """Return Σ w(y − kᵀβ)² over targets and the rows of each judge, shape (n_regularizations, n_judges).
 
     Infinite where P is not positive definite within rounding.
     """
-    errors = np.full((len(regularizations), len(split.judged)), np.inf)
-    for judge, (held, training) in enumerate(_judgements(sums, split)):
+    errors = np.full((len(regularizations), len(JUDGES)), np.inf)
+    for judge, (held, training) in enumerate(_judgements(sums)):
         for index, regularization in enumerate(regularizations):
             if training.weight > 0:
                 try:
                     coefficients = _solve(training, penalty, regularization)
                 except NumericalBreakdown:
                     continue
-                errors[index, judge] = float(held.squared_error(coefficients).sum())
+                errors[index, judge] = errors_above_rounding(held, coefficients[:, np.newaxis]).item()
     return errors
 
 

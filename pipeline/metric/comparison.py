@@ -10,7 +10,7 @@ from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.split import LATER, Split
+from ridgestream.pipeline.metric.split import JUDGES, LATER, Split
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.row_block import RowBlock, choose_rows, drop_absent
 
@@ -24,7 +24,7 @@ class JudgedModel:
     basis: Basis
     """The kernel and the basis vectors, R applied."""
     coefficients: tuple[Floats, ...]
-    """β (n_basis, n_targets) of the fit without each group of the split's `judged`."""
+    """β (n_basis, n_targets) of the fit without each group of JUDGES."""
 
     def losses(self, rows: RowBlock, judge: int) -> Floats:
         """Return each row's squared error, summed over targets, of the fit without the judge's group."""
@@ -83,7 +83,7 @@ def compare_models(comparison: Comparison, blocks: Iterable[RowBlock]) -> Differ
     with one_blas_thread():
         for block in blocks:
             groups = split.groups(block.first, len(block.features))
-            for judge, group in enumerate(split.judged):
+            for judge, group in enumerate(JUDGES):
                 rows = drop_absent(choose_rows(block, np.flatnonzero(groups == group)))
                 delta = comparison.after.losses(rows, judge) - comparison.before.losses(rows, judge)
                 weights = np.ones(len(delta)) if rows.weights is None else rows.weights

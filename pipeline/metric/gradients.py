@@ -14,8 +14,9 @@ from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.metric.metric import Metric
+from ridgestream.pipeline.metric.split import LEARNED, Split
 from ridgestream.pipeline.sums.basis import Basis
-from ridgestream.pipeline.sums.row_block import RowBlock, drop_absent
+from ridgestream.pipeline.sums.row_block import RowBlock, choose_rows, drop_absent
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,16 @@ class Expansion:
 
 
 @dataclass(frozen=True)
+class GradientTask:
+    """The model and the rows; the argument of a pass."""
+
+    model: Expansion
+    """The model."""
+    split: Split
+    """The groups of the rows, of which those that judge are left out."""
+
+
+@dataclass(frozen=True)
 class GradientSums:
     """Sums over rows; a commutative monoid under `merge`, up to rounding."""
 
@@ -55,18 +66,20 @@ class GradientSums:
 
 
 @named_pass("metric", "sum_gradients")
-def sum_gradients(model: Expansion, blocks: Iterable[RowBlock]) -> GradientSums:
-    """Return Σ w ∇f∇fᵀ over the rows of all blocks, of weight above zero.
+def sum_gradients(task: GradientTask, blocks: Iterable[RowBlock]) -> GradientSums:
+    """Return Σ w ∇f∇fᵀ over the rows of all blocks that are learned from, of weight above zero.
 
     O(n_targets · n_features · (n_basis + n_features)) a row.
     """
-    n_features = model.metric.n_features
+    model, n_features = task.model, task.model.metric.n_features
     products = np.zeros((n_features, n_features))
     with one_blas_thread():
-        for block in map(drop_absent, blocks):
-            for start in range(0, len(block.features), model.basis.kernel_rows):
+        for block in blocks:
+            learned = np.flatnonzero(task.split.groups(block.first, len(block.features)) == LEARNED)
+            rows = drop_absent(choose_rows(block, learned))
+            for start in range(0, len(rows.features), model.basis.kernel_rows):
                 part = slice(start, start + model.basis.kernel_rows)
-                for gradients in model.gradients(block.features[part]):
-                    weighted = gradients if block.weights is None else gradients * block.weights[part, np.newaxis]
+                for gradients in model.gradients(rows.features[part]):
+                    weighted = gradients if rows.weights is None else gradients * rows.weights[part, np.newaxis]
                     products += weighted.T @ gradients
     return GradientSums((products + products.T) / 2)

@@ -9,7 +9,7 @@ from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.split import Split
+from ridgestream.pipeline.metric.split import GROUPS, Split
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.normal_equations import (
     FoldedStatistics,
@@ -36,10 +36,7 @@ class JudgedSumming:
 @named_pass("metric", "sum_judged")
 def sum_judged(summing: JudgedSumming, blocks: Iterable[RowBlock]) -> SeveralStatistics:
     """Return each basis's sums of every group, over the rows of all blocks; O(n_basis² + n_basis·n_features) a row."""
-    sums = [
-        [SumAccumulator(basis.n_functions, summing.n_targets) for _ in range(summing.split.n_groups)]
-        for basis in summing.bases
-    ]
+    sums = [[SumAccumulator(basis.n_functions, summing.n_targets) for _ in range(GROUPS)] for basis in summing.bases]
     with one_blas_thread():
         for block in blocks:
             groups = summing.split.groups(block.first, len(block.features))

@@ -21,11 +21,11 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors
 from ridgestream.pipeline.metric.comparison import Comparison, compare_models
-from ridgestream.pipeline.metric.gradients import sum_gradients
+from ridgestream.pipeline.metric.gradients import GradientTask, sum_gradients
 from ridgestream.pipeline.metric.judged_sums import JudgedSumming, sum_judged
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import MetricSettings
-from ridgestream.pipeline.metric.split import FEW_ROWS, Split
+from ridgestream.pipeline.metric.split import Split
 from ridgestream.pipeline.selection.random_rows import draw_rows
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.row_block import RowBlock
@@ -44,6 +44,9 @@ WIDEST, NARROWEST = 2.0**-10, 2.0**10
 
 STRIDES = (4, 2, 1)
 """The stages use every fourth row and vector, every second, and all."""
+
+FEW_ROWS = 5_000
+"""A stage with fewer rows is left out, unless it is the last one."""
 
 PART_ROWS = 16_384
 """Rows of a part of a pass, at least: a task returns all sums of its part."""
@@ -186,12 +189,14 @@ class _Learning:
 
     def _follow(self, stage: Stage, candidate: Candidate) -> Candidate | None:
         """Return the next round's candidate if it improves on this one."""
-        gradients = self._reduce(sum_gradients, candidate.expansion(), events.STEP_METRIC_GRADIENTS)
+        gradients = self._reduce(
+            sum_gradients, GradientTask(candidate.expansion(), stage.split), events.STEP_METRIC_GRADIENTS
+        )
         metric = Metric.of_gradients(gradients.products, diagonal=self._diagonal)
         gamma = getattr(candidate.basis.kernel, "gamma", None)
         gammas = self._family.around(gamma) if stage.compares else (gamma,)
-        near = tuple(candidate.regularization * factor for factor in (0.1, 1.0, 10.0))
-        following = self._judge(stage, metric, gammas, near)
+        position = REGULARIZATIONS.index(candidate.regularization)
+        following = self._judge(stage, metric, gammas, REGULARIZATIONS[max(position - 1, 0) : position + 2])
         if following is None:
             return None
         comparison = Comparison(candidate.judged_model(), following.judged_model(), stage.split)
@@ -225,7 +230,7 @@ class _Learning:
         sums = self._reduce(sum_judged, summing, events.STEP_METRIC_SUMS)
         with one_blas_thread():
             each = zip(gammas, bases, sums.parts, strict=True)
-            return {g: Candidate.best(metric, b, s, stage.split, regularizations) for g, b, s in each}
+            return {g: Candidate.best(metric, b, s, regularizations) for g, b, s in each}
 
     def _keep(self, stage: Stage, candidate: Candidate) -> None:
         self._metric = candidate.metric

@@ -151,14 +151,14 @@ def squared_errors(held: BlockStatistics, models: Iterator[PrunedModel]) -> Floa
         coefficients[model.kept, waiting] = model.coefficients
         waiting += 1
         if waiting == at_once:
-            errors.append(_squared_errors(held, coefficients))
+            errors.append(errors_above_rounding(held, coefficients))
             coefficients[:], waiting = 0.0, 0
-    errors.append(_squared_errors(held, coefficients[:, :waiting]))
+    errors.append(errors_above_rounding(held, coefficients[:, :waiting]))
     return np.concatenate(errors)
 
 
-def _squared_errors(held: BlockStatistics, coefficients: Floats) -> Floats:
-    """Return the same for coefficients (n_functions, n_models, n_targets)."""
+def errors_above_rounding(held: BlockStatistics, coefficients: Floats) -> Floats:
+    """Return each model's squared error with coefficients (n_functions, n_models, n_targets), at least its rounding."""
     n, n_models, n_targets = coefficients.shape
     beta = coefficients.reshape(n, n_models * n_targets)
     squares = np.tile(np.diagonal(held.target_square), n_models)

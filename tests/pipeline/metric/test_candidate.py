@@ -9,11 +9,12 @@ from ridgestream.pipeline.metric.candidate import Candidate
 from ridgestream.pipeline.metric.comparison import Comparison, compare_models
 from ridgestream.pipeline.metric.judged_sums import JudgedSumming, sum_judged
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.split import LATER, Split
+from ridgestream.pipeline.metric.split import JUDGES, LATER, Split
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.row_block import RowBlock
 
-N, SEED = 300, 3
+N = 300
+SPLIT = Split(N, stride=1, seed=3)
 
 
 def rows(*, weighted: bool) -> RowBlock:
@@ -27,19 +28,18 @@ def candidate(
     block: RowBlock, metric: Metric, gamma: float = 0.5, lambdas: tuple[float, ...] = (1e-6, 1e-3)
 ) -> Candidate:
     basis = Basis(RBF(gamma=gamma), metric.apply(block.features[:20]), np.zeros(3))
-    split = Split(N, 1, SEED)
-    sums = sum_judged(JudgedSumming(metric, (basis,), split, 2), [block]).parts[0]
-    found = Candidate.best(metric, basis, sums, split, lambdas)
+    sums = sum_judged(JudgedSumming(metric, (basis,), SPLIT, 2), [block]).parts[0]
+    found = Candidate.best(metric, basis, sums, lambdas)
     assert found is not None
     return found
 
 
 def dense_losses(block: RowBlock, each: Candidate, regularization: float) -> tuple[Floats, Integers]:
     """Return each judged row's squared error by the dense fit without its group, and its group."""
-    groups = each.split.groups(0, N)
+    groups = SPLIT.groups(0, N)
     weights = np.ones(N) if block.weights is None else block.weights
     k, losses = each.basis.values(each.metric.apply(block.features)), np.full(N, np.nan)
-    for group in each.split.judged:
+    for group in JUDGES:
         w = np.where(groups == group, 0.0, weights)
         system = (k.T * w) @ k + regularization * w.sum() * each.basis.penalty()
         beta = np.linalg.solve(system, (k.T * w) @ block.targets)
@@ -56,7 +56,7 @@ def test_errors_are_those_of_dense_fits_without_the_judge(weighted: bool) -> Non
     pooled = {}
     for regularization in (1e-6, 1e-3):
         losses, groups = dense_losses(block, found, regularization)
-        judged = np.isin(groups, found.split.judged)
+        judged = np.isin(groups, JUDGES)
         pooled[regularization] = np.average(losses[judged], weights=weights[judged]) / 2
     best = min(pooled, key=lambda each: pooled[each])
     assert found.regularization == best
@@ -70,7 +70,7 @@ def test_errors_are_those_of_dense_fits_without_the_judge(weighted: bool) -> Non
 def test_a_comparison_has_the_mean_and_the_standard_error_of_paired_differences(weighted: bool) -> None:
     block = rows(weighted=weighted)
     before, after = (candidate(block, Metric(np.array(root)), lambdas=(1e-4,)) for root in ([1.0, 1, 1], [1.5, 1, 0.5]))
-    comparison = Comparison(before.judged_model(), after.judged_model(), before.split)
+    comparison = Comparison(before.judged_model(), after.judged_model(), SPLIT)
     whole = compare_models(comparison, [block])
     parts = [
         RowBlock(block.features[p], block.targets[p], None if block.weights is None else block.weights[p], p.start)
@@ -90,6 +90,6 @@ def test_without_a_row_that_judges_there_is_no_candidate() -> None:
     block = rows(weighted=False)
     nothing = RowBlock(block.features, block.targets, np.zeros(N))
     basis = Basis(RBF(gamma=0.5), block.features[:5], np.zeros(3))
-    metric, split = Metric.standardized(3), Split(N, 1, SEED)
-    sums = sum_judged(JudgedSumming(metric, (basis,), split, 2), [nothing]).parts[0]
-    assert Candidate.best(metric, basis, sums, split, (1e-3,)) is None
+    metric = Metric.standardized(3)
+    sums = sum_judged(JudgedSumming(metric, (basis,), SPLIT, 2), [nothing]).parts[0]
+    assert Candidate.best(metric, basis, sums, (1e-3,)) is None

@@ -5,8 +5,9 @@ import pytest
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial
-from ridgestream.pipeline.metric.gradients import Expansion, sum_gradients
+from ridgestream.pipeline.metric.gradients import Expansion, GradientTask, sum_gradients
 from ridgestream.pipeline.metric.metric import Metric
+from ridgestream.pipeline.metric.split import LEARNED, Split
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.row_block import RowBlock
 
@@ -48,14 +49,17 @@ def test_sums_are_those_of_a_loop_over_rows(weighted: bool) -> None:
     model, rng = expansion(RBF(gamma=0.3), diagonal=False), np.random.default_rng(2)
     u, weights = rng.normal(size=(9, 3)), np.array([1.0, 0.0, 2.0] * 3)
     block = RowBlock(u, np.zeros((9, 2)), weights if weighted else None)
-    expected = np.zeros((3, 3))
+    split, expected = Split(9, stride=1), np.zeros((3, 3))
+    learned = (split.groups(0, 9) == LEARNED) * (weights if weighted else 1.0)
+    assert 2 < np.count_nonzero(learned) < 9
     for gradients in model.gradients(u):
-        for gradient, weight in zip(gradients, weights if weighted else np.ones(9), strict=True):
+        for gradient, weight in zip(gradients, learned, strict=True):
             expected += weight * np.outer(gradient, gradient)
-    np.testing.assert_allclose(sum_gradients(model, [block]).products, expected, rtol=1e-12)
+    task = GradientTask(model, split)
+    np.testing.assert_allclose(sum_gradients(task, [block]).products, expected, rtol=1e-12)
     halves = [
-        RowBlock(u[part], block.targets[part], None if not weighted else weights[part])
-        for part in (slice(4), slice(4, 9))
+        RowBlock(u[part], block.targets[part], None if not weighted else weights[part], part.start)
+        for part in (slice(0, 4), slice(4, 9))
     ]
-    merged = sum_gradients(model, halves[:1]).merge(sum_gradients(model, halves[1:]))
+    merged = sum_gradients(task, halves[:1]).merge(sum_gradients(task, halves[1:]))
     np.testing.assert_allclose(merged.products, expected, rtol=1e-12)
