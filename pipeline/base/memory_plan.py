@@ -25,8 +25,8 @@ _METRIC_MATRICES = 18
 (basis × basis) float64.
 """
 
-_SUMS_ALIVE = 3
-"""Sums alive at once, of every fold: those of a task, those of earlier tasks, and their total."""
+_SUMS_ALIVE = 4
+"""Sums alive at once, of every fold: those of a task, of earlier tasks, of both together, and of a checkpoint."""
 
 _SUMS_SENT = 5
 """Sums alive at once in a worker, of every fold: those of the present task, two or three that wait to be fetched, and
