@@ -15,7 +15,7 @@ from ridgestream.jobs.config.requests import (
 from ridgestream.jobs.runs.job_plan import HeldOut, check_plan, plan_job
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.executor import Executor, MemoryNeed
-from ridgestream.pipeline.base.memory_plan import BatchPlan, RefitPlan, TrainingPlan
+from ridgestream.pipeline.base.memory_plan import BatchPlan, MetricPlan, RefitPlan, TrainingPlan
 from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.dataset.block_stream import block_need
@@ -35,7 +35,7 @@ from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, map
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.schema.schema import Schema
 
-MemoryPlans = Sequence[TrainingPlan | BatchPlan | RefitPlan]
+MemoryPlans = Sequence[TrainingPlan | BatchPlan | MetricPlan | RefitPlan]
 
 
 def run_plan(job: Job, executor: Executor, *, new_model: bool) -> dict[str, Any]:

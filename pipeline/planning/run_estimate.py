@@ -40,7 +40,8 @@ def estimate_run(plan: RunPlan, sample: Sample, workers: int) -> RunEstimate:
         train_seconds=_train_seconds(plan, estimate, workers),
         refit_seconds=_refit_seconds(plan, sample, workers),
         based_on=f"the first {estimate.rows:,} rows, learned in {estimate.seconds:.1f} s by one process of this "
-        f"machine; {'O(rows³)' if plan.trainer.is_dense else 'O(rows · n²)'}",
+        f"machine; {'O(rows³)' if plan.trainer.is_dense else 'O(rows · n²)'}"
+        + ("; without learning the metric" if plan.record is None and plan.trainer.request.metric else ""),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ridgestream.pipeline.base.memory_plan import BatchPlan, RefitPlan, TrainingPlan
+from ridgestream.pipeline.base.memory_plan import BatchPlan, MetricPlan, RefitPlan, TrainingPlan
 from ridgestream.pipeline.batch.method import PassPlan
 from ridgestream.pipeline.dataset.feature_map_fit import has_rows
 from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
@@ -17,6 +17,7 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.ingest.source_diff import count_usable_rows, diff_source
 from ridgestream.pipeline.models.model_record import is_refitted
 from ridgestream.pipeline.prediction.held_out import held_out_feature_map
+from ridgestream.pipeline.training.pilot import check_pilot_memory, plan_pilot
 from ridgestream.pipeline.training.refit import check_refit_memory, plan_refit
 from ridgestream.pipeline.training.trainer import Trainer
 from ridgestream.pipeline.training.training_result import Standing, find_unlearned, standing_of
@@ -129,10 +130,12 @@ class RunPlan:
         entries = self.ledger.entries if self.reads_all_rows else self.unlearned
         return sum(-(-rows // TASK_ROWS) for rows in (*(entry.rows for entry in entries), *self.fresh_rows))
 
-    def memory(self, n_features: int, n_outputs: int) -> "list[TrainingPlan | BatchPlan | RefitPlan]":
-        """Return the memory that training needs, and that of a refit if there is one."""
+    def memory(self, n_features: int, n_outputs: int) -> "list[TrainingPlan | BatchPlan | MetricPlan | RefitPlan]":
+        """Return the memory that training needs, and that of learning a metric and of a refit if there are such."""
         training = self.trainer.plan_memory(self.record, self.rows, n_features, n_outputs)
-        return [training, plan_refit(n_features, self.max_basis)] if self.refits else [training]
+        pilot = plan_pilot(self.trainer.request, self.record, n_features)
+        others = [*([pilot] if pilot else ()), *([plan_refit(n_features, self.max_basis)] if self.refits else ())]
+        return [training, *others]
 
     def held_out_feature_map(self, root: "zarr.Group") -> FeatureMap:
         """Return a feature map by which held-out rows are checked before training; `root` has all its partitions."""
@@ -148,6 +151,7 @@ class RunPlan:
         """Raise MemoryRefused, with the numbers, if training cannot fit; looks at memory only if something is new."""
         if self.fresh or self.unlearned:
             self.trainer.check_memory(self.ledger, self.record, sum(self.fresh_rows), self.memory_limit_bytes)
+            check_pilot_memory(self.trainer.request, self.record, self.memory_limit_bytes)
         self.check_refit_memory()
 
     def check_refit_memory(self) -> None:

@@ -17,6 +17,7 @@ from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.sums.row_set import RowSet
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.request import MetricRequest, Request
+from ridgestream.stores.catalog.models import ModelRecord
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,9 @@ def with_metric(
     gives none, the best of several, and `choose` may choose another one for the method. Raises MemoryRefused, with the
     numbers, if the sums do not fit.
     """
-    wanted = request.metric
-    if wanted is None or context.record is not None:
+    wanted, plan = request.metric, plan_pilot(request, context.record, encodings.first.n_features)
+    if wanted is None or plan is None:
         return encodings
-    plan = plan_pilot(wanted, encodings.first.n_features)
     plan.check(context.memory_limit_bytes)
     context.executor.admit([MemoryNeed(plan.total_bytes)])
     pilot = _learn(encodings.first, context, request, wanted)
@@ -72,9 +72,17 @@ def _learn(first: FeatureMap, context: TrainingContext, request: Request, wanted
     return Pilot(rows, family, learn_metric(rows, family, wanted.options, context.report, diagonal=diagonal))
 
 
-def plan_pilot(wanted: MetricRequest, n_features: int) -> MetricPlan:
-    """Return the memory of learning the metric."""
-    return MetricPlan(wanted.options.basis, n_features, BLOCK_BYTES)
+def plan_pilot(request: Request, record: ModelRecord | None, n_features: int) -> MetricPlan | None:
+    """Return the memory of learning the metric; None where there is none to learn."""
+    if request.metric is None or record is not None:
+        return None
+    return MetricPlan(request.metric.options.basis, n_features, BLOCK_BYTES)
+
+
+def check_pilot_memory(request: Request, record: ModelRecord | None, limit_bytes: int) -> None:
+    """Raise MemoryRefused, with the numbers, if the metric cannot be learned within the limit; reads no row."""
+    if plan := plan_pilot(request, record, n_features=1):
+        plan.check(limit_bytes)
 
 
 def _family(request: Request, n_features: int) -> KernelFamily:

@@ -32,7 +32,7 @@ def read_recipe_job(name: str) -> Job:
 
 
 def test_every_job_file_of_the_folder_is_a_recipe() -> None:
-    assert recipe_names() == ("forest", "forest-select")
+    assert recipe_names() == ("forest", "forest-metric", "forest-select")
     assert {f"{name}.toml" for name in recipe_names()} == {file.name for file in RECIPES.glob("*.toml")}
 
 

@@ -16,12 +16,14 @@ from support.jobs.jobs import (
     assert_same_model,
     draw_regression,
     draw_rows,
+    open_store,
     set_column,
 )
 from support.jobs.recording import NEVER, Killed, Notes
 from support.stores.stores import PicklingExecutor
 
 from ridgestream.jobs.commands.inspect import run_inspect
+from ridgestream.jobs.commands.plan import run_plan
 from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.values import JobFileError
@@ -32,6 +34,7 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.dataset import stored_rows
 from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
 from ridgestream.pipeline.models.model_record import model_of
+from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.repository.store_location import StoreLocation
 
@@ -223,9 +226,19 @@ def test_a_pilot_that_does_not_fit_is_refused_with_the_numbers(tmp_path: Path) -
     work = new_place(tmp_path, "work", range(1))
     with pytest.raises(MemoryRefused, match=r"metric_options\.basis = 5000 needs .* of memory"):
         run(work, {**FULL, "model.metric_options.basis": 5000, "memory_limit": "1GB"})
+    assert read_ledger(open_store(work.store).root()).rows == 0
 
 
 def test_options_go_with_a_metric(tmp_path: Path) -> None:
     work = new_place(tmp_path, "work", range(1))
     with pytest.raises(JobFileError, match="metric_options goes with metric"):
         read_job(work.job(OPTIONS), {})
+
+
+def test_the_plan_has_the_memory_of_the_pilot_and_says_what_its_time_leaves_out(tmp_path: Path) -> None:
+    work = new_place(tmp_path, "work", range(1))
+    plain, measured = (
+        run_plan(read_job(work.job(changes), {}), InProcess(), new_model=False) for changes in ({}, FULL)
+    )
+    assert measured["process_memory_bytes"] >= plain["process_memory_bytes"]
+    assert str(measured["based_on"]).endswith("without learning the metric")
