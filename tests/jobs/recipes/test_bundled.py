@@ -94,7 +94,9 @@ def test_a_store_of_that_name_goes_before_a_recipe(here: Path) -> None:
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("name", ["forrest", "forest.tom", "recipes/forest", ""])
 def test_an_unknown_name_is_refused_with_the_names_that_there_are(name: str) -> None:
-    expected = f"no job file {Path(name)}, and no bundled recipe of that name (there are forest, forest-select)"
+    expected = (
+        f"no job file {Path(name)}, and no bundled recipe of that name (there are forest, forest-metric, forest-select)"
+    )
     with pytest.raises(JobFileError, match=re.escape(expected)):
         read_job(Path(name), {})
 
