@@ -122,12 +122,14 @@ def select_basis(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: R
         extending = Passing(rows, kernel, settings)
     else:
         extending = Sampling(rows, kernel, settings, settings.sample)
-    selection, tried = Selection.empty(rows.n_features), 0
+    selection, rounds_done = Selection.empty(rows.n_features), 0
     while True:
         n_basis = len(selection.places)
         ahead = min(extending.rounds_ahead(n_basis), settings.limit - n_basis)
-        selection, over = _cut(extending.extend(selection, tried, ahead), n_basis, tried + ahead, extending, settings)
-        tried += ahead
+        selection, over = _cut(
+            extending.extend(selection, rounds_done, ahead), n_basis, rounds_done + ahead, extending, settings
+        )
+        rounds_done += ahead
         if len(selection.places):
             error, left = float(selection.errors[-1]), extending.passes_left(len(selection.places))
             report.say(
@@ -144,16 +146,16 @@ def select_basis(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: R
 
 
 def _cut(
-    selection: Selection, n_basis: int, tried: int, extending: Extending, settings: EFVSSettings
+    selection: Selection, n_basis: int, rounds_done: int, extending: Extending, settings: EFVSSettings
 ) -> tuple[Selection, bool]:
     """Return the selection up to where it must stop, and whether it must."""
     reached = np.flatnonzero(selection.errors <= settings.reconstruction_threshold)
     if settings.reconstruction_threshold > 0 and len(reached):
         return selection.first(int(reached[0]) + 1), True
     if extending.exhaustive:  # if a round finds none among all rows, no later round does
-        return selection, len(selection.places) < tried or len(selection.places) == settings.limit
+        return selection, len(selection.places) < rounds_done or len(selection.places) == settings.limit
     last = int(selection.rounds[n_basis - 1]) if n_basis else -1
-    n_chosen, is_idle = cut_idle(selection.rounds[n_basis:], last, tried)
+    n_chosen, is_idle = cut_idle(selection.rounds[n_basis:], last, rounds_done)
     selection = selection.first(n_basis + n_chosen)
     return selection, is_idle or len(selection.places) == settings.limit
 

@@ -86,8 +86,8 @@ class Extending(Protocol):
     def passes_left(self, n_basis: int) -> int:
         """Return the number of remaining passes if every round chooses a vector."""
 
-    def extend(self, selection: Selection, tried: int, ahead: int) -> Selection:
-        """Return the selection after `ahead` more rounds; `tried` rounds are done."""
+    def extend(self, selection: Selection, rounds_done: int, ahead: int) -> Selection:
+        """Return the selection after `ahead` more rounds; `rounds_done` rounds are done."""
 
 
 class Passing:
@@ -115,10 +115,10 @@ class Passing:
             return -((n_basis - settings.limit) // self.rounds_ahead(n_basis))
         return count_passes(settings.limit, n_basis, settings.candidates, settings.look_ahead)
 
-    def extend(self, selection: Selection, tried: int, ahead: int) -> Selection:
+    def extend(self, selection: Selection, rounds_done: int, ahead: int) -> Selection:
         """Return the selection after `ahead` more rounds; one pass, none without candidates."""
         most = self._settings.limit - len(selection.places)
-        candidates = self._source.of_rounds(tried, ahead, most, selection.places)
+        candidates = self._source.of_rounds(rounds_done, ahead, most, selection.places)
         n = len(candidates.places)
         if not n:
             return selection
@@ -131,7 +131,7 @@ class Passing:
         chosen = choose_by_reconstruction(sums.own, left, lengths, self._settings.spanned_threshold, rounds)
         before = float(selection.errors[-1]) if len(selection.errors) else 1.0
         errors = before - np.cumsum(chosen.gains) / (sums.weight or 1.0)
-        return selection.add(candidates, chosen.columns, np.maximum(errors, 0.0), tried + chosen.rounds, 1)
+        return selection.add(candidates, chosen.columns, np.maximum(errors, 0.0), rounds_done + chosen.rounds, 1)
 
 
 class Sampling:
@@ -159,10 +159,10 @@ class Sampling:
         """Return zero."""
         return 0
 
-    def extend(self, selection: Selection, tried: int, ahead: int) -> Selection:
+    def extend(self, selection: Selection, rounds_done: int, ahead: int) -> Selection:
         """Return the selection after `ahead` more rounds."""
         with one_blas_thread():
-            for number in range(tried, tried + ahead):
+            for number in range(rounds_done, rounds_done + ahead):
                 selection = self._extend_by_one(selection, number)
         return selection
 
@@ -201,9 +201,9 @@ class Sampling:
         """Add a row of the factor: `half`, and the root of `left`."""
         n_basis = len(half)
         if n_basis == len(self._factor):
-            grown = np.zeros((min(2 * n_basis + 64, self._settings.limit),) * 2)
-            grown[:n_basis, :n_basis] = self._factor
-            self._factor = grown
+            larger = np.zeros((min(2 * n_basis + 64, self._settings.limit),) * 2)
+            larger[:n_basis, :n_basis] = self._factor
+            self._factor = larger
         self._factor[n_basis, :n_basis], self._factor[n_basis, n_basis] = half, np.sqrt(left)
 
 

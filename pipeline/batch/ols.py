@@ -91,7 +91,7 @@ class OLSSettings(SharedReselection, SharedFolds, SharedSize, SharedRegularizati
 
 
 @dataclass(frozen=True)
-class _Grown:
+class _Selected:
     """The vectors chosen so far, with their sums."""
 
     places: Integers
@@ -107,11 +107,11 @@ class _Grown:
     rounds: Integers
     """The round in which each vector was chosen, (n_basis,)."""
 
-    def first(self, size: int) -> "_Grown":
+    def first(self, size: int) -> "_Selected":
         """Return the first `size` vectors."""
         sums = self.sums.choose(np.arange(size))
         measures = self.gcv[:size], self.freedoms[:size]
-        return _Grown(self.places[:size], self.vectors[:size], sums, *measures, self.rounds[:size])
+        return _Selected(self.places[:size], self.vectors[:size], sums, *measures, self.rounds[:size])
 
 
 def fit_ols(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporter) -> Fitted:
@@ -122,51 +122,51 @@ def fit_ols(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporte
     """
     largest = largest_pass(settings.limit, rows.n_rows, settings.candidates, settings.look_ahead)
     check_pass_memory(largest, settings.candidates, settings.memory_limit)
-    grown, tried, passes = _grow(rows, kernel, settings, report)
-    if not len(grown.places):
+    selected, rounds_done, passes = _grow(rows, kernel, settings, report)
+    if not len(selected.places):
         raise InputError(f"OLS found no row to choose among {rows.n_rows} rows: it needs one of positive weight")
-    path = _path(grown, settings)
+    path = _path(selected, settings)
     size = path.chosen + 1
     return fit_coefficients(
         rows,
-        Basis(kernel, grown.vectors[:size], np.zeros(rows.n_features)),
-        grown.places[:size],
+        Basis(kernel, selected.vectors[:size], np.zeros(rows.n_features)),
+        selected.places[:size],
         settings.regularization,
         folds=settings.folds,
         seed=settings.random_seed,
         path=path,
-        notes={"passes": passes + 1, "rounds": tried},
+        notes={"passes": passes + 1, "rounds": rounds_done},
     )
 
 
-def _grow(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporter) -> tuple[_Grown, int, int]:
+def _grow(rows: RowSet, kernel: Kernel, settings: OLSSettings, report: Reporter) -> tuple[_Selected, int, int]:
     """Return the chosen vectors, the number of rounds and the number of passes."""
     nothing = np.empty(0, dtype=np.int64)
     sums = BlockStatistics.empty(0, rows.n_targets)
-    grown = _Grown(nothing, np.empty((0, rows.n_features)), sums, np.empty(0), np.empty(0), nothing)
-    source, tried, passes = candidate_source(rows, settings.random_seed, settings.candidates), 0, 0
+    selected = _Selected(nothing, np.empty((0, rows.n_features)), sums, np.empty(0), np.empty(0), nothing)
+    source, rounds_done, passes = candidate_source(rows, settings.random_seed, settings.candidates), 0, 0
     while True:
-        n_basis = len(grown.places)
+        n_basis = len(selected.places)
         ahead = settings.rounds_of_pass(n_basis)
-        candidates = source.of_rounds(tried, ahead, settings.limit - n_basis, grown.places)
+        candidates = source.of_rounds(rounds_done, ahead, settings.limit - n_basis, selected.places)
         if len(candidates.places):
-            grown, passes = _extend(rows, kernel, settings, grown, candidates, tried), passes + 1
-        tried += ahead
-        grown, spent = _drop_idle(grown, n_basis, tried, exhaustive=source.exhaustive)
-        _report(report, grown, settings)
-        if spent or len(grown.places) == settings.limit or _stopped(grown, settings) is not None:
-            return grown, tried, passes
+            selected, passes = _extend(rows, kernel, settings, selected, candidates, rounds_done), passes + 1
+        rounds_done += ahead
+        selected, spent = _drop_idle(selected, n_basis, rounds_done, exhaustive=source.exhaustive)
+        _report(report, selected, settings)
+        if spent or len(selected.places) == settings.limit or _stopped(selected, settings) is not None:
+            return selected, rounds_done, passes
 
 
 def _extend(
-    rows: RowSet, kernel: Kernel, settings: OLSSettings, grown: _Grown, candidates: Candidates, tried: int
-) -> _Grown:
+    rows: RowSet, kernel: Kernel, settings: OLSSettings, selected: _Selected, candidates: Candidates, rounds_done: int
+) -> _Selected:
     """Return the chosen vectors after one more pass, for these candidates."""
-    n_basis = len(grown.places)
-    argument = CandidateSumming(kernel, grown.vectors, candidates.features, rows.n_targets)
-    sums = rows.reduce(sum_candidates, argument, events.STEP_OLS_PASS.numbered(vectors=n_basis)).extend(grown.sums)
-    places = np.concatenate([grown.places, candidates.places])
-    vectors = np.concatenate([grown.vectors, candidates.features])
+    n_basis = len(selected.places)
+    argument = CandidateSumming(kernel, selected.vectors, candidates.features, rows.n_targets)
+    sums = rows.reduce(sum_candidates, argument, events.STEP_OLS_PASS.numbered(vectors=n_basis)).extend(selected.sums)
+    places = np.concatenate([selected.places, candidates.places])
+    vectors = np.concatenate([selected.vectors, candidates.features])
     allowed = None if candidates.rounds is None else [n_basis + columns for columns in candidates.rounds]
     with one_blas_thread():
         normal = sums.products + settings.regularization * sums.weight * gram(
@@ -174,34 +174,34 @@ def _extend(
         )
         chosen = choose_by_gain(normal, sums.rhs, settings.limit, n_before=n_basis, allowed=allowed, overwrite=True)
         sums = sums.choose(chosen.columns)
-        gcv, freedoms = _measure(grown, chosen, sums)
-    rounds = np.concatenate([grown.rounds, tried + chosen.rounds[n_basis:]])
-    return _Grown(places[chosen.columns], vectors[chosen.columns], sums, gcv, freedoms, rounds)
+        gcv, freedoms = _measure(selected, chosen, sums)
+    rounds = np.concatenate([selected.rounds, rounds_done + chosen.rounds[n_basis:]])
+    return _Selected(places[chosen.columns], vectors[chosen.columns], sums, gcv, freedoms, rounds)
 
 
-def _measure(grown: _Grown, chosen: Chosen, sums: BlockStatistics) -> tuple[Floats, Floats]:
-    """Return GCV and the effective number of parameters of every size; those of `grown` are known."""
-    errors, growth = NestedModels(chosen.factor, chosen.half_solution).after(len(grown.places), sums)
-    before = grown.freedoms[-1] if len(grown.freedoms) else 0.0
+def _measure(selected: _Selected, chosen: Chosen, sums: BlockStatistics) -> tuple[Floats, Floats]:
+    """Return GCV and the effective number of parameters of every size; those of `selected` are known."""
+    errors, growth = NestedModels(chosen.factor, chosen.half_solution).after(len(selected.places), sums)
+    before = selected.freedoms[-1] if len(selected.freedoms) else 0.0
     freedoms = before + np.cumsum(growth)
-    return np.append(grown.gcv, gcv_of(errors, freedoms, sums.weight)), np.append(grown.freedoms, freedoms)
+    return np.append(selected.gcv, gcv_of(errors, freedoms, sums.weight)), np.append(selected.freedoms, freedoms)
 
 
-def _drop_idle(grown: _Grown, n_basis: int, tried: int, *, exhaustive: bool) -> tuple[_Grown, bool]:
+def _drop_idle(selected: _Selected, n_basis: int, rounds_done: int, *, exhaustive: bool) -> tuple[_Selected, bool]:
     """Return the vectors chosen before too many idle rounds, and whether selection must stop."""
-    last = int(grown.rounds[n_basis - 1]) if n_basis else -1
-    new = grown.rounds[n_basis:]
-    kept, spent = cut_idle(new, last, tried)
+    last = int(selected.rounds[n_basis - 1]) if n_basis else -1
+    new = selected.rounds[n_basis:]
+    kept, spent = cut_idle(new, last, rounds_done)
     if exhaustive:  # if a round finds none among all rows, no later round does
-        return grown, n_basis + len(new) < tried
-    return (grown.first(n_basis + kept) if kept < len(new) else grown), spent
+        return selected, n_basis + len(new) < rounds_done
+    return (selected.first(n_basis + kept) if kept < len(new) else selected), spent
 
 
-def _stopped(grown: _Grown, settings: OLSSettings) -> int | None:
+def _stopped(selected: _Selected, settings: OLSSettings) -> int | None:
     """Return the first size at which GCV had not fallen for `patience` vectors, None if there is none."""
-    if not settings.gcv or not len(grown.places):
+    if not settings.gcv or not len(selected.places):
         return None
-    gcv = grown.gcv
+    gcv = selected.gcv
     falls = np.concatenate([[True], gcv[1:] < np.minimum.accumulate(gcv)[:-1]])
     sizes = np.arange(1, len(gcv) + 1)
     waited = sizes - np.maximum.accumulate(np.where(falls, sizes, 0))
@@ -209,21 +209,21 @@ def _stopped(grown: _Grown, settings: OLSSettings) -> int | None:
     return int(sizes[over[0]]) if len(over) else None
 
 
-def _path(grown: _Grown, settings: OLSSettings) -> Path:
+def _path(selected: _Selected, settings: OLSSettings) -> Path:
     """Return the models of every size; the one of smallest GCV is chosen if `settings.gcv`, else the largest."""
-    size = _stopped(grown, settings) or len(grown.places)
-    gcv = grown.gcv[:size]
+    size = _stopped(selected, settings) or len(selected.places)
+    gcv = selected.gcv[:size]
     chosen = int(np.argmin(gcv)) if settings.gcv else size - 1
     sizes = np.arange(1, size + 1)
     return Path("gcv", sizes, np.full(size, settings.regularization), gcv, np.zeros(size, dtype=np.int64), chosen)
 
 
-def _report(report: Reporter, grown: _Grown, settings: OLSSettings) -> None:
-    n_basis = len(grown.places)
+def _report(report: Reporter, selected: _Selected, settings: OLSSettings) -> None:
+    n_basis = len(selected.places)
     if not n_basis or settings.candidates == "all":
         return
     left = count_passes(settings.limit, n_basis, settings.candidates, settings.look_ahead)
-    report.say(events.SELECTION_OLS_VECTORS, vectors=n_basis, gcv=float(grown.gcv[n_basis - 1]), passes_left=left)
+    report.say(events.SELECTION_OLS_VECTORS, vectors=n_basis, gcv=float(selected.gcv[n_basis - 1]), passes_left=left)
 
 
 def _fit(task: FitTask[OLSSettings]) -> Fitted:

@@ -41,17 +41,17 @@ def run_job(method: str, rows: int, workers: int, settings: list[str]) -> tuple[
     with tempfile.TemporaryDirectory() as place:
         folder, assignments = Path(place), [part for assignment in settings for part in ("--set", assignment)]
         options = forest_jobs.parse([method, "--rows", str(rows), "--workers", str(workers), *assignments])
-        told = forest_jobs.measure(options, folder)
+        result = forest_jobs.measure(options, folder)
         request = model_request(read_job(folder / "job.toml", parse_flags(settings)))
     plan = trainer_of(request).plan_memory(None, rows, N_FEATURES, 1)
     assert isinstance(plan, BatchPlan)
-    return told, plan.own_bytes
+    return result, plan.own_bytes
 
 
 def measure_workers(rows: int, settings: list[str]) -> dict[str, Any]:
     """Return how many times as fast two worker processes are as one."""
     one, two = (run_job("shard-merge-select", rows, workers, settings)[0] for workers in (1, 2))
-    seconds = [told["run"]["train_seconds"] for told in (one, two)]
+    seconds = [result["run"]["train_seconds"] for result in (one, two)]
     return {
         "ratio": round(seconds[0] / seconds[1], 3),
         "seconds": seconds,
@@ -62,8 +62,8 @@ def measure_workers(rows: int, settings: list[str]) -> dict[str, Any]:
 def measure_memory(method: str, rows: int, settings: list[str]) -> dict[str, Any]:
     """Return the bytes planned, and measured above the process's size after imports, and their ratio."""
     base = int(subprocess.run([sys.executable, "-c", IMPORTS + PRINT_PEAK], capture_output=True, check=True).stdout)
-    told, planned = run_job(method, rows, 0, settings)
-    measured = told["run"]["peak_rss_bytes"] - base
+    result, planned = run_job(method, rows, 0, settings)
+    measured = result["run"]["peak_rss_bytes"] - base
     return {"ratio": round(planned / measured, 3), "planned_bytes": planned, "measured_bytes": measured}
 
 

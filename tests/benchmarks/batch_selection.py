@@ -141,9 +141,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--basis", type=int, default=500)
-    asked = parser.parse_args()
-    train, _ = standardized_forest(asked.rows)
-    print(json.dumps(measure_ols(train, asked.basis), indent=1))
+    arguments = parser.parse_args()
+    train, _ = standardized_forest(arguments.rows)
+    print(json.dumps(measure_ols(train, arguments.basis), indent=1))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from support.jobs.crashes import MODES, Blow, CrashBench, Kill, crash_bench, spread, strike_all
+from support.jobs.crashes import MODES, CrashBench, Kill, KillResult, crash_bench, kill_all, spread
 from support.stores.object_store import object_store
 
 SHARES = {
@@ -43,19 +43,19 @@ def run_matrix(folder: Path, kills: int, seed: int = 0, modes: Sequence[str] = M
 
 
 def _strike_mode(bench: CrashBench, mode: str, kills: int, seed: int) -> dict[str, Any]:
-    began, blows, turn = monotonic(), list[Blow](), 0
-    while sum(blow.landed for blow in blows) < kills and turn < 4:
-        left = kills - sum(blow.landed for blow in blows)
-        blows += strike_all(bench, [[kill] for kill in plan(mode, left + 3, seed + turn)])
+    began, results, turn = monotonic(), list[KillResult](), 0
+    while sum(result.landed for result in results) < kills and turn < 4:
+        left = kills - sum(result.landed for result in results)
+        results += kill_all(bench, [[kill] for kill in plan(mode, left + 3, seed + turn)])
         turn += 1
-    landed = [blow for blow in blows if blow.landed]
+    landed = [result for result in results if result.landed]
     return {
         "kills": len(landed),
-        "too late": len(blows) - len(landed),
-        "by moment": dict(Counter(blow.kill.moment for blow in landed)),
-        "codes": dict(Counter(str(blow.code) for blow in landed)),
-        "store then": dict(Counter(f"{blow.partitions} partitions, {blow.models} models" for blow in landed)),
-        "struck at": dict(Counter(_kind(blow.where) for blow in landed)),
+        "too late": len(results) - len(landed),
+        "by moment": dict(Counter(result.kill.moment for result in landed)),
+        "codes": dict(Counter(str(result.code) for result in landed)),
+        "store then": dict(Counter(f"{result.partitions} partitions, {result.models} models" for result in landed)),
+        "struck at": dict(Counter(_kind(result.where) for result in landed)),
         "seconds": round(monotonic() - began),
     }
 
@@ -82,9 +82,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--modes", nargs="*", default=MODES, choices=MODES)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(run_matrix(Path(folder), asked.kills, asked.seed, asked.modes), indent=1))
+        print(json.dumps(run_matrix(Path(folder), arguments.kills, arguments.seed, arguments.modes), indent=1))
 
 
 if __name__ == "__main__":

@@ -77,8 +77,8 @@ def measure(
     n_basis = min(len(found) for found in errors)
     mean = np.mean([found[:n_basis] for found in errors], axis=0)
     points = {size: float(f"{mean[size - 1]:.4g}") for size in range(EVERY, n_basis + 1, EVERY)}
-    told = {"candidates": candidates, "sample": sample, "n_basis": n_basis, "reconstruction_error": points}
-    return told | {"cpu_seconds": round(float(np.mean(seconds)), 4)}
+    result = {"candidates": candidates, "sample": sample, "n_basis": n_basis, "reconstruction_error": points}
+    return result | {"cpu_seconds": round(float(np.mean(seconds)), 4)}
 
 
 def main() -> None:
@@ -88,14 +88,14 @@ def main() -> None:
     parser.add_argument("--gamma", type=float)
     parser.add_argument("--max-basis", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=10)
-    asked = parser.parse_args()
-    X = read_features(asked.data)
-    gamma = asked.gamma or 1 / X.shape[1]
+    arguments = parser.parse_args()
+    X = read_features(arguments.data)
+    gamma = arguments.gamma or 1 / X.shape[1]
     curves = []
     for curve in CURVES:
         say(f"candidates {curve[0]}, J over {curve[1]} rows")
-        curves.append(measure(X, gamma, asked.max_basis, curve, asked.seeds))
-    print(json.dumps({"rows": len(X), "gamma": gamma, "seeds": asked.seeds, "curves": curves}, indent=1))
+        curves.append(measure(X, gamma, arguments.max_basis, curve, arguments.seeds))
+    print(json.dumps({"rows": len(X), "gamma": gamma, "seeds": arguments.seeds, "curves": curves}, indent=1))
 
 
 if __name__ == "__main__":

@@ -123,17 +123,17 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     flags = [part for assignment in options.set for part in ("--set", assignment)]
     flags += ["--cluster", f"local:{options.workers}"] if options.workers else []
     began = perf_counter()
-    told, peaks = run_and_watch([COMMAND, "run", "job.toml", "--json", *flags], folder)
+    result, peaks = run_and_watch([COMMAND, "run", "job.toml", "--json", *flags], folder)
     seconds = perf_counter() - began
     record = require_model(Store.open(StoreLocation(str(folder / "store"))).root(), "model")
-    say(f"{options.method}: {seconds:.1f} s, {told['test_error']:.4f}")
+    say(f"{options.method}: {seconds:.1f} s, {result['test_error']:.4f}")
     return {
         "method": options.method,
         "rows": options.rows,
         "workers": options.workers,
         "settings": options.set,
         "seconds": round(seconds, 2),
-        "run": told,
+        "run": result,
         "peak_bytes": peaks,
         "model_hash": hash_model(record),
         "regularization": record.parameters["learner"]["regularization"],
@@ -147,11 +147,11 @@ def path_of(record: ModelRecord, sizes: list[int]) -> dict[str, Any]:
     path = fitted_of(record).path
     if path is None:
         return {}
-    told = [i for i, size in enumerate(path.n_basis) if int(size) in sizes]
+    result = [i for i, size in enumerate(path.n_basis) if int(size) in sizes]
     return {
         path.criterion: [
             {"n_basis": int(path.n_basis[i]), "regularization": float(path.regularization[i]), "value": path.value[i]}
-            for i in told
+            for i in result
         ]
     }
 

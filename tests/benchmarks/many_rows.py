@@ -60,12 +60,12 @@ def do_step(step: str, job: Path, rows: int) -> dict[str, Any]:
     """Do a step in this process and return what it took."""
     pace, began = Pace(rows), perf_counter()
     if step == "ingest":
-        told = run_ingest(read_job(job, {}), InProcess(), pace, 0.0)
+        result = run_ingest(read_job(job, {}), InProcess(), pace, 0.0)
     else:
-        told = run_train(read_job(job, {}), InProcess(), pace, 0.0, new_model=False)
+        result = run_train(read_job(job, {}), InProcess(), pace, 0.0, new_model=False)
     tenths = [after - before for before, after in zip(pace.cpu_seconds, pace.cpu_seconds[1:], strict=False)]
     return {
-        "rows": told["new_rows"],
+        "rows": result["new_rows"],
         "seconds": round(perf_counter() - began, 1),
         "cpu_seconds": round(process_time(), 1),
         "peak_rss_bytes": peak_rss_bytes(),
@@ -94,12 +94,12 @@ def main() -> None:
     parser.add_argument("--basis", type=int, default=100)
     parser.add_argument("--step", choices=["ingest", "train"], help=argparse.SUPPRESS)
     parser.add_argument("job", type=Path, nargs="?", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.step:
-        print(json.dumps(do_step(asked.step, asked.job, asked.rows)))
+    arguments = parser.parse_args()
+    if arguments.step:
+        print(json.dumps(do_step(arguments.step, arguments.job, arguments.rows)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(measure(asked.rows, asked.basis, Path(folder)), indent=1))
+        print(json.dumps(measure(arguments.rows, arguments.basis, Path(folder)), indent=1))
 
 
 if __name__ == "__main__":

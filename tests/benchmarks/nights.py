@@ -41,8 +41,8 @@ def run(*arguments: str | Path) -> dict[str, Any]:
     done = subprocess.run([COMMAND, *map(str, arguments), "--json"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 def cpu_seconds() -> float:
@@ -69,10 +69,10 @@ def measure(folder: Path, nights: int, rows: int, max_basis: int, keep_nights: i
         start = night * rows % (len(table) - rows)
         pq.write_table(table.slice(start, rows), folder / "rows" / f"part-{night:04d}.parquet")
         began, used = perf_counter(), cpu_seconds()
-        told = run("run", folder / "job.toml")
+        result = run("run", folder / "job.toml")
         seconds.append(perf_counter() - began)
         cpu.append(cpu_seconds() - used)
-        peaks.append(told["peak_rss_bytes"])
+        peaks.append(result["peak_rss_bytes"])
         if (night + 1) % max(1, nights // 4) == 0:
             cleaned = run("clean", folder / "job.toml", "--older-than", "0", *keeping)
             sizes.append({"nights": night + 1, **{k: cleaned[k] for k in ("bytes_before", "bytes_after", "seconds")}})

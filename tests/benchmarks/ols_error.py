@@ -40,8 +40,8 @@ def measure(train: Rows, test: Rows, sizes: list[int], regularization: float, se
     fitted = fit_ols(rows, RBF(GAMMA), settings, Silent())
     took = watch.read()
     errors = {size: error_percent(scores, test.y) for size, scores in nested_scores(fitted, test.X, sizes).items()}
-    told = {"rows": len(train.X), "regularization": regularization, "seed": seed, "error_percent": errors}
-    return told | {
+    result = {"rows": len(train.X), "regularization": regularization, "seed": seed, "error_percent": errors}
+    return result | {
         "paper_at_most": PAPER_AT_MOST.get(len(train.X)),
         "seconds": round(took.seconds, 2),
         "cpu_seconds": round(took.cpu_seconds, 2),
@@ -63,14 +63,14 @@ def main() -> None:
     parser.add_argument("--basis", type=int, nargs="+", default=[100, 300, 500])
     parser.add_argument("--regularization", type=float, nargs="+", default=[1e-5])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     found = []
-    for n_rows in asked.rows:
+    for n_rows in arguments.rows:
         train, test = standardized_forest(n_rows)
-        for regularization in asked.regularization:
-            for seed in asked.seeds:
+        for regularization in arguments.regularization:
+            for seed in arguments.seeds:
                 say(f"{n_rows} rows, regularization {regularization:g}, seed {seed}")
-                found.append(measure(train, test, asked.basis, regularization, seed))
+                found.append(measure(train, test, arguments.basis, regularization, seed))
     print(json.dumps(found, indent=1))
 
 

@@ -46,8 +46,8 @@ def stream(folder: Path, basis: int) -> tuple[Took, Took, int]:
     watch = Watch()
     run_ingest(job, InProcess(), Silent(), 0.0)
     ingest, watch = watch.read(), Watch()
-    told = run_train(job, InProcess(), Silent(), 0.0, new_model=False)
-    return ingest, watch.read(), int(told["rows_seen"])
+    result = run_train(job, InProcess(), Silent(), 0.0, new_model=False)
+    return ingest, watch.read(), int(result["rows_seen"])
 
 
 def check_same(folder: Path, rows: Rows, basis: int) -> Took:
@@ -90,8 +90,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--basis", type=int, default=500)
     parser.add_argument("--repeats", type=int, default=3)
-    asked = parser.parse_args()
-    print(json.dumps(measure(asked.basis, asked.repeats), indent=1))
+    arguments = parser.parse_args()
+    print(json.dumps(measure(arguments.basis, arguments.repeats), indent=1))
 
 
 if __name__ == "__main__":

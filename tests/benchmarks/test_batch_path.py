@@ -14,7 +14,7 @@ BENCHMARK = Path(__file__).with_name("batch_path.py")
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, Any]:
+def result() -> dict[str, Any]:
     flags = ("--rows", "2000", "--basis", "20", "--repeats", "1")
     done = subprocess.run([sys.executable, BENCHMARK, *flags], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -22,9 +22,9 @@ def told() -> dict[str, Any]:
     return report
 
 
-def test_ratios_are_of_the_seconds_told(told: dict[str, Any]) -> None:
-    assert (told["rows"], told["n_basis"]) == (2000, 20)
-    passed, path = told["pass"], told["path"]
+def test_ratios_are_of_the_seconds_told(result: dict[str, Any]) -> None:
+    assert (result["rows"], result["n_basis"]) == (2000, 20)
+    passed, path = result["pass"], result["path"]
     for ratio, above, below in [
         (passed["ratio"], passed["pass_seconds"], passed["bare_seconds"]),
         (path["ratio"], path["path_seconds"], path["single_fit_seconds"]),
@@ -35,7 +35,7 @@ def test_ratios_are_of_the_seconds_told(told: dict[str, Any]) -> None:
         assert abs(ratio - above / below) < 0.001 + 1e-4 * ratio
 
 
-def test_every_model_of_the_path_is_counted(told: dict[str, Any]) -> None:
-    assert told["path"]["models"] == 20 * 20  # below 40 vectors, 5 % is one
-    assert told["path"]["fits"] == 20 * 20 * 5
-    assert told["path"]["repeated_fits_seconds"] > 0
+def test_every_model_of_the_path_is_counted(result: dict[str, Any]) -> None:
+    assert result["path"]["models"] == 20 * 20  # below 40 vectors, 5 % is one
+    assert result["path"]["fits"] == 20 * 20 * 5
+    assert result["path"]["repeated_fits_seconds"] > 0

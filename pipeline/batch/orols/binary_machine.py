@@ -92,7 +92,7 @@ class Machine:
         self._refused_now = 0
         self._rankings: dict[int, Ranking] = {}
         self._margin = TIE * float(np.sqrt(columns.square / columns.weight))
-        self.settled = 0
+        self.confirmed = 0
         self.wanted = np.empty(0, dtype=np.int64)
         self.residual = float("inf")
         self.finished = ""
@@ -100,7 +100,7 @@ class Machine:
     @property
     def steps(self) -> list[Step]:
         """Return the confirmed steps."""
-        return self._steps[: self.settled]
+        return self._steps[: self.confirmed]
 
     def condition(self, size: int) -> float:
         """Return the condition number of Q after the first `size` steps, the square root of that of QᵀQ."""
@@ -126,11 +126,11 @@ class Machine:
 
     def advance(self, library: Library, pool: int) -> None:
         """Confirm every step whose largest residual and column are known; request `pool` columns for the next pass."""
-        while not self.finished and self.settled in self._rankings:
-            ranking = self._rankings[self.settled]
+        while not self.finished and self.confirmed in self._rankings:
+            ranking = self._rankings[self.confirmed]
             if not self._take(ranking, library):
                 break
-            del self._rankings[self.settled - 1]
+            del self._rankings[self.confirmed - 1]
             self.wanted = np.sort(ranking.places[:pool][ranking.places[:pool] != NO_ROW])
             self._check_finished()
 
@@ -148,9 +148,9 @@ class Machine:
 
     def chain(self, library: Library) -> Chain | None:
         """Return the models whose largest residuals the next pass must find; None if the machine needs none."""
-        if self.finished or self.settled in self._rankings:
+        if self.finished or self.confirmed in self._rankings:
             return None
-        sizes = np.arange(self.settled, len(self._steps) + 1)
+        sizes = np.arange(self.confirmed, len(self._steps) + 1)
         coefficients = np.zeros((len(self._steps) + 1, len(sizes)))
         for column, size in enumerate(sizes):
             solved = self.coefficients(int(size))
@@ -173,21 +173,21 @@ class Machine:
     def stop(self, reason: str) -> None:
         """Finish for this reason, and undo the predicted steps."""
         self.finished, self.wanted = reason, np.empty(0, dtype=np.int64)
-        self._cut(self.settled)
+        self._cut(self.confirmed)
 
     def _take(self, ranking: Ranking, library: Library) -> bool:
         """Confirm the step of the largest residual; return False if its column is unknown or there is no such step."""
         for place in ranking.in_order(self._margin):
             if place in self._refused:
                 continue
-            if len(self._steps) > self.settled and self._steps[self.settled].place == place:
+            if len(self._steps) > self.confirmed and self._steps[self.confirmed].place == place:
                 return self._settle(ranking)
             if place not in library:
-                self._cut(self.settled)
+                self._cut(self.confirmed)
                 self.wanted = np.union1d(ranking.places[ranking.places != NO_ROW], place)
                 return False
-            if self._fits(library, place, self.settled):
-                self._cut(self.settled)
+            if self._fits(library, place, self.confirmed):
+                self._cut(self.confirmed)
                 self._push(library, place)
                 return self._settle(ranking)
             self._refuse(library, place)
@@ -196,7 +196,7 @@ class Machine:
         if ranking.places[-1] == NO_ROW:
             self.stop("no rows are left")
         else:
-            del self._rankings[self.settled]
+            del self._rankings[self.confirmed]
         return False
 
     def _refuse(self, library: Library, place: int) -> None:
@@ -210,7 +210,7 @@ class Machine:
             self.stop("Q would be ill-conditioned")
 
     def _settle(self, ranking: Ranking) -> bool:
-        self.settled += 1
+        self.confirmed += 1
         self._refused_now = 0
         self.residual = float(ranking.residuals[0])
         return True
@@ -223,7 +223,7 @@ class Machine:
             self.stop(reason)
         elif len(steps) >= rule.max_basis:
             self.stop("max_basis is reached")
-        elif not self._has_freedom(self.settled):
+        elif not self._has_freedom(self.confirmed):
             self.stop("as many vectors as rows")
 
     def _has_freedom(self, size: int) -> bool:

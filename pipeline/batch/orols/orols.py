@@ -159,7 +159,7 @@ class _Selection:
         working = [machine for machine in self._machines if not machine.finished]
         if not working:
             return False
-        common = min(machine.settled for machine in working)
+        common = min(machine.confirmed for machine in working)
         sure = _join([machine.places()[:common] for machine in self._machines])
         return len(sure) < self._settings.limit
 

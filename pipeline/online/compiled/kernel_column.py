@@ -40,9 +40,9 @@ def _compile_column(position: int, kernel: Any, others: FillColumn) -> FillColum
     n_parameters = len(fields(kernel))
 
     @compiled_part
-    def fill(asked: int, parameters: Floats, X: Floats, x: Floats, values: Floats) -> None:
-        if asked != position:
-            others(asked, parameters, X, x, values)
+    def fill(code: int, parameters: Floats, X: Floats, x: Floats, values: Floats) -> None:
+        if code != position:
+            others(code, parameters, X, x, values)
             return
         numbers = _to_tuple(parameters, n_parameters)
         for i in range(len(X)):
@@ -52,7 +52,7 @@ def _compile_column(position: int, kernel: Any, others: FillColumn) -> FillColum
 
 
 @compiled_part
-def _fill_nothing(asked: int, parameters: Floats, X: Floats, x: Floats, values: Floats) -> None:  # noqa: ARG001
+def _fill_nothing(code: int, parameters: Floats, X: Floats, x: Floats, values: Floats) -> None:  # noqa: ARG001
     """No kernel is left; `encode_kernel` lets none come here."""
     values[:] = np.nan
 

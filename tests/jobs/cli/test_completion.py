@@ -20,8 +20,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def complete(line: str) -> list[str]:
     """Complete the last word of a command line, as the script for bash asks for it."""
     words = line.split(" ")
-    asked = {"_RIDGESTREAM_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    return run_program([COMMAND], environment=clean_environment(**asked)).out.split()
+    answer = {"_RIDGESTREAM_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    return run_program([COMMAND], environment=clean_environment(**answer)).out.split()
 
 
 @pytest.mark.usefixtures("here")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from distributed import Security
-from support.jobs.clusters import Cluster, count_threads, dawdle, devour, fail_at_first, real_cluster
+from support.jobs.clusters import Cluster, count_threads, fail_at_first, real_cluster, use_memory, wait_for_release
 from support.jobs.jobs import PATIENCE, Workplace, assert_same_model, run_command, wait_until
 from support.jobs.recording import Notes
 
@@ -229,7 +229,7 @@ LOST = "cluster.worker_lost"
 
 
 def kill_and_replace(cluster: Cluster, folder: Path, times: int) -> None:
-    """Kill the worker that runs `dawdle`, `times` times, each time after a new worker has come."""
+    """Kill the worker that runs `wait_for_release`, `times` times, each time after a new worker has come."""
     for number in range(times):
         wait_until(lambda n=number: len(list(folder.glob("pid-*"))) > n)  # type: ignore[misc]
         cluster.start_worker()
@@ -254,7 +254,7 @@ def test_the_warning_for_a_lost_worker_has_partition_rows_and_likely_cause(clust
     (address,) = cluster.wait_for(1)
     (file,), notes = partitions_of(Workplace(tmp_path), 1), Notes()
     with _open(cluster, notes) as executor:
-        results = executor.run(dawdle, [file], tmp_path)
+        results = executor.run(wait_for_release, [file], tmp_path)
         assert next_while(results, lambda: kill_and_replace(cluster, tmp_path, 1)) == file.size_bytes
     warning = notes.facts(LOST)
     assert warning["worker"] == address
@@ -270,7 +270,7 @@ def test_more_workers_may_be_lost_over_a_task_than_the_scheduler_allows(tmp_path
         real_cluster(tmp_path, 1, scheduler_environment=allowed) as cluster,
         _open(cluster, notes, lost_workers=2) as executor,
     ):
-        results = executor.run(dawdle, [file], tmp_path)
+        results = executor.run(wait_for_release, [file], tmp_path)
         assert next_while(results, lambda: kill_and_replace(cluster, tmp_path, 2)) == file.size_bytes
     assert 1 <= len(notes.all(LOST)) <= 2  # the scheduler's word of the second may come after its result
 
@@ -283,7 +283,7 @@ def test_a_task_that_loses_more_workers_than_the_job_allows_is_given_up_by_its_n
     cluster.wait_for(1)
     (file,) = partitions_of(Workplace(tmp_path), 1)
 
-    def strike() -> None:
+    def kill_next() -> None:
         wait_until(lambda: list(tmp_path.glob("pid-*")))
         cluster.start_worker()
         cluster.workers[0].kill()
@@ -293,7 +293,7 @@ def test_a_task_that_loses_more_workers_than_the_job_allows_is_given_up_by_its_n
         r"over it \(cluster_options\.lost_workers = 0\); the likely cause: its process was ended from outside"
     )
     with _open(cluster, lost_workers=0) as executor, pytest.raises(ClusterError, match=expected):
-        next_while(executor.run(dawdle, [file], tmp_path), strike)
+        next_while(executor.run(wait_for_release, [file], tmp_path), kill_next)
 
 
 @pytest.mark.thorough
@@ -305,7 +305,7 @@ def test_a_worker_that_its_nanny_ends_for_its_memory_is_reported_as_such(cluster
         r"of part-00\.parquet.*the likely cause: it came to its memory limit of 400 MB, using \d+ MB; give workers"
     )
     with _open(cluster, lost_workers=0) as executor, pytest.raises(ClusterError, match=expected):
-        list(executor.run(devour, [file], 400_000_000))
+        list(executor.run(use_memory, [file], 400_000_000))
 
 
 @pytest.mark.thorough

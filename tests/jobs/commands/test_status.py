@@ -114,9 +114,9 @@ def test_what_is_wrong_has_a_line_and_an_exit_code(work: Workplace, name: str) -
     (line,) = shown.out.splitlines()
     assert line.startswith(f"{status}: ")
     assert expected in line
-    told = run_command("status", job, "--json")
-    facts = json.loads(told.out)
-    assert (told.code, facts["status"], expected in facts["message"]) == (code, status, True)
+    result = run_command("status", job, "--json")
+    facts = json.loads(result.out)
+    assert (result.code, facts["status"], expected in facts["message"]) == (code, status, True)
     assert [problem["kind"] for problem in facts["problems"]][:1] == ([] if status == "ok" else [status])
     assert contents(work) == before
 

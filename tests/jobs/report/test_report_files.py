@@ -463,7 +463,7 @@ def test_credentials_in_a_url_of_a_job_are_refused_without_being_repeated(work: 
 
 
 def test_an_error_is_shown_without_credentials(work: Workplace) -> None:
-    asked = run_command("inspect", work.job({"source.wrong": "s3://AKIAEXAMPLE:wJalrXUtnFEMI@bucket/place"}))
-    assert asked.code == 2
-    assert "source.wrong" in asked.err
-    assert "wJalrXUtnFEMI" not in asked.err + asked.out
+    answer = run_command("inspect", work.job({"source.wrong": "s3://AKIAEXAMPLE:wJalrXUtnFEMI@bucket/place"}))
+    assert answer.code == 2
+    assert "source.wrong" in answer.err
+    assert "wJalrXUtnFEMI" not in answer.err + answer.out

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.crash_matrix import run_matrix
-from support.jobs.crashes import MODES, CrashBench, Kill, crash_bench, spread, strike_all
+from support.jobs.crashes import MODES, CrashBench, Kill, crash_bench, kill_all, spread
 from support.jobs.jobs import clean_environment
 from support.stores.object_store import ObjectStore, object_store
 from support.stores.storage_calls import CallTrap, FolderTrap, open_trap
@@ -34,15 +34,15 @@ def bench(tmp_path_factory: pytest.TempPathFactory, server: ObjectStore) -> Iter
 def test_kills_at_changes_of_the_store_are_recovered(bench: CrashBench, series: int, kills: int, landed: int) -> None:
     early = [spread("alone", "call", kills, seed, until=0.5) for seed in range(series)]
     late = [[kill] for kill in spread("alone", "call", 4 * series, 2)[2 * series :]]
-    blows = strike_all(bench, early + late, at_once=2)
-    assert sum(blow.landed for blow in blows) >= landed
-    assert {blow.code for blow in blows if blow.landed} == {-9}
+    results = kill_all(bench, early + late, at_once=2)
+    assert sum(result.landed for result in results) >= landed
+    assert {result.code for result in results if result.landed} == {-9}
 
 
 @pytest.mark.thorough
 def test_kills_at_any_time_are_recovered(bench: CrashBench) -> None:
-    blows = strike_all(bench, [spread("alone", "time", 3, 3 + seed, until=0.8) for seed in range(2)], at_once=2)
-    assert sum(blow.landed for blow in blows) >= 4
+    results = kill_all(bench, [spread("alone", "time", 3, 3 + seed, until=0.8) for seed in range(2)], at_once=2)
+    assert sum(result.landed for result in results) >= 4
 
 
 @pytest.mark.thorough
@@ -53,23 +53,23 @@ def test_kills_at_requests_to_an_object_store_are_recovered(
     """Some of the requests still reach the server, others do not."""
     early = spread("alone", "request", kills, 4, until=0.6)
     series = [early, *([kill] for kill in spread("alone", "request", 2 * late, 5)[late:])]
-    assert sum(blow.landed for blow in strike_all(bench, series, at_once=2)) >= landed
+    assert sum(result.landed for result in kill_all(bench, series, at_once=2)) >= landed
 
 
 @pytest.mark.thorough
 def test_kills_of_the_whole_cluster_and_then_of_one_worker_are_recovered(bench: CrashBench) -> None:
     """The last worker is killed while it writes; the run continues without it or reports that it cannot."""
-    blows = strike_all(
+    results = kill_all(
         bench, [[Kill("cluster", "call", 0.1), Kill("cluster", "call", 0.2), Kill("worker", "call", 0.1)]]
     )
-    assert [blow.landed for blow in blows] == [True] * 3
-    assert [blow.code for blow in blows[:2]] == [-9, -9]
+    assert [result.landed for result in results] == [True] * 3
+    assert [result.code for result in results[:2]] == [-9, -9]
 
 
 @pytest.mark.thorough
 def test_a_kill_of_the_scheduler_is_recovered(bench: CrashBench) -> None:
-    blows = strike_all(bench, [[Kill("scheduler", "call", 0.2)]])
-    assert [blow.landed for blow in blows] == [True]
+    results = kill_all(bench, [[Kill("scheduler", "call", 0.2)]])
+    assert [result.landed for result in results] == [True]
 
 
 WRITES = """

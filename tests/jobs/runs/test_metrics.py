@@ -99,7 +99,7 @@ FAILURES: dict[str, Failure] = {
 @pytest.mark.samples
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_run_that_fails_writes_them_and_the_last_success_is_read_from_the_store(work: Workplace, name: str) -> None:
-    changes, flags, expected, told = FAILURES[name]
+    changes, flags, expected, result = FAILURES[name]
     work.run_here()
     succeeded_at = work.model().history[-1].finished_at
     (work.folder / FILE).write_text("# nonsense of an older run {")
@@ -112,11 +112,11 @@ def test_a_run_that_fails_writes_them_and_the_last_success_is_read_from_the_stor
             code, values = metrics_of(work, "run", changes, *flags)
     else:
         code, values = metrics_of(work, "run", changes, *flags)
-    assert (code, values["run_exit_code"], values["run_success"], outcome(values)) == (expected, expected, 0, told)
-    if told == "failed":
+    assert (code, values["run_exit_code"], values["run_success"], outcome(values)) == (expected, expected, 0, result)
+    if result == "failed":
         assert values["last_success_timestamp_seconds"] == datetime.fromisoformat(succeeded_at).timestamp()
         assert values["model_rows"] == 2 * ROWS
-    assert values["model_held_back"] == float(told == "held_back")
+    assert values["model_held_back"] == float(result == "held_back")
 
 
 def test_a_run_without_a_store_or_with_a_wrong_job_file_writes_what_is_known(work: Workplace) -> None:
@@ -129,14 +129,14 @@ def test_a_run_without_a_store_or_with_a_wrong_job_file_writes_what_is_known(wor
 
 def test_a_run_that_is_stopped_or_ends_unexpectedly_writes_them(work: Workplace) -> None:
     imports = "import os, signal, time\nimport ridgestream.jobs.console.progress as progress\n"
-    for what, code, told in (
+    for what, code, result in (
         ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2)", 128 + signal.SIGTERM, "stopped"),
         ("raise ZeroDivisionError", 1, "failed"),
     ):
         setup = f"{imports}def begin(self, *a, **n):\n    {what}\nprogress.LineReporter.begin = begin"
         done = run_prepared(setup, "run", work.job(), "--metrics", work.folder / FILE)
         values = read(work)
-        assert (done.code, values["run_exit_code"], outcome(values)) == (code, code, told)
+        assert (done.code, values["run_exit_code"], outcome(values)) == (code, code, result)
 
 
 def test_drift_is_counted_from_the_store_also_by_a_later_run_with_nothing_new(work: Workplace) -> None:

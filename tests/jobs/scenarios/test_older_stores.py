@@ -31,22 +31,27 @@ def unpack(folder: Path, kind: str) -> Workplace:
 def test_a_store_of_release_0_1_0_can_be_continued(tmp_path: Path, kind: str) -> None:
     work = unpack(tmp_path, kind)
     changes = {**({} if kind == "binary" else REGRESSION), "model.max_basis": 8}
-    told = run_inspect(StoreLocation(str(work.store)))
+    result = run_inspect(StoreLocation(str(work.store)))
     (night,) = work.model().history
-    assert (told["format_version"], told["rows"], night.progressive_mse_of, night.test_mse_of) == (1, 80, None, None)
-    assert "confusion" not in told["models"][0]
+    assert (result["format_version"], result["rows"], night.progressive_mse_of, night.test_mse_of) == (
+        1,
+        80,
+        None,
+        None,
+    )
+    assert "confusion" not in result["models"][0]
     report = run_report(read_job(work.job({**changes, "report": "out"}), {}), None)
     facts = json.loads(Path(report["json"]).read_text())
     assert (facts["night"], facts["recorded"], facts["figures"]["rows_seen"]) == (0, False, 80)
     assert "an older release ran it" in Path(report["html"]).read_text()
     same = work.run_here(changes)  # unpacked files have new time stamps: each is read again and its hash compared
-    assert (same["new_partitions"], same["snapshot"]) == (0, told["snapshot"])
+    assert (same["new_partitions"], same["snapshot"]) == (0, result["snapshot"])
     judged = work.evaluate_here(changes)
     name = "test_error" if kind == "binary" else "test_mse"
     assert judged[name] == pytest.approx(getattr(night, name), rel=1e-9)
     prediction = work.predict_here("held-out", changes)["prediction"].to_numpy()
     assert set(np.unique(prediction)) == {-1, 1} if kind == "binary" else (prediction > 1000).all()
-    drift = told["models"][0]["drift"]
+    drift = result["models"][0]["drift"]
     assert [part["progressive_error"] for part in drift] == [None, None]
     assert {column["compared"] for part in drift for column in part["columns"].values()} == {"moments"}
     assert not any(part["suspect"] for part in drift)
@@ -82,9 +87,9 @@ def test_a_store_of_format_3_can_be_continued(tmp_path: Path) -> None:
     assert [night["held"] for night in model["nights"]] == [None, None, True, None, True]
     assert (model["served_night"], model["excluded"]) == (4, ["part-04.parquet"])
     assert model["nights"][1]["tags"] == ["sample"]
-    told = run_inspect(StoreLocation(str(work.store)))
-    assert (told["format_version"], told["rows"], len(told["partitions"])) == (3, 200, 5)
-    assert [each["name"] for each in told["quarantined"]] == ["part-03.parquet"]
+    result = run_inspect(StoreLocation(str(work.store)))
+    assert (result["format_version"], result["rows"], len(result["partitions"])) == (3, 200, 5)
+    assert [each["name"] for each in result["quarantined"]] == ["part-03.parquet"]
     expected = pq.read_table(tmp_path / "expected.parquet")
     predictions = work.predict_here("held-out", FORMAT_3)
     assert predictions["prediction"].equals(expected["prediction"])

@@ -203,7 +203,7 @@ def test_a_flipped_bit_is_detected_if_pages_have_checksums(tmp_path: Path) -> No
 
 def test_a_flipped_bit_is_told_in_one_line_with_its_remedy(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "part-0.parquet", mixed_columns(20))
-    file, whole, told = only_partition(path), path.read_bytes(), []
+    file, whole, result = only_partition(path), path.read_bytes(), []
     for bit in np.random.default_rng(0).choice(8 * len(whole), 200, replace=False):
         raw = bytearray(whole)
         raw[bit // 8] ^= 1 << bit % 8
@@ -211,9 +211,9 @@ def test_a_flipped_bit_is_told_in_one_line_with_its_remedy(tmp_path: Path) -> No
         try:
             list(read_batches(file, None))
         except PartitionError as error:
-            told.append(str(error))
-    assert len(told) > 50
-    assert [text for text in told if not re.fullmatch(r".*part-0\.parquet .*; write it again.*", text)] == []
+            result.append(str(error))
+    assert len(result) > 50
+    assert [text for text in result if not re.fullmatch(r".*part-0\.parquet .*; write it again.*", text)] == []
 
 
 def test_a_file_that_grew_since_listing_is_refused(tmp_path: Path) -> None:

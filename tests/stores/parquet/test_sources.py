@@ -224,8 +224,8 @@ def test_a_key_that_is_a_date_is_a_feature_only_if_it_is_asked_for(tmp_path: Pat
     with pytest.raises(PartitionError, match=rf"file: .* day={text}, .* list 'day' under source.ignore, or"):
         infer_schema(REQUEST, arrow, "file")
     assert kinds_of(infer_schema(replace(REQUEST, ignore=("day",)), arrow, "file")) == {"x": "numeric"}
-    asked = infer_schema(replace(REQUEST, features=("x", "day")), arrow, "file")
-    assert kinds_of(asked)["day"] == ("numeric" if text.isdecimal() else "categorical")
+    answer = infer_schema(replace(REQUEST, features=("x", "day")), arrow, "file")
+    assert kinds_of(answer)["day"] == ("numeric" if text.isdecimal() else "categorical")
     assert kinds_of(infer_schema(replace(REQUEST, categorical=("day",)), arrow, "file"))["day"] == "categorical"
 
 

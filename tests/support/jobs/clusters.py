@@ -142,7 +142,7 @@ def fail_at_first(task: tuple[Path, int, str]) -> int:
     return tries + 1
 
 
-def dawdle(file: PartitionFile, folder: Path) -> int:
+def wait_for_release(file: PartitionFile, folder: Path) -> int:
     """A task that notes its process and does not end before `folder` has a file called go."""
     (folder / f"pid-{os.getpid()}").touch()
     while not (folder / "go").exists():
@@ -150,7 +150,7 @@ def dawdle(file: PartitionFile, folder: Path) -> int:
     return file.size_bytes
 
 
-def devour(file: PartitionFile, limit_bytes: int) -> int:
+def use_memory(file: PartitionFile, limit_bytes: int) -> int:
     """A task that allocates more memory than the limit."""
     arrays: list[npt.NDArray[np.float64]] = []
     while len(arrays) * 2**24 < 3 * limit_bytes:

@@ -68,7 +68,7 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class Blow:
+class KillResult:
     """The outcome of one kill."""
 
     kill: Kill
@@ -97,10 +97,10 @@ class Trap(Protocol):
 
 
 class _TimeTrap:
-    def __init__(self, command: Sequence[str], strike: Strike, at: float, log: Path, environment: Mapping[str, str]):
+    def __init__(self, command: Sequence[str], kill_at: Strike, at: float, log: Path, environment: Mapping[str, str]):
         self.calls: list[str] = []
         self._began, self._process = monotonic(), start_in_session(command, log, environment)
-        self._timer = threading.Timer(at, strike, (self._process.pid, 0)) if at else None
+        self._timer = threading.Timer(at, kill_at, (self._process.pid, 0)) if at else None
         if self._timer:
             self._timer.start()
 
@@ -117,13 +117,13 @@ class _RequestTrap:
         self,
         proxy: FaultyProxy,
         command: Sequence[str],
-        strike: Strike,
+        kill_at: Strike,
         at: int,
         log: Path,
         environment: Mapping[str, str],
         forward: bool,
     ):
-        proxy.arm(Rule("lose" if forward else "drop", at=at, then=lambda: strike(self._process.pid, 0)))
+        proxy.arm(Rule("lose" if forward else "drop", at=at, then=lambda: kill_at(self._process.pid, 0)))
         self._proxy, self._process = proxy, start_in_session(command, log, environment)
 
     @property
@@ -156,7 +156,7 @@ class CrashBench:
 
     _cluster: Cluster | None
 
-    def strike(self, *kills: Kill) -> Iterator[Blow]:
+    def kill_at(self, *kills: Kill) -> Iterator[KillResult]:
         """Kill runs on one new store, one after the other, then let the command finish.
 
         After each kill the store is looked at; in the end the model is that of the undisturbed run.
@@ -164,30 +164,30 @@ class CrashBench:
         location = self._new_location(kills[0].moment)
         for kill in kills:
             at = kill.share * self.measure(kill)
-            yield self._blow(kill, location, at if kill.moment == "time" else 1 + int(at))
+            yield self._kill_once(kill, location, at if kill.moment == "time" else 1 + int(at))
         self._finish(kills[-1], location)
 
     def close(self) -> None:
         """End the scheduler and the workers."""
         self._stack.close()
 
-    def _blow(self, kill: Kill, location: StoreLocation, at: float) -> Blow:
+    def _kill_once(self, kill: Kill, location: StoreLocation, at: float) -> KillResult:
         landed: list[int] = []
 
-        def strike(process: int, caller: int) -> None:
+        def kill_at(process: int, caller: int) -> None:
             with suppress(psutil.NoSuchProcess, ProcessLookupError):
                 self._kill(kill.mode, process, caller)
                 landed.append(process)
 
-        with self._start(kill, location, at, strike) as trap:
+        with self._start(kill, location, at, kill_at) as trap:
             code = trap.wait(2 * PATIENCE)
         expected = {0, CLUSTER} if kill.mode in ("worker", "scheduler") else {-signal.SIGKILL}
         assert code in (expected if landed else {0}), (kill, at, code, self._log(location).read_text())
         where = f"{at:.2f} s" if kill.moment == "time" else next(iter(trap.calls[int(at) - 1 : int(at)]), "")
-        return Blow(kill, bool(landed), code, *self._look(location), where)
+        return KillResult(kill, bool(landed), code, *self._look(location), where)
 
     @contextmanager
-    def _start(self, kill: Kill, location: StoreLocation, at: float, strike: Strike) -> Iterator[Trap]:
+    def _start(self, kill: Kill, location: StoreLocation, at: float, kill_at: Strike) -> Iterator[Trap]:
         command, log = self._command(kill.mode, location), self._log(location)
         environment = self._environment()
         if kill.moment == "call":
@@ -195,16 +195,16 @@ class CrashBench:
             counted = (
                 location.folder / "chunks" if kill.mode == "worker" else location.folder
             )  # the others are the run's
-            yield open_trap(command, counted, strike, int(at), log, environment)
+            yield open_trap(command, counted, kill_at, int(at), log, environment)
         elif kill.moment == "time":
-            yield _TimeTrap(command, strike, at, log, environment)
+            yield _TimeTrap(command, kill_at, at, log, environment)
         else:
             assert self._server
             with faulty_proxy(self._server.port) as proxy:
                 yield _RequestTrap(
                     proxy,
                     command,
-                    strike,
+                    kill_at,
                     int(at),
                     log,
                     environment | object_store_environment(proxy.port),
@@ -328,12 +328,14 @@ def spread(mode: str, moment: str, count: int, seed: int = 0, until: float = 1.0
     return [Kill(mode, moment, share, forward=bool(i % 2)) for i, share in enumerate(shares.tolist())]
 
 
-def strike_all(bench: CrashBench, series: Sequence[Sequence[Kill]], at_once: int = 1) -> list[Blow]:
+def kill_all(bench: CrashBench, series: Sequence[Sequence[Kill]], at_once: int = 1) -> list[KillResult]:
     """Strike each series on a store of its own, several at once, and return the outcomes of all kills."""
     for kills in series:
         bench.measure(kills[0])
     with ThreadPoolExecutor(at_once) as threads:
-        return [blow for blows in threads.map(lambda kills: list(bench.strike(*kills)), series) for blow in blows]
+        return [
+            result for results in threads.map(lambda kills: list(bench.kill_at(*kills)), series) for result in results
+        ]
 
 
 @contextmanager

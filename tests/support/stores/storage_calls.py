@@ -128,14 +128,14 @@ class CallTrap:
         self,
         command: Sequence[str],
         folder: Path,
-        strike: Strike,
+        kill_at: Strike,
         at: int,
         log: Path,
         environment: Mapping[str, str],
         fails: int = 0,
     ) -> None:
         self.calls: list[str] = []
-        self._folder, self._strike, self._at, self._fails = os.fsencode(folder), strike, at, fails
+        self._folder, self._strike, self._at, self._fails = os.fsencode(folder), kill_at, at, fails
         self._names = {number: name for name, number in _NUMBERS.get(platform.machine(), {}).items()}
         ours, theirs = socket.socketpair()
         with ours:
@@ -188,10 +188,10 @@ class FolderTrap:
     """Like CallTrap, but polls the folder for new files; for systems where calls cannot be filtered."""
 
     def __init__(
-        self, command: Sequence[str], folder: Path, strike: Strike, at: int, log: Path, environment: Mapping[str, str]
+        self, command: Sequence[str], folder: Path, kill_at: Strike, at: int, log: Path, environment: Mapping[str, str]
     ) -> None:
         self.calls: list[str] = []
-        self._folder, self._strike, self._at = folder, strike, at
+        self._folder, self._strike, self._at = folder, kill_at, at
         self.process = start_in_session(command, log, environment)
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -214,13 +214,13 @@ class FolderTrap:
 
 
 def open_trap(
-    command: Sequence[str], folder: Path, strike: Strike, at: int, log: Path, environment: Mapping[str, str]
+    command: Sequence[str], folder: Path, kill_at: Strike, at: int, log: Path, environment: Mapping[str, str]
 ) -> CallTrap | FolderTrap:
     """Start the command in a new session, with a trap at change number `at` of the folder; 0 for no trap."""
     try:
-        return CallTrap(command, folder, strike, at, log, environment)
+        return CallTrap(command, folder, kill_at, at, log, environment)
     except OSError:
-        return FolderTrap(command, folder, strike, at, log, environment)
+        return FolderTrap(command, folder, kill_at, at, log, environment)
 
 
 def start_in_session(
