@@ -55,7 +55,10 @@ class Kernel(Protocol):
         """
 
     def slopes(self, X: Floats, Z: Floats) -> Floats:
-        """Return the derivative of `formula` in what it measures at each pair, shape (len(X), len(Z))."""
+        """Return the derivative of `formula` in what it measures, ‖x_i − z_j‖² or x_iᵀz_j, shape (len(X), len(Z)).
+
+        Raises InputError as `block` does.
+        """
 
     def diagonal(self, X: Floats) -> Floats:
         """Return k(x_i, x_i), shape (len(X),)."""
@@ -188,6 +191,7 @@ class Linear(_Parameters):
 
     def slopes(self, X: Floats, Z: Floats) -> Floats:
         """Return ones."""
+        X, Z, _ = _checked(X, Z, None)
         return np.ones((len(X), len(Z)))
 
     def diagonal(self, X: Floats) -> Floats:

@@ -49,6 +49,10 @@ def block(kernel: Kernel) -> Door:
     return lambda X, _, __: [kernel.block(X, good()[0][:4]), kernel.block(good()[0], X[:4], None)]
 
 
+def slopes(kernel: Kernel) -> Door:
+    return lambda X, _, __: [kernel.slopes(X, good()[0][:4]), kernel.slopes(good()[0], X[:4])]
+
+
 def diagonal(kernel: Kernel) -> Door:
     return lambda X, _, __: [kernel.diagonal(X)]
 
@@ -59,10 +63,13 @@ DOORS: dict[str, Door] = {
     "OnlineLSSVM.predict_then_learn": lambda X, y, w: [learner().predict_then_learn(X, y, w)],
     "OnlineLSSVM.predict": lambda X, _, __: [fitted().predict(X)],
     "RBF.block": block(RBF(0.5)),
+    "RBF.slopes": slopes(RBF(0.5)),
     "RBF.diagonal": diagonal(RBF(0.5)),
     "Polynomial.block": block(Polynomial(0.5)),
+    "Polynomial.slopes": slopes(Polynomial(0.5)),
     "Polynomial.diagonal": diagonal(Polynomial(0.5)),
     "Linear.block": block(Linear()),
+    "Linear.slopes": slopes(Linear()),
     "Linear.diagonal": diagonal(Linear()),
     "ArrayRows": fit_in_memory,
     "Uncertainty.variance": lambda X, _, w: [error_bars().variance(X, w)],
@@ -131,7 +138,10 @@ def test_any_dtype_and_layout_gives_the_same_bits(door: str, layouts: tuple[str,
     expected = DOORS[door](*good())
     apply = {**LAYOUTS, "read-only": read_only}
     arguments = [apply[layout](values) for layout, values in zip(layouts, good(), strict=True)]
-    if layouts[0] == "list" and door in ("OnlineLSSVM", *(f"{k}.block" for k in ("RBF", "Polynomial", "Linear"))):
+    if layouts[0] == "list" and door in (
+        "OnlineLSSVM",
+        *(f"{kernel.__name__}.{name}" for kernel in (RBF, Polynomial, Linear) for name in ("block", "slopes")),
+    ):
         arguments[0] = np.array(arguments[0])  # these doors of the tests slice it
     assert [values.tobytes() for values in DOORS[door](*arguments)] == [values.tobytes() for values in expected]
 
@@ -184,7 +194,8 @@ def test_a_fault_is_named_with_its_argument(door: str, fault: str, place: int) -
 
 @pytest.mark.parametrize("fault", sorted(FAULTS.keys() - {"longer", "empty", "sparse", "scalar", "masked"}))
 @pytest.mark.parametrize(
-    "door", [door for door in DOORS if "block" in door or "diag" in door or door.endswith("predict")]
+    "door",
+    [door for door in DOORS if "block" in door or "slopes" in door or "diag" in door or door.endswith("predict")],
 )
 def test_a_fault_of_rows_is_named_by_kernels_and_predictions(door: str, fault: str) -> None:
     with pytest.raises(InputError, match=r"^[XZ] "):
