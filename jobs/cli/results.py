@@ -26,7 +26,7 @@ def _print_lines(result: dict[str, Any]) -> None:
             _print_confusion(value)
         elif isinstance(value, dict):
             _print_lines({f"{key}.{name}": part for name, part in value.items()})
-        elif value is not None:
+        elif value is not None and key != "by_class":  # printed with the confusion
             typer.echo(f"{key:>20}  {_format(value)}")
 
 
@@ -39,9 +39,7 @@ def _format(value: Any) -> str:  # noqa: ANN401
 
 
 def _print_confusion(confusion: dict[str, Any]) -> None:
-    from ridgestream.jobs.console.confusion_table import confusion_table
+    from ridgestream.jobs.console.confusion_table import print_confusion
     from ridgestream.jobs.console.tables import open_console
 
-    console = open_console()
-    console.print("confusion: true classes (rows) and predicted classes (columns)")
-    console.print(confusion_table(confusion))
+    print_confusion(open_console(), confusion)

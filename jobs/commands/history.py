@@ -104,6 +104,8 @@ def _rollback_night(now: ModelRecord, then: ModelRecord, number: int) -> Night:
         progressive_error=None,
         progressive_mse_of=None,
         progressive_errors=None,
+        progressive_trivial_error=None,
+        progressive_trivial_mse_of=None,
         segments=(),
         seconds=0.0,
         number=next_night_number(now),

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from ridgestream.jobs.console.confusion_table import confusion_facts, confusion_table
+from ridgestream.jobs.console.confusion_table import confusion_facts, print_confusion
 from ridgestream.jobs.console.log_format import finite
 from ridgestream.jobs.report.summary_text import criterion_of
 from ridgestream.jobs.runs.drift_warnings import drift_facts, drift_table
@@ -104,8 +104,8 @@ def show_inspection(contents: dict[str, Any]) -> None:
         if "metric" in model:
             console.print(_metric_line(model["metric"]))
         if "confusion" in model:
-            console.print(f"model {model['name']}: true classes (rows) and predicted classes (columns)")
-            console.print(confusion_table(model["confusion"]))
+            console.print(f"model {model['name']}, on the held-out rows of its last night:")
+            print_confusion(console, model["confusion"])
 
 
 def _numerics_line(model: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from ridgestream.jobs.runs.guard import Verdict, compare_with_served, hold_back,
 from ridgestream.jobs.runs.job_plan import HeldOut, plan_job
 from ridgestream.jobs.runs.recorder import Recorder, with_run
 from ridgestream.jobs.runs.run_outcome import learned_by, outcome, warn_of_unusual_runs, with_night
+from ridgestream.jobs.runs.trivial_errors import compare
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.base.executor import Executor
@@ -20,6 +21,7 @@ from ridgestream.pipeline.base.reporter import Reporter, Silent, Stopped
 from ridgestream.pipeline.models.model_record import is_refitted, model_of
 from ridgestream.pipeline.planning.run_plan import RunPlan
 from ridgestream.pipeline.prediction.evaluate import Evaluation, evaluate
+from ridgestream.pipeline.prediction.trivial_model import learned_targets
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.refit import check_refit_memory, refit
 from ridgestream.pipeline.training.trainer import train
@@ -215,8 +217,9 @@ class _TrainJob:
     def _evaluate(self, record: ModelRecord, report: Reporter) -> Evaluation | None:
         if self.job.evaluate is None or self.ledger.schema is None:
             return None
-        files = self.held_out.files()
-        return evaluate(model_of(record), self.ledger.schema, files, self.executor, report, policies(self.job))
+        schema, learned = self.ledger.schema, learned_targets(self.root, self.ledger.schema, record)
+        files, given = self.held_out.files(), policies(self.job)
+        return evaluate(model_of(record), schema, files, self.executor, report, given, learned=learned)
 
     @property
     def guarded(self) -> ModelRecord | None:
@@ -241,7 +244,10 @@ class _TrainJob:
         if stored and self.plan.record is None and not self.new_model:
             trained = replace(trained, record=with_history(trained.record, stored))
         targets = schema.targets if schema else ()
-        record = with_night(trained, next_night_number(stored), self.snapshot, evaluation, targets)
+        comparison = compare(trained, evaluation, targets)
+        if comparison is not None:
+            comparison.warn(self.report)
+        record = with_night(trained, next_night_number(stored), self.snapshot, evaluation, targets, comparison)
         return hold_back(record, night_served(self.guarded)) if self.guarded and held else record
 
     def commit(self, record: ModelRecord) -> str:

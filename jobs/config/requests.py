@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ridgestream.jobs.config.cluster_options import FILE, ClusterOptions
 from ridgestream.jobs.config.job_file import Job
@@ -26,6 +27,9 @@ from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
 from ridgestream.stores.schema.schema import Schema, SchemaRequest
 from ridgestream.stores.segments.available_memory import available_bytes
+
+if TYPE_CHECKING:
+    import zarr
 
 
 def store_location(job: Job) -> StoreLocation:
@@ -58,6 +62,8 @@ class Served:
     """The store's schema."""
     snapshot: str
     """The commit."""
+    root: "zarr.Group"
+    """The store's root at the commit."""
     is_held: bool = False
     """Whether the guard held it back; such a model is returned only by the number of its night."""
 
@@ -82,7 +88,7 @@ def open_served(job: Job, name: str | None = None) -> Served:
         served = record if own else served_record(store, record)
     if schema is None:
         raise StoreError(f"the store {store.location.text} holds no partition yet")
-    return Served(served, schema, snapshot, is_held=own and bool(record.serves))
+    return Served(served, schema, snapshot, root, is_held=own and bool(record.serves))
 
 
 def source_partitions(job: Job, report: Reporter | None = None) -> tuple[PartitionFile, ...]:

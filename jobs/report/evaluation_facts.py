@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ridgestream.jobs.console.confusion_table import confusion_facts
+from ridgestream.jobs.console.confusion_table import binary_confusion, class_facts, confusion_facts
 from ridgestream.jobs.report.stored_night import StoredNight
 from ridgestream.pipeline.monitoring.drift import PartitionDrift, compare_partitions
 from ridgestream.pipeline.monitoring.segment_statistics import StatisticsReader
 from ridgestream.stores.catalog.models import CONFUSION
-from ridgestream.stores.schema.class_labels import class_name
 
 _MOVED_COLUMNS = 5
 """Columns that have moved and are named, at most."""
@@ -46,20 +45,14 @@ def evaluation_facts(stored: StoredNight) -> dict[str, Any]:
     residuals = evaluation.pop("residuals")
     if stored.task == "classes" and CONFUSION in stored.record.arrays:
         weights = stored.record.arrays[CONFUSION].tolist()
-        return evaluation | {"confusion": confusion_facts(stored.record.encoding["classes"], weights)}
-    if stored.task == "binary":
-        positive = "" if schema.positive is None else class_name(schema.positive)
-        return evaluation | {"confusion": _binary_confusion(positive, evaluation)}
+        return evaluation | _of_classes(confusion_facts(stored.record.encoding["classes"], weights))
+    if stored.task == "binary" and schema.positive is not None:
+        return evaluation | _of_classes(binary_confusion(schema.positive, evaluation))
     if stored.task == "regression":
         bars = [{"target": name, **histogram} for name, histogram in zip(schema.targets, residuals, strict=False)]
         return evaluation | {"residuals": bars, "targets": len(schema.targets)}
     return evaluation
 
 
-def _binary_confusion(positive: str, evaluation: dict[str, Any]) -> dict[str, Any]:
-    """Return the confusion matrix of one class against the rest, from the counts of an evaluation."""
-    true_positive = evaluation["true_positive"]
-    missed = evaluation["positive"] - true_positive
-    wrong = max(evaluation["mistakes"] - missed, 0.0)
-    rest = max(evaluation["weight"] - evaluation["positive"] - wrong, 0.0)
-    return {"classes": [positive, "all others"], "weights": [[true_positive, missed], [wrong, rest]]}
+def _of_classes(confusion: dict[str, Any]) -> dict[str, Any]:
+    return {"confusion": confusion, **class_facts(confusion)}

@@ -22,6 +22,7 @@ from ridgestream.jobs.report.stored_night import StoredNight, open_night
 from ridgestream.jobs.report.summary_text import summarize_failure, summarize_night
 from ridgestream.jobs.runs.guard import night_served
 from ridgestream.jobs.runs.recorder import Recorder
+from ridgestream.jobs.runs.trivial_errors import night_skills
 from ridgestream.pipeline.models.model_record import fitted_of, is_batch
 from ridgestream.pipeline.monitoring.drift import PartitionDrift
 from ridgestream.pipeline.selection.fit_result import Path
@@ -122,7 +123,7 @@ def _facts_of(stored: StoredNight, drifts: Sequence[PartitionDrift] | None) -> d
 
 def _figures(stored: StoredNight) -> dict[str, Any]:
     night, record = stored.night, stored.record
-    return {
+    return night_skills(night) | {
         "rows_seen": night.rows_seen,
         "new_rows": night.rows,
         "new_partitions": len(night.partitions),
@@ -134,6 +135,7 @@ def _figures(stored: StoredNight) -> dict[str, Any]:
         "test_mse_of": night.test_mse_of,
         "progressive_error": night.progressive_error,
         "progressive_mse_of": night.progressive_mse_of,
+        "no_better_in": list(night.no_better_in or ()),
         "refitted": night.refitted,
         "train_seconds": night.seconds,
         "peak_rss_bytes": stored.run.get("peak_rss_bytes"),

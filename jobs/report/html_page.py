@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from ridgestream.jobs.console.confusion_table import class_facts
 from ridgestream.jobs.report.charts import plots_of
 from ridgestream.jobs.report.summary_text import count, duration, figure, name_of, percent
 from ridgestream.pipeline.base.memory_plan import show_bytes
@@ -38,6 +39,7 @@ def render_page(facts: dict[str, Any]) -> str:
         facts=facts,
         title=_title(facts),
         test=figures and figures["test_mse" if regression else "test_error"],
+        skill_name="R²" if regression else "skill",
         plots=list(plots_of(facts)) if figures else [],
         partitions=_first_suspects(facts["partitions"] or []),
         confusion=_confusion(facts["evaluation"].get("confusion")),
@@ -90,16 +92,17 @@ def _first_suspects(partitions: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _confusion(confusion: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the matrix with each cell's share of its row, for its shade, and the recall of each class."""
+    """Return the matrix with each cell's share of its row, for its shade, and the figures of each class."""
     if confusion is None:
         return None
-    rows = []
-    for i, (label, weights) in enumerate(zip(confusion["classes"], confusion["weights"], strict=True)):
-        total = sum(weights)
+    rows, classes = [], class_facts(confusion)
+    for i, figures in enumerate(classes["by_class"]):
+        total, weights = figures["support"], confusion["weights"][i]
         cells = [(weight, weight / total if total else 0.0, column == i) for column, weight in enumerate(weights)]
-        rows.append((class_name(label), cells, weights[i] / total if total else None))
+        rows.append((class_name(figures["class"]), cells, [figures["recall"], figures["precision"]]))
     predicted = [(f"predicted {class_name(label)}", "number") for label in confusion["classes"]]
-    return {"columns": [("true class", ""), *predicted, ("recall", "number")], "rows": rows}
+    columns = [("true class", ""), *predicted, ("recall", "number"), ("precision", "number")]
+    return classes | {"columns": columns, "rows": rows}
 
 
 def _arrivals(arrivals: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from ridgestream.stores.schema.class_labels import class_name
+
 GOOD, LOOK, HELD, UNJUDGED, BACK, FAILED = "good", "look", "held", "unjudged", "back", "failed"
 
 _VERDICTS = {
@@ -29,7 +31,10 @@ _TO_LOOK_AT = ("quarantined", "in_quarantine", "changed", "gone", "same_rows")
 def summarize_night(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a night's report, its headline, and sentences."""
     state = _state(facts)
-    return {"state": state, "headline": _VERDICTS[state], "sentences": [*_sentences(facts)]}
+    headline = _VERDICTS[state]
+    if state == LOOK and facts["figures"]["no_better_in"]:
+        headline = "No better than a constant" + _named_targets(facts)
+    return {"state": state, "headline": headline, "sentences": [*_sentences(facts)]}
 
 
 def summarize_failure(facts: dict[str, Any]) -> dict[str, Any]:
@@ -101,10 +106,39 @@ def _how_well(facts: dict[str, Any]) -> Iterator[str]:
     elif now is None:
         yield "There were no held-out rows to evaluate it on."
     else:
-        yield f"On the held-out rows {_error(now, facts['task'])}{_compared(now, facts)}."
+        against = _against(figures["trivial_error"], figures["skill"], facts["task"])
+        yield f"On the held-out rows {_error(now, facts['task'])}{against}{_compared(now, facts)}."
+    if never_found := facts["evaluation"].get("never_found"):
+        yield f"Never found: {', '.join(map(class_name, never_found))}."
     if figures["progressive_error"] is not None:
         error = _error(figures["progressive_error"], facts["task"])
-        yield f"On the new rows, each predicted before it was learned, {error}."
+        against = _against(figures["progressive_trivial_error"], figures["progressive_skill"], facts["task"])
+        yield f"On the new rows, each predicted before it was learned, {error}{against}."
+    if figures["no_better_in"]:
+        yield _no_better(facts)
+
+
+def _against(trivial_error: float | None, skill: float | None, task: str) -> str:
+    """Return the error of the constant that fits the learned rows best, and the skill."""
+    if trivial_error is None:
+        return ""
+    constant, shown = ("the mean", figure) if task == "regression" else ("the largest class alone", percent)
+    name = "R²" if task == "regression" else "skill"
+    return f" (with {constant} {shown(trivial_error)}" + ("" if skill is None else f": {name} {skill:.3f}") + ")"
+
+
+def _no_better(facts: dict[str, Any]) -> str:
+    constant = "the mean of the target" if facts["task"] == "regression" else "the largest class"
+    return (
+        f"The model is no better than a constant{_named_targets(facts)}: {constant} errs no more, but for chance; "
+        "do the columns say anything about the target?"
+    )
+
+
+def _named_targets(facts: dict[str, Any]) -> str:
+    """Return the names of the targets in which the model is no better than a constant, if there are several targets."""
+    several = facts["figures"]["progressive_mse_of"] or facts["figures"]["test_mse_of"]
+    return f" in {', '.join(facts['figures']['no_better_in'])}" if several else ""
 
 
 def _error(error: float, task: str) -> str:

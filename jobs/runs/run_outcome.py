@@ -9,6 +9,7 @@ import numpy as np
 
 from ridgestream.jobs.runs.guard import night_served
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
+from ridgestream.jobs.runs.trivial_errors import Comparison, mean_of, night_skills
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.models.model_record import is_refitted
@@ -19,7 +20,12 @@ from ridgestream.stores.catalog.models import CONFUSION, ModelRecord, Night
 
 
 def with_night(
-    trained: Trained, number: int, snapshot: str, evaluation: Evaluation | None, targets: tuple[str, ...]
+    trained: Trained,
+    number: int,
+    snapshot: str,
+    evaluation: Evaluation | None,
+    targets: tuple[str, ...],
+    comparison: Comparison | None,
 ) -> ModelRecord:
     """Return the record to commit, with one more night in its history; it serves its own model."""
     record, entries = trained.record, trained.entries
@@ -41,6 +47,11 @@ def with_night(
         number=number,
         progressive_errors=trained.progressive_errors if rows else None,
         segments=tuple(entry.segment for entry in entries),
+        trivial_error=mean_of(evaluation.trivial_errors) if evaluation else None,
+        trivial_mse_of=_by_target(targets, evaluation.trivial_errors if evaluation else ()),
+        progressive_trivial_error=mean_of(trained.trivial_errors),
+        progressive_trivial_mse_of=_by_target(targets, trained.trivial_errors),
+        no_better_in=comparison.no_better_in if comparison else None,
     )
     arrays = dict(record.arrays)
     if evaluation and evaluation.confusion:
@@ -90,7 +101,7 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
     for name in ("progressive_mse_of", "test_mse_of"):
         if night and getattr(night, name) is not None:
             result[name] = getattr(night, name)
-    return result
+    return result | {name: value for name, value in (night_skills(night) if night else {}).items() if value is not None}
 
 
 def warn_of_unusual_runs(

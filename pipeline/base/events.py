@@ -275,6 +275,11 @@ SELECTION_OROLS_ROWS = Event(
     "OROLS selected rows with large residuals",
 )
 
+EVALUATE_NO_BETTER_THAN_CONSTANT = Event(
+    "evaluate.no_better_than_constant",
+    "the model is no better than a constant: the mean of the target, or the largest class, errs no more",
+    casts_doubt=True,
+)
 EVALUATE_NO_ROWS = Event(
     "evaluate.no_rows",
     "the held-out partitions have no rows to evaluate the model on",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from ridgestream.pipeline.features.one_vs_rest import winners_of
 from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.prediction.held_out import HeldOutReader
 from ridgestream.pipeline.prediction.input_checks import InputSummary
+from ridgestream.pipeline.prediction.trivial_model import TargetMoments, constant_outputs
 from ridgestream.pipeline.sums.error_histogram import ErrorHistogram
 from ridgestream.stores.parquet.partitions import PartitionFile
 from ridgestream.stores.schema.row_batch import Rows
@@ -49,6 +51,10 @@ class Evaluation:
     """Number of rows left out because of missing values."""
     residuals: tuple[ErrorHistogram, ...] = ()
     """In regression, histograms of predicted minus true values of each target, in its units."""
+    trivial: tuple[float, ...] = ()
+    """The sums of `mistakes` or `squares` for the constant that fits the learned rows best; empty if it is unknown."""
+    paired: tuple[float, ...] = ()
+    """The sums of squared differences of a row's weighted loss and the constant's: their chance."""
 
     @classmethod
     def of(cls, predicted: Floats, truth: Floats, weights: Floats | None, *, classes: bool) -> "Evaluation":
@@ -87,6 +93,8 @@ class Evaluation:
             squares=_sum(self.squares, other.squares),
             confusion=tuple(_sum(*pair) for pair in rows) or self.confusion or other.confusion,
             residuals=_merge(self.residuals, other.residuals),
+            trivial=_sum(self.trivial, other.trivial),
+            paired=_sum(self.paired, other.paired),
         )
 
     @property
@@ -103,6 +111,21 @@ class Evaluation:
     def test_mse(self) -> float | None:
         """The mean of `test_mse_of` over the targets; None in classification or without rows."""
         return sum(self.test_mse_of) / len(self.test_mse_of) if self.test_mse_of else None
+
+    @property
+    def test_errors(self) -> tuple[float, ...]:
+        """The fraction misclassified, or the mean squared error of each target; empty without rows."""
+        return self.test_mse_of if self.test_error is None else (self.test_error,)
+
+    @property
+    def trivial_errors(self) -> tuple[float, ...]:
+        """The constant's errors, as `test_errors`; empty if it is unknown, or without rows."""
+        return tuple(total / self.weight for total in self.trivial) if self.weight else ()
+
+    @property
+    def chance(self) -> tuple[float, ...]:
+        """The standard errors of the differences between `test_errors` and `trivial_errors`, if they are none."""
+        return tuple(sqrt(total) / self.weight for total in self.paired) if self.weight else ()
 
     @property
     def one_class(self) -> bool:
@@ -130,6 +153,29 @@ def compare(
     return Evaluation.of_classes(predicted, truth, weights, len(feature_map.target.classes))
 
 
+def losses_of(outputs: Floats, targets: Floats, feature_map: FeatureMap, *, classes: bool) -> Floats:
+    """Return each row's loss, 1 for a wrong class (rows, 1), or the squared error of each target (rows, n_targets)."""
+    if feature_map.target.classes:
+        predicted, truth = (winners_of(feature_map.target.class_scores(values)) for values in (outputs, targets))
+        return np.asarray(predicted != truth, dtype=np.float64)[:, np.newaxis]
+    if classes:
+        return np.asarray((outputs[:, :1] > 0) != (targets[:, :1] > 0), dtype=np.float64)
+    return np.asarray((outputs - targets) ** 2)
+
+
+def with_constant(
+    part: Evaluation, outputs: Floats, rows: tuple[Floats, Floats | None], feature_map: FeatureMap, constant: Floats
+) -> Evaluation:
+    """Return the sums over rows, targets and weights, with those of a constant (n_outputs,) beside them."""
+    targets, weights = rows
+    w = np.ones(len(targets)) if weights is None else weights
+    trivial = constant_outputs(constant, targets)
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        both = [losses_of(each, targets, feature_map, classes=part.classes) for each in (outputs, trivial)]
+        sums, paired = w @ both[1], w**2 @ (both[0] - both[1]) ** 2
+    return replace(part, trivial=tuple(sums.tolist()), paired=tuple(paired.tolist()))
+
+
 def evaluate(
     model: Model,
     schema: Schema,
@@ -137,18 +183,23 @@ def evaluate(
     executor: Executor,
     report: Reporter,
     policies: Policies | None = None,
+    *,
+    learned: TargetMoments | None = None,
 ) -> Evaluation:
     """Return the model's errors on the partitions; raises PartitionError for one that cannot be used.
 
     `policies` (by default all errors) determine the treatment of missing values and of categories unknown to the model;
-    with `drop`, rows with a missing value, including the target, are left out.
+    with `drop`, rows with a missing value, including the target, are left out. With the moments of the targets that
+    the model has learned, the errors of the constant that fits them best are beside the model's.
     """
     policies = policies or Policies()
     model = replace(model, feature_map=with_boolean_fill(model.feature_map, schema))
     executor.admit(partition_needs(files))
     report.begin(events.STEP_EVALUATE, None, partitions=len(files))
     total, summary = _of_no_rows(model, schema), InputSummary()
-    for part, part_summary in executor.run(evaluate_partition, files, executor.broadcast(model), schema, policies):
+    constant = learned.constant(classes=schema.classifies) if learned else None
+    shared = executor.broadcast(model), schema, policies, constant
+    for part, part_summary in executor.run(evaluate_partition, files, *shared):
         total, summary = total.merge(part), summary.merge(part_summary)
         report.advance(part_summary.rows)
     report.end(test_error=total.test_error, test_mse=total.test_mse)
@@ -157,7 +208,7 @@ def evaluate(
 
 
 def evaluate_partition(
-    file: PartitionFile, model: Model, schema: Schema, policies: Policies
+    file: PartitionFile, model: Model, schema: Schema, policies: Policies, constant: Floats | None = None
 ) -> tuple[Evaluation, InputSummary]:
     """Return the model's errors on one partition, batch by batch, and the summary of its rows."""
     reader = HeldOutReader(file, model.feature_map, schema, policies)
@@ -167,6 +218,8 @@ def evaluate_partition(
         part = compare(outputs, targets, rows.weights, model.feature_map, classes=schema.classifies)
         if not schema.classifies:
             part = replace(part, residuals=_residuals(outputs - targets, rows.weights))
+        if constant is not None:
+            part = with_constant(part, outputs, (targets, rows.weights), model.feature_map, constant)
         total = total.merge(part)
     return total, reader.summary
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.features.feature_map import FeatureMap
-from ridgestream.pipeline.features.one_vs_rest import winners_of
-from ridgestream.pipeline.prediction.evaluate import Evaluation
+from ridgestream.pipeline.prediction.evaluate import Evaluation, losses_of
 
 RECENT = 20
 """Number of partitions, those learned just before, that an error is compared with at most."""
@@ -84,14 +83,10 @@ def sum_losses(
     The loss averages to `mean_errors`. Outputs and targets, both (rows, n_outputs), are in the learner's units.
     """
     w = np.ones(len(targets)) if weights is None else weights
-    if feature_map.target.classes:
-        predicted, truth = (winners_of(feature_map.target.class_scores(values)) for values in (outputs, targets))
-        losses = (predicted != truth).astype(np.float64)
-    elif classes:
-        losses = ((outputs[:, 0] > 0) != (targets[:, 0] > 0)).astype(np.float64)
-    else:
-        losses = ((outputs - targets) ** 2 * np.square(feature_map.target.scale)).mean(axis=1)
-    return np.cumsum(w), np.cumsum(w * losses)
+    losses = losses_of(outputs, targets, feature_map, classes=classes)
+    if not classes:
+        losses = losses * np.square(feature_map.target.scale)
+    return np.cumsum(w), np.cumsum(w * losses.mean(axis=1))
 
 
 def find_limits(

@@ -1,6 +1,7 @@
 """Trainers, found by the name of a method: the online learner's stream, or a batch method's passes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ridgestream.pipeline.base import events
@@ -9,13 +10,14 @@ from ridgestream.pipeline.batch.method import PassPlan
 from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.kernels import are_unrelated
 from ridgestream.pipeline.models.model_record import ONLINE, basis_of
+from ridgestream.pipeline.prediction.trivial_model import learned_targets, merge_targets, segment_targets
 from ridgestream.pipeline.training.batch import BatchTrainer
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.online.trainer import OnlineTrainer
 from ridgestream.pipeline.training.request import Request
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.ledger import Ledger
-from ridgestream.stores.catalog.models import ModelRecord
+from ridgestream.stores.catalog.models import TARGET_MOMENTS, ModelRecord
 
 
 class Trainer(Protocol):
@@ -80,8 +82,24 @@ def train(trainer: Trainer, context: TrainingContext) -> Trained:
     record = context.record
     if record is not None and not context.unlearned and not trainer.is_changed(record):
         return Trained(record, (), None, (), 0.0)
-    trained = trainer.train(context)
+    trained = _with_targets(trainer.train(context), context)
     basis = basis_of(trained.record)
     if are_unrelated(basis.kernel, basis.vectors, basis.centre):
         context.report.warn(events.TRAIN_VECTORS_UNRELATED)
     return trained
+
+
+def _with_targets(trained: Trained, context: TrainingContext) -> Trained:
+    """Return the result with the moments of all targets learned, and the errors of their constant on the new rows."""
+    schema, before, record = context.ledger.schema, context.record, trained.record
+    if schema is None:
+        return trained
+    new = segment_targets(context.root, schema, record, [entry.segment for entry in trained.entries])
+    learned = merge_targets([learned_targets(context.root, schema, before), *new] if before else new)
+    if not learned.weight:
+        return trained
+    record = replace(record, arrays=record.arrays | {TARGET_MOMENTS: learned.as_array()})
+    if trained.progressive_error is None:
+        return replace(trained, record=record)
+    errors = learned.constant_errors(merge_targets(new), classes=schema.classifies)
+    return replace(trained, record=record, trivial_errors=errors)

@@ -36,6 +36,8 @@ class Trained:
     """The progressive error on each partition, the mean over the targets, None for one without a row that counts; None
     where rows were not predicted before they were learned.
     """
+    trivial_errors: tuple[float, ...] = ()
+    """The errors on these rows of the constant that fits all rows learned best, of each target in regression."""
     course: Course | None = None
     """How an online learner went along the rows; None for a batch method."""
 

@@ -37,8 +37,8 @@ MODEL_FORMAT_VERSION = 4
 
 Version 2 adds `refitted` and `regularization` to a night, which may be a refit only, the arrays of a refit, and
 numerics to the counters; version 3 numbers the nights, and adds excluded segments, held and rolled-back nights, and the
-report of the last run; version 4 adds the array of a learned metric, and keeps the nights and the segments learned in
-chunks, since they grow with the store.
+report of the last run; version 4 adds the arrays of a learned metric and of the moments of targets, and keeps nights
+and learned segments in chunks, since they grow with the store.
 """
 
 LISTS = ("history", "learned")
@@ -46,6 +46,9 @@ LISTS = ("history", "learned")
 
 CONFUSION = "confusion"
 """The array of a multi-class model with the confusion matrix of its last evaluation, (n_classes, n_classes)."""
+
+TARGET_MOMENTS = "target_moments"
+"""The array with the weight, mean and squares of the learned targets, or of an indicator of each class, (3, n)."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _ROWS_A_CHUNK = 1024
@@ -98,6 +101,20 @@ class Night:
     """The segments of the partitions; None in records of format versions 1 and 2."""
     held: bool | None = None
     """Whether the model was held back because it was worse on the test rows than the served one."""
+    trivial_error: float | None = None
+    """The error on the test rows of the constant that fits the learned rows best, the mean or the largest class, as
+    `test_error` or `test_mse`.
+    """
+    trivial_mse_of: dict[str, float] | None = None
+    """With several targets, the constants' mean squared error on the test rows of each."""
+    progressive_trivial_error: float | None = None
+    """That constant's error on the rows of this night, as `progressive_error`."""
+    progressive_trivial_mse_of: dict[str, float] | None = None
+    """With several targets, the constants' mean squared error on the rows of this night of each."""
+    no_better_in: tuple[str, ...] | None = None
+    """The targets in which the model is no better than the constant on the test rows, or else on those of this night;
+    None without either error.
+    """
 
 
 @strictly_typed

@@ -34,7 +34,7 @@ KEEP_SECONDS = 30.0
 COST = 20.0
 """The least time between two checkpoints, as a multiple of the time to save one."""
 
-_FORMAT = 3
+_FORMAT = 4
 """Increased if the same rows give other bits, or the contents of a checkpoint change."""
 
 

@@ -270,13 +270,7 @@ def test_the_flag_goes_before_the_job_file_and_the_command_shows_what_was_refitt
     work = nights(tmp_path / "work")
     work.put_all(range(2), held_out=0)
     done = run_command("run", work.job(), "--refit")
-    assert done.events == [
-        "ingest",
-        "check_held_out",
-        "train",
-        "refit",
-        "evaluate",
-    ]
+    assert done.events[:5] == ["ingest", "check_held_out", "train", "refit", "evaluate"]
     assert "            refitted  yes\n" in done.out
     work.put(2)
     summary = run_command("run", work.job(REFIT), "--set", "model.refit=true", "--no-refit", "--json").result
