@@ -134,8 +134,9 @@ def learn_metric(
     and on the settings alone. Raises InputError if no row can be drawn.
     """
     learning = _Learning(rows, family, report, diagonal=diagonal)
-    for stage in plan_stages(rows, family, settings):
-        learning.run(stage)
+    with one_blas_thread():
+        for stage in plan_stages(rows, family, settings):
+            learning.run(stage)
     return learning.result()
 
 
@@ -228,9 +229,8 @@ class _Learning:
         bases = tuple(Basis(self._family.make(g), vectors, np.zeros(vectors.shape[1])) for g in gammas)
         summing = JudgedSumming(metric, bases, stage.split, self._rows.n_targets)
         sums = self._reduce(sum_judged, summing, events.STEP_METRIC_SUMS)
-        with one_blas_thread():
-            each = zip(gammas, bases, sums.parts, strict=True)
-            return {g: Candidate.best(metric, b, s, regularizations) for g, b, s in each}
+        each = zip(gammas, bases, sums.parts, strict=True)
+        return {g: Candidate.best(metric, b, s, regularizations) for g, b, s in each}
 
     def _keep(self, stage: Stage, candidate: Candidate) -> None:
         self._metric = candidate.metric

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers, check_finite
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputError
 
 
@@ -74,7 +75,10 @@ class Metric:
 
     def apply(self, features: Floats) -> Floats:
         """Return Ru for each row u of `features` (rows, n_features); O(n_features²) a row, or O(n_features)."""
-        return np.asarray(features * self.root if self.is_diagonal else features @ self.root)
+        if self.is_diagonal:
+            return np.asarray(features * self.root)
+        with one_blas_thread():
+            return np.asarray(features @ self.root)
 
     def scaled(self, factor: float) -> Self:
         """Return the metric of distances that are longer by this factor."""

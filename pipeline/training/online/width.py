@@ -4,7 +4,7 @@ A dictionary that rows are selected for, one after another, wants a narrower ker
 the metric is learned; by how much depends on its size and on the thresholds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.metric.split import LATER_SHARE
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
-from ridgestream.pipeline.sums.row_block import RowBlock
+from ridgestream.pipeline.sums.row_block import RowBlock, drop_absent
 from ridgestream.pipeline.training.pilot import Pilot
 from ridgestream.pipeline.training.request import OnlineRequest
 
@@ -28,6 +28,9 @@ JUDGED_BYTES = 64 * 2**20
 
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
 """Values of λn, of which the best judges a width."""
+
+FEWEST_ROWS = 50
+"""With fewer rows, no width is judged."""
 
 LARGEST_BASIS = 1_000
 """The largest dictionary of a learner that is judged."""
@@ -79,11 +82,11 @@ class WidthTrial:
 def choose_width(pilot: Pilot, request: OnlineRequest, report: Reporter) -> float | None:
     """Return the γ of least error on later rows, from the pilot's by doubling and halving; O(max_basis²) a row and γ.
 
-    Where γ is given, or the dictionary is, it is the pilot's.
+    Where γ is given, or the dictionary is, or where there are few rows, it is the pilot's.
     """
-    if not pilot.family.chooses or pilot.gamma is None or request.selection == "fixed":
-        return pilot.gamma
     trial = _trial(pilot, request)
+    if not pilot.family.chooses or request.selection == "fixed" or len(trial.rows.features) < FEWEST_ROWS:
+        return pilot.gamma
     errors: dict[float | None, float] = {}
     wanted: float | None = pilot.gamma
     while wanted is not None:
@@ -95,5 +98,5 @@ def choose_width(pilot: Pilot, request: OnlineRequest, report: Reporter) -> floa
 
 def _trial(pilot: Pilot, request: OnlineRequest) -> WidthTrial:
     count = min(pilot.rows.n_rows, JUDGED_ROWS, JUDGED_BYTES // (8 * max(pilot.rows.n_features, 1)))
-    block = pilot.rows.take(np.arange(count))
-    return WidthTrial(RowBlock(pilot.learned.metric.apply(block.features), block.targets, block.weights), request)
+    block = drop_absent(pilot.rows.take(np.arange(count)))
+    return WidthTrial(replace(block, features=pilot.learned.metric.apply(block.features)), request)
