@@ -18,6 +18,7 @@ from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.runs.health import Health, read_health
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.jobs.runs.recorder import Recorder
+from ridgestream.jobs.runs.trivial_errors import night_skills
 from ridgestream.stores.files.credentials import without_secrets
 from ridgestream.stores.repository.garbage_collection import measure_bytes
 
@@ -58,6 +59,7 @@ MEANINGS = {
     "model_progressive_error": "The error of the last night's rows, each predicted before it was learned.",
     "model_test_error": "The share of held-out rows misclassified after the last night.",
     "model_test_mse": "The mean squared error on held-out rows after the last night.",
+    "model_skill": "1 - that error / the error of a constant on the same rows; in regression, R2.",
     "model_suspect_partitions": "Partitions of the last night that are unlike those before them.",
     "run_outcome": "1 for the outcome of the last run, 0 for all others.",
     "run_stage_seconds": "How long a stage of the last run took.",
@@ -192,6 +194,7 @@ def _store_values(health: Health) -> dict[str, float | None]:
         "model_progressive_error": night.progressive_error,
         "model_test_error": night.test_error,
         "model_test_mse": night.test_mse,
+        "model_skill": night_skills(night)["skill"],
         "model_suspect_partitions": health.n_suspects,
     }
 

@@ -64,6 +64,7 @@ def test_a_night_writes_what_the_store_and_the_run_say(work: Workplace) -> None:
     assert (values["run_new_rows"], values["run_new_partitions"]) == (2 * ROWS, 2)
     assert (values["model_rows"], values["model_basis_vectors"]) == (night.rows_seen, night.n_basis)
     assert values["model_test_error"] == night.test_error
+    assert values["model_skill"] == 1 - (night.test_error or 0.0) / (night.trivial_error or 0.0)
     assert values["model_progressive_error"] == night.progressive_error
     assert (values["model_night"], values["model_suspect_partitions"], values["model_held_back"]) == (1, 0, 0)
     assert {"run_stage_seconds.ingest", "run_stage_seconds.train", "run_stage_seconds.evaluate"} <= values.keys()
