@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,8 +24,12 @@ KILLED = -signal.SIGKILL
 RUNTIME_PREFIXES = ("RIDGESTREAM_", "AWS_", "PYTEST_")
 """Variables that are read when a command runs. All others may have been read by the imports before."""
 
+_FORKABLE = ("icechunk",) if version("icechunk").startswith("1.") else ()
+"""Icechunk 2 starts threads as it is imported, which a fork does not have."""
+
 MODULES = (
-    *("icechunk", "pandas", "pyarrow.compute", "rich.table", "structlog", "zarr"),
+    *_FORKABLE,
+    *("pandas", "pyarrow.compute", "rich.table", "structlog", "zarr"),
     *(f"ridgestream.jobs.commands.{name}" for name in ("evaluate", "history", "inspect", "plan", "predict", "run")),
     *(f"ridgestream.jobs.{name}" for name in ("cli.exit_codes", "cli.signals", "console.progress")),
     *("ridgestream.jobs.cluster.dask_executor", "ridgestream.jobs.report.report_files"),
