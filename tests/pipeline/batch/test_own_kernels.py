@@ -102,7 +102,7 @@ def test_a_fit_in_memory_gives_no_model_of_it(parent: Any) -> None:
         fit_in_memory(own() if parent is Linear else own(gamma=0.5))
 
 
-@pytest.mark.parametrize("kernel", NOT_KERNELS, ids=str)
+@pytest.mark.parametrize("kernel", NOT_KERNELS, ids=lambda each: type(each).__name__)
 def test_what_is_no_kernel_of_ours_is_refused(kernel: Any) -> None:
     with pytest.raises(InputError, match="kernel must be one of RBF, Polynomial, Linear, "):
         OnlineLSSVM(kernel)
