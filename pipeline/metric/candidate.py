@@ -67,6 +67,11 @@ class Candidate:
         errors = JudgedErrors(later, random, float(pooled[chosen]))
         return cls(metric, basis, sums, regularizations[chosen], errors)
 
+    @property
+    def gamma(self) -> float | None:
+        """The kernel's γ; None for a kernel without."""
+        return self.basis.kernel.parameters().get("gamma")
+
     def expansion(self) -> Expansion:
         """Return the model fitted to the rows that do not judge; O(n_basis³)."""
         learned = self.sums.folds[LEARNED]

@@ -146,7 +146,7 @@ def plan_stages(rows: RowSet, family: KernelFamily, settings: MetricSettings) ->
     Stages that would have few rows are left out.
     """
     gamma = family.first_grid()[0]
-    drawn = draw_rows(rows, family.make(gamma), min(settings.basis, rows.n_rows), settings.random_seed).vectors
+    drawn = draw_rows(rows, family.make(gamma), settings.bounded_basis(rows.n_rows), settings.random_seed).vectors
     rounds = settings.rounds
     stages: list[Stage] = []
     for stride in STRIDES:
@@ -194,7 +194,7 @@ class _Learning:
             sum_gradients, GradientTask(candidate.expansion(), stage.split), events.STEP_METRIC_GRADIENTS
         )
         metric = Metric.of_gradients(gradients.products, diagonal=self._diagonal)
-        gamma = getattr(candidate.basis.kernel, "gamma", None)
+        gamma = candidate.gamma
         gammas = self._family.around(gamma) if stage.compares else (gamma,)
         position = REGULARIZATIONS.index(candidate.regularization)
         following = self._judge(stage, metric, gammas, REGULARIZATIONS[max(position - 1, 0) : position + 2])
@@ -237,7 +237,7 @@ class _Learning:
         self._best = self._record(stage, candidate, kept=True)
 
     def _record(self, stage: Stage, candidate: Candidate, *, kept: bool) -> Round:
-        gamma = getattr(candidate.basis.kernel, "gamma", None)
+        gamma = candidate.gamma
         rows = candidate.sums.total().rows
         done = Round(rows, len(stage.vectors), gamma, candidate.regularization, candidate.errors, kept)
         self._rounds.append(done)
@@ -246,7 +246,7 @@ class _Learning:
             number=len(self._rounds),
             rows=rows,
             n_basis=done.n_basis,
-            gamma=gamma or 0.0,
+            gamma=gamma,
             regularization=done.regularization,
             mse_left_out=done.errors.random,
             mse_later=done.errors.later,

@@ -15,14 +15,18 @@ STANDARDIZED: MetricName = "standardized"
 """Between standardized features, all alike."""
 
 
+ROWS_PER_VECTOR = 4
+"""A pilot has at least so many rows for each vector: more vectors cost time, and teach nothing."""
+
+
 @dataclass(frozen=True)
 class MetricSettings:
     """How a metric is learned."""
 
     rows: Count = 50_000
-    """The first partitions with this many rows are the pilot from which the metric is learned."""
+    """The first rows of the ledger, as many as these, are the pilot from which the metric is learned."""
     basis: Count = 2_000
-    """The number of basis vectors of the pilot's models, drawn from its rows."""
+    """The number of basis vectors of the pilot's models, drawn from its rows; at most one for four rows."""
     rounds: Annotated[int, Ge(1)] = 8
     """The most rounds; the last quarter of them use all rows and vectors of the pilot, earlier ones fewer."""
     random_seed: Annotated[int, Ge(0)] = 0
@@ -30,3 +34,7 @@ class MetricSettings:
 
     def __post_init__(self) -> None:
         check_bounds(self)
+
+    def bounded_basis(self, n_rows: int) -> int:
+        """Return the number of vectors of a pilot with this many rows."""
+        return max(1, min(self.basis, n_rows // ROWS_PER_VECTOR))

@@ -108,7 +108,9 @@ def _report(pilot: Pilot, gamma: float | None, context: TrainingContext) -> None
         events.METRIC_LEARNED,
         rows=pilot.rows.n_rows,
         rounds=len(kept),
-        gamma=gamma or 0.0,
-        mse_left_out=best.errors.random,
-        mse_later=best.errors.later,
+        gamma=gamma,
+        pilot_gamma=best.gamma,
+        pilot_regularization=best.regularization,
+        pilot_mse_left_out=best.errors.random,
+        pilot_mse_later=best.errors.later,
     )

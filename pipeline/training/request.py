@@ -1,7 +1,7 @@
 """Requests: the model that a job asks for, and the parameters that the model's record keeps."""
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol, cast
 
 from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.batch.method import PlanTask
@@ -29,7 +29,7 @@ class MetricRequest:
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters that the record keeps."""
-        return {"metric": {"name": self.name, **asdict(self.options)}}
+        return {"metric": self.name, "metric_options": asdict(self.options)}
 
 
 class Request(Protocol):
@@ -232,3 +232,8 @@ def _own_values(settings: MethodSettings) -> dict[str, Any]:
 
 def _one_or_all(values: list[Any]) -> Any:  # noqa: ANN401
     return values[0] if len(set(values)) == 1 else values
+
+
+def without_metric(request: Request) -> Request:
+    """Return the request for the same model with the metric of the standardized features."""
+    return cast("Request", replace(cast("Any", request), metric=None))

@@ -13,7 +13,7 @@ from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import NumericalBreakdown
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.kernels import Kernel
+from ridgestream.pipeline.kernels import KERNELS, Kernel
 from ridgestream.pipeline.metric.split import LATER_SHARE
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.sums.row_block import RowBlock, drop_absent
@@ -28,6 +28,9 @@ JUDGED_BYTES = 64 * 2**20
 
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
 """Values of λn, of which the best judges a width."""
+
+LEAST_GAIN = 0.01
+"""By which share of the error another width must be better."""
 
 FEWEST_ROWS = 50
 """With fewer rows, no width is judged."""
@@ -82,18 +85,22 @@ class WidthTrial:
 def choose_width(pilot: Pilot, request: OnlineRequest, report: Reporter) -> float | None:
     """Return the γ of least error on later rows, from the pilot's by doubling and halving; O(max_basis²) a row and γ.
 
-    Where γ is given, or the dictionary is, or where there are few rows, it is the pilot's.
+    A kernel of the inner product has no width. Where γ is given, or the dictionary is, or where there are few rows, it
+    is the pilot's.
     """
     trial = _trial(pilot, request)
-    if not pilot.family.chooses or request.selection == "fixed" or len(trial.rows.features) < FEWEST_ROWS:
+    is_chosen = pilot.family.chooses and KERNELS[request.kernel].is_stationary and request.selection != "fixed"
+    if not is_chosen or len(trial.rows.features) < FEWEST_ROWS:
         return pilot.gamma
     errors: dict[float | None, float] = {}
-    wanted: float | None = pilot.gamma
+    best = wanted = pilot.gamma
     while wanted is not None:
         errors[wanted] = trial.error(pilot.family.make(wanted))
         report.say(events.METRIC_WIDTH_TRIED, gamma=wanted, mse_later=errors[wanted])
-        wanted = pilot.family.neighbour(errors, min(errors, key=lambda gamma: errors[gamma]))
-    return min(errors, key=lambda gamma: errors[gamma])
+        if errors[wanted] < (1 - LEAST_GAIN) * errors[best]:
+            best = wanted
+        wanted = pilot.family.neighbour(errors, best)
+    return best
 
 
 def _trial(pilot: Pilot, request: OnlineRequest) -> WidthTrial:

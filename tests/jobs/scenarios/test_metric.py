@@ -34,6 +34,7 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.dataset import stored_rows
 from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
 from ridgestream.pipeline.models.model_record import model_of
+from ridgestream.pipeline.training import pilot
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.repository.store_location import StoreLocation
@@ -204,11 +205,11 @@ def test_rollback_and_refit_keep_the_metric(tmp_path: Path) -> None:
 def test_another_metric_is_another_model(tmp_path: Path) -> None:
     work = new_place(tmp_path, "work", range(2))
     run(work, {})
-    with pytest.raises(ModelError, match=r"metric\.name was none, is 'full'"):
+    with pytest.raises(ModelError, match=r"metric was none, is 'full'"):
         run(work, FULL)
     run(work, {**FULL, "model.name": "full"})
     work.put_all(range(2, 3))
-    with pytest.raises(ModelError, match=r"metric\.rows was 200, is 100"):
+    with pytest.raises(ModelError, match=r"metric_options\.rows was 200, is 100"):
         run(work, {**FULL, "model.name": "full", "model.metric_options.rows": 100})
 
 
@@ -235,7 +236,10 @@ def test_options_go_with_a_metric(tmp_path: Path) -> None:
         read_job(work.job(OPTIONS), {})
 
 
-def test_the_plan_has_the_memory_of_the_pilot_and_says_what_its_time_leaves_out(tmp_path: Path) -> None:
+def test_the_plan_has_the_memory_of_the_pilot_and_says_what_its_time_leaves_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(pilot, "learn_metric")
     work = new_place(tmp_path, "work", range(1))
     plain, measured = (
         run_plan(read_job(work.job(changes), {}), InProcess(), new_model=False) for changes in ({}, FULL)

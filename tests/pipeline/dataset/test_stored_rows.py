@@ -81,6 +81,17 @@ def rows_of(
     )
 
 
+@pytest.mark.parametrize("limit", [1, 299, 300, 301, 801, 5000])
+def test_the_first_rows_are_those_of_the_first_partitions(store: Store, limit: int) -> None:
+    ledger, whole = ledger_of(store), rows_of(store)
+    first = StoredRows(store.root(), ledger, range(5), feature_map_of(store), InProcess(), Notes(), limit=limit)
+    count = min(limit, whole.n_rows)
+    assert first.n_rows == count
+    np.testing.assert_array_equal(first.take(np.arange(count)).features, whole.take(np.arange(count)).features)
+    read = first.reduce(number_rows, 0, COUNT, parts=3)
+    assert read.rows == tuple(range(count))
+
+
 def in_memory(rows: StoredRows) -> ArrayRows:
     block = rows.take(np.arange(rows.n_rows))
     return ArrayRows(block.features, block.targets, block.weights)
