@@ -4,6 +4,7 @@ A dictionary that rows are selected for, one after another, wants a narrower ker
 the metric is learned; by how much depends on its size and on the thresholds.
 """
 
+import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
-from ridgestream.pipeline.base.errors import NumericalBreakdown
+from ridgestream.pipeline.base.errors import InputWarning, NumericalBreakdown
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.kernels import KERNELS, Kernel
 from ridgestream.pipeline.metric.split import LATER_SHARE
@@ -58,7 +59,8 @@ class WidthTrial:
         cut = round((1 - LATER_SHARE) * len(features))
         learner = self._learner(kernel, cut)
         try:
-            with one_blas_thread():
+            with one_blas_thread(), warnings.catch_warnings():
+                warnings.simplefilter("ignore", InputWarning)  # a width that suits no row is not taken
                 learner.partial_fit(features[:cut], targets[:cut], None if weights is None else weights[:cut])
                 return min(self._later_error(learner, penalty / cut, cut) for penalty in PENALTIES)
         except NumericalBreakdown:

@@ -16,7 +16,7 @@ def work(tmp_path: Path) -> Workplace:
     return work
 
 
-@pytest.mark.samples
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", ["whole", "missing"])
 def test_a_prediction_overwrites_neither_a_link_nor_what_it_names(work: Workplace, target: str) -> None:
     work.run_here()

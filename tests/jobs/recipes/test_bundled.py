@@ -115,6 +115,7 @@ def test_no_recipe_writes_outside_the_clone_or_reads_outside_its_folder() -> Non
         assert (RECIPES / settings["store"]).resolve().parent == RECIPES.parents[1]
 
 
+@pytest.mark.thorough
 def test_the_command_takes_a_recipe_s_name(here: Path) -> None:
     part = FOREST / "train" / "part-00.parquet"
     ingested = run_command("ingest", "forest", "--set", f"source.path={part}", "--json").result

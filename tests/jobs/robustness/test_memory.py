@@ -46,6 +46,7 @@ def test_the_reported_peak_is_that_of_the_process(tmp_path: Path) -> None:
     assert outcome.result["peak_rss_bytes"] == pytest.approx(int(outcome.err.splitlines()[-1]), rel=0.01)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "rows",
     [

@@ -76,6 +76,7 @@ def columns_moved(drift: dict[str, Any]) -> list[str]:
     return [name for name, column in drift["columns"].items() if column["moved"]]
 
 
+@pytest.mark.thorough
 def test_a_broken_feed_is_named_by_the_run_and_by_inspect(tmp_path: Path) -> None:
     work = work_with(tmp_path)
     job = work.job(job_of())

@@ -253,6 +253,7 @@ def test_a_training_without_held_out_rows_keeps_no_confusion_of_an_older_one(tmp
     assert "confusion" not in work.model().arrays
 
 
+@pytest.mark.thorough
 def test_held_out_partitions_without_rows_give_an_empty_confusion(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(1), held_out=0)

@@ -51,7 +51,7 @@ SPOILT: dict[str, tuple[Settings, Spoil, str]] = {
 """What an evaluation refuses: the job, how the held-out rows are spoilt, and what the message says."""
 
 
-@pytest.mark.samples(3)
+@pytest.mark.samples
 @pytest.mark.parametrize(
     ("name", "method"), [*((name, "online") for name in SPOILT), ("category", "ols"), ("class", "ols")]
 )
@@ -86,6 +86,7 @@ def prepared(seed: int) -> pa.Table:
     return table.append_column("w", [[1.0] * ROWS])
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("policy", ["ignore", "extend"])
 def test_an_unseen_category_is_accepted_if_the_job_allows_it(tmp_path: Path, policy: str) -> None:
     work = Workplace(tmp_path)
@@ -96,6 +97,7 @@ def test_an_unseen_category_is_accepted_if_the_job_allows_it(tmp_path: Path, pol
     assert run_command("run", job, "--json").result["test_error"] is not None
 
 
+@pytest.mark.thorough
 def test_a_category_that_arrives_tonight_may_be_in_the_held_out_rows(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put(0, draw(0))
@@ -105,6 +107,7 @@ def test_a_category_that_arrives_tonight_may_be_in_the_held_out_rows(tmp_path: P
     assert run_command("run", work.job(), "--json").result["test_error"] is not None
 
 
+@pytest.mark.thorough
 def test_the_check_of_held_out_rows_is_a_step_of_its_own(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(1), held_out=2)

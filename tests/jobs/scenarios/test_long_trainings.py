@@ -196,6 +196,7 @@ def test_a_new_model_does_not_resume_the_training_of_an_older_one(work: Workplac
     assert branches(work) == ["main"]
 
 
+@pytest.mark.thorough
 def test_a_later_night_and_its_refit_go_on_too(work: Workplace, tmp_path: Path) -> None:
     straight = Workplace(tmp_path / "straight")
     straight.folder.mkdir()
@@ -223,6 +224,7 @@ def size_of(work: Workplace) -> int:
     return size
 
 
+@pytest.mark.thorough
 def test_a_store_is_as_large_after_many_checkpoints_as_after_none(
     work: Workplace, undisturbed: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

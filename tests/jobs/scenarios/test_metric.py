@@ -98,6 +98,7 @@ def test_where_tasks_are_done_changes_no_bit(tmp_path: Path, method: str) -> Non
     assert_same_model(here.model(), there.model())
 
 
+@pytest.mark.thorough
 def test_a_killed_pilot_goes_on_and_ends_in_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pass_checkpoint, "KEEP_SECONDS", 0.0)
     monkeypatch.setattr(pass_checkpoint, "WORTH_SECONDS", 0.0)

@@ -92,6 +92,7 @@ def elevations(part: str) -> tuple[Array, Array]:
     return np.ascontiguousarray(X[:, 1:]), X[:, 0].copy()
 
 
+@pytest.mark.thorough
 def test_95_per_cent_intervals_cover_95_per_cent_of_real_observations() -> None:
     """λ is the default, and among powers of ten it has the lowest RMS error.
 

@@ -80,7 +80,7 @@ def damage_all(folder: str, suffix: str, size: int) -> None:
         file.write_bytes(file.read_bytes()[:size])
 
 
-@pytest.mark.samples
+@pytest.mark.thorough
 @pytest.mark.parametrize(("suffix", "size"), points(product([".nbi", ".nbc"], [0, 20]), [(".nbi", 0), (".nbc", 20)]))
 def test_a_damaged_cache_costs_a_compilation_and_is_written_again(tmp_path: Path, suffix: str, size: int) -> None:
     folder = run_program(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "own"))[0]

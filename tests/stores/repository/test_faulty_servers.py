@@ -105,6 +105,7 @@ def test_every_conditional_write_may_lose_its_answer(proxy: FaultyProxy, locatio
         commit(store, 2)
 
 
+@pytest.mark.thorough
 def test_a_commit_below_that_of_another_writer_is_recognized(proxy: FaultyProxy, location: StoreLocation) -> None:
     """Both the answer is lost and another writer is faster than the look at the branch."""
     store, other = Store.create(location), Store.open(location)
@@ -200,7 +201,7 @@ def test_a_server_that_never_answers_is_reported_by_what_was_asked_for(
 CONDITIONS = [("if-none-match",), ("if-match",), ("if-none-match", "if-match")]
 
 
-@pytest.mark.samples
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "headers", [*CONDITIONS[:2], pytest.param(CONDITIONS[2], marks=pytest.mark.thorough)], ids=" ".join
 )
@@ -249,7 +250,7 @@ LOST = {
 }
 
 
-@pytest.mark.samples
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", points(LOST, ["chunks", "refs/branch.main"]))
 def test_a_lost_object_is_said_to_be_lost(
     server: ObjectStore, location: StoreLocation, tmp_path: Path, kind: str
@@ -263,6 +264,7 @@ def test_a_lost_object_is_said_to_be_lost(
     assert "credentials" not in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_refused_access_is_not_said_to_be_a_loss_alone(proxy: FaultyProxy, location: StoreLocation) -> None:
     """Where a key may not list the bucket, S3 refuses access to an object that is not there."""
     change_everything(location)

@@ -227,6 +227,7 @@ except StoreError as error:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("short")
 def test_a_stopped_holder_whose_lease_was_taken_over_cannot_commit(location: StoreLocation) -> None:
     store = Store.create(location)

@@ -160,6 +160,7 @@ def test_the_seconds_of_killed_runs_are_added(tmp_path: Path) -> None:
     assert again.checkpoints[-1][1]["progress"]["seconds"] > 1000.0
 
 
+@pytest.mark.thorough
 def test_a_model_is_continued_night_by_night(tmp_path: Path) -> None:
     """The second night begins from a record, and its checkpoints know it."""
     store = make_store(tmp_path)
