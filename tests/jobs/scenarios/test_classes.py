@@ -234,7 +234,7 @@ def test_a_cluster_leaves_no_trace_and_every_command_reports_the_confusion(tmp_p
     (model,) = run_command("inspect", work.job(EACH), "--json").result["models"]
     assert (model["classes"], model["confusion"]) == ([1, 2, 3], confusion)
     second = confusion["weights"][1]
-    row = ["2", *(f"{weight:.0f}" for weight in second), f"{second[1] / sum(second):.1%}"]
+    row = ["2", *(f"{weight:.0f}" for weight in second)]
     for command in ("inspect", "evaluate"):
         assert row in [line.split() for line in run_command(command, work.job(EACH)).out.splitlines()]
     run_command("predict", work.job(EACH), work.folder / "held-out", work.folder / "there", "--cluster", "local:2")
