@@ -10,7 +10,7 @@ from ridgestream.pipeline.base.errors import NumericalBreakdown
 from ridgestream.pipeline.metric.comparison import JudgedModel
 from ridgestream.pipeline.metric.gradients import Expansion
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.split import JUDGES, LATER, LEARNED
+from ridgestream.pipeline.metric.split import JUDGES, LEARNED
 from ridgestream.pipeline.selection.cross_validation import errors_above_rounding
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics
@@ -62,8 +62,8 @@ class Candidate:
         chosen = max(range(len(pooled)), key=lambda i: (-pooled[i], regularizations[i]))
         if not np.isfinite(pooled[chosen]):
             return None
-        is_later = np.array(JUDGES) == LATER
-        later, random = (_mean(squares[chosen, mask], judged[mask]) for mask in (is_later, ~is_later))
+        each = zip(squares[chosen].tolist(), judged.tolist(), strict=True)
+        later, random = (square / weight if weight else 0.0 for square, weight in each)
         errors = JudgedErrors(later, random, float(pooled[chosen]))
         return cls(metric, basis, sums, regularizations[chosen], errors)
 
@@ -110,7 +110,3 @@ def _squared_errors(sums: FoldedStatistics, penalty: Floats, regularizations: Se
 
 def _solve(sums: BlockStatistics, penalty: Floats, regularization: float) -> Floats:
     return sums.factorize(penalty, regularization).solve(sums.rhs)
-
-
-def _mean(squares: Floats, weights: Floats) -> float:
-    return float(squares.sum() / weights.sum()) if weights.sum() else 0.0

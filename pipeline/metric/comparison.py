@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Self
 
 import numpy as np
@@ -10,9 +11,9 @@ from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.split import JUDGES, LATER, Split
+from ridgestream.pipeline.metric.split import JUDGES, Split
 from ridgestream.pipeline.sums.basis import Basis
-from ridgestream.pipeline.sums.row_block import RowBlock, choose_rows, drop_absent
+from ridgestream.pipeline.sums.row_block import RowBlock
 
 
 @dataclass(frozen=True)
@@ -79,16 +80,16 @@ class Differences:
 @named_pass("metric", "compare_models")
 def compare_models(comparison: Comparison, blocks: Iterable[RowBlock]) -> Differences:
     """Return the differences of two models over the judged rows of all blocks; O(n_basis·n_features) a row."""
-    sums, split = np.zeros((2, 5)), comparison.split
+    sums = np.zeros((len(JUDGES), 5))
     with one_blas_thread():
-        for block in blocks:
-            groups = split.groups(block.first, len(block.features))
-            for judge, group in enumerate(JUDGES):
-                rows = drop_absent(choose_rows(block, np.flatnonzero(groups == group)))
-                delta = comparison.after.losses(rows, judge) - comparison.before.losses(rows, judge)
-                weights = np.ones(len(delta)) if rows.weights is None else rows.weights
-                powers = (weights, weights * delta, weights**2, weights**2 * delta, weights**2 * delta**2)
-                sums[0 if group == LATER else 1] += [float(np.sum(power)) for power in powers]
+        for group, rows in chain.from_iterable(map(comparison.split.parts, blocks)):
+            if group not in JUDGES:
+                continue
+            judge = JUDGES.index(group)
+            delta = comparison.after.losses(rows, judge) - comparison.before.losses(rows, judge)
+            weights = np.ones(len(delta)) if rows.weights is None else rows.weights
+            powers = (weights, weights * delta, weights**2, weights**2 * delta, weights**2 * delta**2)
+            sums[judge] += [float(np.sum(power)) for power in powers]
     return Differences(sums)
 
 

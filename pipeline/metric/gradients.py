@@ -6,6 +6,7 @@ R Σ β_i s_i v_i for one of the inner product, where s_i is the slope of the ke
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.split import LEARNED, Split
 from ridgestream.pipeline.sums.basis import Basis
-from ridgestream.pipeline.sums.row_block import RowBlock, choose_rows, drop_absent
+from ridgestream.pipeline.sums.row_block import RowBlock
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,9 @@ def sum_gradients(task: GradientTask, blocks: Iterable[RowBlock]) -> GradientSum
     model, n_features = task.model, task.model.metric.n_features
     products = np.zeros((n_features, n_features))
     with one_blas_thread():
-        for block in blocks:
-            learned = np.flatnonzero(task.split.groups(block.first, len(block.features)) == LEARNED)
-            rows = drop_absent(choose_rows(block, learned))
+        for group, rows in chain.from_iterable(map(task.split.parts, blocks)):
+            if group != LEARNED:
+                continue
             for start in range(0, len(rows.features), model.basis.kernel_rows):
                 part = slice(start, start + model.basis.kernel_rows)
                 for gradients in model.gradients(rows.features[part]):

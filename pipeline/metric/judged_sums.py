@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-import numpy as np
+from itertools import chain
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
@@ -16,7 +15,7 @@ from ridgestream.pipeline.sums.normal_equations import (
     SeveralStatistics,
     SumAccumulator,
 )
-from ridgestream.pipeline.sums.row_block import RowBlock, choose_rows, drop_absent
+from ridgestream.pipeline.sums.row_block import RowBlock
 
 
 @dataclass(frozen=True)
@@ -38,11 +37,8 @@ def sum_judged(summing: JudgedSumming, blocks: Iterable[RowBlock]) -> SeveralSta
     """Return each basis's sums of every group, over the rows of all blocks; O(n_basis² + n_basis·n_features) a row."""
     sums = [[SumAccumulator(basis.n_functions, summing.n_targets) for _ in range(GROUPS)] for basis in summing.bases]
     with one_blas_thread():
-        for block in blocks:
-            groups = summing.split.groups(block.first, len(block.features))
-            for group in np.unique(groups[groups >= 0]):
-                rows = drop_absent(choose_rows(block, np.flatnonzero(groups == group)))
-                _add(summing, rows, [each[group] for each in sums])
+        for group, rows in chain.from_iterable(map(summing.split.parts, blocks)):
+            _add(summing, rows, [each[group] for each in sums])
         return SeveralStatistics(tuple(FoldedStatistics(tuple(s.statistics() for s in each)) for each in sums))
 
 

@@ -5,6 +5,7 @@ the last rows stand for those of tomorrow. The metric is learned from the other 
 what it has seen. A row's group depends on its index alone.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from ridgestream.pipeline.base.array_checks import Integers
 from ridgestream.pipeline.sums.folds import deal_folds
+from ridgestream.pipeline.sums.row_block import RowBlock, choose_rows, drop_absent
 
 LATER = 0
 """The group of the last rows."""
@@ -26,7 +28,7 @@ GROUPS = 3
 """The number of groups."""
 
 JUDGES = (LATER, LEFT_OUT)
-"""The groups by which models are judged; each is judged by a model that was fitted without it."""
+"""The groups by which models are judged, the last rows first; each judges a model that was fitted without it."""
 
 LATER_SHARE = 0.2
 """The share of the rows that are the last ones."""
@@ -53,6 +55,12 @@ class Split:
         groups = np.where(folds[rows // self.stride - first // self.stride] == 0, LEFT_OUT, LEARNED)
         groups[rows >= round((1 - LATER_SHARE) * self.n_rows)] = LATER
         return np.where(self._is_used(first, count), groups, -1)
+
+    def parts(self, block: RowBlock) -> Iterator[tuple[int, RowBlock]]:
+        """Yield each group that has rows in a block, ascending, with these rows, those of weight zero left out."""
+        groups = self.groups(block.first, len(block.features))
+        for group in np.unique(groups[groups >= 0]).tolist():
+            yield group, drop_absent(choose_rows(block, np.flatnonzero(groups == group)))
 
     def _is_used(self, first: int, count: int) -> npt.NDArray[np.bool_]:
         return np.asarray(deal_folds(first, count, self.stride, self.seed + 1) == 0)

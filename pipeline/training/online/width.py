@@ -90,9 +90,10 @@ def choose_width(pilot: Pilot, request: OnlineRequest, report: Reporter) -> floa
     A kernel of the inner product has no width. Where γ is given, or the dictionary is, or where there are few rows, it
     is the pilot's.
     """
+    if not (pilot.family.chooses and KERNELS[request.kernel].is_stationary and request.selection != "fixed"):
+        return pilot.gamma
     trial = _trial(pilot, request)
-    is_chosen = pilot.family.chooses and KERNELS[request.kernel].is_stationary and request.selection != "fixed"
-    if not is_chosen or len(trial.rows.features) < FEWEST_ROWS:
+    if len(trial.rows.features) < FEWEST_ROWS:
         return pilot.gamma
     errors: dict[float | None, float] = {}
     best = wanted = pilot.gamma
