@@ -52,10 +52,7 @@ class FaultyProxy:
     """Counts requests and spoils those of its rule."""
 
     def __init__(self, port: int) -> None:
-        self._server = ThreadingHTTPServer(
-            ("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self, "upstream": port})
-        )
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self, "upstream": port}))
         self._mutex = threading.Lock()
         self._rule, self._count = NOTHING, 0
         self._repeated = set[str]()
@@ -105,6 +102,11 @@ class FaultyProxy:
         self.closed.set()
         self._server.shutdown()
         self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128
+    """Connections that may wait; Linux lets one beyond them wait for up to a minute before it tries again."""
 
 
 class _Handler(BaseHTTPRequestHandler):
