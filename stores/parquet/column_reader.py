@@ -181,7 +181,7 @@ class ColumnReader:
 
         values = np.abs(decimals.cast(pa.float64()).to_numpy(zero_copy_only=False))
         for row in np.flatnonzero(values >= LARGEST_INTEGER * (1 - 1e-12)).tolist():
-            if abs(decimals[row].as_py()) > LARGEST_INTEGER:
+            if decimals[row].as_py().copy_abs() > LARGEST_INTEGER:  # abs() rounds to 28 digits
                 yield row
 
     def _count_missing(self, name: str, absent: npt.NDArray[np.bool_]) -> None:

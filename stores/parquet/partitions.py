@@ -252,10 +252,19 @@ class OpenPartition:
             for batch in ACTIVITY.each(batches, f"rows of {path}"):
                 yield add_columns(batch, keys, str(path), rows)
                 rows += batch.num_rows
+            self._check_rows(rows)
         except StoreError:  # the file may be intact: it could not be fetched
             raise
         except (pa.ArrowException, OSError) as error:
             raise PartitionError(f"{path} cannot be decoded: {_words(error)}; write it again or remove it") from error
+
+    def _check_rows(self, rows: int) -> None:
+        """Raise PartitionError unless all rows were read: pyarrow ends without a word where a page is damaged."""
+        if rows != self.n_rows:
+            raise PartitionError(
+                f"{self._partition.path} is damaged: {rows:,} rows can be read, and its footer says {self.n_rows:,}; "
+                "write it again or remove it"
+            )
 
 
 @contextmanager
