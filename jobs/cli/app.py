@@ -44,6 +44,7 @@ for _command in (
     store_commands.tag,
     store_commands.rollback,
     store_commands.quarantine,
+    store_commands.accept,
     store_commands.clean,
 ):
     app.command()(expand_options(_command))

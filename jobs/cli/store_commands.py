@@ -117,6 +117,18 @@ def quarantine(
         print_result(result, as_json=options.as_json)
 
 
+def accept(
+    options: JobOptions,
+    columns: Annotated[list[str], typer.Argument(metavar="COLUMN...", help="Columns that drift; see status.")],
+    wait: Wait = 0.0,
+) -> None:
+    """Take what columns that drift are now as normal: they are reported again only if they move from there."""
+    with orderly_exit() as handler:
+        from ridgestream.jobs.commands.quarantine import run_accept
+
+        print_result(run_accept(open_job(handler, options), columns, wait), as_json=options.as_json)
+
+
 def clean(
     options: StoreOptions,
     older_than: Annotated[

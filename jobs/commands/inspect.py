@@ -10,7 +10,7 @@ from ridgestream.jobs.runs.drift_warnings import drift_facts, drift_table
 from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
 from ridgestream.pipeline.features.metric_summary import summarize_metric
 from ridgestream.pipeline.models.model_record import fitted_of, is_batch, is_refitted
-from ridgestream.pipeline.monitoring.drift import compare_partitions
+from ridgestream.pipeline.monitoring.drift import compare_partitions, drifting_columns
 from ridgestream.pipeline.monitoring.segment_statistics import StatisticsReader
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import CONFUSION, ModelRecord, list_models, require_model
@@ -31,7 +31,9 @@ def run_inspect(location: StoreLocation) -> dict[str, Any]:
         ledger = read_ledger(root)
         segments, records = StatisticsReader(root), [require_model(root, name) for name in list_models(root)]
         models = [
-            _model_facts(record) | {"drift": drift_facts(compare_partitions(segments, ledger, record, ledger.entries))}
+            _model_facts(record)
+            | {"drifting": drifting_columns(record)}
+            | {"drift": drift_facts(compare_partitions(segments, ledger, record, ledger.entries))}
             for record in records
         ]
     return {
@@ -99,6 +101,8 @@ def show_inspection(contents: dict[str, Any]) -> None:
         console.print(f"quarantine: {each['name']}, since {each['since']}: {each['reason']}")
     for model in contents["models"]:
         console.print(drift_table(model, console.width))
+        if model["drifting"]:
+            console.print(f"drifting: {', '.join(model['drifting'])}", soft_wrap=True)
         console.print(_history_table(model, console.width))
         console.print(_numerics_line(model))
         if "metric" in model:

@@ -1,13 +1,15 @@
-"""The quarantine command: rejects a partition, or releases it."""
+"""The quarantine and accept commands: what a user decides of a partition, and of a column that drifts."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import source_partitions, store_location
+from ridgestream.pipeline.monitoring.drift import accept_columns, drifting_columns
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, Quarantined, read_ledger, write_ledger
-from ridgestream.stores.catalog.models import list_models, require_model
+from ridgestream.stores.catalog.models import list_models, require_model, write_model
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.repository.repository import Store
@@ -33,6 +35,17 @@ def run_quarantine(job: Job, name: str, reason: str, wait_seconds: float, *, rel
         with store.write(f"{'Release' if release else 'Quarantine'} {name}") as writing:
             write_ledger(writing.root, new_ledger)
     return {"partition": name, "quarantined": not release, "learned_by": learned, "snapshot": writing.snapshot}
+
+
+def run_accept(job: Job, columns: Sequence[str], wait_seconds: float) -> dict[str, Any]:
+    """Take what columns that drift are now as normal, in one commit, and return the result; nothing is learned."""
+    store = Store.open(store_location(job))
+    with prefix_errors(store.location.text), store.lock(wait_seconds):
+        record = accept_columns(require_model(store.root(), job.model.name), columns)
+        with store.write(f"Accept {', '.join(columns)} of {record.name}") as writing:
+            write_model(writing.root, record)
+    drifting = drifting_columns(record)
+    return {"model": record.name, "accepted": [*columns], "drifting": drifting, "snapshot": writing.snapshot}
 
 
 def _rejected(job: Job, ledger: Ledger, name: str, reason: str) -> tuple[Ledger, LedgerEntry | None]:

@@ -79,6 +79,7 @@ def _facts(health: Health, now: datetime) -> dict[str, Any]:
         "fed_hours_ago": round((now - fed_at) / timedelta(hours=1), 2) if fed_at else None,
         "served_night": health.served_night,
         "suspects": health.n_suspects,
+        "drifting": list(health.drifting),
         "quarantined": len(health.ledger.quarantined),
         "partitions": len(health.ledger.entries),
         "rows": health.ledger.rows,

@@ -8,7 +8,7 @@ from ridgestream.jobs.cluster.cluster_error import ClusterError
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import memory_limit_bytes, policies, store_location
 from ridgestream.jobs.report.report_files import Concluded, concluded, recorded, report_night
-from ridgestream.jobs.runs.drift_warnings import warn_of_drift
+from ridgestream.jobs.runs.drift_warnings import check_exempt, warn_of_drift, with_drift
 from ridgestream.jobs.runs.guard import Verdict, compare_with_served, hold_back, night_served, report_held_back
 from ridgestream.jobs.runs.job_plan import HeldOut, plan_job
 from ridgestream.jobs.runs.recorder import Recorder, with_run
@@ -87,13 +87,13 @@ def _train(training: "_TrainJob") -> dict[str, Any]:
     job, report = training.job, training.report
     training.check()
     trained = training.learn()
-    drifts = warn_of_drift(training.root, training.ledger, trained, report)
+    drifts, trained = warn_of_drift(training.root, training.ledger, trained, job.drift.exempt, report)
     trained, evaluation, failure = training.refit_and_evaluate(trained)
     verdict, failure = training.guard(evaluation, failure)
     record = training.with_night(trained, evaluation, held=failure is not None or bool(verdict and verdict.served))
     warn_of_unusual_runs(training.ledger, record, trained, evaluation, report)
     report.note_end(trained.course, verdict, job.model.guard or 0.0, failure)
-    record = with_run(record, report)
+    record = with_run(with_drift(record, drifts), report)
     snapshot = training.commit(record)
     written = report_night(job, training.store, record, report, drifts)
     if failure is not None:
@@ -164,7 +164,8 @@ class _TrainJob:
         return outcome(self.plan.record, self.snapshot, None) | {"report": written}
 
     def check(self) -> None:
-        """Raise early the errors of the refit and the held-out partitions that need no training."""
+        """Raise early the errors of the refit, the held-out partitions and the job file that need no training."""
+        check_exempt(self.job.drift.exempt, self.ledger.schema)
         self.plan.check_refit_memory()
         if self.job.evaluate is not None and self.ledger.schema is not None:
             self.held_out.check(self.plan.held_out_feature_map(self.root), self.ledger.schema, self.executor)

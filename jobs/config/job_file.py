@@ -20,7 +20,13 @@ from ridgestream.jobs.config.cluster_options import ClusterOptions
 from ridgestream.jobs.config.key_errors import list_errors
 from ridgestream.jobs.config.model_section import ModelSection
 from ridgestream.jobs.config.section import LABELS, Positive, Text, describe_keys, refuse_boolean
-from ridgestream.jobs.config.sections import EvaluateSection, PredictSection, SourceSection, StorageSection
+from ridgestream.jobs.config.sections import (
+    DriftSection,
+    EvaluateSection,
+    PredictSection,
+    SourceSection,
+    StorageSection,
+)
 from ridgestream.jobs.config.toml_file import read_toml
 from ridgestream.jobs.config.values import JobFileError, parse_bytes, parse_value
 from ridgestream.jobs.console.log_format import Log
@@ -77,6 +83,8 @@ class Job(BaseSettings):
     """Held-out rows."""
     predict: PredictSection | None = None
     """Rows to predict."""
+    drift: DriftSection = DriftSection()
+    """Which columns are watched."""
     report: Text | None = None
     """Folder or URL for the reports of runs, or none; STORE-reports if not given."""
     storage: StorageSection = StorageSection()

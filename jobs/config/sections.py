@@ -74,6 +74,13 @@ class EvaluateSection(Section):
     """Folder of Parquet partitions with the target, or one file; a path, or a URL of an object store."""
 
 
+class DriftSection(Section):
+    """Which columns are watched."""
+
+    exempt: tuple[str, ...] = ()
+    """Columns that may drift without a word, such as time stamps."""
+
+
 class PredictSection(Section):
     """Rows to predict."""
 

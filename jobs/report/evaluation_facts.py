@@ -32,7 +32,10 @@ def _partition(drift: PartitionDrift, dropped: int) -> dict[str, Any]:
         "largest_psi": largest.shift.psi if largest else None,
         "of_column": largest.column if largest else None,
         "moved": [column.column for column in drift.moved[:_MOVED_COLUMNS]],
+        "began": [column.column for column in drift.began[:_MOVED_COLUMNS]],
+        "settled": list(drift.news.settled[:_MOVED_COLUMNS]) if drift.news else [],
         "erred": drift.erred,
+        "began_to_err": drift.began_to_err,
         "suspect": drift.is_suspect,
     }
 

@@ -24,7 +24,7 @@ from ridgestream.jobs.runs.guard import night_served
 from ridgestream.jobs.runs.recorder import Recorder
 from ridgestream.jobs.runs.trivial_errors import night_skills
 from ridgestream.pipeline.models.model_record import fitted_of, is_batch
-from ridgestream.pipeline.monitoring.drift import PartitionDrift
+from ridgestream.pipeline.monitoring.drift import PartitionDrift, drifting_columns
 from ridgestream.pipeline.selection.fit_result import Path
 from ridgestream.stores.catalog.models import ModelRecord, Night
 from ridgestream.stores.errors.exceptions import StoreError
@@ -112,6 +112,7 @@ def _facts_of(stored: StoredNight, drifts: Sequence[PartitionDrift] | None) -> d
         "path": _path(record),
         "stages": stage_facts(run, mean_row_bytes(stored)),
         "partitions": partition_facts(stored, drifts),
+        "drifting": drifting_columns(record),
         "arrivals": arrival_facts(run),
         "evaluation": evaluation_facts(stored),
         "said": event_facts(run),

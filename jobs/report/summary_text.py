@@ -205,14 +205,23 @@ def _suspects(facts: dict[str, Any]) -> Iterator[str]:
         more = f"; and {len(suspects) - 5} more" if len(suspects) > 5 else ""
         yield f"Look at {count(len(suspects), 'partition')} unlike those before; is a feed broken? {named}{more}."
     elif facts["partitions"]:
-        yield "No new partition is unlike the training rows."
+        yield "No new partition is unlike those before."
+    settled = {column: each["partition"] for each in facts["partitions"] for column in each.get("settled", ())}
+    if settled:
+        shown = ", ".join(f"{column} (since {partition})" for column, partition in [*settled.items()][:5])
+        yield f"What has drifted is the new normal, and is not reported again: {shown}."
+    if drifting := facts["drifting"]:
+        yield (
+            f"Drifting since an earlier or this night: {', '.join(drifting[:5])}"
+            f"{f' and {len(drifting) - 5} more' if len(drifting) > 5 else ''}; `ridgestream accept` makes it normal."
+        )
 
 
 def _why(partition: dict[str, Any], task: str) -> str:
     reasons = []
-    if partition["moved"]:
-        reasons.append(f"{', '.join(partition['moved'])} moved (PSI up to {figure(partition['largest_psi'])})")
-    if partition["erred"]:
+    if partition["began"]:
+        reasons.append(f"{', '.join(partition['began'])} moved (PSI up to {figure(partition['largest_psi'])})")
+    if partition["began_to_err"]:
         shown = figure if task == "regression" else percent
         error, limit = shown(partition["progressive_error"]), shown(partition["error_limit"])
         reasons.append(f"its error is {error}, where up to {limit} is usual")

@@ -1,15 +1,19 @@
 """Partitions that are unlike those before them: warnings of a run, and the table that `inspect` shows."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Fact, Reporter
-from ridgestream.pipeline.monitoring.drift import PartitionDrift, compare_partitions
+from ridgestream.pipeline.monitoring.drift import PartitionDrift, follow_partitions
 from ridgestream.pipeline.monitoring.segment_statistics import StatisticsReader
 from ridgestream.pipeline.monitoring.training_rows import ColumnDrift
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.ledger import Ledger
+from ridgestream.stores.catalog.models import ModelRecord
+from ridgestream.stores.schema.schema import Schema
 
 if TYPE_CHECKING:
     import zarr
@@ -21,26 +25,58 @@ _COLUMNS = 5
 """Columns of a partition that are named."""
 
 
-def warn_of_drift(root: "zarr.Group", ledger: Ledger, trained: Trained, report: Reporter) -> tuple[PartitionDrift, ...]:
-    """Report suspect partitions among those learned in this run; return the drift of all of them."""
+def warn_of_drift(
+    root: "zarr.Group", ledger: Ledger, trained: Trained, exempt: Sequence[str], report: Reporter
+) -> tuple[tuple[PartitionDrift, ...], Trained]:
+    """Report what the partitions learned in this run are news of; return their drift, and the training with it.
+
+    The columns of `exempt` are never news.
+    """
     if not trained.entries:
-        return ()
-    errors = trained.progressive_errors or (None,) * len(trained.entries)
-    learned = {entry.segment: error for entry, error in zip(trained.entries, errors, strict=True)}
-    drifts = compare_partitions(StatisticsReader(root), ledger, trained.record, trained.entries, learned)
+        return (), trained
+    given = trained.progressive_errors or (None,) * len(trained.entries)
+    errors = {entry.segment: error for entry, error in zip(trained.entries, given, strict=True)}
+    drifts, course = follow_partitions(StatisticsReader(root), ledger, trained.record, errors, exempt)
     suspects = [drift for drift in drifts if drift.is_suspect]
     for drift in suspects[:_NAMED]:
         report.warn(events.DRIFT_PARTITION_UNLIKE_OTHERS, **_facts_of(drift))
     if len(suspects) > _NAMED:
         report.warn(events.DRIFT_MORE_PARTITIONS, partitions=len(suspects) - _NAMED)
-    return drifts
+    _say_ends(drifts, report)
+    return drifts, replace(trained, record=replace(trained.record, drift=course))
+
+
+def _say_ends(drifts: Sequence[PartitionDrift], report: Reporter) -> None:
+    """Report the columns whose drift has become the new normal, or has ended, with the last partition that shows it."""
+    for event, kind in ((events.DRIFT_NEW_NORMAL, "settled"), (events.DRIFT_ENDED, "ended")):
+        last = {column: drift.name for drift in drifts for column in getattr(drift.news, kind, ())}
+        for column, partition in list(last.items())[:_NAMED]:
+            report.say(event, column=column, partition=partition)
+
+
+def with_drift(record: ModelRecord, drifts: Sequence[PartitionDrift]) -> ModelRecord:
+    """Return the record with what its last night is news of."""
+    *earlier, last = record.history
+    told = {str(drift.segment): drift.news.as_plain() for drift in drifts if drift.news}
+    news = {segment: plain for segment, plain in told.items() if plain}
+    return replace(record, history=(*earlier, replace(last, drift=news if drifts else None)))
+
+
+def check_exempt(exempt: Sequence[str], schema: Schema | None) -> None:
+    """Raise JobFileError if a column of `drift.exempt` is neither a feature nor a target."""
+    names = [*(f.name for f in schema.features), *schema.targets] if schema else exempt
+    unknown = [name for name in exempt if name not in names]
+    if unknown:
+        raise JobFileError(
+            f"drift.exempt names {', '.join(unknown)}, which the model does not use; its columns: {', '.join(names)}"
+        )
 
 
 def _facts_of(drift: PartitionDrift) -> dict[str, Fact]:
     facts: dict[str, Fact] = {"partition": drift.name}
-    if drift.moved:
-        facts["moved"] = _named(drift.moved)
-    if drift.erred:
+    if drift.began:
+        facts["moved"] = _named(drift.began)
+    if drift.began_to_err:
         facts |= {"progressive_error": drift.progressive_error, "usual_up_to": drift.error_limit}
     return facts
 
@@ -62,6 +98,7 @@ def drift_facts(drifts: Sequence[PartitionDrift]) -> list[dict[str, Any]]:
             "progressive_error": drift.progressive_error,
             "error_limit": drift.error_limit,
             "suspect": drift.is_suspect,
+            "news": drift.news.as_plain() if drift.news else {},
             "columns": {column.column: _column_facts(column) for column in drift.columns},
         }
         for drift in drifts
@@ -75,6 +112,7 @@ def _column_facts(column: ColumnDrift) -> dict[str, Any]:
         "missing": column.missing,
         "compared": column.compared,
         "moved": column.shift.is_large,
+        "importance": column.shift.importance,
     }
 
 
@@ -91,7 +129,7 @@ def drift_table(model: dict[str, Any], width: int) -> Any:  # noqa: ANN401
         width,
         first=("partition", "progressive", "largest PSI"),
         right=numbers,
-        caption="! unlike those before it" if any_suspect else "",
+        caption="! unlike the training rows" if any_suspect else "",
     )
 
 

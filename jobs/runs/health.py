@@ -8,6 +8,7 @@ from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import store_location
 from ridgestream.jobs.runs.guard import night_served
 from ridgestream.pipeline.base import events
+from ridgestream.pipeline.monitoring.drift import drifting_columns
 from ridgestream.stores.catalog.ledger import Ledger, read_ledger
 from ridgestream.stores.catalog.models import ModelRecord, Night, read_model
 from ridgestream.stores.errors.translation import prefix_errors
@@ -64,6 +65,11 @@ class Health:
         """Their number."""
         more = sum(int(facts["partitions"]) for facts in self._said(events.DRIFT_MORE_PARTITIONS))
         return len(self.suspects) + more
+
+    @property
+    def drifting(self) -> tuple[str, ...]:
+        """The columns whose drift has begun, in whichever night, and not ended."""
+        return tuple(drifting_columns(self.record)) if self.record else ()
 
     @property
     def served_night(self) -> int:

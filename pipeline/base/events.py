@@ -315,35 +315,22 @@ GUARD_SHOWING_HELD_MODEL = Event(
     "the guard held this night's model back: it was not served then",
 )
 
-DRIFT_MORE_PARTITIONS = Event(
-    "drift.more_partitions",
-    "more partitions are unlike those before them; see inspect",
+DRIFT_ENDED = Event("drift.ended", "a column is again like the rows before its drift")
+DRIFT_MORE_PARTITIONS = Event("drift.more_partitions", "more partitions are unlike those before them; see inspect")
+DRIFT_NEW_NORMAL = Event(
+    "drift.new_normal",
+    "a column has settled where its drift has led: this is the new normal, and is not reported again",
 )
 DRIFT_PARTITION_UNLIKE_OTHERS = Event(
     "drift.partition_unlike_others",
     "a partition is unlike those before it; is its feed broken?",
 )
 
-CLUSTER_LOCAL_WORKERS = Event(
-    "cluster.local_workers",
-    "a worker starts for each processor that this process may use",
-)
-CLUSTER_TASK_RETRIED = Event(
-    "cluster.task_retried",
-    "a task failed in reading or writing and is tried again",
-)
-CLUSTER_VERSIONS_DIFFER = Event(
-    "cluster.versions_differ",
-    "workers have other versions of packages than this job",
-)
-CLUSTER_WORKER_LOST = Event(
-    "cluster.worker_lost",
-    "a worker was lost; its tasks are run again",
-)
-CLUSTER_WORKERS_CONNECTED = Event(
-    "cluster.workers_connected",
-    "workers are connected",
-)
+CLUSTER_LOCAL_WORKERS = Event("cluster.local_workers", "a worker starts for each processor that this process may use")
+CLUSTER_TASK_RETRIED = Event("cluster.task_retried", "a task failed in reading or writing and is tried again")
+CLUSTER_VERSIONS_DIFFER = Event("cluster.versions_differ", "workers have other versions of packages than this job")
+CLUSTER_WORKER_LOST = Event("cluster.worker_lost", "a worker was lost; its tasks are run again")
+CLUSTER_WORKERS_CONNECTED = Event("cluster.workers_connected", "workers are connected")
 CLUSTER_WORKERS_SILENT = Event(
     "cluster.workers_silent",
     "workers do not answer; each of their tasks compares versions itself",
@@ -353,26 +340,14 @@ REPORT_FAILURE_NOT_DELETED = Event(
     "report.failure_not_deleted",
     "the reports of earlier failures could not be deleted, though this run succeeded",
 )
-REPORT_FAILURE_NOT_WRITTEN = Event(
-    "report.failure_not_written",
-    "the report of the failed run could not be written",
-)
-REPORT_FAILURE_WRITTEN = Event(
-    "report.failure_written",
-    "the report of the failed run is written",
-)
+REPORT_FAILURE_NOT_WRITTEN = Event("report.failure_not_written", "the report of the failed run could not be written")
+REPORT_FAILURE_WRITTEN = Event("report.failure_written", "the report of the failed run is written")
 REPORT_NO_FOLDER = Event(
     "report.no_folder",
     "a store that is a whole bucket has no folder beside it for reports; set report to a folder, or to none",
 )
-REPORT_NOT_WRITTEN = Event(
-    "report.not_written",
-    "the night is committed, but its report could not be written",
-)
-REPORT_WRITTEN = Event(
-    "report.written",
-    "the report of the night is written",
-)
+REPORT_NOT_WRITTEN = Event("report.not_written", "the night is committed, but its report could not be written")
+REPORT_WRITTEN = Event("report.written", "the report of the night is written")
 
 METRICS_NOT_WRITTEN = Event("metrics.not_written", "the metrics of the run could not be written")
 

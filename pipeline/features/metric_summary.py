@@ -37,6 +37,13 @@ def summarize_metric(feature_map: FeatureMap) -> dict[str, Any]:
     }
 
 
+def column_importance(feature_map: FeatureMap) -> dict[str, float]:
+    """Return each column's share of the squared gradients over an equal share, at most 1; empty without a metric."""
+    metric = feature_map.metric
+    shares = _sum_by_column(metric.importance(), feature_map) if metric is not None else {}
+    return {name: min(share * len(shares), 1.0) for name, share in shares.items()}
+
+
 def _sum_by_column(shares: Floats, feature_map: FeatureMap) -> dict[str, float]:
     counts = [(column.name, 1) for column in feature_map.numeric]
     counts += [(column.name, len(column.categories)) for column in feature_map.categorical]

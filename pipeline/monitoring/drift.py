@@ -5,17 +5,24 @@ segment of an older store has no sketch, truncated normal distributions with the
 instead; for columns with two different values this is still exact.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from ridgestream.pipeline.dataset.feature_map_fit import find_scaling
-from ridgestream.pipeline.monitoring.segment_statistics import StatisticsReader
+from ridgestream.pipeline.dataset.feature_map_growth import METRIC, feature_map_of
+from ridgestream.pipeline.features.metric_summary import column_importance
+from ridgestream.pipeline.monitoring.column_course import ColumnCourse, News
+from ridgestream.pipeline.monitoring.drift_course import POOL_ROWS, POOLED, DriftFollower
+from ridgestream.pipeline.monitoring.segment_statistics import SegmentStatistics, StatisticsReader
 from ridgestream.pipeline.monitoring.training_rows import ColumnDrift, ColumnDrifts, TrainingRows
 from ridgestream.pipeline.prediction.progressive_validation import find_limits
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord
+from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.requests.activity import ACTIVITY
+from ridgestream.stores.schema.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,10 @@ class PartitionDrift:
     """Its error before it was learned, None if unknown."""
     error_limit: float | None
     """The limit above which the error is an outlier; None if no partition was learned before."""
+    erred_before: bool = False
+    """Whether the error of the partition learned before it is an outlier too."""
+    news: News | None = None
+    """What it is news of; None where that is not known: it is not learned, or an older release learned it."""
 
     @property
     def largest(self) -> ColumnDrift | None:
@@ -46,48 +57,163 @@ class PartitionDrift:
         return self.columns.moved if isinstance(self.columns, ColumnDrifts) else ()
 
     @property
+    def began(self) -> tuple[ColumnDrift, ...]:
+        """The columns that begin to drift with it; where that is not known, those with a large shift."""
+        news = self.news
+        return self.moved if news is None else tuple(column for column in self.columns if column.column in news.began)
+
+    @property
     def erred(self) -> bool:
         """Whether the error is an outlier."""
         error, limit = self.progressive_error, self.error_limit
         return error is not None and limit is not None and error > limit
 
     @property
+    def began_to_err(self) -> bool:
+        """Whether its error is an outlier, and that of the partition before it is not."""
+        return self.erred and not self.erred_before
+
+    @property
     def is_suspect(self) -> bool:
         """Whether it should be inspected before its model is served."""
-        return bool(self.moved) or self.erred
+        return bool(self.began) or self.began_to_err
 
 
 def compare_partitions(
-    statistics: StatisticsReader,
-    ledger: Ledger,
-    record: ModelRecord,
-    entries: Sequence[LedgerEntry],
-    learned: Mapping[int, float | None] | None = None,
+    statistics: StatisticsReader, ledger: Ledger, record: ModelRecord, entries: Sequence[LedgerEntry]
 ) -> tuple[PartitionDrift, ...]:
-    """Return the drift of partitions of the ledger relative to a model's training rows.
+    """Return the drift of partitions of the ledger relative to a model's training rows, with what its nights told.
 
-    No row is read but those of short partitions, which have no sketch.
-
-    `learned` maps the segments, in order, that the model has learned since its record was written to their progressive
-    errors. O(columns · log(size of a sketch)) per partition. Raises StoreError for damaged statistics.
+    No row is read but those of short partitions, which have no sketch. O(columns · log(size of a sketch)) per
+    partition. Raises StoreError for damaged statistics.
     """
     if ledger.schema is None:
         return ()
-    training = TrainingRows(ledger.schema, statistics.read(_scaled_by(statistics, record)))
-    errors = _errors_of(record) | dict(learned or {})
-    limits = _limits(ledger, record, [*record.learned, *(learned or ())], errors, {entry.segment for entry in entries})
+    training = _training_rows(statistics, ledger.schema, record, column_weights(record))
     compared = ACTIVITY.counted(entries, "the drift of partitions")
-    return tuple(
+    columns = [training.compare(now) for _, now in zip(compared, _read(statistics, entries), strict=True)]
+    news = _news_of(record)
+    return _drifts(ledger, record, {}, entries, columns, [news.get(entry.segment) for entry in entries])
+
+
+def follow_partitions(
+    statistics: StatisticsReader,
+    ledger: Ledger,
+    record: ModelRecord,
+    errors: Mapping[int, float | None],
+    exempt: Sequence[str] = (),
+) -> tuple[tuple[PartitionDrift, ...], dict[str, Any]]:
+    """Return the drift of the partitions that a model has learned since its record was written, and what to record.
+
+    `errors` maps their segments, in order, to their progressive errors. The columns of `exempt` are not followed.
+    """
+    schema, weights = ledger.schema, column_weights(record, exempt)
+    if schema is None:
+        return (), record.drift
+    training = _training_rows(statistics, schema, record, weights)
+    follower = DriftFollower(statistics, schema, training, courses_of(record, exempt), weights)
+    by_segment = {entry.segment: entry for entry in ledger.entries}
+    entries = [by_segment[segment] for segment in errors]
+    before = _judged_with(entries[0], [by_segment[s] for s in record.learned[-POOLED:] if s in by_segment])
+    for entry, now in zip(before, _read(statistics, before), strict=True):
+        follower.remember(entry.segment, now)
+    compared = ACTIVITY.counted(entries, "the drift of partitions")
+    followed = [follower.follow(e.segment, now) for e, now in zip(compared, _read(statistics, entries), strict=True)]
+    columns, news = zip(*followed, strict=True)
+    plain = {name: course.as_plain() for name, course in follower.courses.items()}
+    return _drifts(ledger, record, errors, entries, columns, news), {"exempt": [*exempt], "columns": plain}
+
+
+def courses_of(record: ModelRecord, exempt: Sequence[str] = ()) -> dict[str, ColumnCourse]:
+    """Return the course of each column that has drifted, but for those of `exempt`."""
+    courses = record.drift.get("columns", {})
+    return {name: ColumnCourse.from_plain(plain) for name, plain in courses.items() if name not in exempt}
+
+
+def accept_columns(record: ModelRecord, columns: Sequence[str]) -> ModelRecord:
+    """Return the record after what these columns are now has become normal; raises ModelError if one does not drift."""
+    courses, drifting = courses_of(record), drifting_columns(record)
+    calm = [name for name in columns if name not in drifting]
+    if calm:
+        raise ModelError(
+            f"{', '.join(calm)} does not drift in the model {record.name!r}; drifting: {', '.join(drifting) or 'none'}"
+        )
+    accepted = {name: courses[name].accepted().as_plain() for name in columns}
+    return replace(record, drift=record.drift | {"columns": record.drift["columns"] | accepted})
+
+
+def drifting_columns(record: ModelRecord) -> list[str]:
+    """Return the columns whose drift has begun and not ended."""
+    return [name for name, course in courses_of(record).items() if course.since is not None]
+
+
+def column_weights(record: ModelRecord, exempt: Sequence[str] | None = None) -> dict[str, float]:
+    """Return the importance of columns where it is not 1: by the model's metric, and 0 for those of `exempt`.
+
+    If `exempt` is None, they are those of the model's last night.
+    """
+    exempt = record.drift.get("exempt", ()) if exempt is None else exempt
+    weights = column_importance(feature_map_of(record)) if METRIC in record.arrays else {}
+    return weights | dict.fromkeys(exempt, 0.0)
+
+
+def _drifts(
+    ledger: Ledger,
+    record: ModelRecord,
+    learned: Mapping[int, float | None],
+    entries: Sequence[LedgerEntry],
+    columns: Sequence[ColumnDrifts | tuple[ColumnDrift, ...]],
+    news: Sequence[News | None],
+) -> tuple[PartitionDrift, ...]:
+    errors = _errors_of(record) | dict(learned)
+    order = [*record.learned, *learned]
+    limits = _limits(ledger, record, order, errors, {entry.segment for entry in entries})
+    drifts = [
         PartitionDrift(
             segment=entry.segment,
             name=entry.name,
             rows=entry.rows,
-            columns=training.compare(now),
+            columns=columns[i],
             progressive_error=errors.get(entry.segment),
             error_limit=limits.get(entry.segment),
+            news=news[i],
         )
-        for entry, now in zip(compared, statistics.read([entry.segment for entry in entries]), strict=True)
-    )
+        for i, entry in enumerate(entries)
+    ]
+    outliers = {number for number, limit in limits.items() if limit is not None and (errors.get(number) or 0.0) > limit}
+    before = dict(zip(order[1:], order, strict=False))
+    return tuple(replace(drift, erred_before=before.get(drift.segment) in outliers) for drift in drifts)
+
+
+def _read(statistics: StatisticsReader, entries: Sequence[LedgerEntry]) -> Iterator[SegmentStatistics]:
+    return statistics.read([entry.segment for entry in entries])
+
+
+def _training_rows(
+    statistics: StatisticsReader, schema: Schema, record: ModelRecord, weights: Mapping[str, float]
+) -> TrainingRows:
+    return TrainingRows(schema, statistics.read(_scaled_by(statistics, record)), weights)
+
+
+def _judged_with(first: LedgerEntry, learned: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+    """Return the last partitions learned that may be judged together with the next one."""
+    rows, last = first.rows, list[LedgerEntry]()
+    for entry in reversed(learned):
+        rows += entry.rows
+        if rows > POOL_ROWS:
+            break
+        last.insert(0, entry)
+    return last
+
+
+def _news_of(record: ModelRecord) -> dict[int, News]:
+    """Return what each segment was news of in the last night that learned it, as far as nights have recorded it."""
+    news: dict[int, News] = {}
+    for night in record.history:
+        if night.drift is not None:
+            told = {int(segment): News.from_plain(plain) for segment, plain in night.drift.items()}
+            news |= {segment: told.get(segment, News()) for segment in night.segments or ()}
+    return news
 
 
 def _scaled_by(segments: StatisticsReader, record: ModelRecord) -> list[int]:
@@ -116,7 +242,7 @@ def _limits(
     errors: Mapping[int, float | None],
     wanted: Collection[int],
 ) -> dict[int, float | None]:
-    """Return the error limit of each learned segment from the first wanted one on.
+    """Return the error limit of each learned segment from the one before the first wanted one on.
 
     Nights without errors of single partitions count as one partition, before all others.
     """
@@ -125,6 +251,7 @@ def _limits(
     sequence = [*before, *(errors.get(number) for number in learned)]
     rows = [*(0 for _ in before), *(sizes.get(number, 0) for number in learned)]
     classes = ledger.schema is not None and ledger.schema.classifies
-    first = next((position for position, number in enumerate(learned) if number in wanted), len(learned))
+    wanted_from = next((position for position, number in enumerate(learned) if number in wanted), len(learned))
+    first = max(wanted_from - 1, 0)
     limits = find_limits(sequence, rows, classes=classes, first=len(before) + first)
     return dict(zip(learned[first:], limits, strict=True))

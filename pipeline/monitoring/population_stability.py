@@ -31,8 +31,8 @@ from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.features.one_vs_rest import Label
 from ridgestream.pipeline.sums.quantile_sketch import SAMPLE_ROWS, Sketch, round_single
 
-LARGE = 0.25
-"""The usual interpretation: a column is stable below 0.1, and from a different population above this."""
+STABLE, LARGE = 0.1, 0.25
+"""The usual interpretation: a column is stable below the first, and from a different population above the second."""
 
 RARE = 0.01
 """Categories with a smaller share of the training rows share a bin."""
@@ -68,11 +68,18 @@ class Shift:
     """The value that it exceeds by chance with probability BY_CHANCE, over all columns, if there are enough rows."""
     has_evidence: bool = False
     """Whether it exceeds chance: by the index, or with few rows by the probability of the rows in the bins."""
+    importance: float = 1.0
+    """The factor of the index, between 0 for a column that the model does not see and 1."""
 
     @property
     def is_large(self) -> bool:
-        """Whether it exceeds both LARGE and chance."""
-        return self.has_evidence and self.psi > LARGE
+        """Whether it exceeds chance, and by its importance LARGE."""
+        return self.has_evidence and self.psi * self.importance > LARGE
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether it is below STABLE, or what chance gives."""
+        return self.psi <= max(STABLE, self.chance)
 
 
 @dataclass(frozen=True)
@@ -85,28 +92,21 @@ class Shifts:
     """The value that it exceeds by chance, shape (columns,)."""
     has_evidence: npt.NDArray[np.bool_]
     """Whether each exceeds chance, shape (columns,)."""
+    importance: Floats
+    """The importance of each, shape (columns,)."""
 
     def __getitem__(self, column: int) -> Shift:
         """Return the shift of one column."""
-        return Shift(float(self.psi[column]), float(self.chance[column]), bool(self.has_evidence[column]))
-
-    def followed_by(self, later: "Shifts") -> "Shifts":
-        """Return the shifts of these columns and of later ones."""
-        pairs = zip(vars(self).values(), vars(later).values(), strict=True)
-        return Shifts(*(np.concatenate(pair) for pair in pairs))
-
-    def take(self, columns: npt.NDArray[np.int64]) -> "Shifts":
-        """Return the shifts of these columns."""
-        return Shifts(*(each[columns] for each in vars(self).values()))
+        return Shift(*(each[column].item() for each in vars(self).values()))
 
     def are_large(self) -> npt.NDArray[np.bool_]:
-        """Return whether each exceeds LARGE and chance, shape (columns,)."""
-        return self.has_evidence & (self.psi > LARGE)
+        """Return whether each exceeds chance, and by its importance LARGE, shape (columns,)."""
+        return np.asarray(self.has_evidence & (self.psi * self.importance > LARGE))
 
 
 def compare_shares(training: Shares, now: Shares, n_columns: int) -> Shift:
     """Return the shift of `now` relative to `training`, for one of `n_columns` columns; zero without rows."""
-    return compare_columns(stack_shares([training]), stack_shares([now]), n_columns)[0]
+    return compare_columns(stack_shares([training]), stack_shares([now]), n_columns, np.ones(1))[0]
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,16 @@ class StackedShares:
         """Return the shares in one column."""
         return Shares(self.bins[position], float(self.rows[position]))
 
+    def followed_by(self, later: "StackedShares") -> "StackedShares":
+        """Return the shares in these columns and in later ones."""
+        most = max(self.bins.shape[1], later.bins.shape[1])
+        padded = (np.pad(side.bins, ((0, 0), (0, most - side.bins.shape[1]))) for side in (self, later))
+        return StackedShares(np.vstack([*padded]), np.concatenate([self.rows, later.rows]))
+
+    def take(self, columns: npt.NDArray[np.int64]) -> "StackedShares":
+        """Return the shares in these columns."""
+        return StackedShares(self.bins[columns], self.rows[columns])
+
 
 def stack_shares(columns: Sequence[Shares]) -> StackedShares:
     """Return the shares of several columns as arrays."""
@@ -131,7 +141,15 @@ def stack_shares(columns: Sequence[Shares]) -> StackedShares:
     return StackedShares(bins, np.array([shares.rows for shares in columns], dtype=np.float64))
 
 
-def compare_columns(training: StackedShares, now: StackedShares, n_columns: int) -> Shifts:
+def pool_shares(parts: Sequence[StackedShares], counted: npt.NDArray[np.bool_]) -> StackedShares:
+    """Return the shares of the rows of several partitions; `counted` (partitions, columns) says which count where."""
+    rows = np.stack([part.rows for part in parts]) * counted
+    total = rows.sum(axis=0)
+    bins = np.einsum("pc,pcb->cb", rows / np.maximum(total, 1.0), np.stack([part.bins for part in parts]))
+    return StackedShares(bins, total)
+
+
+def compare_columns(training: StackedShares, now: StackedShares, n_columns: int, importance: Floats) -> Shifts:
     """Return the shift of each column of `now` relative to `training`, which are of `n_columns` columns altogether."""
     filled = (training.bins > 0) | (now.bins > 0)
     count = filled.sum(axis=1)
@@ -147,7 +165,7 @@ def compare_columns(training: StackedShares, now: StackedShares, n_columns: int)
     chance = np.where(present & several, critical * (1 / n + 1 / m), 0.0)
     improbable = _is_improbable(training.bins, now.bins, n, m, count, n_columns)
     evidence = present & np.where(m >= _ROWS_A_BIN * count, psi > chance, improbable)
-    return Shifts(np.where(present, np.maximum(psi, 0.0), 0.0), chance, evidence)
+    return Shifts(np.where(present, np.maximum(psi, 0.0), 0.0), chance, evidence, importance)
 
 
 def _is_improbable(

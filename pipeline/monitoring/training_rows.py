@@ -1,11 +1,12 @@
 """Drift of single columns: the training rows of a model, binned, and the shift of a partition's columns from them."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import overload
 
 import numpy as np
+import numpy.typing as npt
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.features.one_vs_rest import Label
@@ -19,6 +20,7 @@ from ridgestream.pipeline.monitoring.population_stability import (
     compare_columns,
     count_rows,
     mean_shares,
+    pool_shares,
     stack_edges,
     stack_shares,
 )
@@ -71,14 +73,43 @@ class ColumnDrifts(Sequence[ColumnDrift]):
     @property
     def moved(self) -> tuple[ColumnDrift, ...]:
         """The columns with a large shift, the largest first."""
-        columns = [self[int(column)] for column in np.flatnonzero(self._shifts.are_large())]
+        columns = [self[int(column)] for column in np.flatnonzero(self.are_large)]
         return tuple(sorted(columns, key=lambda column: -column.shift.psi))
+
+    @property
+    def are_large(self) -> npt.NDArray[np.bool_]:
+        """Whether each has a large shift, shape (columns,)."""
+        return self._shifts.are_large()
+
+    def of_column(self, name: str) -> Shift:
+        """Return the shift of the column of this name."""
+        return self._shifts[self._names.index(name)]
+
+
+@dataclass(frozen=True)
+class BinnedRows:
+    """The rows of one or several partitions in the bins of the training rows."""
+
+    shares: StackedShares
+    """The shares of each column."""
+    missing: Floats
+    """The share in which each column is missing, shape (columns,)."""
+    exact: bool
+    """Whether numbers are binned by quantiles; otherwise by moments."""
+
+    @classmethod
+    def pool(cls, parts: Sequence["BinnedRows"], counted: npt.NDArray[np.bool_]) -> "BinnedRows":
+        """Return the rows of partitions binned alike together; `counted` (partitions, columns) says which, where."""
+        return replace(parts[-1], shares=pool_shares([part.shares for part in parts], counted))
 
 
 class TrainingRows:
     """The partitions that determined a model's standardization, binned column by column."""
 
-    def __init__(self, schema: Schema, partitions: Iterable[SegmentStatistics]) -> None:
+    def __init__(
+        self, schema: Schema, partitions: Iterable[SegmentStatistics], importance: Mapping[str, float] | None = None
+    ) -> None:
+        """Bin the partitions; the columns that `importance` does not name have importance 1."""
         self._schema = schema
         self._partitions = [part for part in pool_short(partitions) if part.weight > 0]
         self._numeric = [f.name for f in schema.numeric] + ([] if schema.classes else list(schema.targets))
@@ -89,30 +120,42 @@ class TrainingRows:
         compared = [name for name in order if name in names and name not in schema.folder_keys]
         self._order = np.array([names.index(name) for name in compared], dtype=np.int64)
         self._stacked_edges: dict[int, Floats] = {}
-        self._names = tuple(names[position] for position in self._order)
+        self.names = tuple(names[position] for position in self._order)
+        self._importance = np.array([(importance or {}).get(name, 1.0) for name in self.names])
+
+    @property
+    def rows(self) -> float:
+        """The effective number of rows."""
+        return sum(part.worth for part in self._partitions)
 
     def compare(self, now: SegmentStatistics) -> ColumnDrifts | tuple[ColumnDrift, ...]:
         """Return the drift of each column of a partition; empty if either side has no weighted rows.
 
         A key of the partition's folders is not compared: each partition has but one value of it.
         """
+        binned = self.bin(now)
+        return () if binned is None else self.compare_binned(binned)
+
+    def bin(self, now: SegmentStatistics) -> BinnedRows | None:
+        """Return the rows of a partition in the bins; None if either side has no weighted rows."""
         if not self._partitions or not now.weight > 0:
-            return ()
+            return None
         exact = self._exact and now.has_quantiles
-        bins, training = self._by_quantiles if exact else self._by_moments
-        numeric = compare_columns(training, self._count_numbers(bins, now, exact=exact), len(self._names))
+        bins = (self._by_quantiles if exact else self._by_moments)[0]
         tables = now.tables(self._schema)
         counts = [b.count(table, now.weight, now.worth) for b, table in zip(self._by_counts[0], tables, strict=True)]
-        counted = compare_columns(self._by_counts[1], stack_shares(counts), len(self._names))
+        shares = self._count_numbers(bins, now, exact=exact).followed_by(stack_shares(counts))
         missing = now.missing[: len(bins)].tolist()
         missing += [max(1 - sum(table.values()) / now.weight, 0.0) for table in tables]
-        compared = [QUANTILES if exact else MOMENTS] * len(bins) + [COUNTS] * len(counts)
-        return ColumnDrifts(
-            self._names,
-            numeric.followed_by(counted).take(self._order),
-            np.array(missing)[self._order],
-            [compared[position] for position in self._order],
-        )
+        return BinnedRows(shares.take(self._order), np.array(missing)[self._order], exact)
+
+    def compare_binned(self, binned: BinnedRows) -> ColumnDrifts:
+        """Return the drift of each column of rows in the bins."""
+        bins, numeric = self._by_quantiles if binned.exact else self._by_moments
+        training = numeric.followed_by(self._by_counts[1]).take(self._order)
+        shifts = compare_columns(training, binned.shares, len(self.names), self._importance)
+        compared = [QUANTILES if binned.exact else MOMENTS] * len(bins) + [COUNTS] * len(self._counted)
+        return ColumnDrifts(self.names, shifts, binned.missing, [compared[position] for position in self._order])
 
     def _count_numbers(self, bins: Sequence[NumericBins], now: SegmentStatistics, *, exact: bool) -> StackedShares:
         if exact and now.values is not None:

@@ -15,8 +15,11 @@ from ridgestream.pipeline.prediction.evaluate import Evaluation, losses_of
 RECENT = 20
 """Number of partitions, those learned just before, that an error is compared with at most."""
 
-FACTOR, SIGMAS = 1.5, 4.0
-"""An error is an outlier if it is more than FACTOR times the median of those before, and SIGMAS deviations above it."""
+FACTOR, SIGMAS, SIGMAS_OF_SQUARES = 1.5, 5.0, 12.0
+"""An error is an outlier if it is more than FACTOR times the median of those before, and SIGMAS deviations above it.
+
+A mean square takes more: of few rows it has a long tail (`tests/benchmarks/drift_alarms.py` counts the alarms).
+"""
 
 LEAST_ROWS = 10
 """An error over fewer rows has no limit: a single row decides it, and its distribution is far from normal."""
@@ -94,7 +97,8 @@ def find_limits(
 ) -> list[float | None]:
     """Return for each partition from `first` on, in the order of learning, above which limit its error is an outlier.
 
-    The limit is the larger of FACTOR times the median of the RECENT errors before it and SIGMAS deviations above it.
+    The limit is the larger of FACTOR times the median of the RECENT errors before it and SIGMAS deviations above it,
+    of a mean square SIGMAS_OF_SQUARES.
     The variance is that of these errors, estimated from their median absolute deviation, plus the sampling variance
     with this number of rows: p(1 − p)/n for a fraction, (_KURTOSIS − 1)e²/n for a mean square. None without previous
     errors, for a partition without an error, and for one of fewer than LEAST_ROWS rows.
@@ -113,4 +117,5 @@ def _limit(before: Sequence[float], rows: int, *, classes: bool) -> float:
     spread = _MAD * median(abs(error - typical) for error in before)
     p = min(typical + 1 / rows, 1.0)  # one mistake more, so that the first mistake after none is not an outlier
     chance = p * (1 - p) / rows if classes else (_KURTOSIS - 1) * typical**2 / rows
-    return max(FACTOR * typical, typical + SIGMAS * sqrt(spread**2 + chance))
+    sigmas = SIGMAS if classes else SIGMAS_OF_SQUARES
+    return max(FACTOR * typical, typical + sigmas * sqrt(spread**2 + chance))

@@ -32,13 +32,13 @@ from ridgestream.stores.segments.text_array import read_lines, write_lines
 if TYPE_CHECKING:
     import zarr
 
-MODEL_FORMAT_VERSION = 4
+MODEL_FORMAT_VERSION = 5
 """The version of the model format. Newer models are refused; older ones are read.
 
 Version 2 adds `refitted` and `regularization` to a night, which may be a refit only, the arrays of a refit, and
 numerics to the counters; version 3 numbers the nights, and adds excluded segments, held and rolled-back nights, and the
 report of the last run; version 4 adds the arrays of a learned metric and of the moments of targets, and keeps nights
-and learned segments in chunks, since they grow with the store.
+and learned segments in chunks, since they grow with the store; version 5 adds the drift of columns.
 """
 
 LISTS = ("history", "learned")
@@ -115,6 +115,8 @@ class Night:
     """The targets in which the model is no better than the constant on the test rows, or else on those of this night;
     None without either error.
     """
+    drift: dict[str, dict[str, list[str]]] | None = None
+    """What segments are news of: by number, the columns whose drift began, settled or ended with them."""
 
 
 @strictly_typed
@@ -142,6 +144,8 @@ class ModelRecord:
     """The segments that determined the standardization; empty in records of format versions 1 and 2."""
     serves: int = 0
     """The night whose model is served instead of this one; 0 for this one."""
+    drift: dict[str, Any] = field(default_factory=dict)
+    """The course of the columns that have drifted, and the columns that are exempt."""
     run: dict[str, Any] = field(default_factory=dict)
     """The report of the run that made the last night; that of an earlier one is in that night's commit."""
     arrays: Arrays = field(default_factory=dict, repr=False)

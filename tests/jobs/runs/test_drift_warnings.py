@@ -1,5 +1,6 @@
 """Drift warnings: a broken feed is named before its model is committed, a healthy one is not, and inspect shows all."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from support.jobs.jobs import (
     REGRESSION,
     Workplace,
     draw_regression,
+    draw_rows,
     forest_job,
     run_command,
     set_column,
@@ -21,9 +23,13 @@ from support.points import points
 
 from ridgestream.jobs.commands import train
 from ridgestream.jobs.commands.inspect import run_inspect
+from ridgestream.jobs.commands.quarantine import run_accept
 from ridgestream.jobs.commands.run import run_job
+from ridgestream.jobs.commands.status import run_status
 from ridgestream.jobs.config.job_file import read_job
+from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.repository.store_location import StoreLocation
 
 ROWS = 1500
@@ -101,7 +107,7 @@ def test_a_broken_feed_is_named_by_the_run_and_by_inspect(tmp_path: Path) -> Non
     shown = run_command("inspect", job).out
     (row,) = (line for line in shown.splitlines() if "part-05.parquet" in line and "Slope" in line)
     assert " ! " in row
-    assert "! unlike those before it" in shown
+    assert "! unlike the training rows" in shown
 
 
 def test_drift_is_reported_before_the_model_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +152,10 @@ def test_sorted_rows_are_reported_as_drift(tmp_path: Path) -> None:
     for number in range(4):
         work.put(number, table.slice(number * 1500, 1500))
     result = work.run_here(job_of(**{"model.scaling_rows": 1000}))
-    assert result["suspects"] == [f"part-0{number}.parquet" for number in (1, 2, 3)]
+    assert result["suspects"][0] == "part-01.parquet"
+    drift = drift_of(work)
+    assert [part["columns"]["Elevation"]["moved"] for part in drift] == [False, True, True, True]
+    assert ["Elevation" in part["news"].get("began", ()) for part in drift] == [False, True, False, False]
 
 
 @pytest.mark.thorough
@@ -167,12 +176,13 @@ def test_nights_give_the_errors_and_the_drift_of_one_run(tmp_path: Path) -> None
 
 def test_a_run_names_ten_partitions_and_counts_the_others(tmp_path: Path) -> None:
     work, notes = work_with(tmp_path, 2), Notes()
-    for number in range(2, 15):
-        work.put(number, other_units(forest(number, 100)))
+    for number in range(2, 28):
+        table = forest(number, 100)
+        work.put(number, table if number % 2 else other_units(table))
     result = run_job(read_job(work.job(job_of()), {}), InProcess(), notes, 0.0, new_model=False)
     assert len(result["suspects"]) == 13
     warnings = notes.all("drift.partition_unlike_others") + notes.all("drift.more_partitions")
-    assert [facts.get("partition") for facts in warnings[:10]] == [f"part-{n:02d}.parquet" for n in range(2, 12)]
+    assert [facts.get("partition") for facts in warnings[:10]] == [f"part-{n:02d}.parquet" for n in range(2, 22, 2)]
     assert warnings[10:] == [{"partitions": 3}]
 
 
@@ -226,3 +236,32 @@ def test_several_models_have_their_own_training_rows(tmp_path: Path) -> None:
     assert (later["name"], model["name"]) == ("later", "model")
     assert columns_moved(model["drift"][1]) == ["Elevation"]
     assert columns_moved(later["drift"][0]) == columns_moved(later["drift"][1]) == ["Elevation"]
+
+
+def test_a_drift_is_told_once_until_it_is_accepted_and_an_exempt_column_never(tmp_path: Path) -> None:
+    work = Workplace(tmp_path)
+    work.put_all(range(2))
+    assert work.run_here()["suspects"] == []
+    for number in (2, 3):
+        work.put(number, inches(draw_rows(number)))
+    (tmp_path / "exempt").mkdir()
+    shutil.copytree(work.store, tmp_path / "exempt" / "store")
+    assert work.run_here()["suspects"] == ["part-02.parquet"]
+    job = read_job(work.job(), {})
+    status = run_status(job, None)
+    assert (status["status"], status["drifting"]) == ("drift", ["x1"])
+    with pytest.raises(ModelError, match=r"x0 does not drift in the model 'model'; drifting: x1$"):
+        run_accept(job, ["x0"], 0.0)
+    assert run_accept(job, ["x1"], 0.0)["drifting"] == []
+    work.put(4, inches(draw_rows(4)))
+    assert work.run_here()["suspects"] == []
+    assert run_status(job, None)["status"] == "ok"
+    exempt = {"store": "exempt/store", "drift.exempt": ["x1"]}
+    assert work.run_here(exempt)["suspects"] == []
+    work.put(5)
+    with pytest.raises(JobFileError, match=r"drift.exempt names x9, which the model does not use; its columns: "):
+        work.run_here(exempt | {"drift.exempt": ["x9"]})
+
+
+def inches(table: pa.Table) -> pa.Table:
+    return set_column(table, "x1", pa.array(table["x1"].to_numpy() * 2.54 + 5.0))

@@ -13,7 +13,7 @@ from support.stores.partitions import REQUEST, mixed_columns, write_partition
 from support.stores.stores import ingest_folder, ledger_of, new_store
 
 from ridgestream.pipeline.ingest import partition_profile
-from ridgestream.pipeline.monitoring.drift import PartitionDrift, compare_partitions
+from ridgestream.pipeline.monitoring.drift import PartitionDrift, compare_partitions, follow_partitions
 from ridgestream.pipeline.monitoring.segment_statistics import SegmentStatistics, StatisticsReader
 from ridgestream.pipeline.monitoring.training_rows import TrainingRows
 from ridgestream.pipeline.sums.moments import Moments
@@ -222,7 +222,8 @@ def test_errors_belong_to_segments_and_relearned_segments_have_the_latest(tmp_pa
     )
     record = replace(record_of(store), learned=(0, 1, 2, 3), history=nights)
     ledger = ledger_of(store)
-    drifts = compare_partitions(StatisticsReader(store.root()), ledger, record, ledger.entries, {4: 0.8})
+    drifts = compare_partitions(StatisticsReader(store.root()), ledger, record, ledger.entries[:4])
+    drifts += follow_partitions(StatisticsReader(store.root()), ledger, record, {4: 0.8})[0]
     assert [drift.progressive_error for drift in drifts] == [0.30, 0.25, 0.24, None, 0.8]
     assert [drift.error_limit is None for drift in drifts] == [True, False, False, True, False]
     assert [drift.erred for drift in drifts] == [False, False, False, False, True]
@@ -235,7 +236,8 @@ def test_a_model_of_an_older_release_compares_with_the_rows_of_its_first_run(tmp
         "model", {"scaling_rows": ROWS}, {}, learned=(0, 1, 2), history=(night_of(["0", "1"]), night_of(["2"]))
     )
     ledger = ledger_of(store)
-    drifts = compare_partitions(StatisticsReader(store.root()), ledger, record, ledger.entries, {3: 0.9})
+    drifts = compare_partitions(StatisticsReader(store.root()), ledger, record, ledger.entries[:3])
+    drifts += follow_partitions(StatisticsReader(store.root()), ledger, record, {3: 0.9})[0]
     assert [moved(drift) for drift in drifts] == [[], [], ["length"], []]
     assert {column.shift.psi for column in drifts[0].columns} == {0.0}
     assert [drift.progressive_error for drift in drifts] == [None, None, None, 0.9]
