@@ -58,12 +58,27 @@ def train(
     )
 
 
-def evaluate(options: RunOptions, snapshot: Snapshot = None) -> None:
+def evaluate(
+    options: RunOptions,
+    snapshot: Snapshot = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Commit the errors of the last night, if its run could not find them.")
+    ] = False,
+    wait: Wait = 0.0,
+) -> None:
     """Evaluate the model on the job's held-out partitions."""
-    from ridgestream.jobs.commands.evaluate import run_evaluate
+    from ridgestream.jobs.commands.evaluate import run_evaluate, run_evaluate_night
 
+    if record and snapshot is not None:
+        raise typer.BadParameter("--record goes with the last night, not with --snapshot")
     run_step(
-        options, lambda job, executor, reporter: run_evaluate(job, executor, reporter, snapshot=snapshot), "evaluate"
+        options,
+        lambda job, executor, reporter: (
+            run_evaluate_night(job, executor, reporter, wait)
+            if record
+            else run_evaluate(job, executor, reporter, snapshot=snapshot)
+        ),
+        "evaluate",
     )
 
 

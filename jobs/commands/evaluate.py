@@ -1,19 +1,30 @@
-"""The evaluate command: the error of a model in the store on the job's held-out partitions."""
+"""The evaluate command: the error of a model on the held-out partitions, also of a night that lacks it."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from ridgestream.jobs.config.job_file import Job
-from ridgestream.jobs.config.requests import Served, evaluation_partitions, open_served, policies
+from ridgestream.jobs.config.requests import Served, evaluation_partitions, open_served, policies, store_location
 from ridgestream.jobs.console.confusion_table import binary_confusion, class_facts, confusion_facts
 from ridgestream.jobs.console.log_format import describe_run
-from ridgestream.jobs.runs.guard import night_served
+from ridgestream.jobs.report.report_files import concluded, recorded, report_night
+from ridgestream.jobs.runs.guard import compare_with_served, night_served
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
+from ridgestream.jobs.runs.recorder import evaluation_notes
+from ridgestream.jobs.runs.run_outcome import with_errors
 from ridgestream.jobs.runs.trivial_errors import Comparison, mean_of
 from ridgestream.pipeline.base.executor import Executor
-from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.base.reporter import Reporter, Silent
 from ridgestream.pipeline.models.model_record import model_of
 from ridgestream.pipeline.prediction.evaluate import Evaluation, evaluate
 from ridgestream.pipeline.prediction.trivial_model import learned_targets, skill_of
+from ridgestream.stores.catalog.models import ModelRecord, require_model, write_model
+from ridgestream.stores.errors.exceptions import ModelError, PartitionError
+from ridgestream.stores.errors.translation import prefix_errors
+from ridgestream.stores.parquet.partitions import PartitionFile
+from ridgestream.stores.repository.repository import Store
 
 
 def run_evaluate(job: Job, executor: Executor, report: Reporter, *, snapshot: str | None = None) -> dict[str, Any]:
@@ -21,10 +32,74 @@ def run_evaluate(job: Job, executor: Executor, report: Reporter, *, snapshot: st
     served = open_served(job, snapshot)
     describe_run(night=night_served(served.record) or None)
     served.warn_if_held(report)
-    model = model_of(served.record)
-    schema, files = served.schema, evaluation_partitions(job, report)
-    learned = learned_targets(served.root, schema, served.record)
-    evaluation = evaluate(model, schema, files, executor, report, policies(job), learned=learned)
+    files = evaluation_partitions(job, report)
+    return _facts(served, _evaluate(job, served, served.record, files, executor, report), report)
+
+
+def run_evaluate_night(job: Job, executor: Executor, reporter: Reporter, wait_seconds: float) -> dict[str, Any]:
+    """Evaluate the last night, which could not be, commit its errors, and return the result.
+
+    A night that the guard has held back for lack of an error is served if the guard lets it.
+    """
+    store = Store.open(store_location(job))
+    with recorded(job, reporter) as report, prefix_errors(store.location.text), store.lock(wait_seconds):
+        served = open_served(job)
+        record = require_model(served.root, job.model.name)
+        last = record.history[-1]
+        describe_run(night=last.number)
+        if last.test_error is not None or last.test_mse is not None:
+            raise ModelError(
+                f"night {last.number} of the model {record.name!r} has its errors on held-out rows already"
+            )
+        files = evaluation_partitions(job, report)
+        evaluation = _evaluate(job, served, record, files, executor, report)
+        if not evaluation.weight:
+            raise PartitionError(f"the held-out partitions of {job.model.name!r} have no rows to evaluate the model on")
+        before = _evaluate(job, served, served.record, files, executor, Silent()) if record.serves else evaluation
+        verdict = compare_with_served(record, before, evaluation, job.model.guard or 0.0)
+        record = _with_evaluation(
+            record, evaluation, files, served.schema.targets, is_worse=bool(verdict and verdict.served)
+        )
+        with store.write(f"Evaluate night {last.number} of {record.name}") as writing:
+            write_model(writing.root, record)
+        report.is_committed = True
+        result = _facts(replace(served, record=record, snapshot=writing.snapshot or ""), evaluation, report)
+        written = report_night(job, store, record, report)
+    return concluded(result | {"night": last.number, "served_night": night_served(record), "report": written}, report)
+
+
+def _with_evaluation(
+    record: ModelRecord,
+    evaluation: Evaluation,
+    files: Sequence[PartitionFile],
+    targets: tuple[str, ...],
+    *,
+    is_worse: bool,
+) -> ModelRecord:
+    """Return the record with the evaluation of its last night, which is served unless it is worse."""
+    run = {key: value for key, value in record.run.items() if key != "failure"}
+    record = with_errors(record, evaluation, targets)
+    *earlier, last = record.history
+    comparison = Comparison.of_evaluation(evaluation, targets)
+    night = replace(
+        last,
+        no_better_in=comparison.no_better_in if comparison else None,
+        held=last.held if is_worse else None,
+        evaluated_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    notes = {"evaluation": evaluation_notes(evaluation, files)}
+    return replace(record, run=run | notes, history=(*earlier, night), serves=record.serves if is_worse else 0)
+
+
+def _evaluate(
+    job: Job, served: Served, record: ModelRecord, files: Sequence[PartitionFile], executor: Executor, report: Reporter
+) -> Evaluation:
+    learned = learned_targets(served.root, served.schema, record)
+    return evaluate(model_of(record), served.schema, files, executor, report, policies(job), learned=learned)
+
+
+def _facts(served: Served, evaluation: Evaluation, report: Reporter) -> dict[str, Any]:
+    """Return the errors of an evaluation as JSON prints them."""
     result: dict[str, Any] = {
         "model": served.record.name,
         "weight": evaluation.weight,

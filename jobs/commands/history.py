@@ -111,6 +111,8 @@ def _rollback_night(now: ModelRecord, then: ModelRecord, number: int) -> Night:
         number=next_night_number(now),
         event=f"rollback to {number}",
         held=None,
+        evaluated_at=None,
+        drift=None,
     )
 
 
@@ -151,6 +153,7 @@ def show_history(history: dict[str, Any]) -> None:
 def _night_cells(night: dict[str, Any]) -> tuple[str, ...]:
     test = night["test_error"] if night["test_error"] is not None else night["test_mse"]
     what = night["event"] or ("train" if night["partitions"] else "refit")
+    what = f"{what}, evaluated later" if night["evaluated_at"] else what
     return (
         str(night["number"] or ""),
         night["finished_at"][:16].replace("T", " "),

@@ -91,20 +91,26 @@ def _train(training: "_TrainJob") -> dict[str, Any]:
     trained, evaluation, failure = training.refit_and_evaluate(trained)
     verdict, failure = training.guard(evaluation, failure)
     record = training.with_night(trained, evaluation, held=failure is not None or bool(verdict and verdict.served))
-    warn_of_unusual_runs(training.ledger, record, trained, evaluation, report)
+    warn_of_unusual_runs(training.ledger, record, trained, report)
     report.note_end(trained.course, verdict, job.model.guard or 0.0, failure)
     record = with_run(with_drift(record, drifts), report)
     snapshot = training.commit(record)
     written = report_night(job, training.store, record, report, drifts)
     if failure is not None:
-        lacks = "a test error" if is_refitted(record) or not job.model.refit else "its refit and a test error"
-        raise type(failure)(f"{failure}; the model has learned and is kept, without {lacks}") from failure
+        raise type(failure)(f"{failure}; the model has learned and is kept, {_lacks(job, record)}") from failure
     suspects = [drift.name for drift in drifts if drift.is_suspect]
     summary = outcome(record, snapshot, trained.entries) | {"suspects": suspects, "report": written}
     if verdict and verdict.served:
         report_held_back(verdict, [entry.name for entry in trained.entries], report)
         raise Held(summary)
     return summary
+
+
+def _lacks(job: Job, record: ModelRecord) -> str:
+    """Return what a night that failed after its learning lacks, and what makes up for it."""
+    if is_refitted(record) or not job.model.refit:
+        return "without a test error: `ridgestream evaluate JOB.toml --record` makes up for it"
+    return "without its refit and a test error: the same command makes up for both"
 
 
 class Held(Concluded):

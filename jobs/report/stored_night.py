@@ -1,6 +1,6 @@
 """A night of a model, with the store at its commit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, read_ledger
@@ -53,8 +53,8 @@ class StoredNight:
 def open_night(store: Store, model: str, number: int | None) -> StoredNight:
     """Return a night of a model, the last one if the number is None; raises ModelError if it does not exist."""
     snapshot = store.snapshot()
-    if number is None:
-        number = require_model(store.root(snapshot), model).history[-1].number
+    latest = require_model(store.root(snapshot), model)
+    number = latest.history[-1].number if number is None else number
     snapshot = (store.find_tag(night_tag(model, number)) if number else None) or snapshot
     root = store.root(snapshot)
     record = require_model(root, model)
@@ -62,4 +62,16 @@ def open_night(store: Store, model: str, number: int | None) -> StoredNight:
         snapshot = snapshot_of_night(store, model, number)  # its error lists the nights that exist
         root = store.root(snapshot)
         record = require_model(root, model)
-    return StoredNight(root, snapshot, read_ledger(root), record)
+    return StoredNight(root, snapshot, read_ledger(root), with_later_errors(record, latest))
+
+
+def with_later_errors(record: ModelRecord, latest: ModelRecord) -> ModelRecord:
+    """Return the record of a night with the errors that were found after its commit, which the last commit has."""
+    number = record.history[-1].number
+    night = next((each for each in latest.history if each.number == number and each.evaluated_at), None)
+    if night is None:
+        return record
+    if night is latest.history[-1]:
+        return latest
+    run = {key: value for key, value in record.run.items() if key != "failure"}
+    return replace(record, history=(*record.history[:-1], night), run=run)

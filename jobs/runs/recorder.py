@@ -136,16 +136,7 @@ class Recorder:
 
     def note_evaluation(self, evaluation: Evaluation, files: Sequence[PartitionFile]) -> None:
         """Record the counts of an evaluation, and in regression the histograms of its residuals."""
-        self.notes["evaluation"] = {
-            "partitions": len(files),
-            "bytes": sum(file.size_bytes for file in files),
-            "weight": evaluation.weight,
-            "mistakes": evaluation.mistakes,
-            "positive": evaluation.positive,
-            "true_positive": evaluation.true_positive,
-            "left_out": evaluation.left_out,
-            "residuals": [asdict(histogram.shown(MAX_BARS)) for histogram in evaluation.residuals[:MAX_TARGETS]],
-        }
+        self.notes["evaluation"] = evaluation_notes(evaluation, files)
 
     def note_end(
         self, course: Course | None, verdict: Verdict | None, margin: float, failure: Exception | None
@@ -164,6 +155,20 @@ class Recorder:
             self.notes["guard"] = {"served": verdict.served, "before": before, "now": now, "margin": margin}
         if failure is not None:
             self.notes["failure"] = str(failure)[:1000]
+
+
+def evaluation_notes(evaluation: Evaluation, files: Sequence[PartitionFile]) -> dict[str, Any]:
+    """Return the counts of an evaluation, and in regression the histograms of its residuals, as plain JSON."""
+    return {
+        "partitions": len(files),
+        "bytes": sum(file.size_bytes for file in files),
+        "weight": evaluation.weight,
+        "mistakes": evaluation.mistakes,
+        "positive": evaluation.positive,
+        "true_positive": evaluation.true_positive,
+        "left_out": evaluation.left_out,
+        "residuals": [asdict(histogram.shown(MAX_BARS)) for histogram in evaluation.residuals[:MAX_TARGETS]],
+    }
 
 
 def with_run(record: ModelRecord, recorder: Recorder) -> ModelRecord:

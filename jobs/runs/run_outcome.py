@@ -16,7 +16,7 @@ from ridgestream.pipeline.models.model_record import is_refitted
 from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
-from ridgestream.stores.catalog.models import CONFUSION, ModelRecord, Night
+from ridgestream.stores.catalog.models import CONFUSION, Arrays, ModelRecord, Night
 
 
 def with_night(
@@ -37,29 +37,37 @@ def with_night(
         rows_seen=int(record.counters["rows_seen"]),
         n_basis=len(record.arrays["basis_vectors"]),
         progressive_error=trained.progressive_error if rows else None,
-        test_error=evaluation.test_error if evaluation else None,
-        test_mse=evaluation.test_mse if evaluation else None,
+        test_error=None,
+        test_mse=None,
         seconds=round(trained.seconds, 3),
         refitted=is_refitted(record),
         progressive_mse_of=_by_target(targets, trained.progressive_mse_of),
-        test_mse_of=_by_target(targets, evaluation.test_mse_of if evaluation else ()),
         regularization=record.parameters["learner"]["regularization"],
         number=number,
         progressive_errors=trained.progressive_errors if rows else None,
         segments=tuple(entry.segment for entry in entries),
-        trivial_error=mean_of(evaluation.trivial_errors) if evaluation else None,
-        trivial_mse_of=_by_target(targets, evaluation.trivial_errors if evaluation else ()),
         progressive_trivial_error=mean_of(trained.trivial_errors),
         progressive_trivial_mse_of=_by_target(targets, trained.trivial_errors),
         no_better_in=comparison.no_better_in if comparison else None,
     )
-    arrays = dict(record.arrays)
-    if evaluation and evaluation.confusion:
-        arrays[CONFUSION] = np.array(evaluation.confusion)
     history = (*record.history, night)
-    return replace(
-        record, learned=learned_by(trained), data_snapshot=snapshot, history=history, arrays=arrays, serves=0
+    record = replace(record, learned=learned_by(trained), data_snapshot=snapshot, history=history, serves=0)
+    return with_errors(record, evaluation, targets) if evaluation else record
+
+
+def with_errors(record: ModelRecord, evaluation: Evaluation, targets: tuple[str, ...]) -> ModelRecord:
+    """Return the record with the errors on the test rows in its last night."""
+    *earlier, last = record.history
+    night = replace(
+        last,
+        test_error=evaluation.test_error,
+        test_mse=evaluation.test_mse,
+        test_mse_of=_by_target(targets, evaluation.test_mse_of),
+        trivial_error=mean_of(evaluation.trivial_errors),
+        trivial_mse_of=_by_target(targets, evaluation.trivial_errors),
     )
+    confusion: Arrays = {CONFUSION: np.array(evaluation.confusion)} if evaluation.confusion else {}
+    return replace(record, history=(*earlier, night), arrays=record.arrays | confusion)
 
 
 def _by_target(targets: tuple[str, ...], errors: tuple[float, ...]) -> dict[str, float] | None:
@@ -104,10 +112,8 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
     return result | {name: value for name, value in (night_skills(night) if night else {}).items() if value is not None}
 
 
-def warn_of_unusual_runs(
-    ledger: Ledger, record: ModelRecord, trained: Trained, evaluation: Evaluation | None, report: Reporter
-) -> None:
-    """Report what is allowed but rarely intended: scaling by few rows, one class, no held-out rows, no refit again."""
+def warn_of_unusual_runs(ledger: Ledger, record: ModelRecord, trained: Trained, report: Reporter) -> None:
+    """Report what is allowed but rarely intended: scaling by few rows, one class, no refit again."""
     wanted = record.parameters["scaling_rows"]
     if not record.history[:-1] and wanted is not None and ledger.rows < wanted:
         report.warn(events.TRAIN_SCALING_FIXED_EARLY, rows=ledger.rows, wanted=wanted)
@@ -115,7 +121,5 @@ def warn_of_unusual_runs(
         schema = ledger.schema
         positive = {"positive": schema.positive} if schema and schema.positive is not None else {}
         report.warn(events.TRAIN_ONE_CLASS, **positive)
-    if evaluation is not None and not evaluation.weight:
-        report.warn(events.EVALUATE_NO_ROWS)
     if [night.refitted for night in record.history[-2:]] == [True, False]:
         report.say(events.TRAIN_NOT_REFITTED)

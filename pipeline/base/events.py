@@ -280,11 +280,6 @@ EVALUATE_NO_BETTER_THAN_CONSTANT = Event(
     "the model is no better than a constant: the mean of the target, or the largest class, errs no more",
     casts_doubt=True,
 )
-EVALUATE_NO_ROWS = Event(
-    "evaluate.no_rows",
-    "the held-out partitions have no rows to evaluate the model on",
-    casts_doubt=True,
-)
 EVALUATE_ROWS_LEFT_OUT = Event(
     "evaluate.rows_left_out",
     "rows lack a value and are not evaluated",

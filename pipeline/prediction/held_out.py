@@ -21,6 +21,7 @@ from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.parquet.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
+from ridgestream.stores.parquet.source_walk import escape_path
 from ridgestream.stores.requests.activity import ACTIVITY
 from ridgestream.stores.schema.row_batch import Rows
 from ridgestream.stores.schema.schema import Schema
@@ -83,7 +84,7 @@ def check_held_out(
     report: Reporter,
     policies: Policies,
 ) -> None:
-    """Raise PartitionError for a row that the evaluation of a model with this feature map would refuse.
+    """Raise PartitionError for a row that the evaluation of a model with this feature map would refuse, or for no rows.
 
     Reads every row, one task for each partition. Without a feature map, any category and class is taken for known; what
     depends on the model's coefficients is not known yet.
@@ -91,20 +92,36 @@ def check_held_out(
     check_partitions(files, schema)
     executor.admit(partition_needs(files))
     report.begin(events.STEP_CHECK_HELD_OUT, None, partitions=len(files))
-    for rows in executor.run(check_partition, files, executor.broadcast(feature_map), schema, policies):
+    counted = 0
+    for rows, evaluated in executor.run(check_partition, files, executor.broadcast(feature_map), schema, policies):
         report.advance(rows)
+        counted += evaluated
     report.end()
+    if not counted:
+        names = escape_path(files[0].path) + (f" and {len(files) - 1} more" if len(files) > 1 else "")
+        raise PartitionError(
+            f"the held-out partitions have no rows to evaluate a model on: {names}; give evaluate.path others, or "
+            "leave it out of the job file"
+        )
 
 
-def check_partition(file: PartitionFile, feature_map: FeatureMap | None, schema: Schema, policies: Policies) -> int:
-    """Return the number of rows of a partition; raises PartitionError for one that cannot be used."""
+def check_partition(
+    file: PartitionFile, feature_map: FeatureMap | None, schema: Schema, policies: Policies
+) -> tuple[int, int]:
+    """Return the number of rows of a partition, and of those that count; raises PartitionError for an unusable one."""
     if feature_map is None:
         decoder = Decoder(schema, str(file.path), missing=policies.missing)
-        return sum(len(decoder.decode(batch)) for batch in read_batches(file, schema.columns(with_target=True)))
+        batches = read_batches(file, schema.columns(with_target=True))
+        counted = sum(_count_weighted(decoder.decode(batch)) for batch in batches)
+        return decoder.rows, counted
     reader = HeldOutReader(file, feature_map, schema, policies)
-    for _ in reader.batches():
-        pass
-    return reader.summary.rows
+    counted = sum(_count_weighted(rows) for rows, *_ in reader.batches())
+    return reader.summary.rows, counted
+
+
+def _count_weighted(rows: Rows) -> int:
+    """Return the number of rows of positive weight."""
+    return len(rows) if rows.weights is None else int(np.count_nonzero(rows.weights))
 
 
 def held_out_feature_map(

@@ -115,6 +115,8 @@ class Night:
     """The targets in which the model is no better than the constant on the test rows, or else on those of this night;
     None without either error.
     """
+    evaluated_at: str | None = None
+    """When the errors on the test rows were made up for, since the run could not find them; None otherwise."""
     drift: dict[str, dict[str, list[str]]] | None = None
     """What segments are news of: by number, the columns whose drift began, settled or ended with them."""
 

@@ -23,13 +23,15 @@ from support.jobs.recording import Notes
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.cluster.cluster_error import ClusterError
 from ridgestream.jobs.commands.clean import run_clean
-from ridgestream.jobs.commands.evaluate import run_evaluate
+from ridgestream.jobs.commands.evaluate import run_evaluate, run_evaluate_night
 from ridgestream.jobs.commands.history import run_history, run_rollback, run_tag
 from ridgestream.jobs.commands.predict import run_predict
 from ridgestream.jobs.commands.run import run_job
+from ridgestream.jobs.commands.status import run_status
 from ridgestream.jobs.commands.train import Held
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.values import JobFileError
+from ridgestream.jobs.report.report_files import run_report
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.prediction.evaluate import evaluate_partition
@@ -309,6 +311,37 @@ def test_a_model_that_cannot_be_evaluated_is_not_served(work: Workplace) -> None
         run_job(read_job(work.job(GUARD), {}), LosesEvaluation(), Silent(), 0.0, new_model=False)
     assert work.model().serves == 3
     assert predict_at(work, None).equals(served)
+
+
+def test_an_evaluation_that_failed_is_made_up_for_and_its_model_is_served(work: Workplace, tmp_path: Path) -> None:
+    work.put(6)
+    job = read_job(work.job({**GUARD, "report": "out"}), {})
+    with pytest.raises(ClusterError, match=r"without a test error: `ridgestream evaluate JOB.toml --record` makes up"):
+        run_job(job, LosesEvaluation(), Silent(), 0.0, new_model=False)
+    learned = work.model()
+    result = run_evaluate_night(job, InProcess(), Silent(), 0.0)
+    (model,) = run_history(StoreLocation(str(work.store)), "model")["models"]
+    night = model["nights"][-1]
+    assert (len(model["nights"]), night["number"], night["test_error"], night["held"]) == (
+        4,
+        4,
+        result["test_error"],
+        None,
+    )
+    assert night["test_error"] == work.evaluate_here()["test_error"]
+    assert (model["served_night"], result["served_night"], night["evaluated_at"] is not None) == (4, 4, True)
+    assert work.model().arrays.keys() == learned.arrays.keys()
+    assert run_status(job, None)["status"] == "ok"
+    facts = json.loads((tmp_path / "out" / "model-0004.json").read_text())
+    assert (facts["failure"], facts["figures"]["test_error"]) == (None, night["test_error"])
+    with pytest.raises(ModelError, match="night 4 of the model 'model' has its errors on held-out rows already"):
+        run_evaluate_night(job, InProcess(), Silent(), 0.0)
+    work.put(7)
+    run_job(job, InProcess(), Silent(), 0.0, new_model=False)
+    (tmp_path / "out" / "model-0004.json").unlink()
+    assert run_report(job, 4)["night"] == 4
+    later = json.loads((tmp_path / "out" / "model-0004.json").read_text())
+    assert (later["failure"], later["figures"]) == (None, facts["figures"])
 
 
 def test_a_guard_needs_held_out_rows(work: Workplace) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from support.jobs.jobs import Workplace, draw_rows
 
 from ridgestream.jobs.report.run_facts import event_facts, is_doubtful
-from ridgestream.pipeline.base.events import EVALUATE_NO_ROWS, TRAIN_ONE_CLASS
+from ridgestream.pipeline.base.events import TRAIN_ONE_CLASS
 
 
 def report_of(work: Workplace, changes: dict[str, Any]) -> dict[str, Any]:
@@ -30,12 +30,11 @@ def test_an_event_has_its_code_and_its_facts_and_may_cast_doubt_on_the_model(tmp
 def test_every_recorded_event_has_a_code_beside_its_sentence(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put(0)
-    work.put(0, draw_rows(1000).slice(0, 0), where="held-out")
-    work.run_here()
+    work.run_here({"source.positive": 9, "evaluate.path": None})
     run = work.model().run
     assert len(run["said_codes"]) == len(run["said"])
-    assert [message for message, _ in run["said"]][-1] == EVALUATE_NO_ROWS.sentence
-    assert run["said_codes"][-1] == EVALUATE_NO_ROWS.code
+    assert [message for message, _ in run["said"]][-1] == TRAIN_ONE_CLASS.sentence
+    assert run["said_codes"][-1] == TRAIN_ONE_CLASS.code
 
 
 def test_sentences_of_release_0_1_0_are_shown_without_a_code() -> None:

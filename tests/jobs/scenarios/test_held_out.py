@@ -47,6 +47,8 @@ SPOILT: dict[str, tuple[Settings, Spoil, str]] = {
     "lost column": ({}, lambda table: table.drop_columns(["x2"]), "'x2'"),
     "text for numbers": ({}, lambda table: set_column(table, "x2", ["a"] * ROWS), "'x2'"),
     "beyond 2^53": ({}, last("label2", 2**53 + 1), "'label2'"),
+    "no rows": ({}, lambda table: table.slice(0, 0), "have no rows to evaluate a model on"),
+    "no weight": ({"source.weight": "w"}, lambda table: set_column(table, "w", [0.0] * ROWS), "have no rows"),
 }
 """What an evaluation refuses: the job, how the held-out rows are spoilt, and what the message says."""
 

@@ -238,11 +238,11 @@ def test_a_store_with_only_an_empty_partition_is_continued_the_next_night(tmp_pa
     assert work.run_here()["new_partitions"] == 0
 
 
-def test_held_out_partitions_without_rows_give_no_error(tmp_path: Path) -> None:
+def test_a_partition_without_rows_has_no_predictions(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(1), held_out=0)
     work.put(0, draw_rows(0).slice(0, 0), where="held-out")
-    assert work.run_here()["test_error"] is None
+    assert work.run_here({"evaluate.path": None})["test_error"] is None
     predictions = predict_here(work, "held-out")
     assert (predictions.num_rows, predictions.column_names) == (0, ["prediction", "score"])
 
