@@ -110,6 +110,21 @@ class RunOptions(ClusterJobOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PredictOptions(RunOptions):
+    """The options of a run that predicts: the columns beside the predictions."""
+
+    with_std: Annotated[bool, typer.Option("--std", help="Add standard deviations.")] = False
+    with_scores: Annotated[bool, typer.Option("--scores", help="Add each class's score.")] = False
+    level: Annotated[
+        float | None,
+        typer.Option("--interval", metavar="LEVEL", help="Add bounds between which this share of values lies: 0.9."),
+    ] = None
+    with_probabilities: Annotated[bool, typer.Option("--proba", help="Add each class's calibrated probability.")] = (
+        False
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoreOptions:
     """Which store, and how the result is printed."""
 

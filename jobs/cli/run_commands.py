@@ -7,7 +7,16 @@ import typer
 
 from ridgestream.jobs.cli.execution import open_job, run_step
 from ridgestream.jobs.cli.exit_handling import orderly_exit
-from ridgestream.jobs.cli.options import ClusterJobOptions, NewModel, Refit, Report, RunOptions, Snapshot, Wait
+from ridgestream.jobs.cli.options import (
+    ClusterJobOptions,
+    NewModel,
+    PredictOptions,
+    Refit,
+    Report,
+    RunOptions,
+    Snapshot,
+    Wait,
+)
 from ridgestream.jobs.cli.results import print_result
 
 
@@ -83,16 +92,15 @@ def evaluate(
 
 
 def predict(
-    options: RunOptions,
+    options: PredictOptions,
     source: Annotated[str | None, typer.Argument(metavar="[INPUT]", help="Partitions to predict.")] = None,
     output: Annotated[str | None, typer.Argument(metavar="[OUTPUT]", help="Folder for the predictions.")] = None,
-    with_std: Annotated[bool, typer.Option("--std", help="Add standard deviations.")] = False,
-    with_scores: Annotated[bool, typer.Option("--scores", help="Add each class's score.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Predict finished partitions again, too.")] = False,
     snapshot: Snapshot = None,
 ) -> None:
     """Predict Parquet partitions, row for row, one output file each."""
     from ridgestream.jobs.commands.predict import run_predict
+    from ridgestream.pipeline.prediction.prediction_columns import Extras
 
     run_step(
         options,
@@ -102,8 +110,7 @@ def predict(
             job.location(output, Path.cwd()) if output else None,
             executor,
             reporter,
-            with_std=with_std,
-            with_scores=with_scores,
+            extras=Extras(options.with_scores, options.with_std, options.level, options.with_probabilities),
             snapshot=snapshot,
             again=again,
         ),

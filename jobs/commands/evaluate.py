@@ -12,12 +12,13 @@ from ridgestream.jobs.console.log_format import describe_run
 from ridgestream.jobs.report.report_files import concluded, recorded, report_night
 from ridgestream.jobs.runs.guard import compare_with_served, night_served
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
-from ridgestream.jobs.runs.recorder import evaluation_notes
+from ridgestream.jobs.runs.recorder import evaluation_notes, uncertainty_facts
 from ridgestream.jobs.runs.run_outcome import with_errors
 from ridgestream.jobs.runs.trivial_errors import Comparison, mean_of
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter, Silent
-from ridgestream.pipeline.models.model_record import model_of
+from ridgestream.pipeline.calibration.intervals import COVERAGE_LEVEL
+from ridgestream.pipeline.models.calibration import calibrated_model_of
 from ridgestream.pipeline.prediction.evaluate import Evaluation, evaluate
 from ridgestream.pipeline.prediction.trivial_model import learned_targets, skill_of
 from ridgestream.stores.catalog.models import ModelRecord, require_model, write_model
@@ -87,7 +88,7 @@ def _with_evaluation(
         held=last.held if is_worse else None,
         evaluated_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    notes = {"evaluation": evaluation_notes(evaluation, files)}
+    notes = {"evaluation": evaluation_notes(evaluation, files, targets)}
     return replace(record, run=run | notes, history=(*earlier, night), serves=record.serves if is_worse else 0)
 
 
@@ -95,7 +96,9 @@ def _evaluate(
     job: Job, served: Served, record: ModelRecord, files: Sequence[PartitionFile], executor: Executor, report: Reporter
 ) -> Evaluation:
     learned = learned_targets(served.root, served.schema, record)
-    return evaluate(model_of(record), served.schema, files, executor, report, policies(job), learned=learned)
+    level = job.evaluate.interval if job.evaluate else COVERAGE_LEVEL
+    where = served.schema, files, executor, report, policies(job)
+    return evaluate(calibrated_model_of(record), *where, learned=learned, level=level)
 
 
 def _facts(served: Served, evaluation: Evaluation, report: Reporter) -> dict[str, Any]:
@@ -111,6 +114,7 @@ def _facts(served: Served, evaluation: Evaluation, report: Reporter) -> dict[str
         result["test_mse"] = evaluation.test_mse
     if len(evaluation.test_mse_of) > 1:
         result["test_mse_of"] = dict(zip(served.schema.targets, evaluation.test_mse_of, strict=True))
+    result |= uncertainty_facts(evaluation, served.schema.targets)
     result |= _against_constant(served, evaluation, report)
     if evaluation.left_out:
         result["left_out"] = evaluation.left_out

@@ -1,9 +1,10 @@
 """The predict command: Parquet in, Parquet out, by a model in the store."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from ridgestream.jobs.config.job_file import Job
-from ridgestream.jobs.config.requests import listed_partitions, open_served, policies
+from ridgestream.jobs.config.requests import Served, listed_partitions, open_served, policies
 from ridgestream.jobs.config.sections import PredictSection
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.console.log_format import describe_run
@@ -11,10 +12,19 @@ from ridgestream.jobs.runs.guard import night_served
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.calibration.intervals import Intervals
+from ridgestream.pipeline.calibration.probabilities import Probabilities
+from ridgestream.pipeline.models.calibration import intervals_of, probabilities_of
 from ridgestream.pipeline.models.model_record import model_of
+from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.prediction.predict import predict
+from ridgestream.pipeline.prediction.prediction_columns import Extras
+from ridgestream.stores.catalog.models import ModelRecord
+from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.files.paths import FileLocation
 from ridgestream.stores.parquet.partitions import check_apart, linked_folders
+
+Part = TypeVar("Part", Intervals, Probabilities)
 
 
 def run_predict(
@@ -24,8 +34,7 @@ def run_predict(
     executor: Executor,
     report: Reporter,
     *,
-    with_std: bool = False,
-    with_scores: bool = False,
+    extras: Extras | None = None,
     snapshot: str | None = None,
     again: bool = False,
 ) -> dict[str, Any]:
@@ -41,14 +50,13 @@ def run_predict(
     served = open_served(job, snapshot)
     describe_run(night=night_served(served.record) or None)
     served.warn_if_held(report)
-    if with_scores and not served.schema.classifies:
-        raise JobFileError("--scores is for classes; the job regresses on a number")
+    extras = _extras(extras or Extras(), section, served)
     files = listed_partitions(job, source, report)
     for location in (source, *linked_folders(source, files), job.location(job.source.path)):
         check_apart(location, output)
-    model = model_of(served.record, with_uncertainty=with_std)
+    model = _model_of(served.record, extras)
     where = served.schema, files, output, section.keep, executor, report
-    done = predict(model, *where, with_scores=with_scores, policies=policies(job), again=again)
+    done = predict(model, *where, extras=extras, policies=policies(job), again=again)
     return {
         "model": served.record.name,
         "rows": done.rows,
@@ -60,3 +68,39 @@ def run_predict(
         "peak_rss_bytes": peak_rss_bytes(),
         "snapshot": served.snapshot,
     }
+
+
+def _extras(asked: Extras, section: PredictSection, served: Served) -> Extras:
+    """Return the columns that command and job ask for; raises JobFileError if the target cannot have one of them."""
+    level = asked.level if asked.level is not None else section.interval
+    extras = replace(asked, level=level, probabilities=asked.probabilities or section.proba)
+    if extras.scores and not served.schema.classifies:
+        raise JobFileError("--scores is for classes; the job regresses on a number")
+    if extras.probabilities and not served.schema.classifies:
+        raise JobFileError("--proba is for classes; the job regresses on a number: --interval has intervals")
+    if extras.level is not None and not 0 < extras.level < 1:
+        raise JobFileError(f"--interval takes a level above 0 and below 1, such as 0.9; it is {extras.level:g}")
+    if extras.level is not None and served.schema.classifies:
+        raise JobFileError("--interval is for numbers; the job learns classes: --proba has their probabilities")
+    return extras
+
+
+def _model_of(record: ModelRecord, extras: Extras) -> Model:
+    """Return the served model with what the columns take; raises ModelError or InputError if it lacks that."""
+    model = model_of(record, with_uncertainty=extras.std or extras.level is not None)
+    if extras.level is not None:
+        intervals = _present(intervals_of(record), record, "intervals")
+        model = replace(model, intervals=intervals)
+        intervals.factors(extras.level)  # its error comes before any row is read
+    if extras.probabilities:
+        model = replace(model, probabilities=_present(probabilities_of(record), record, "probabilities"))
+    return model
+
+
+def _present(part: Part | None, record: ModelRecord, name: str) -> Part:
+    if part is None:
+        raise ModelError(
+            f"the model {record.name!r} has no {name}: an older release trained it, or it could not be calibrated; the "
+            "next night that learns rows calibrates it"
+        )
+    return part

@@ -18,10 +18,12 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter, Silent, Stopped
-from ridgestream.pipeline.models.model_record import is_refitted, model_of
+from ridgestream.pipeline.models.calibration import calibrated_model_of
+from ridgestream.pipeline.models.model_record import is_refitted
 from ridgestream.pipeline.planning.run_plan import RunPlan
 from ridgestream.pipeline.prediction.evaluate import Evaluation, evaluate
 from ridgestream.pipeline.prediction.trivial_model import learned_targets
+from ridgestream.pipeline.training.calibrate import calibrate
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.refit import check_refit_memory, refit
 from ridgestream.pipeline.training.trainer import train
@@ -205,9 +207,10 @@ class _TrainJob:
         try:
             if self.job.model.refit:
                 trained = self._refit(trained)
+            trained = calibrate(self.context, trained, learned_by(trained))
             evaluation = self._evaluate(trained.record, self.report)
             if evaluation is not None:
-                self.report.note_evaluation(evaluation, self.held_out.files())
+                self.report.note_evaluation(evaluation, self.held_out.files(), self.context.targets)
         except TROUBLES as error:
             if not trained.entries and not is_refitted(trained.record):
                 raise
@@ -226,7 +229,8 @@ class _TrainJob:
             return None
         schema, learned = self.ledger.schema, learned_targets(self.root, self.ledger.schema, record)
         files, given = self.held_out.files(), policies(self.job)
-        return evaluate(model_of(record), schema, files, self.executor, report, given, learned=learned)
+        model, level = calibrated_model_of(record), self.job.evaluate.interval
+        return evaluate(model, schema, files, self.executor, report, given, learned=learned, level=level)
 
     @property
     def guarded(self) -> ModelRecord | None:

@@ -9,6 +9,7 @@ from ridgestream.pipeline.base.settings import sentences_of
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Level = Annotated[float, Field(gt=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Text, ...], Field(min_length=1)]
@@ -17,7 +18,7 @@ Grid = Annotated[tuple[Positive, ...], Field(min_length=1)]
 LABELS = ("positive", "classes")
 """Keys whose values are labels, which may be booleans."""
 
-_BOOLEANS = (*LABELS, "refit", "gcv", "anonymous")
+_BOOLEANS = (*LABELS, "refit", "gcv", "anonymous", "proba")
 
 
 def refuse_boolean(value: object, info: ValidationInfo) -> object:

@@ -5,7 +5,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ridgestream.jobs.config.section import Names, Positive, Section, Text
+from ridgestream.jobs.config.section import Level, Names, Positive, Section, Text
+from ridgestream.pipeline.calibration.intervals import COVERAGE_LEVEL
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.files.object_storage import StorageSettings
 from ridgestream.stores.requests.time_limit import REQUEST_SECONDS
@@ -72,6 +73,8 @@ class EvaluateSection(Section):
 
     path: Text
     """Folder of Parquet partitions with the target, or one file; a path, or a URL of an object store."""
+    interval: Level = COVERAGE_LEVEL
+    """The level of the prediction intervals whose coverage and width are told, above 0 and below 1."""
 
 
 class DriftSection(Section):
@@ -90,6 +93,10 @@ class PredictSection(Section):
     """Folder for the predictions, one file a partition; OUTPUT of the command goes before it."""
     keep: tuple[str, ...] = ()
     """Columns of the input that the output repeats."""
+    interval: Level | None = None
+    """The level of intervals to be written, above 0 and below 1; --interval of the command goes before it."""
+    proba: bool = False
+    """Whether the calibrated probability of each class is written, as by --proba."""
 
 
 class StorageSection(Section):

@@ -134,9 +134,11 @@ class Recorder:
             "missing_values": _first([{"column": name, "values": n} for name, n in done.missing_values.items()]),
         }
 
-    def note_evaluation(self, evaluation: Evaluation, files: Sequence[PartitionFile]) -> None:
+    def note_evaluation(
+        self, evaluation: Evaluation, files: Sequence[PartitionFile], targets: tuple[str, ...] = ()
+    ) -> None:
         """Record the counts of an evaluation, and in regression the histograms of its residuals."""
-        self.notes["evaluation"] = evaluation_notes(evaluation, files)
+        self.notes["evaluation"] = evaluation_notes(evaluation, files, targets)
 
     def note_end(
         self, course: Course | None, verdict: Verdict | None, margin: float, failure: Exception | None
@@ -157,7 +159,9 @@ class Recorder:
             self.notes["failure"] = str(failure)[:1000]
 
 
-def evaluation_notes(evaluation: Evaluation, files: Sequence[PartitionFile]) -> dict[str, Any]:
+def evaluation_notes(
+    evaluation: Evaluation, files: Sequence[PartitionFile], targets: tuple[str, ...]
+) -> dict[str, Any]:
     """Return the counts of an evaluation, and in regression the histograms of its residuals, as plain JSON."""
     return {
         "partitions": len(files),
@@ -168,7 +172,18 @@ def evaluation_notes(evaluation: Evaluation, files: Sequence[PartitionFile]) -> 
         "true_positive": evaluation.true_positive,
         "left_out": evaluation.left_out,
         "residuals": [asdict(histogram.shown(MAX_BARS)) for histogram in evaluation.residuals[:MAX_TARGETS]],
+        **uncertainty_facts(evaluation, targets),
     }
+
+
+def uncertainty_facts(evaluation: Evaluation, targets: tuple[str, ...]) -> dict[str, Any]:
+    """Return coverage and width of intervals, and how reliable probabilities are, as far as they were evaluated."""
+    facts: dict[str, Any] = {}
+    if evaluation.coverage is not None and evaluation.coverage.weight:
+        facts["intervals"] = evaluation.coverage.as_dict(targets[:MAX_TARGETS])
+    if evaluation.reliability is not None and evaluation.weight:
+        facts["probabilities"] = evaluation.reliability.as_dict()
+    return facts
 
 
 def with_run(record: ModelRecord, recorder: Recorder) -> ModelRecord:

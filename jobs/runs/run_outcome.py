@@ -49,6 +49,8 @@ def with_night(
         progressive_trivial_error=mean_of(trained.trivial_errors),
         progressive_trivial_mse_of=_by_target(targets, trained.trivial_errors),
         no_better_in=comparison.no_better_in if comparison else None,
+        coverage=trained.coverage,
+        refit_gain=trained.refit_gain,
     )
     history = (*record.history, night)
     record = replace(record, learned=learned_by(trained), data_snapshot=snapshot, history=history, serves=0)

@@ -158,6 +158,10 @@ TRAIN_BASIS_SMALLER_THAN_ASKED = Event(
     "train.basis_smaller_than_asked",
     "fewer rows than random_basis are independent of each other: the dictionary is smaller",
 )
+TRAIN_NOT_CALIBRATED = Event(
+    "train.not_calibrated",
+    "the model cannot be calibrated, and gives no intervals and no probabilities",
+)
 TRAIN_CHECKPOINT_NOT_SAVED = Event(
     "train.checkpoint_not_saved",
     "no checkpoint could be saved; training goes on",
@@ -172,18 +176,12 @@ TRAIN_JITTER_ADDED = Event(
     "regularization, or give a dictionary whose rows lie further apart",
     casts_doubt=True,
 )
-TRAIN_NO_ROWS = Event(
-    "train.no_rows",
-    "no row of weight above zero to learn from: there is no model yet",
-)
+TRAIN_NO_ROWS = Event("train.no_rows", "no row of weight above zero to learn from: there is no model yet")
 TRAIN_NOT_REFITTED = Event(
     "train.not_refitted",
     "the coefficients are those of the online learner again: this run was not asked to refit",
 )
-TRAIN_NOTHING_NEW = Event(
-    "train.nothing_new",
-    "nothing new to learn",
-)
+TRAIN_NOTHING_NEW = Event("train.nothing_new", "nothing new to learn")
 TRAIN_ONE_CLASS = Event(
     "train.one_class",
     "all rows learned in this run are of one class; is it spelled right?",
@@ -296,10 +294,7 @@ PREDICT_UNSEEN_CATEGORIES = Event(
     "predict.unseen_categories",
     "rows have a category that the model does not know and has no indicator for",
 )
-PREDICT_VALUES_IMPUTED = Event(
-    "predict.values_imputed",
-    "missing values are imputed",
-)
+PREDICT_VALUES_IMPUTED = Event("predict.values_imputed", "missing values are imputed")
 
 GUARD_MODEL_HELD_BACK = Event(
     "guard.model_held_back",

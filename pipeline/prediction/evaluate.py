@@ -3,15 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
+from typing import TypeVar
 
 import numpy as np
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.calibration.intervals import COVERAGE_LEVEL
+from ridgestream.pipeline.calibration.reliability import Coverage, Reliability
 from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
 from ridgestream.pipeline.dataset.range_checks import check_predictions
 from ridgestream.pipeline.dataset.task_label import partition_needs
@@ -22,11 +26,13 @@ from ridgestream.pipeline.prediction.held_out import HeldOutReader
 from ridgestream.pipeline.prediction.input_checks import InputSummary
 from ridgestream.pipeline.prediction.trivial_model import TargetMoments, constant_outputs
 from ridgestream.pipeline.sums.error_histogram import ErrorHistogram
+from ridgestream.pipeline.sums.quantile_sketch import sample_indices
 from ridgestream.stores.parquet.partitions import PartitionFile
 from ridgestream.stores.schema.row_batch import Rows
 from ridgestream.stores.schema.schema import Schema
 
 Matrix = tuple[tuple[float, ...], ...]
+Summed = TypeVar("Summed", Coverage, Reliability)
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,10 @@ class Evaluation:
     """The sums of `mistakes` or `squares` for the constant that fits the learned rows best; empty if it is unknown."""
     paired: tuple[float, ...] = ()
     """The sums of squared differences of a row's weighted loss and the constant's: their chance."""
+    coverage: Coverage | None = None
+    """In regression, the sums over rows with intervals; None for a model without."""
+    reliability: Reliability | None = None
+    """The sums over rows with class probabilities; None for a model without."""
 
     @classmethod
     def of(cls, predicted: Floats, truth: Floats, weights: Floats | None, *, classes: bool) -> "Evaluation":
@@ -95,6 +105,8 @@ class Evaluation:
             residuals=_merge(self.residuals, other.residuals),
             trivial=_sum(self.trivial, other.trivial),
             paired=_sum(self.paired, other.paired),
+            coverage=_merged(self.coverage, other.coverage),
+            reliability=_merged(self.reliability, other.reliability),
         )
 
     @property
@@ -143,6 +155,10 @@ def _merge(left: tuple[ErrorHistogram, ...], right: tuple[ErrorHistogram, ...]) 
     return tuple(a.merge(b) for a, b in zip(left, right, strict=True)) if left and right else left or right
 
 
+def _merged(left: Summed | None, right: Summed | None) -> Summed | None:
+    return left.merge(right) if left and right else left or right
+
+
 def compare(
     outputs: Floats, targets: Floats, weights: Floats | None, feature_map: FeatureMap, *, classes: bool
 ) -> Evaluation:
@@ -185,12 +201,15 @@ def evaluate(
     policies: Policies | None = None,
     *,
     learned: TargetMoments | None = None,
+    level: float = COVERAGE_LEVEL,
 ) -> Evaluation:
     """Return the model's errors on the partitions; raises PartitionError for one that cannot be used.
 
     `policies` (by default all errors) determine the treatment of missing values and of categories unknown to the model;
     with `drop`, rows with a missing value, including the target, are left out. With the moments of the targets that
-    the model has learned, the errors of the constant that fits them best are beside the model's.
+    the model has learned, the errors of the constant that fits them best are beside the model's. A model with
+    intervals, and enough rows for this `level`, is told the coverage of a sample of each partition's rows; one with
+    probabilities, their reliability.
     """
     policies = policies or Policies()
     model = replace(model, feature_map=with_boolean_fill(model.feature_map, schema))
@@ -198,7 +217,7 @@ def evaluate(
     report.begin(events.STEP_EVALUATE, None, partitions=len(files))
     total, summary = _of_no_rows(model, schema), InputSummary()
     constant = learned.constant(classes=schema.classifies) if learned else None
-    shared = executor.broadcast(model), schema, policies, constant
+    shared = executor.broadcast(_with_intervals(model, level)), schema, policies, constant, level
     for part, part_summary in executor.run(evaluate_partition, files, *shared):
         total, summary = total.merge(part), summary.merge(part_summary)
         report.advance(part_summary.rows)
@@ -208,7 +227,12 @@ def evaluate(
 
 
 def evaluate_partition(
-    file: PartitionFile, model: Model, schema: Schema, policies: Policies, constant: Floats | None = None
+    file: PartitionFile,
+    model: Model,
+    schema: Schema,
+    policies: Policies,
+    constant: Floats | None = None,
+    level: float = COVERAGE_LEVEL,
 ) -> tuple[Evaluation, InputSummary]:
     """Return the model's errors on one partition, batch by batch, and the summary of its rows."""
     reader = HeldOutReader(file, model.feature_map, schema, policies)
@@ -220,6 +244,10 @@ def evaluate_partition(
             part = replace(part, residuals=_residuals(outputs - targets, rows.weights))
         if constant is not None:
             part = with_constant(part, outputs, (targets, rows.weights), model.feature_map, constant)
+        if model.intervals is not None and len(rows):
+            part = replace(part, coverage=_coverage(model, level, rows, maps, outputs - targets))
+        if model.probabilities is not None and len(rows):
+            part = replace(part, reliability=_reliability(model, outputs, targets, rows.weights))
         total = total.merge(part)
     return total, reader.summary
 
@@ -230,6 +258,31 @@ def predictions_of(model: Model, rows: Rows, maps: Sequence[Integers], file: str
         outputs = model.predict(rows.numeric, rows.codes, maps)
     check_predictions(outputs, file, numbers)
     return outputs
+
+
+def _with_intervals(model: Model, level: float) -> Model:
+    """Return the model without its intervals if they cannot have this level."""
+    try:
+        if model.intervals is not None:
+            model.intervals.factors(level)
+    except InputError:
+        return replace(model, intervals=None)
+    return model
+
+
+def _coverage(model: Model, level: float, rows: Rows, maps: Sequence[Integers], errors: Floats) -> Coverage:
+    """Return the coverage of a sample of the rows: error bars take far longer than predictions."""
+    sample = sample_indices(len(rows))
+    _, deviations = model.deviations(rows.numeric[sample], rows.codes[sample], maps)
+    weights = None if rows.weights is None else rows.weights[sample]
+    return Coverage.of(level, errors[sample], model.radius(deviations, level), weights)
+
+
+def _reliability(model: Model, outputs: Floats, targets: Floats, weights: Floats | None) -> Reliability:
+    assert model.probabilities is not None  # noqa: S101 (the caller asks for them)
+    scores = model.feature_map.target.class_scores(targets)
+    truth = winners_of(scores) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.int64)
+    return Reliability.of(model.probabilities.of(outputs), truth, weights)
 
 
 def _residuals(errors: Floats, weights: Floats | None) -> tuple[ErrorHistogram, ...]:

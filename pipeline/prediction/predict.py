@@ -18,10 +18,11 @@ from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.prediction.evaluate import predictions_of
 from ridgestream.pipeline.prediction.input_checks import InputChecker, InputSummary
 from ridgestream.pipeline.prediction.prediction_columns import (
-    deviation_columns,
+    Extras,
     mask_rows,
     prediction_columns,
     prediction_fields,
+    uncertainty_columns,
 )
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.errors.transient import is_transient
@@ -50,8 +51,8 @@ class PredictTask:
     """The file to write."""
     keep: tuple[str, ...]
     """Input columns copied to the output."""
-    with_scores: bool = False
-    """Whether the score of each class is written."""
+    extras: Extras = Extras()  # noqa: RUF009 (frozen)
+    """The columns beside the predictions."""
     made_by: str = ""
     """A fingerprint of model and options."""
     again: bool = False
@@ -122,17 +123,18 @@ def predict(
     executor: Executor,
     report: Reporter,
     *,
-    with_scores: bool = False,
+    extras: Extras | None = None,
     policies: Policies | None = None,
     again: bool = False,
 ) -> PredictionResult:
     """Write a file of predictions below `output` for each partition, under its own name; return the counts.
 
     Binary classification gives `prediction` (int8: 1 or −1) and `score` (double: f(x)). Multi-class classification
-    gives `prediction` (in the type of the store's classes), and with `with_scores` also `score_CLASS` for each class,
-    the largest of which wins. Regression gives `prediction` (double, in target units), or `prediction_TARGET` for
-    several targets. A model with uncertainty adds `std` and `std_observed` for each target or class (double, in target
-    units): the standard deviations of f(x) and of a new observation. The columns of `keep` precede them, as in the
+    gives `prediction` (in the type of the store's classes). Regression gives `prediction` (double, in target units), or
+    `prediction_TARGET` for several targets. `extras` add `score_CLASS` for each of many classes, the largest of which
+    wins; `std` and `std_observed` for each target or class (double, in target units), the standard deviations of f(x)
+    and of a new observation; `lower` and `upper` of an interval for each target; `probability_CLASS` for each class, or
+    for the positive one alone. The columns of `keep` precede them, as in the
     input. `policies` (by default all errors) determine the treatment of missing values and of categories unknown to the
     model; with `drop`, rows with a missing value have null in all of these columns.
 
@@ -144,11 +146,11 @@ def predict(
     inside = [file for file in files if is_same_location(output / file.name, file.path)]
     if inside:
         raise PartitionError(f"the predictions of {inside[0].path} would replace it: choose another output folder")
-    keep, policies = tuple(dict.fromkeys(keep)), policies or Policies()
+    keep, policies, extras = tuple(dict.fromkeys(keep)), policies or Policies(), extras or Extras()
     model = replace(model, feature_map=with_boolean_fill(model.feature_map, schema))
     _report_unused_columns(schema, files, keep, report)
-    made_by = hash_of((RULES, model, schema, keep, with_scores, policies.missing, policies.unseen_categories))
-    tasks = [PredictTask(file, output / file.name, keep, with_scores, made_by, again) for file in files]
+    made_by = hash_of((RULES, model, schema, keep, extras, policies.missing, policies.unseen_categories))
+    tasks = [PredictTask(file, output / file.name, keep, extras, made_by, again) for file in files]
     executor.admit(partition_needs(files))
     report.begin(events.STEP_PREDICT, None, partitions=len(tasks))
     result = PredictionResult()
@@ -195,7 +197,7 @@ def _predict_rows(task: PredictTask, model: Model, schema: Schema, policies: Pol
     decoder = Decoder(schema, str(task.file.path), with_target=False, missing=policies.missing)
     decoder.check(arrow)
     checker = InputChecker(model.feature_map, decoder, policies)
-    new = prediction_fields(schema, model, decoder.file, with_scores=task.with_scores)
+    new = prediction_fields(schema, model, decoder.file, task.extras)
     copied = _copied_fields(task, arrow, {field.name for field in new})
     out_schema = pa.schema([*copied, *new])
     with write_predictions(task.output, out_schema) as writer:
@@ -211,19 +213,14 @@ def _predict_batches(
     task: PredictTask, model: Model, decoder: Decoder, checker: InputChecker
 ) -> "Iterator[tuple[pa.RecordBatch, list[pa.Array]]]":
     """Yield each batch with its prediction columns, in the order of `prediction_fields`."""
-    import pyarrow as pa
-
     names = list(dict.fromkeys([*decoder.schema.columns(with_target=False), *task.keep]))
     for batch in read_batches(task.file, names):
         rows = decoder.decode(batch)
         answered, maps = checker.check(rows)
         numbers = np.arange(decoder.rows - len(rows), decoder.rows)
         outputs = predictions_of(model, rows, maps, decoder.file, numbers)
-        pairs = (
-            zip(*deviation_columns(model, rows, maps, decoder.file, numbers), strict=True) if model.uncertainty else ()
-        )
-        deviations = [pa.array(column) for pair in pairs for column in pair]
-        columns = [*prediction_columns(outputs, model, decoder.schema, with_scores=task.with_scores), *deviations]
+        columns = prediction_columns(outputs, model, decoder.schema, with_scores=task.extras.scores)
+        columns += uncertainty_columns(model, task.extras, outputs, (rows, maps), decoder.file, numbers)
         yield batch, columns if answered.all() else [mask_rows(answered, column) for column in columns]
 
 

@@ -18,13 +18,13 @@ def deal_folds(first: int, count: int, n_folds: int, seed: int) -> Integers:
     runs = np.arange(first // n_folds, (first + count - 1) // n_folds + 1, dtype=np.uint64)
     positions = np.arange(n_folds, dtype=np.uint64)
     start = np.array([seed], dtype=np.uint64)
-    keys = _scramble(_scramble(start)[:, np.newaxis] + runs[:, np.newaxis] * np.uint64(n_folds) + positions)
+    keys = scramble(scramble(start)[:, np.newaxis] + runs[:, np.newaxis] * np.uint64(n_folds) + positions)
     orders = np.argsort(keys, axis=1, kind="stable").ravel()
     offset = first % n_folds
     return np.asarray(orders[offset : offset + count])
 
 
-def _scramble(
+def scramble(
     numbers: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
     """Return the numbers mixed by the finalizer of SplitMix64 (Steele, Lea & Flood 2014)."""

@@ -40,6 +40,12 @@ class Trained:
     """The errors on these rows of the constant that fits all rows learned best, of each target in regression."""
     course: Course | None = None
     """How an online learner went along the rows; None for a batch method."""
+    coverage: float | None = None
+    """The share of these rows that the model before covered by its intervals of the level COVERAGE_LEVEL, the mean over
+    the targets; None for a new model, and for classes.
+    """
+    refit_gain: float | None = None
+    """By which share a refit lowered the squared error on rows left out; None where none was tried."""
 
 
 @dataclass(frozen=True)

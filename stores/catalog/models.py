@@ -38,7 +38,8 @@ MODEL_FORMAT_VERSION = 5
 Version 2 adds `refitted` and `regularization` to a night, which may be a refit only, the arrays of a refit, and
 numerics to the counters; version 3 numbers the nights, and adds excluded segments, held and rolled-back nights, and the
 report of the last run; version 4 adds the arrays of a learned metric and of the moments of targets, and keeps nights
-and learned segments in chunks, since they grow with the store; version 5 adds the drift of columns.
+and learned segments in chunks, since they grow with the store; version 5 adds the drift of columns, the arrays that
+calibrate a model, and the coverage of a night and the gain of its refit.
 """
 
 LISTS = ("history", "learned")
@@ -119,6 +120,12 @@ class Night:
     """When the errors on the test rows were made up for, since the run could not find them; None otherwise."""
     drift: dict[str, dict[str, list[str]]] | None = None
     """What segments are news of: by number, the columns whose drift began, settled or ended with them."""
+    coverage: float | None = None
+    """The share of these rows that the model before covered by its intervals of the level 0.9, the mean over the
+    targets.
+    """
+    refit_gain: float | None = None
+    """By which share a refit lowered the squared error on rows left out; None where none was tried."""
 
 
 @strictly_typed

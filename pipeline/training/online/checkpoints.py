@@ -16,6 +16,7 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.pass_checkpoint import CheckpointStore
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.base.serialization import from_plain, hash_of, to_plain
+from ridgestream.pipeline.calibration.kept_predictions import KeptPredictions
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, Stream
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.models.model_record import learner_of, with_state
@@ -34,8 +35,11 @@ KEEP_SECONDS = 30.0
 COST = 20.0
 """The least time between two checkpoints, as a multiple of the time to save one."""
 
-_FORMAT = 4
+_FORMAT = 5
 """Increased if the same rows give other bits, or the contents of a checkpoint change."""
+
+_PROGRESS = "progress_"
+"""Prefix of the arrays of the progress in a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class Progress:
 
     sums: Progressive
     """The errors of the predictions made before their rows were learned."""
+    kept: KeptPredictions
+    """The predictions themselves, of a sample of all rows of the model."""
     jittered: int
     """The learner's `jitter_count` before the first row."""
     seconds: float = 0.0
@@ -57,10 +63,10 @@ class Progress:
     refused: int = 0
     """The number of rows refused for P's condition before the first row."""
 
-    def after(self, rows: int, part: Progressive, course: Course) -> Self:
+    def after(self, rows: int, part: Progressive, kept: KeptPredictions, course: Course) -> Self:
         """Return the progress after one more block of `rows` rows, with its errors and the learning curve."""
         sums, blocks = self.sums.merge(part), self.blocks + 1
-        return replace(self, sums=sums, blocks=blocks, rows=self.rows + rows, course=course)
+        return replace(self, sums=sums, kept=kept, blocks=blocks, rows=self.rows + rows, course=course)
 
 
 def key_of(request: dict[str, Any], feature_map: FeatureMap, record: ModelRecord | None, origin: object) -> str:
@@ -132,19 +138,21 @@ class OnlineCheckpoints:
     def _plain(self, state: OnlineState, progress: Progress) -> tuple[dict[str, Any], Arrays]:
         stored_model = with_state(ModelRecord(self._key, {}, {}), state)
         last = self._stream.ranges[progress.blocks - 1]
+        plain_progress, arrays = to_plain(progress)
         plain = {
             "trail": self._trail(progress.blocks),
             "segment": last.segment,
             "row": last.stop,
-            "progress": to_plain(progress)[0],
+            "progress": plain_progress,
             "learner": state.parameters.as_dict(),
             "counters": stored_model.counters,
         }
-        return plain, stored_model.arrays
+        return plain, stored_model.arrays | {f"{_PROGRESS}{name}": array for name, array in arrays.items()}
 
     def _read(self, plain: dict[str, Any], arrays: Arrays) -> tuple[OnlineLSSVM, Progress] | None:
         """Return the saved learner and progress; None for other rows. Damaged records raise one of several errors."""
-        progress: Progress = from_plain(Progress, plain["progress"], {})
+        own = {name.removeprefix(_PROGRESS): array for name, array in arrays.items() if name.startswith(_PROGRESS)}
+        progress: Progress = from_plain(Progress, plain["progress"], own)
         if self._trail(progress.blocks) != plain["trail"]:
             return None
         stored_model = ModelRecord(

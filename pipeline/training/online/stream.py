@@ -12,6 +12,7 @@ import numpy as np
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.calibration.kept_predictions import KeptPredictions
 from ridgestream.pipeline.dataset.block_stream import Block, Stream
 from ridgestream.pipeline.dataset.range_checks import check_errors, naming_partition
 from ridgestream.pipeline.features.feature_map import FeatureMap
@@ -71,23 +72,23 @@ class StreamTraining:
     def _learn_block(self, learner: OnlineLSSVM, block: Block, progress: Progress) -> Progress:
         with naming_partition(self.entries, block.block_range.segment):
             learner.widen(block.new_features)
-            errors, course = _predict_then_learn(learner, block, self.feature_map, progress)
+            errors, kept, course = _predict_then_learn(learner, block, self.feature_map, progress)
             if block.block_range.ends_segment and learner.rows_seen:
                 learner.refresh()
         check_errors(errors.errors(), self.entries)
-        return progress.after(len(block.features), errors, course)
+        return progress.after(len(block.features), errors, kept, course)
 
 
 def _predict_then_learn(
     learner: OnlineLSSVM, block: Block, feature_map: FeatureMap, progress: Progress
-) -> tuple[Progressive, Course]:
-    """Return the errors of a block's rows, predicted before they were learned, and the learning curve to its end.
+) -> tuple[Progressive, KeptPredictions, Course]:
+    """Return the errors of a block's rows, predicted before they were learned, a sample of them, and the course.
 
     The learning curve cuts the block on the learner's grid, which changes no bit.
     """
-    before, course = progress.sums.total, progress.course
+    before, course, first = progress.sums.total, progress.course, learner.rows_seen
     if not len(block.features):
-        return Progressive(Evaluation(classes=before.classes)), course
+        return Progressive(Evaluation(classes=before.classes)), progress.kept, course
     pieces, predictions, states = course.cuts(len(block.features)), [], []
     # values that are not finite are refused afterwards, with the partition's name
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
@@ -101,7 +102,7 @@ def _predict_then_learn(
     for piece, (n_basis, swaps) in zip(pieces, states, strict=True):
         weight, more = float(weights[piece.stop - 1]), float(losses[piece.stop - 1])
         course = course.after(progress.rows + piece.stop, n_basis, swaps, before.weight + weight, loss + more)
-    return Progressive.of(block.block_range.segment, errors, feature_map), course
+    return Progressive.of(block.block_range.segment, errors, feature_map), progress.kept.after(first, rows[0]), course
 
 
 def _warn_of_numerics(numerics: Numerics, progress: Progress, report: Reporter) -> None:

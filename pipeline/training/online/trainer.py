@@ -8,11 +8,13 @@ import numpy as np
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.memory_plan import TrainingPlan
 from ridgestream.pipeline.batch.method import PassPlan, sum_pass
+from ridgestream.pipeline.calibration.kept_predictions import KeptPredictions
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, Stream
 from ridgestream.pipeline.dataset.feature_map_growth import Encodings, plan_encodings, with_feature_map
 from ridgestream.pipeline.dataset.range_checks import check_ranges
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import make_kernel
+from ridgestream.pipeline.models.calibration import kept_of, with_kept
 from ridgestream.pipeline.models.model_record import check_complete, learner_of, with_learner
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.prediction.evaluate import Evaluation
@@ -210,13 +212,15 @@ class _OnlineTraining:
         else:
             learner = _restore(context.record, self.request, context)
         sums, before = Progressive(Evaluation(classes=context.classifies)), learner.numerics
-        return learner, Progress(sums, before.jitter_count, refused=before.refused)
+        kept = kept_of(context.record) if context.record else None
+        kept = kept or KeptPredictions.none(self.feature_map.target.n_outputs)
+        return learner, Progress(sums, kept, before.jitter_count, refused=before.refused)
 
     def _trained(self, learner: OnlineLSSVM, progress: Progress) -> Trained:
         total, errors_of = progress.sums.total, progress.sums.errors()
         error, errors = mean_errors(total, self.feature_map)
         return Trained(
-            record=with_learner(self._record(learner), learner),
+            record=with_kept(with_learner(self._record(learner), learner), progress.kept),
             entries=self.entries,
             progressive_error=error,
             progressive_mse_of=errors,

@@ -27,6 +27,7 @@ from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.prediction.prediction_columns import Extras
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import list_models
 from ridgestream.stores.errors.exceptions import ModelError, PartitionError, StoreError
@@ -48,7 +49,9 @@ def train_here(work: Workplace, changes: Settings | None = None) -> dict[str, An
 
 def predict_here(work: Workplace, where: str, changes: Settings | None = None, *, with_std: bool = False) -> pa.Table:
     job = read_job(work.job(changes), {})
-    run_predict(job, work.folder / where, work.folder / "predictions", InProcess(), Silent(), with_std=with_std)
+    run_predict(
+        job, work.folder / where, work.folder / "predictions", InProcess(), Silent(), extras=Extras(std=with_std)
+    )
     return pq.read_table(work.folder / "predictions")
 
 

@@ -28,6 +28,7 @@ from zarr.storage import MemoryStore
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.cli.exit_codes import UNEXPECTED, exit_code_of
 from ridgestream.pipeline.batch.ols import OLSSettings
+from ridgestream.pipeline.models.calibration import calibrated_model_of, kept_of
 from ridgestream.pipeline.models.model_record import fitted_of, is_batch, learner_of, model_of
 from ridgestream.pipeline.training.request import BatchRequest
 from ridgestream.pipeline.training.trainer import trainer_of
@@ -131,6 +132,7 @@ def predict(root: zarr.Group) -> None:
     if not model.feature_map.categorical:
         model.predict(rows, none, [])
         model.deviations(rows, none, [])
+    calibrated_model_of(record)
 
 
 def continue_training(root: zarr.Group) -> None:
@@ -139,6 +141,7 @@ def continue_training(root: zarr.Group) -> None:
         fitted_of(record)
         return
     learner = learner_of(record)
+    kept_of(record)
     width = record.arrays["basis_vectors"].shape[1]
     learner.partial_fit(np.ones((3, width)), np.ones((3, record.arrays["normal_rhs"].shape[1])))
 

@@ -28,6 +28,7 @@ from ridgestream.jobs.config.job_file import read_job
 from ridgestream.pipeline.base.blas_threads import blas_threads
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.prediction.prediction_columns import Extras
 from ridgestream.stores.catalog.models import ModelRecord, require_model
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
@@ -113,11 +114,19 @@ class Workplace:
         return run_job(read_job(self.job(changes), {}), InProcess(), Silent(), 0.0, new_model=new_model)
 
     def predict_here(
-        self, where: str, changes: Settings | None = None, *, with_std: bool = False, with_scores: bool = False
+        self,
+        where: str,
+        changes: Settings | None = None,
+        *,
+        with_std: bool = False,
+        with_scores: bool = False,
+        level: float | None = None,
+        with_probabilities: bool = False,
     ) -> pa.Table:
         """Predict the partitions of a folder in this process and return all the predictions."""
         job, output = read_job(self.job(changes), {}), self.folder / "predictions"
-        run_predict(job, self.folder / where, output, InProcess(), Silent(), with_std=with_std, with_scores=with_scores)
+        extras = Extras(with_scores, with_std, level, with_probabilities)
+        run_predict(job, self.folder / where, output, InProcess(), Silent(), extras=extras)
         return pq.read_table(output)
 
     def evaluate_here(self, changes: Settings | None = None) -> dict[str, Any]:
@@ -304,9 +313,14 @@ def read_model_at(path: Path, name: str = "model") -> ModelRecord:
     return require_model(open_store(path).root(), name)
 
 
+OF_NIGHTS = {"interval_outside"}
+"""Arrays that follow how the rows came in nights."""
+
+
 def bits_of(record: ModelRecord) -> dict[str, Any]:
     """All values of a model, arrays as their bytes: two models are the same if these are equal."""
-    arrays = {key: (a.dtype.str, a.shape, np.ascontiguousarray(a).tobytes()) for key, a in record.arrays.items()}
+    named = {key: array for key, array in record.arrays.items() if key not in OF_NIGHTS}
+    arrays = {key: (a.dtype.str, a.shape, np.ascontiguousarray(a).tobytes()) for key, a in named.items()}
     return {
         "parameters": record.parameters,
         "encoding": record.encoding,
