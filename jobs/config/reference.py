@@ -61,6 +61,8 @@ def _type_of(schema: dict[str, Any]) -> str:
     if "const" in schema or "enum" in schema:
         words = schema.get("enum", [schema.get("const")])
         return " or ".join(f'"{word}"' if isinstance(word, str) else str(word) for word in words)
+    if schema.get("type") == "object":
+        return f"a table of {_type_of(schema['additionalProperties'])} each"
     if schema.get("type") == "array":
         return f"a list{' of one or more' * ('minItems' in schema)}, each {_type_of(schema.get('items', {}))}"
     bounds = [text.format(f"{schema[key]:g}") for key, text in _BOUNDS.items() if key in schema]

@@ -150,6 +150,7 @@ def _online_request(job: Job) -> OnlineRequest:
         random_seed=model.values({"random_seed"})["random_seed"] if model.random_basis else None,
         unseen_categories=job.source.unseen_categories,
         metric=_metric_request(job),
+        class_weight=job.source.class_weight,
         **(values | {"max_basis": _fixed_basis(job) or values["max_basis"]}),
     )
 
@@ -170,6 +171,7 @@ def _batch_request(job: Job) -> BatchRequest:
         unseen_categories=job.source.unseen_categories,
         given_basis=_count_given(job),
         metric=_metric_request(job),
+        class_weight=job.source.class_weight,
     )
 
 

@@ -32,6 +32,8 @@ class SourceSection(Section):
     """Features whose numbers are names; text always is."""
     weight: str | None = None
     """The column of row weights."""
+    class_weight: Literal["balanced"] | Annotated[dict[str, Positive], Field(min_length=1)] | None = None
+    """The weight of each class in learning: "balanced" by the rows that fix the standardization, or a table by name."""
     on_changed: Literal["error", "ignore", "rebuild"] = "error"
     """What to do with a partition whose values have changed since it was ingested."""
     on_bad: Literal["error", "quarantine"] = "error"
@@ -58,6 +60,8 @@ class SourceSection(Section):
     def _check_target(self) -> Self:
         if self.positive is not None and self.classes is not None:
             raise ValueError("positive learns one class against the rest, classes learns each: give one of the two")
+        if self.class_weight is not None and self.positive is None and self.classes is None:
+            raise ValueError("class_weight weighs classes, and the target is a number: give positive or classes")
         if len(self.targets) > 1 and (self.positive is not None or self.classes is not None):
             raise ValueError("with positive or classes there is one target; several targets are numbers to regress on")
         return self

@@ -109,7 +109,9 @@ def _how_well(facts: dict[str, Any]) -> Iterator[str]:
         against = _against(figures["trivial_error"], figures["skill"], facts["task"])
         yield f"On the held-out rows {_error(now, facts['task'])}{against}{_compared(now, facts)}."
     if never_found := facts["evaluation"].get("never_found"):
-        yield f"Never found: {', '.join(map(class_name, never_found))}."
+        is_weighted = "class_weight" in facts["card"]["parameters"]
+        remedy = "" if is_weighted else '; source.class_weight = "balanced" gives rows of rare classes more weight'
+        yield f"Never found: {', '.join(map(class_name, never_found))}{remedy}."
     if figures["progressive_error"] is not None:
         error = _error(figures["progressive_error"], facts["task"])
         against = _against(figures["progressive_trivial_error"], figures["progressive_skill"], facts["task"])

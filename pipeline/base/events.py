@@ -118,6 +118,7 @@ INGEST_VALUES_MISSING = Event(
     "values are missing; they are imputed in training",
 )
 
+FEATURES_CLASS_WEIGHTS = Event("features.class_weights", "rows are learned by the weight of their class, now fixed")
 FEATURES_COLUMNS_CONSTANT = Event(
     "features.columns_constant",
     "columns have one value only in the rows that fix the standardization, so that they are not scaled: if they will "

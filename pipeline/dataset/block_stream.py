@@ -229,6 +229,7 @@ class _OpenSegment:
         features = feature_map.features(rows.numeric, rows.codes, code_maps)
         raw = rows.targets if rows.targets is not None else np.empty((len(rows), 0))
         targets = feature_map.target.standardize(feature_map.target.encode(raw, classes))
+        weights = feature_map.target.weigh(targets, rows.weights)
         if rows.weights is not None:  # zero times an infinite kernel value would be NaN
             features[rows.weights == 0], targets[rows.weights == 0] = 0.0, 0.0
-        return RowBlock(features, targets, rows.weights)
+        return RowBlock(features, targets, weights)

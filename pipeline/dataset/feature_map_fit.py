@@ -1,18 +1,20 @@
 """Fits the feature map of a new model to the first rows of the store, which standardize every later row, too."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.features.class_weights import ClassWeight, weigh_classes
 from ridgestream.pipeline.features.columns import CategoricalColumn, NumericColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.sums.moments import Moments, merge_moments
 from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.requests.activity import ACTIVITY
-from ridgestream.stores.schema.class_labels import MAX_CLASSES, Label
+from ridgestream.stores.schema.class_labels import MAX_CLASSES, Label, class_name
 from ridgestream.stores.schema.column_types import BOOLEAN
 from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.segment_format import SegmentFacts
@@ -21,15 +23,24 @@ from ridgestream.stores.segments.segments import Segments
 if TYPE_CHECKING:
     import zarr
 
+REST = "rest"
+"""The name of all classes but the positive one."""
+
 
 def fit_feature_map(
-    root: "zarr.Group", ledger: Ledger, scaling_rows: int | None, *, whole_ledger: bool = True
+    root: "zarr.Group",
+    ledger: Ledger,
+    scaling_rows: int | None,
+    *,
+    whole_ledger: bool = True,
+    class_weight: ClassWeight | None = None,
 ) -> FeatureMap:
     """Standardize by the first partitions that make up `scaling_rows` rows, or by all partitions if it is None.
 
     Rows of weight zero do not count, nor do missing values in their column; a column without any value has centre 0
     and scale 1. Every category of the ledger gets an indicator, or, unless `whole_ledger`, every category of these
-    partitions; every class gets an output. No row is read. Raises InputError if there is no row.
+    partitions; every class gets an output. `class_weight` weighs classes, by these partitions if it is balanced. No row
+    is read. Raises InputError if there is no row.
     """
     schema = ledger.schema
     if schema is None or ledger.rows == 0:
@@ -37,11 +48,29 @@ def fit_feature_map(
     facts = list(find_scaling(root, [entry.segment for entry in ledger.entries], scaling_rows).values())
     n_numeric = len(schema.numeric)
     moments = merge_moments([Moments.from_array(f.moments) for f in facts], n_numeric + len(schema.targets)).as_array()
+    target_moments = Moments.from_array(moments[:, n_numeric:])
+    target = _target_map(ledger, schema, target_moments)
+    if class_weight is not None:
+        weights = weigh_classes(class_weight, _class_rows(schema, target, facts, target_moments))
+        target = replace(target, class_weights=weights)
     return FeatureMap(
         _numeric_columns(schema, Moments.from_array(moments[:, :n_numeric])),
         _categorical_columns(schema, facts, ledger.categories if whole_ledger else None),
-        _target_map(ledger, schema, Moments.from_array(moments[:, n_numeric:])),
+        target,
     )
+
+
+def _class_rows(schema: Schema, target: TargetMap, facts: Sequence[SegmentFacts], moments: Moments) -> dict[str, float]:
+    """Return the weight of the rows of each class by name; of ±1 targets those of REST and of the positive class."""
+    if not target.classes:
+        weight, mean = float(moments.count[0]), float(moments.mean[0])
+        return {REST: weight * (1 - mean) / 2, class_name(schema.positive or ""): weight * (1 + mean) / 2}
+    rows = dict.fromkeys(map(class_name, target.classes), 0.0)
+    for fact in facts:
+        for label, weight in zip(fact.classes, fact.class_counts, strict=True):
+            if class_name(label) in rows:
+                rows[class_name(label)] += weight
+    return rows
 
 
 def _numeric_columns(schema: Schema, moments: Moments) -> tuple[NumericColumn, ...]:

@@ -14,18 +14,24 @@ from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.policies import ERROR, EXTEND
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
-from ridgestream.pipeline.dataset.feature_map_fit import find_uninformative, fit_feature_map
+from ridgestream.pipeline.dataset.feature_map_fit import REST, find_uninformative, fit_feature_map
+from ridgestream.pipeline.features.class_weights import ClassWeight
 from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import Arrays, ModelRecord
 from ridgestream.stores.requests.activity import ACTIVITY
+from ridgestream.stores.schema.class_labels import class_name
 from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.segment_format import SegmentFacts
 from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
     import zarr
+
+_NAMED = 12
+"""Classes that are named at most."""
 
 METRIC = "metric"
 """The array of a model's record with its learned metric R."""
@@ -62,6 +68,7 @@ def plan_encodings(
     scaling_rows: int | None,
     policy: str,
     report: Reporter,
+    class_weight: ClassWeight | None = None,
 ) -> Encodings:
     """Return the feature map of each of these partitions, which a training learns; a new model's map is fitted here.
 
@@ -70,7 +77,8 @@ def plan_encodings(
     with a class that the map lacks or, with `error`, a category. No row is read.
     """
     if record is None:
-        first = fit_feature_map(root, ledger, scaling_rows, whole_ledger=policy == ERROR)
+        first = fit_feature_map(root, ledger, scaling_rows, whole_ledger=policy == ERROR, class_weight=class_weight)
+        _report_class_weights(ledger.schema, first.target, report)
         _report_uninformative(*find_uninformative(root, ledger, scaling_rows), report)
     else:
         first = encoding_of(record, ledger.schema)
@@ -114,6 +122,14 @@ def _report_uninformative(valueless: Sequence[str], constant: Sequence[str], rep
         report.warn(events.FEATURES_COLUMNS_WITHOUT_VALUES, columns=", ".join(valueless))
     if constant:
         report.say(events.FEATURES_COLUMNS_CONSTANT, columns=", ".join(constant))
+
+
+def _report_class_weights(schema: Schema | None, target: TargetMap, report: Reporter) -> None:
+    if target.class_weights:
+        positive = class_name(schema.positive or "") if schema else ""
+        names = [*map(class_name, target.classes)] or [REST, positive]
+        weights = zip(names[:_NAMED], target.class_weights, strict=False)
+        report.say(events.FEATURES_CLASS_WEIGHTS, weights=", ".join(f"{name} {w:.4g}" for name, w in weights))
 
 
 class _UnseenCategories:

@@ -6,6 +6,7 @@ A FeatureMap is fitted once, at a model's first training, so that no later parti
 rows. It may be extended by indicators of new categories, which are zero in every earlier row.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
@@ -26,6 +27,9 @@ UNSEEN_REMEDY = (
     'source.unseen_categories = "ignore" or "extend"'
 )
 """What to do about a category that a model does not know."""
+
+_CLASS_WEIGHTS = "class_weights"
+"""The key of the weights of classes in the JSON, absent where there are none."""
 
 
 @dataclass(frozen=True)
@@ -142,23 +146,39 @@ class FeatureMap:
         for position in np.flatnonzero(missing.any(axis=0)):
             features[missing[:, position], position] = self.numeric[position].fill
 
-    def hashed_form(self) -> FlatEncoding | tuple[FlatEncoding, Floats]:
+    def hashed_form(self) -> object:
         """Return what `hash_of` hashes: the same for a map of any version."""
-        return (self._flat(), self.metric.root) if self.metric else self._flat()
+        later = (*([self.metric.root] if self.metric else ()), *([self.target.class_weights] if self._weighs else ()))
+        return (self._flat(), *later) if later else self._flat()
+
+    @property
+    def _weighs(self) -> bool:
+        return bool(self.target.class_weights)
 
     def _flat(self) -> FlatEncoding:
         return FlatEncoding.of(self.numeric, self.categorical, self.target, self.extended_by)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the map as a JSON object, without its metric, which is an array."""
-        return self._flat().as_dict()
+        weights = {_CLASS_WEIGHTS: self.target.class_weights} if self._weighs else {}
+        return self._flat().as_dict() | weights
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], metric: Floats | None = None) -> Self:
         """Read the JSON object of `as_dict`, and R of a learned metric; raises InputError for anything else."""
-        flat = FlatEncoding.from_dict(plain)
+        flat = FlatEncoding.from_dict({key: value for key, value in plain.items() if key != _CLASS_WEIGHTS})
         columns = flat.numeric_columns(), flat.categorical_columns()
-        feature_map = cls(*columns, flat.target_map(), flat.extended_by, None if metric is None else Metric(metric))
+        target = replace(flat.target_map(), class_weights=_read_weights(plain, flat))
+        feature_map = cls(*columns, target, flat.extended_by, None if metric is None else Metric(metric))
         if metric is not None and len(metric) != feature_map.n_features:
             raise InputError(f"a metric of {len(metric)} features is none of {feature_map.n_features}")
         return feature_map
+
+
+def _read_weights(plain: Mapping[str, Any], flat: FlatEncoding) -> tuple[float, ...]:
+    """Return the weights of classes of a map's JSON; raises InputError for others than a positive one a class."""
+    weights = tuple(plain.get(_CLASS_WEIGHTS, ()))
+    is_sound = all(type(weight) in (int, float) and 0 < weight < math.inf for weight in weights)
+    if not (is_sound and len(weights) in (0, len(flat.classes) or 2)):
+        raise InputError(f"this is no feature map: its weights of classes are {weights!r:.100}")
+    return weights

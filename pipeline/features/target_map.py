@@ -22,6 +22,8 @@ class TargetMap:
     """Divides each centred target; 1 for classes."""
     classes: tuple[Label, ...] = ()
     """The classes that are learned each against the rest, sorted; empty for any other target."""
+    class_weights: tuple[float, ...] = ()
+    """The factor of the weight of a row of each class, of ±1 targets of −1 and +1; empty if all are 1."""
 
     @classmethod
     def fit(cls, moments: Moments) -> Self:
@@ -62,6 +64,24 @@ class TargetMap:
     def standardize(self, targets: Floats) -> Floats:
         """Return targets (rows, n_outputs) in the learner's units."""
         return np.asarray((targets - np.array(self.centre)) / np.array(self.scale))
+
+    def weigh(self, targets: Floats, weights: Floats | None) -> Floats | None:
+        """Return the weights (rows,) by which rows with these encoded targets (rows, n_outputs) are learned."""
+        if not self.class_weights:
+            return weights
+        factors = self._factors(targets)
+        return factors if weights is None else weights * factors
+
+    def unweigh(self, targets: Floats, weights: Floats | None) -> Floats | None:
+        """Return the rows' own weights (rows,), by which errors are reported, from those of `weigh`."""
+        if not self.class_weights or weights is None:
+            return weights
+        return np.asarray(weights / self._factors(targets))
+
+    def _factors(self, targets: Floats) -> Floats:
+        is_pair = targets.shape[1] == 1
+        positions = (targets[:, 0] > 0).astype(np.int64) if is_pair else np.argmax(targets, axis=1)
+        return np.asarray(np.array(self.class_weights)[positions], dtype=np.float64)
 
     def restore(self, outputs: Floats) -> Floats:
         """Return the learner's outputs (rows, n_outputs) in the user's units."""

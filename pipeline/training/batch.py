@@ -142,6 +142,7 @@ class BatchTrainer:
             scaling_rows=self.request.scaling_rows,
             policy=self.request.unseen_categories,
             report=context.report,
+            class_weight=self.request.class_weight,
         )
         plan = self.plan_memory(context.record, ledger.rows, encodings.last.n_features, encodings.last.target.n_outputs)
         plan.check(context.memory_limit_bytes)

@@ -60,7 +60,8 @@ def judge_rows(judging: _Judging, blocks: Iterable[RowBlock]) -> Progressive:
             ]
         if outputs:
             predictions = np.concatenate(outputs)
-            errors = compare(predictions, block.targets, block.weights, judging.feature_map, classes=judging.classes)
+            own_weights = judging.feature_map.target.unweigh(block.targets, block.weights)
+            errors = compare(predictions, block.targets, own_weights, judging.feature_map, classes=judging.classes)
             total = total.merge(Progressive.of(judging.segment_of(block.first), errors, judging.feature_map))
     return total
 

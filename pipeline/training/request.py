@@ -7,6 +7,7 @@ from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.batch.method import PlanTask
 from ridgestream.pipeline.batch.registry import METHODS, section_of
 from ridgestream.pipeline.batch.shared_settings import MethodSettings, own_settings, shared_settings
+from ridgestream.pipeline.features.class_weights import ClassWeight
 from ridgestream.pipeline.metric.settings import MetricSettings
 from ridgestream.stores.files.paths import FileLocation
 
@@ -103,6 +104,8 @@ class OnlineRequest:
     """The policy for categories that the model has not seen; may change between trainings."""
     metric: MetricRequest | None = None
     """The metric to learn; None for that of the standardized features."""
+    class_weight: ClassWeight | None = None
+    """The weights of classes; None if all are 1."""
 
     @property
     def kernel_grid(self) -> tuple[dict[str, float], ...]:
@@ -128,6 +131,7 @@ class OnlineRequest:
             "dictionary": "given" if self.dictionary else None,
             "random_seed": self.random_seed,
             **(self.metric.parameters() if self.metric else {}),
+            **({"class_weight": self.class_weight} if self.class_weight else {}),
         }
 
 
@@ -157,6 +161,8 @@ class BatchRequest:
     """The number of rows of a given initial dictionary, by the footers of its files; 0 without one."""
     metric: MetricRequest | None = None
     """The metric to learn; None for that of the standardized features."""
+    class_weight: ClassWeight | None = None
+    """The weights of classes; None if all are 1."""
 
     @property
     def kernel_grid(self) -> tuple[dict[str, float], ...]:
@@ -219,6 +225,7 @@ class BatchRequest:
             "dictionary": "given" if self.dictionary else None,
             **{name: values for name, values in sections.items() if values},
             **(self.metric.parameters() if self.metric else {}),
+            **({"class_weight": self.class_weight} if self.class_weight else {}),
         }
 
     def _shared(self, name: str) -> Any:  # noqa: ANN401

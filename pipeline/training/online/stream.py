@@ -96,7 +96,8 @@ def _predict_then_learn(
             weights = None if block.weights is None else block.weights[piece]
             predictions.append(learner.predict_then_learn(block.features[piece], block.targets[piece], weights))
             states.append((learner.n_basis, learner.swaps))
-        rows = np.concatenate(predictions), block.targets, block.weights, feature_map
+        own_weights = feature_map.target.unweigh(block.targets, block.weights)
+        rows = np.concatenate(predictions), block.targets, own_weights, feature_map
         errors, (weights, losses) = compare(*rows, classes=before.classes), sum_losses(*rows, classes=before.classes)
     loss = mean_errors(before, feature_map)[0] * before.weight
     for piece, (n_basis, swaps) in zip(pieces, states, strict=True):

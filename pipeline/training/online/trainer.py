@@ -162,6 +162,7 @@ class _OnlineTraining:
             scaling_rows=request.scaling_rows,
             policy=policy,
             report=context.report,
+            class_weight=request.class_weight,
         )
         encodings = with_metric(encodings, context, request, lambda pilot: choose_width(pilot, request, context.report))
         plan = trainer.plan_memory(record, ledger.rows, encodings.last.n_features, encodings.first.target.n_outputs)
