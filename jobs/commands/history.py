@@ -8,6 +8,7 @@ from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import store_location
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.runs.guard import night_served
+from ridgestream.jobs.runs.trivial_errors import night_skills, skill_cell
 from ridgestream.pipeline.training.training_result import find_unlearned, standing_of
 from ridgestream.stores.catalog.ledger import Ledger, read_ledger
 from ridgestream.stores.catalog.models import (
@@ -46,7 +47,9 @@ def _night_facts(store: Store, ledger: Ledger, record: ModelRecord) -> dict[str,
     for night in record.history:
         tag = night_tag(record.name, night.number)
         snapshot = store.snapshot_of_tag(tag) if tag in tags else None
-        nights.append(asdict(night) | {"snapshot": snapshot, "tags": user_tags.get(snapshot or "", [])})
+        nights.append(
+            asdict(night) | night_skills(night) | {"snapshot": snapshot, "tags": user_tags.get(snapshot or "", [])}
+        )
     names = {entry.segment: entry.name for entry in ledger.entries}
     excluded = [names[segment] for segment in record.excluded if segment in names]
     return {"name": record.name, "served_night": night_served(record), "excluded": excluded, "nights": nights}
@@ -126,6 +129,7 @@ _COLUMNS = (
     "basis",
     "progressive",
     "test",
+    "skill",
     "tags",
     "snapshot",
 )
@@ -143,7 +147,7 @@ def show_history(history: dict[str, Any]) -> None:
             _COLUMNS,
             [_night_cells(night) for night in model["nights"]],
             console.width,
-            first=("night", "finished (UTC)", "rows", "test", "what"),
+            first=("night", "finished (UTC)", "rows", "test", "skill", "what"),
         )
         console.print(table)
         if model["excluded"]:
@@ -164,6 +168,7 @@ def _night_cells(night: dict[str, Any]) -> tuple[str, ...]:
         str(night["n_basis"]),
         "" if night["progressive_error"] is None else f"{night['progressive_error']:.4g}",
         "" if test is None else f"{test:.4g}",
+        skill_cell(night),
         ", ".join(night["tags"]),
         night["snapshot"] or "",
     )

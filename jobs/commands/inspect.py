@@ -7,6 +7,7 @@ from ridgestream.jobs.console.confusion_table import confusion_facts, print_conf
 from ridgestream.jobs.console.log_format import finite
 from ridgestream.jobs.report.summary_text import criterion_of
 from ridgestream.jobs.runs.drift_warnings import drift_facts, drift_table
+from ridgestream.jobs.runs.trivial_errors import night_skills, skill_cell
 from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
 from ridgestream.pipeline.features.metric_summary import summarize_metric
 from ridgestream.pipeline.models.model_record import fitted_of, is_batch, is_refitted
@@ -60,7 +61,7 @@ def _model_facts(record: ModelRecord) -> dict[str, Any]:
         "refitted": is_refitted(record),
         "serves": record.serves,
         "excluded": list(record.excluded),
-        "history": [asdict(night) for night in record.history],
+        "history": [asdict(night) | night_skills(night) for night in record.history],
     }
     if metric := summarize_metric(feature_map_of(record)):
         facts["metric"] = metric
@@ -156,9 +157,9 @@ def _history_table(model: dict[str, Any], width: int) -> Any:  # noqa: ANN401
         f"{model['partitions_consumed']} partitions consumed"
     )
     caption = "* refitted" if any(night["refitted"] for night in model["history"]) else ""
-    numbers = ("parts", "rows", "seen", "basis", "progressive", "test", "seconds")
+    numbers = ("parts", "rows", "seen", "basis", "progressive", "test", "skill", "seconds")
     cells = [_night_cells(night) for night in model["history"]]
-    first = ("finished (UTC)", "rows", "test")
+    first = ("finished (UTC)", "rows", "test", "skill")
     return fitted_table(title, ("finished (UTC)", *numbers), cells, width, first=first, right=numbers, caption=caption)
 
 
@@ -172,5 +173,6 @@ def _night_cells(night: dict[str, Any]) -> tuple[str, ...]:
         f"{night['n_basis']}{'*' if night['refitted'] else ''}",
         "" if night["progressive_error"] is None else f"{night['progressive_error']:.4g}",
         "" if test is None else f"{test:.4g}",
+        skill_cell(night),
         f"{night['seconds']:.1f}",
     )

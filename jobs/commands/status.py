@@ -10,6 +10,7 @@ from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.report.failed_reports import last_failure
 from ridgestream.jobs.runs.health import Health, read_health
+from ridgestream.jobs.runs.trivial_errors import skill_of_night
 from ridgestream.stores.errors.exceptions import StoreError
 
 OK = "ok"
@@ -85,6 +86,7 @@ def _facts(health: Health, now: datetime) -> dict[str, Any]:
         "rows": health.ledger.rows,
         "test_error": night.test_error if night else None,
         "test_mse": night.test_mse if night else None,
+        "skill": skill_of_night(night) if night else None,
     }
 
 
@@ -130,6 +132,8 @@ def _summary(health: Health, now: datetime) -> str:
     parts = [f"night {night.number} finished {_show(now - finished_at)} ago", f"{night.rows_seen:,} rows seen"]
     parts += [] if test is None else [f"{'test error' if night.test_error is not None else 'test mse'} {test:.4g}"]
     in_quarantine = len(health.ledger.quarantined)
+    skill = skill_of_night(night)
+    parts += [] if skill is None else [f"skill {skill:.3g}"]
     return ", ".join([*parts, *([f"{in_quarantine} in quarantine"] if in_quarantine else [])])
 
 

@@ -88,6 +88,19 @@ def night_skills(night: Night) -> dict[str, Any]:
     }
 
 
+def skill_of_night(night: Night) -> float | None:
+    """Return the skill, in regression R², on the test rows of a night, or without them on its new ones."""
+    skills = night_skills(night)
+    skill: float | None = skills["skill"] if skills["skill"] is not None else skills["progressive_skill"]
+    return skill
+
+
+def skill_cell(night: dict[str, Any]) -> str:
+    """Return the skill of a night, as JSON has it, for a table."""
+    skill = night["skill"] if night["skill"] is not None else night["progressive_skill"]
+    return "" if skill is None else f"{skill:.3f}"
+
+
 def _skills(
     errors: Mapping[str, float] | None, trivial_errors: Mapping[str, float] | None
 ) -> dict[str, float | None] | None:

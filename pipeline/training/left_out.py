@@ -75,11 +75,13 @@ def sampled_rows(
     context: TrainingContext, record: ModelRecord, learned: Sequence[int], sample: PrioritySample
 ) -> tuple[Integers, SampledRows]:
     """Return which rows of the sample the store has, and these rows."""
-    rows = context.rows(learned, encoding_of(record, context.ledger.schema))
+    feature_map = encoding_of(record, context.ledger.schema)
+    rows = context.rows(learned, feature_map)
     places = _places(context.ledger, learned, sample.rows)
     found = np.flatnonzero(places >= 0)
     block = rows.take(places[found])
-    weights = sample.weights[found] * (1.0 if block.weights is None else block.weights)
+    own = feature_map.target.unweigh(block.targets, block.weights)
+    weights = sample.weights[found] * (1.0 if own is None else own)
     numbers = rows.numbers(places[found]) if is_batch(record) else sample.rows[found]
     return found, SampledRows(block, numbers, weights)
 

@@ -328,7 +328,10 @@ def test_an_evaluation_that_failed_is_made_up_for_and_its_model_is_served(work: 
         result["test_error"],
         None,
     )
-    assert night["test_error"] == work.evaluate_here()["test_error"]
+    evaluated = work.evaluate_here()
+    assert (night["test_error"], night["skill"]) == (evaluated["test_error"], evaluated["skill"])
+    assert run_status(job, None)["skill"] == evaluated["skill"]
+    assert f"skill {evaluated['skill']:.3g}" in run_status(job, None)["message"]
     assert (model["served_night"], result["served_night"], night["evaluated_at"] is not None) == (4, 4, True)
     assert work.model().arrays.keys() == learned.arrays.keys()
     assert run_status(job, None)["status"] == "ok"
@@ -358,6 +361,7 @@ def test_the_commands_print_the_same(work: Workplace) -> None:
     assert run_command("history", job, "--json", "--set", "store=nowhere", "--store", work.store).result == result
     assert run_command("inspect", work.store, "--store", work.store).code == exit_codes.USAGE
     assert all(night["snapshot"] in shown.out for night in result["models"][0]["nights"])
+    assert all(f" {night['skill']:.3f} " in shown.out for night in result["models"][0]["nights"])
     assert run_command("tag", job, "monday", "--snapshot", "2").code == 0
     assert "monday" in run_command("history", job).out
     for number in (6, 7):
