@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Union
 
 from pydantic import create_model, model_validator
 
-from ridgestream.jobs.config.method_sections import Definition, without_infinity
+from ridgestream.jobs.config.method_sections import AUTO, Definition, without_infinity
 from ridgestream.jobs.config.section import Section, described
 from ridgestream.pipeline.base.bounds import alternatives_of
 from ridgestream.pipeline.base.settings import Setting, settings_of
-from ridgestream.pipeline.kernels import KERNELS
+from ridgestream.pipeline.kernels import KERNELS, has_gamma
 
 GRID = "gamma"
 """The parameter that may be a list of values, among which a batch method chooses."""
@@ -29,6 +29,11 @@ class KernelKeys(Section):
             raise ValueError(f"the {self.name} kernel takes no {', '.join(sorted(untaken))}")
         return self
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a pilot is to choose γ."""
+        return has_gamma(self.name) and getattr(self, GRID) in (None, AUTO)
+
     def _given(self) -> dict[str, Any]:
         return {name: value for name, value in self.model_dump(exclude={"name"}).items() if value is not None}
 
@@ -36,6 +41,8 @@ class KernelKeys(Section):
         """Return the parameters, as far as given, of every kernel to compare."""
         given = self._given()
         values = given.get(GRID)
+        if values == AUTO:
+            return ({name: value for name, value in given.items() if name != GRID},)
         return tuple(given | {GRID: value} for value in values) if isinstance(values, tuple) else (given,)
 
 
@@ -45,6 +52,7 @@ def _define(of_kernels: dict[str, Setting]) -> Definition:
     name = next(iter(of_kernels.values())).name
     if name == GRID:
         kinds += [without_infinity(tuple.__class_getitem__((kind, ...))) for kind in kinds]
+        kinds.append(Literal[AUTO])
 
     def sentence() -> str:
         return " ".join(f"{kernel}: {setting.sentence}" for kernel, setting in of_kernels.items())

@@ -5,7 +5,7 @@ A setting whose default is a number and that may be None, for no limit, is writt
 
 from collections.abc import Iterable
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
@@ -17,12 +17,27 @@ from ridgestream.pipeline.batch.registry import METHODS, section_of
 from ridgestream.pipeline.batch.shared_settings import own_settings, shared_settings
 from ridgestream.pipeline.metric.settings import MetricSettings
 from ridgestream.pipeline.online.settings import OnlineSettings
+from ridgestream.pipeline.training.request import MAX_BASIS, REGULARIZATION
 
 UNLIMITED = "unlimited"
 """What a job file says for None, where absence means a number."""
 
+AUTO: Final = "auto"
+"""What a job file says, or means by its absence, for a setting that the pilot of a new model chooses."""
+
+CHOOSABLE = frozenset({REGULARIZATION, MAX_BASIS})
+"""The settings of methods that a pilot can choose."""
+
 Definition = tuple[Any, FieldInfo]
 """Type and field, as `create_model` takes them."""
+
+
+def _define_choosable(setting: Setting) -> Definition:
+    """Return a setting that may be "auto", and is by default if a pilot can choose it, as a field of `[model]`."""
+    kind, field = _define(setting)
+    if setting.name not in CHOOSABLE:
+        return kind, field
+    return Union[kind, Literal[AUTO]], described(AUTO, lambda: setting.sentence)  # noqa: UP007 (made at run time)
 
 
 def _define(setting: Setting) -> Definition:
@@ -73,7 +88,9 @@ def online_settings() -> tuple[Setting, ...]:
 
 def model_keys() -> dict[str, Any]:
     """Return the fields of `[model]` that methods take: shared settings, and a section for each method."""
-    keys: dict[str, Any] = {setting.name: _define(setting) for setting in (*online_settings(), *shared_settings())}
+    keys: dict[str, Any] = {
+        setting.name: _define_choosable(setting) for setting in (*online_settings(), *shared_settings())
+    }
     for name, section in METHOD_SECTIONS.items():
         keys[name] = (section | None, Field(default=None, description=f"Settings of method {name.replace('_', '-')}."))
     return keys

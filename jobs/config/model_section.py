@@ -6,6 +6,8 @@ from pydantic import Field, create_model, model_validator
 
 from ridgestream.jobs.config.kernel_section import KernelSection
 from ridgestream.jobs.config.method_sections import (
+    AUTO,
+    CHOOSABLE,
     METHOD_SECTIONS,
     UNLIMITED,
     MetricSection,
@@ -20,6 +22,8 @@ from ridgestream.pipeline.batch.registry import METHODS, section_of
 from ridgestream.pipeline.batch.shared_settings import MethodSettings, SharedRegularizations, own_settings
 from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricName
 from ridgestream.pipeline.models.model_record import ONLINE
+from ridgestream.pipeline.online.settings import OnlineSettings
+from ridgestream.pipeline.training.request import GAMMA, LARGEST_CHOSEN, MAX_BASIS, REGULARIZATION
 
 _ALWAYS = {"name", "method", "kernel", "scaling_rows", "metric", "metric_options", "guard"}
 """Keys that every method takes."""
@@ -33,6 +37,10 @@ _UNTAKEN = {
     "fixed": {"max_basis", "novelty_threshold", "usefulness_threshold"},
 }
 """Keys that the online learner does not take with each selection rule."""
+
+
+_BOUNDING = {REGULARIZATION: OnlineSettings.regularization, MAX_BASIS: LARGEST_CHOSEN}
+"""The values of settings that are "auto" by which a run is planned; the pilot chooses no larger dictionary."""
 
 
 class ModelKeys(Section):
@@ -50,12 +58,12 @@ class ModelKeys(Section):
     """With selection = "fixed": the number of rows that are drawn at the first training to be the dictionary."""
     scaling_rows: Count | Literal["all"] = 10_000
     """The first partitions with this many rows fix the standardization; "all": every one at the first training."""
-    metric: MetricName = STANDARDIZED
+    metric: MetricName = AUTO
     """How the kernel measures distances: all standardized columns alike, or by a metric learned at the first training:
-    "diagonal" weighs each column, "full" their combinations, "auto" is "full" for up to 256 features. Without
-    `kernel.gamma`, a learned metric also chooses the kernel's width."""
+    "diagonal" weighs each column, "full" their combinations, "auto" is "full" for up to 256 features. A model that
+    exists keeps what it has under "auto"."""
     metric_options: MetricSection | None = None
-    """How the metric is learned."""
+    """How the metric is learned, and settings are chosen."""
     refit: bool = False
     """Whether one more pass fits the online learner's coefficients to all learned rows; may change between nights."""
     guard: NotNegative | None = None
@@ -67,9 +75,24 @@ class ModelKeys(Section):
         return self.method == ONLINE
 
     def values(self, names: "set[str] | frozenset[str]") -> dict[str, Any]:
-        """Return the values of these keys, None for "unlimited"."""
+        """Return the values of these keys: None for "unlimited", and for "auto" the one that bounds the plan."""
         given = {name: getattr(self, name) for name in names}
-        return {name: None if value == UNLIMITED else value for name, value in given.items()}
+        values = {name: None if value == UNLIMITED else value for name, value in given.items()}
+        return values | {name: _BOUNDING[name] for name in given if given[name] == AUTO}
+
+    @property
+    def chooses(self) -> frozenset[str]:
+        """The settings that the pilot of a new model chooses."""
+        taken = CHOOSABLE & (_ONLINE_KEYS if self.is_online else keys_of(self.method))
+        open_keys = {name for name in taken - self._untaken if getattr(self, name) == AUTO}
+        if not self.is_online and METHODS[self.method].chooses_size:
+            open_keys -= {MAX_BASIS}
+        return frozenset(open_keys | ({GAMMA} if self.kernel.is_open else set()))
+
+    @property
+    def _untaken(self) -> set[str]:
+        """The keys that the online learner does not take with its selection rule."""
+        return _UNTAKEN[cast("str", getattr(self, "selection"))] if self.is_online else set()  # noqa: B009 (made at run time)
 
     def method_settings(self, method: str, *, only_selects: bool = False) -> MethodSettings:
         """Return the settings of a batch method; raise InputError for values that do not fit together.
@@ -87,8 +110,8 @@ class ModelKeys(Section):
 
     @model_validator(mode="after")
     def _check_metric(self) -> Self:
-        if self.metric == STANDARDIZED and self.metric_options is not None:
-            raise ValueError('metric_options goes with metric = "diagonal", "full" or "auto"')
+        if self.metric == STANDARDIZED and self.metric_options is not None and not self.chooses:
+            raise ValueError('metric_options goes with a metric to learn or settings that are "auto"')
         return self
 
     @model_validator(mode="after")
@@ -125,7 +148,7 @@ class ModelKeys(Section):
 
     def _check_selection(self) -> None:
         selection = cast("str", getattr(self, "selection"))  # noqa: B009 (made at run time)
-        untaken = sorted(_UNTAKEN[selection] & self.model_fields_set)
+        untaken = sorted(self._untaken & self.model_fields_set)
         if untaken:
             raise ValueError(f"selection {selection} takes no {', '.join(untaken)}")
         if selection == "fixed" and (self.dictionary is None) == (self.random_basis is None):

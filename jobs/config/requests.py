@@ -151,6 +151,8 @@ def _online_request(job: Job) -> OnlineRequest:
         unseen_categories=job.source.unseen_categories,
         metric=_metric_request(job),
         class_weight=job.source.class_weight,
+        chooses=model.chooses,
+        pilot_options=_pilot_options(job),
         **(values | {"max_basis": _fixed_basis(job) or values["max_basis"]}),
     )
 
@@ -172,6 +174,8 @@ def _batch_request(job: Job) -> BatchRequest:
         given_basis=_count_given(job),
         metric=_metric_request(job),
         class_weight=job.source.class_weight,
+        chooses=model.chooses,
+        pilot_options=_pilot_options(job),
     )
 
 
@@ -180,9 +184,11 @@ def _metric_request(job: Job) -> MetricRequest | None:
     model = job.model
     if model.metric == STANDARDIZED:
         return None
-    return MetricRequest(
-        model.metric, MetricSettings(**model.metric_options.model_dump() if model.metric_options else {})
-    )
+    return MetricRequest(model.metric, _pilot_options(job))
+
+
+def _pilot_options(job: Job) -> MetricSettings:
+    return MetricSettings(**job.model.metric_options.model_dump() if job.model.metric_options else {})
 
 
 def _scaling_rows(job: Job) -> int | None:

@@ -10,7 +10,6 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.planning.run_plan import RunPlan, plan_run
 from ridgestream.pipeline.prediction.held_out import check_held_out
-from ridgestream.pipeline.training.trainer import trainer_of
 from ridgestream.stores.parquet.partitions import PartitionFile
 from ridgestream.stores.schema.schema import Schema
 
@@ -23,7 +22,7 @@ def plan_job(job: Job, root: "zarr.Group | None", files: Sequence[PartitionFile]
     return plan_run(
         root,
         files,
-        trainer_of(model_request(job)),
+        model_request(job),
         asks_refit=job.model.refit,
         memory_limit_bytes=memory_limit_bytes(job),
         new_model=new_model,

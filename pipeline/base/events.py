@@ -138,17 +138,26 @@ FEATURES_NEW_CATEGORIES_IGNORED = Event(
     "categories that the model had not seen have no indicator",
 )
 
+PILOT_CHOSEN = Event(
+    "pilot.chosen",
+    "settings have been chosen by the first rows, and stay as they are",
+)
+PILOT_LATER_ROWS_DISAGREE = Event(
+    "pilot.later_rows_disagree",
+    "the data change with time: later rows want other settings than rows left out at random, and decide",
+)
+PILOT_WIDTH_TRIED = Event(
+    "pilot.width_tried",
+    "the learner has been judged with this width of the kernel on later rows of the pilot",
+)
+
 METRIC_LEARNED = Event(
     "metric.learned",
     "the metric has been learned from the first rows, and stays as it is",
 )
 METRIC_NOT_JUDGED = Event(
     "metric.not_judged",
-    "there are too few rows to learn a metric from: distances are those of the standardized columns",
-)
-METRIC_WIDTH_TRIED = Event(
-    "metric.width_tried",
-    "the learner has been judged with this width of the kernel on later rows of the pilot",
+    "there are too few rows to learn a metric or choose settings from: distances are those of the standardized columns",
 )
 METRIC_ROUND = Event(
     "metric.round",

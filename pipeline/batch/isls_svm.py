@@ -100,4 +100,6 @@ def _fit(task: FitTask[ISLSSVMSettings]) -> Fitted:
     return fit_isls_svm(task.rows, task.kernels, initial_dictionary(task), task.settings, task.report)
 
 
-METHOD = Method(settings=ISLSSVMSettings, fit=_fit, sizes=start_sizes, passes=start_passes, compares_kernels=True)
+METHOD = Method(
+    settings=ISLSSVMSettings, fit=_fit, sizes=start_sizes, passes=start_passes, compares_kernels=True, chooses_size=True
+)

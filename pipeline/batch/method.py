@@ -115,6 +115,8 @@ class Method(Generic[Settings]):
     shrinks: bool = True
     """Whether the coefficients minimize a penalized error over all rows, which is then at most that of zero
     coefficients."""
+    chooses_size: bool = False
+    """Whether it chooses the number of vectors itself, up to `max_basis`."""
     always_reselects: bool = False
     """Whether each training fits all rows again, because the dictionary is all rows."""
 

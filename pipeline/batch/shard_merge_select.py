@@ -281,4 +281,4 @@ def _passes(task: PlanTask[ShardMergeSelectSettings]) -> Iterator[PassPlan]:
     yield sum_pass(_sizes(task).n_functions)
 
 
-METHOD = Method(settings=ShardMergeSelectSettings, fit=_fit, sizes=_sizes, passes=_passes)
+METHOD = Method(settings=ShardMergeSelectSettings, fit=_fit, sizes=_sizes, passes=_passes, chooses_size=True)

@@ -9,8 +9,8 @@ chosen by rows left out, and the rounds stopped by them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -19,12 +19,12 @@ from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.kernels import Kernel
-from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors
+from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors, Verdict
 from ridgestream.pipeline.metric.comparison import Comparison, compare_models
 from ridgestream.pipeline.metric.gradients import GradientTask, sum_gradients
 from ridgestream.pipeline.metric.judged_sums import JudgedSumming, sum_judged
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.settings import MetricSettings
+from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricSettings
 from ridgestream.pipeline.metric.split import Split
 from ridgestream.pipeline.selection.random_rows import draw_rows
 from ridgestream.pipeline.sums.basis import Basis
@@ -33,7 +33,10 @@ from ridgestream.pipeline.sums.row_set import RowSet, Sums
 
 Summed = TypeVar("Summed", bound=Sums)
 
-REGULARIZATIONS = tuple(10.0**power for power in range(-9, 0))
+MetricForm = Literal["standardized", "diagonal", "full"]
+"""What is learned: nothing but γ and λ, a width for each feature, or a matrix."""
+
+REGULARIZATIONS = tuple(10.0**power for power in range(-9, 2))
 """λ per row that the first round compares; a later one compares the neighbours of the last choice."""
 
 GAMMAS = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -47,6 +50,9 @@ STRIDES = (4, 2, 1)
 
 FEW_ROWS = 5_000
 """A stage with fewer rows is left out, unless it is the last one."""
+
+SIZES = (200, 300, 500, 700, 1_000)
+"""Numbers of vectors with which the best round's model is judged."""
 
 PART_ROWS = 16_384
 """Rows of a part of a pass, at least: a task returns all sums of its part."""
@@ -68,6 +74,8 @@ class Round:
     """The errors on rows left out, in standardized units."""
     kept: bool
     """Whether the metric was kept."""
+    by_later: bool = False
+    """Whether the last rows chose its γ or λ against the rows left out at random."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,8 @@ class LearnedMetric:
     """The last round that was kept; None where there were too few rows to judge any."""
     rounds: tuple[Round, ...]
     """All rounds."""
+    sizes: tuple[tuple[int, JudgedErrors], ...] = ()
+    """The errors of the best round's model with fewer vectors, by their number."""
 
 
 @dataclass(frozen=True)
@@ -126,33 +136,34 @@ class Stage:
 
 
 def learn_metric(
-    rows: RowSet, family: KernelFamily, settings: MetricSettings, report: Reporter, *, diagonal: bool
+    rows: RowSet, family: KernelFamily, settings: MetricSettings, report: Reporter, *, form: MetricForm
 ) -> LearnedMetric:
     """Return the metric learned from `rows`, the pilot; O(rounds · rows · basis · (basis + n_features + n_targets)).
+
+    "standardized" has no rounds: only γ and λ are judged.
 
     Memory O(groups · basis²), in the early rounds for each γ of the grid. The result depends on the rows in their order
     and on the settings alone. Raises InputError if no row can be drawn.
     """
-    learning = _Learning(rows, family, report, diagonal=diagonal)
+    learning = _Learning(rows, family, report, diagonal=form == "diagonal")
     with one_blas_thread():
-        for stage in plan_stages(rows, family, settings):
+        for stage in plan_stages(rows, family, settings, rounds=0 if form == STANDARDIZED else settings.rounds):
             learning.run(stage)
-    return learning.result()
+        return learning.result()
 
 
-def plan_stages(rows: RowSet, family: KernelFamily, settings: MetricSettings) -> list[Stage]:
+def plan_stages(rows: RowSet, family: KernelFamily, settings: MetricSettings, *, rounds: int) -> list[Stage]:
     """Return the stages: a quarter of the rows and vectors for half of the rounds, then half of them, then all.
 
     Stages that would have few rows are left out.
     """
     gamma = family.first_grid()[0]
     drawn = draw_rows(rows, family.make(gamma), settings.bounded_basis(rows.n_rows), settings.random_seed).vectors
-    rounds = settings.rounds
     stages: list[Stage] = []
     for stride in STRIDES:
         is_last = stride == 1
         some = rounds if is_last else (rounds + 1) // 2
-        if rounds and (is_last or rows.n_rows // stride >= FEW_ROWS):
+        if is_last or rows.n_rows // stride >= FEW_ROWS:
             split = Split(rows.n_rows, stride, settings.random_seed)
             vectors = drawn[: max(1, len(drawn) // stride)]
             stages.append(Stage(split, vectors, some, compares=not (is_last and stages)))
@@ -167,10 +178,18 @@ class _Learning:
         self._rows, self._family, self._report, self._diagonal = rows, family, report, diagonal
         self._metric = Metric.standardized(rows.n_features)
         self._best: Round | None = None
+        self._kept: Candidate | None = None
         self._rounds: list[Round] = []
 
     def result(self) -> LearnedMetric:
-        return LearnedMetric(self._metric, self._best, tuple(self._rounds))
+        return LearnedMetric(self._metric, self._best, tuple(self._rounds), self._judge_sizes())
+
+    def _judge_sizes(self) -> tuple[tuple[int, JudgedErrors], ...]:
+        if self._kept is None:
+            return ()
+        n_basis = len(self._kept.basis.vectors)
+        sizes = [*(size for size in SIZES if size < n_basis), min(n_basis, SIZES[-1])]
+        return tuple(zip(sizes, self._kept.errors_of_sizes(sizes), strict=True))
 
     def run(self, stage: Stage) -> None:
         """Carry out the rounds of a stage, from the best metric so far, until one is not kept."""
@@ -217,10 +236,12 @@ class _Learning:
             known = {gamma: found for gamma, found in judged.items() if found is not None}
             if not known:
                 return None
-            best = min(known, key=lambda gamma: known[gamma].errors.pooled)
-            neighbour = self._family.neighbour(judged, best)
+            gammas = list(known)
+            verdict = Verdict.of([known[gamma].errors for gamma in gammas])
+            best = known[gammas[verdict.index]]
+            neighbour = self._family.neighbour(judged, best.gamma)
             wanted = () if neighbour is None else (neighbour,)
-        return known[best]
+        return replace(best, by_later=best.by_later or verdict.by_later)
 
     def _judge_each(
         self, stage: Stage, metric: Metric, gammas: Sequence[float | None], regularizations: Sequence[float]
@@ -233,13 +254,14 @@ class _Learning:
         return {g: Candidate.best(metric, b, s, regularizations) for g, b, s in each}
 
     def _keep(self, stage: Stage, candidate: Candidate) -> None:
-        self._metric = candidate.metric
+        self._metric, self._kept = candidate.metric, candidate
         self._best = self._record(stage, candidate, kept=True)
 
     def _record(self, stage: Stage, candidate: Candidate, *, kept: bool) -> Round:
         gamma = candidate.gamma
         rows = candidate.sums.total().rows
-        done = Round(rows, len(stage.vectors), gamma, candidate.regularization, candidate.errors, kept)
+        chosen = gamma, candidate.regularization, candidate.errors
+        done = Round(rows, len(stage.vectors), *chosen, kept=kept, by_later=candidate.by_later)
         self._rounds.append(done)
         self._report.say(
             events.METRIC_ROUND,

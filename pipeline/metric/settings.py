@@ -14,6 +14,9 @@ MetricName = Literal["standardized", "diagonal", "full", "auto"]
 STANDARDIZED: MetricName = "standardized"
 """Between standardized features, all alike."""
 
+AUTO: MetricName = "auto"
+"""By a matrix, or weighed where there are many features."""
+
 
 ROWS_PER_VECTOR = 4
 """A pilot has at least so many rows for each vector: more vectors cost time, and teach nothing."""

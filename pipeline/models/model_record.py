@@ -30,6 +30,9 @@ ONLINE = "online"
 
 _REFIT = {"products": "refit_products", "rhs": "refit_rhs", "target_square": "refit_target_square"}
 _REFIT_COUNTERS = {"weight": "refit_weight", "rows": "refit_rows"}
+REFIT_REGULARIZATION = "refit_regularization"
+"""The counter with the λ per row of a refit."""
+
 _OWN = "own_"
 _PATH = ("n_basis", "regularization", "value", "width")
 _COUNTERS = ("rows_seen", "weight_seen", "penalty", "swaps")
@@ -101,14 +104,15 @@ def _metric_of(record: ModelRecord) -> Arrays:
     return {name: array for name, array in record.arrays.items() if name == METRIC}
 
 
-def with_refit(record: ModelRecord, sums: BlockStatistics, coefficients: Floats) -> ModelRecord:
-    """Return the record with other published coefficients and their sums, both of which further training removes.
+def with_refit(record: ModelRecord, sums: BlockStatistics, coefficients: Floats, regularization: float) -> ModelRecord:
+    """Return the record with other published coefficients, their sums and λ, all of which further training removes.
 
     The learner's state is unchanged.
     """
     arrays = {key: getattr(sums, name) for name, key in _REFIT.items()}
     arrays[PUBLISHED] = np.ascontiguousarray(coefficients)
     counters = {key: getattr(sums, name) for name, key in _REFIT_COUNTERS.items()}
+    counters[REFIT_REGULARIZATION] = regularization
     return replace(record, arrays={**record.arrays, **arrays}, counters={**record.counters, **counters})
 
 
@@ -257,6 +261,6 @@ def basis_of(record: ModelRecord) -> Basis:
 
 def _uncertainty_of(record: ModelRecord, basis: Basis) -> Uncertainty:
     if not is_batch(record):
-        return Uncertainty.of(state_of(record), refit_of(record))
+        return Uncertainty.of(state_of(record), refit_of(record), record.counters.get(REFIT_REGULARIZATION))
     regularization = record.parameters["learner"]["regularization"]
     return Uncertainty.from_sums(_sums_of(record), basis.penalty(), len(basis.vectors), regularization)

@@ -36,10 +36,10 @@ class Uncertainty:
     """σ̂² of each target, shape (n_targets,), in squared units of the learner's targets."""
 
     @classmethod
-    def of(cls, state: OnlineState, sums: BlockStatistics | None = None) -> Self:
-        """Compute it from a learner's state, or with `sums` over the same rows instead of its own; O(n_basis³)."""
+    def of(cls, state: OnlineState, sums: BlockStatistics | None = None, regularization: float | None = None) -> Self:
+        """Compute it from a learner's state, or with other sums over the same rows, and another λ; O(n_basis³)."""
         sums = accumulated_sums(state) if sums is None else sums
-        return cls.from_sums(sums, state.gram, state.n_basis, state.parameters.regularization)
+        return cls.from_sums(sums, state.gram, state.n_basis, regularization or state.parameters.regularization)
 
     @classmethod
     def from_sums(cls, sums: BlockStatistics, penalty: Floats, n_basis: int, regularization: float) -> Self:

@@ -19,7 +19,8 @@ from ridgestream.pipeline.models.model_record import is_refitted
 from ridgestream.pipeline.prediction.held_out import held_out_feature_map
 from ridgestream.pipeline.training.pilot import check_pilot_memory, plan_pilot
 from ridgestream.pipeline.training.refit import check_refit_memory, plan_refit
-from ridgestream.pipeline.training.trainer import Trainer
+from ridgestream.pipeline.training.request import Request, adopt_settings
+from ridgestream.pipeline.training.trainer import Trainer, trainer_of
 from ridgestream.pipeline.training.training_result import Standing, find_unlearned, standing_of
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, read_ledger
 from ridgestream.stores.catalog.models import ModelRecord
@@ -133,7 +134,7 @@ class RunPlan:
     def memory(self, n_features: int, n_outputs: int) -> "list[TrainingPlan | BatchPlan | MetricPlan | RefitPlan]":
         """Return the memory that training needs, and that of learning a metric and of a refit if there are such."""
         training = self.trainer.plan_memory(self.record, self.rows, n_features, n_outputs)
-        pilot = plan_pilot(self.trainer.request, self.record, n_features)
+        pilot = plan_pilot(self.trainer.request, self.record, n_features, self.rows)
         others = [*([pilot] if pilot else ()), *([plan_refit(n_features, self.max_basis)] if self.refits else ())]
         return [training, *others]
 
@@ -151,7 +152,7 @@ class RunPlan:
         """Raise MemoryRefused, with the numbers, if training cannot fit; looks at memory only if something is new."""
         if self.fresh or self.unlearned:
             self.trainer.check_memory(self.ledger, self.record, sum(self.fresh_rows), self.memory_limit_bytes)
-            check_pilot_memory(self.trainer.request, self.record, self.memory_limit_bytes)
+            check_pilot_memory(self.trainer.request, self.record, self.rows, self.memory_limit_bytes)
         self.check_refit_memory()
 
     def check_refit_memory(self) -> None:
@@ -163,7 +164,7 @@ class RunPlan:
 def plan_run(
     root: "zarr.Group | None",
     files: Sequence[PartitionFile],
-    trainer: Trainer,
+    request: Request,
     *,
     asks_refit: bool,
     memory_limit_bytes: int,
@@ -171,15 +172,17 @@ def plan_run(
 ) -> RunPlan:
     """Return the plan of a run over these files; reads the ledger, the model and the footers of new files.
 
+    An existing model keeps the settings that its pilot chose, wherever the request leaves them open.
+
     `root` is the store's last commit, None if there is no store yet.
     """
     standing, ledger = Standing(Ledger(), None, None), Ledger()
     if root is not None:
         ledger = read_ledger(root)
-        standing = standing_of(root, trainer.request.name, new_model=new_model, ledger=ledger)
+        standing = standing_of(root, request.name, new_model=new_model, ledger=ledger)
     fresh = diff_source(ledger, files).fresh
     return RunPlan(
-        trainer=trainer,
+        trainer=trainer_of(adopt_settings(request, standing.record)),
         standing=standing,
         fresh=fresh,
         fresh_rows=tuple(count_usable_rows(fresh)),

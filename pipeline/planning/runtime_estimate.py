@@ -22,7 +22,7 @@ from ridgestream.pipeline.planning.timing import BUDGET_SECONDS, Estimate, TimeI
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.normal_equations import Summing
 from ridgestream.pipeline.training.context import TrainingContext
-from ridgestream.pipeline.training.request import Request, without_metric
+from ridgestream.pipeline.training.request import Request, without_pilot
 from ridgestream.pipeline.training.trainer import train, trainer_of
 
 _LEAST_ROWS = 2048
@@ -49,10 +49,10 @@ def plan_sample_rows(request: Request, n_rows: int) -> int:
 def calibrate(sample: Sample, request: Request, n_rows: int, memory_limit_bytes: int) -> Estimate:
     """Learn the sample for BUDGET_SECONDS, and return the cost of `n_rows` rows that follows from it.
 
-    A metric that the request asks for is not learned.
+    A pilot that the request asks for is not run.
     """
     _warm_up()
-    trainer, timing = trainer_of(without_metric(request)), Timing()
+    trainer, timing = trainer_of(without_pilot(request)), Timing()
     context = TrainingContext(
         root=sample.root, ledger=sample.ledger, record=None, memory_limit_bytes=memory_limit_bytes, report=timing
     )

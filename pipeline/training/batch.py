@@ -25,9 +25,9 @@ from ridgestream.pipeline.prediction.progressive_validation import Progressive, 
 from ridgestream.pipeline.training.batch_fit import BatchFit, check_fitted
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.new_row_errors import measure_new_rows
-from ridgestream.pipeline.training.pilot import with_metric
+from ridgestream.pipeline.training.pilot import run_pilot
 from ridgestream.pipeline.training.refit import count_features
-from ridgestream.pipeline.training.request import BatchRequest
+from ridgestream.pipeline.training.request import CHOSEN, BatchRequest
 from ridgestream.pipeline.training.training_result import Trained, begin_record
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord, check_parameters
@@ -62,7 +62,7 @@ class BatchTrainer:
         Other regularizations are the same model: the next training compares them.
         """
         check_complete(record)
-        names = ("learner", "regularization")
+        names = ("learner", "regularization", CHOSEN)
         same: dict[str, Any] = {name: record.parameters[name] for name in names if name in record.parameters}
         check_parameters(record, {**self.request.parameters(), **same})
 
@@ -118,21 +118,24 @@ class BatchTrainer:
         began = perf_counter()
         if context.record is not None:
             self.check(context.ledger, context.record)
-        encodings = self._plan(context)
+        encodings, request = self._plan(context)
         entries, learned = context.unlearned, context.record.learned if context.record else ()
         record = widened(context.record, encodings.first, encodings.last) if context.record else None
-        fit = BatchFit(self.request, context, encodings.last)
+        fit = BatchFit(request, context, encodings.last)
         new = fit.rows([entry.segment for entry in entries])
         errors = self._errors_on(new, record, encodings, entries, context)
         fitted = fit.fit(record, new, [*learned, *(entry.segment for entry in entries)])
         check_fitted(fitted, context.report, shrinks=self.method.shrinks)
-        parameters = self.request.parameters()
+        parameters = request.parameters()
         record = record or begin_record(context.root, context.ledger, self.request.name, parameters, encodings.last)
         record = with_fitted(replace(record, parameters=parameters), fitted)
         return _trained(record, entries, errors, encodings, context, perf_counter() - began)
 
-    def _plan(self, context: TrainingContext) -> Encodings:
-        """Return the feature maps of the partitions; raises the errors that can be detected without reading a row."""
+    def _plan(self, context: TrainingContext) -> tuple[Encodings, BatchRequest]:
+        """Return the feature maps of the partitions, and the request with the settings that its pilot chose.
+
+        Raises, before the pilot, the errors that can be detected without reading a row.
+        """
         ledger, entries = context.ledger, context.unlearned
         encodings = plan_encodings(
             context.root,
@@ -148,7 +151,7 @@ class BatchTrainer:
         plan.check(context.memory_limit_bytes)
         context.executor.admit([MemoryNeed(plan.worker_bytes)])
         check_ranges(context.root, entries, encodings.last, context.targets)
-        return with_metric(encodings, context, self.request)
+        return run_pilot(encodings, context, self.request)
 
     def _errors_on(
         self,

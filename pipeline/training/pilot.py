@@ -1,40 +1,68 @@
-"""The pilot of a new model: its first rows, from which the metric is learned before the training proper."""
+"""The pilot of a new model: its first rows, from which metric and settings are chosen before the training proper."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.executor import MemoryNeed
 from ridgestream.pipeline.base.memory_plan import MetricPlan
+from ridgestream.pipeline.base.reporter import Fact
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
 from ridgestream.pipeline.dataset.feature_map_growth import Encodings
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import Kernel, has_gamma, make_kernel
-from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, learn_metric
+from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, MetricForm, learn_metric
 from ridgestream.pipeline.metric.metric import Metric
+from ridgestream.pipeline.metric.settings import MetricSettings
+from ridgestream.pipeline.metric.split import LATER_SHARE
 from ridgestream.pipeline.sums.row_set import RowSet
 from ridgestream.pipeline.training.context import TrainingContext
-from ridgestream.pipeline.training.request import MetricRequest, Request
+from ridgestream.pipeline.training.request import LARGEST_CHOSEN, MAX_BASIS, REGULARIZATION, Choice, Request
 from ridgestream.stores.catalog.models import ModelRecord
+
+FLAT_SHARE = 0.01
+"""A dictionary is large enough if a larger one lowers the error on rows left out by less than this share."""
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """The first rows of a new model, and the metric that was learned from them."""
+    """The first rows of a new model, and what was learned from them."""
 
     rows: RowSet
     """The rows, standardized."""
+    n_all: int
+    """The number of rows of the first training."""
     family: KernelFamily
     """The kernels that were compared."""
     learned: LearnedMetric
-    """The metric."""
+    """The metric, its rounds, and the errors of smaller dictionaries."""
 
     @property
     def gamma(self) -> float | None:
         """The γ of the best round; None for a kernel without, or if no round could be judged."""
         return self.learned.best.gamma if self.learned.best else None
+
+    @property
+    def penalty(self) -> float:
+        """The best λn; the noise of a standardized target if no round could be judged."""
+        best = self.learned.best
+        return best.regularization * (1 - LATER_SHARE) * best.rows if best else 1.0
+
+    @property
+    def max_basis(self) -> int:
+        """The least of the sizes judged whose error is flat; the largest to be chosen if none is."""
+        errors = [(size, errors.pooled) for size, errors in self.learned.sizes if size <= LARGEST_CHOSEN]
+        least = min((error for _, error in errors), default=0.0)
+        flat = next((size for size, error in errors if error <= (1 + FLAT_SHARE) * least), LARGEST_CHOSEN)
+        return flat if errors and flat < errors[-1][0] else LARGEST_CHOSEN
+
+    @property
+    def choice(self) -> Choice:
+        """The settings that suit a dictionary drawn at random, with λ for all rows of the first training."""
+        return Choice(self.gamma, self.penalty / max(self.n_all, 1), self.max_basis)
 
     def metric(self, gamma: float | None) -> Metric:
         """Return the metric; where γ is chosen, scaled so that it becomes one over the number of features."""
@@ -43,45 +71,58 @@ class Pilot:
         return self.learned.metric.scaled(float(np.sqrt(gamma * self.family.n_features)))
 
 
-def with_metric(
+RequestKind = TypeVar("RequestKind", bound=Request)
+
+
+def run_pilot(
     encodings: Encodings,
     context: TrainingContext,
-    request: Request,
-    choose: Callable[[Pilot], float | None] = lambda pilot: pilot.gamma,
-) -> Encodings:
-    """Return the feature maps of a training with the metric that the request asks a new model to learn.
+    request: RequestKind,
+    choose: Callable[[Pilot], Choice] = lambda pilot: pilot.choice,
+) -> tuple[Encodings, RequestKind]:
+    """Return the feature maps of a training with the metric of a new model, and the request with its chosen settings.
 
     The pilot is the first `metric_options.rows` rows of the ledger. Its kernel has the γ that the request gives; if it
-    gives none, the best of several, and `choose` may choose another one for the method. Raises MemoryRefused, with the
-    numbers, if the sums do not fit.
+    gives none, the best of several; `choose` chooses the settings for the method. With a learned metric, the chosen γ
+    is part of the metric. Raises MemoryRefused, with the numbers, if the sums do not fit.
     """
-    wanted, plan = request.metric, plan_pilot(request, context.record, encodings.first.n_features)
-    if wanted is None or plan is None:
-        return encodings
+    settings, plan = request.pilot, plan_pilot(request, context.record, encodings.first.n_features, context.ledger.rows)
+    if settings is None or plan is None:
+        return encodings, request
     plan.check(context.memory_limit_bytes)
     context.executor.admit([MemoryNeed(plan.total_bytes)])
-    pilot = _learn(encodings.first, context, request, wanted)
-    gamma = choose(pilot)
-    _report(pilot, gamma, context)
-    return encodings.measured_by(pilot.metric(gamma))
+    pilot = _learn(encodings.first, context, request, settings)
+    choice = choose(pilot)
+    _report(pilot, choice, request, context)
+    if request.metric is None:
+        return encodings, request.with_choice(choice)
+    return encodings.measured_by(pilot.metric(choice.gamma)), request.with_choice(replace(choice, gamma=None))
 
 
-def _learn(first: FeatureMap, context: TrainingContext, request: Request, wanted: MetricRequest) -> Pilot:
-    rows = context.rows((entry.segment for entry in context.ledger.entries), first, wanted.options.rows)
-    family, diagonal = _family(request, first.n_fitted), wanted.is_diagonal(first.n_features)
-    return Pilot(rows, family, learn_metric(rows, family, wanted.options, context.report, diagonal=diagonal))
+def _learn(first: FeatureMap, context: TrainingContext, request: Request, settings: MetricSettings) -> Pilot:
+    rows = context.rows((entry.segment for entry in context.ledger.entries), first, settings.rows)
+    family, form = _family(request, first.n_fitted), _form(request, first.n_features)
+    learned = learn_metric(rows, family, settings, context.report, form=form)
+    return Pilot(rows, context.ledger.rows, family, learned)
 
 
-def plan_pilot(request: Request, record: ModelRecord | None, n_features: int) -> MetricPlan | None:
-    """Return the memory of learning the metric; None where there is none to learn."""
-    if request.metric is None or record is not None:
+def _form(request: Request, n_features: int) -> MetricForm:
+    if request.metric is None:
+        return "standardized"
+    return "diagonal" if request.metric.is_diagonal(n_features) else "full"
+
+
+def plan_pilot(request: Request, record: ModelRecord | None, n_features: int, n_rows: int) -> MetricPlan | None:
+    """Return the memory of a pilot of a store with this many rows; None where there is nothing to choose or learn."""
+    settings = request.pilot
+    if settings is None or record is not None:
         return None
-    return MetricPlan(request.metric.options.basis, n_features, BLOCK_BYTES)
+    return MetricPlan(settings.bounded_basis(min(settings.rows, n_rows)), n_features, BLOCK_BYTES)
 
 
-def check_pilot_memory(request: Request, record: ModelRecord | None, limit_bytes: int) -> None:
-    """Raise MemoryRefused, with the numbers, if the metric cannot be learned within the limit; reads no row."""
-    if plan := plan_pilot(request, record, n_features=1):
+def check_pilot_memory(request: Request, record: ModelRecord | None, n_rows: int, limit_bytes: int) -> None:
+    """Raise MemoryRefused, with the numbers, if the pilot does not fit within the limit; reads no row."""
+    if plan := plan_pilot(request, record, n_features=1, n_rows=n_rows):
         plan.check(limit_bytes)
 
 
@@ -98,19 +139,22 @@ def _family(request: Request, n_features: int) -> KernelFamily:
     return KernelFamily(make, n_features, chooses=not given, given=given or (None,))
 
 
-def _report(pilot: Pilot, gamma: float | None, context: TrainingContext) -> None:
-    """Report the result, or warn of a pilot that taught nothing."""
+def _report(pilot: Pilot, choice: Choice, request: Request, context: TrainingContext) -> None:
+    """Report what was learned and chosen, or warn of a pilot that taught nothing."""
     best, kept = pilot.learned.best, [each for each in pilot.learned.rounds if each.kept]
     if best is None:
         context.report.warn(events.METRIC_NOT_JUDGED, rows=pilot.rows.n_rows)
         return
-    context.report.say(
-        events.METRIC_LEARNED,
-        rows=pilot.rows.n_rows,
-        rounds=len(kept),
-        gamma=gamma,
-        pilot_gamma=best.gamma,
-        pilot_regularization=best.regularization,
-        pilot_mse_left_out=best.errors.random,
-        pilot_mse_later=best.errors.later,
-    )
+    judged: dict[str, Fact] = {"mse_left_out": best.errors.random, "mse_later": best.errors.later}
+    if request.metric is not None:
+        context.report.say(events.METRIC_LEARNED, rows=pilot.rows.n_rows, rounds=len(kept), **judged)
+    context.report.say(events.PILOT_CHOSEN, rows=pilot.rows.n_rows, **_chosen(pilot, choice, request), **judged)
+    if best.by_later:
+        context.report.warn(events.PILOT_LATER_ROWS_DISAGREE, **judged)
+
+
+def _chosen(pilot: Pilot, choice: Choice, request: Request) -> dict[str, Fact]:
+    """Return the settings that were chosen, by name; those that the job gives are left out."""
+    values: dict[str, Fact] = {REGULARIZATION: choice.regularization, MAX_BASIS: choice.max_basis}
+    gamma: dict[str, Fact] = {"gamma": choice.gamma} if pilot.family.chooses else {}
+    return gamma | {name: value for name, value in values.items() if name in request.chooses}

@@ -1,18 +1,48 @@
 """Requests: the model that a job asks for, and the parameters that the model's record keeps."""
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Self, cast
 
 from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.batch.method import PlanTask
 from ridgestream.pipeline.batch.registry import METHODS, section_of
-from ridgestream.pipeline.batch.shared_settings import MethodSettings, own_settings, shared_settings
+from ridgestream.pipeline.batch.shared_settings import (
+    MethodSettings,
+    SharedRegularizations,
+    own_settings,
+    shared_settings,
+)
 from ridgestream.pipeline.features.class_weights import ClassWeight
-from ridgestream.pipeline.metric.settings import MetricSettings
+from ridgestream.pipeline.metric.settings import AUTO, MetricSettings
+from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.files.paths import FileLocation
 
 FULL_FEATURES = 256
 """With "auto", the metric is a full matrix for at most so many features, and diagonal for more."""
+
+GAMMA, REGULARIZATION, MAX_BASIS = "kernel.gamma", "regularization", "max_basis"
+"""The settings that a pilot can choose, by their keys in `[model]`."""
+
+LARGEST_CHOSEN = 1_000
+"""The largest dictionary that a pilot chooses."""
+
+CHOSEN_FACTORS = (0.1, 1.0, 10.0)
+"""A batch method that compares several λ compares these multiples of the pilot's."""
+
+CHOSEN = "chosen"
+"""The parameter of a record that names the settings which its pilot chose."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The settings that the pilot of a new model chooses."""
+
+    gamma: float | None
+    """The kernel's γ; None for a kernel without, and where it is part of the metric."""
+    regularization: float
+    """λ per row."""
+    max_basis: int
+    """The largest dictionary."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +61,13 @@ class MetricRequest:
     def parameters(self) -> dict[str, Any]:
         """Return the parameters that the record keeps."""
         return {"metric": self.name, "metric_options": asdict(self.options)}
+
+    @classmethod
+    def of(cls, parameters: dict[str, Any]) -> Self | None:
+        """Return the metric of a record's parameters; None for that of the standardized features."""
+        if "metric" not in parameters:
+            return None
+        return cls(parameters["metric"], MetricSettings(**parameters["metric_options"]))
 
 
 class Request(Protocol):
@@ -61,6 +98,14 @@ class Request(Protocol):
         """The metric to learn; None for that of the standardized features."""
 
     @property
+    def chooses(self) -> frozenset[str]:
+        """The settings that the pilot of a new model chooses; until then they have the values that bound the plan."""
+
+    @property
+    def pilot(self) -> MetricSettings | None:
+        """How the pilot of a new model goes; None where it has nothing to choose and nothing to learn."""
+
+    @property
     def kernel(self) -> str:
         """rbf, polynomial or linear."""
 
@@ -71,9 +116,54 @@ class Request(Protocol):
     def parameters(self) -> dict[str, Any]:
         """Return the parameters that the record keeps: a change of one makes it another model."""
 
+    def with_choice(self, choice: Choice) -> Self:
+        """Return the request with the settings that a pilot chose."""
+
+    def adopting(self, parameters: dict[str, Any]) -> Self:
+        """Return the request with the settings of an existing model where this one leaves the choice to a pilot."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class OnlineRequest:
+class _Piloted:
+    """What requests for the models of all methods have."""
+
+    metric: MetricRequest | None = None
+    """The metric to learn; None for that of the standardized features."""
+    chooses: frozenset[str] = frozenset()
+    """The settings that the pilot of a new model chooses; until then they have the values that bound the plan."""
+    chosen: frozenset[str] = frozenset()
+    """The settings that the model's pilot chose."""
+    pilot_options: MetricSettings = field(default_factory=MetricSettings)
+    """How a pilot goes that learns no metric."""
+    class_weight: ClassWeight | None = None
+    """The weights of classes; None if all are 1."""
+
+    @property
+    def pilot(self) -> MetricSettings | None:
+        """How the pilot of a new model goes; None where it has nothing to choose and nothing to learn."""
+        if self.metric is not None:
+            return self.metric.options
+        return self.pilot_options if self.chooses else None
+
+    def _own_parameters(self) -> dict[str, Any]:
+        """Return the parameters that requests of all methods have, where they are not the default."""
+        chosen = {CHOSEN: sorted(self.chosen)} if self.chosen else {}
+        weights = {"class_weight": self.class_weight} if self.class_weight else {}
+        return chosen | weights | (self.metric.parameters() if self.metric else {})
+
+    def _adopted(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of the request that adopts an existing model's settings."""
+        names = frozenset(parameters.get(CHOSEN, ())) & self.chooses
+        return {"metric": self._adopted_metric(parameters), "chosen": names}
+
+    def _adopted_metric(self, parameters: dict[str, Any]) -> MetricRequest | None:
+        """Return the metric that the model has, where the request leaves it open."""
+        is_open = self.metric is not None and self.metric.name == AUTO and parameters.get("metric") != AUTO
+        return MetricRequest.of(parameters) if is_open else self.metric
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlineRequest(_Piloted):
     """A model of the online learner."""
 
     name: str
@@ -102,10 +192,6 @@ class OnlineRequest:
     """The seed with which a fixed dictionary is drawn; None if it is selected or given."""
     unseen_categories: str = ERROR
     """The policy for categories that the model has not seen; may change between trainings."""
-    metric: MetricRequest | None = None
-    """The metric to learn; None for that of the standardized features."""
-    class_weight: ClassWeight | None = None
-    """The weights of classes; None if all are 1."""
 
     @property
     def kernel_grid(self) -> tuple[dict[str, float], ...]:
@@ -130,13 +216,26 @@ class OnlineRequest:
             "selection": self.selection,
             "dictionary": "given" if self.dictionary else None,
             "random_seed": self.random_seed,
-            **(self.metric.parameters() if self.metric else {}),
-            **({"class_weight": self.class_weight} if self.class_weight else {}),
+            **self._own_parameters(),
         }
+
+    def with_choice(self, choice: Choice) -> Self:
+        """Return the request with the settings that a pilot chose."""
+        values: dict[str, dict[str, Any]] = {
+            GAMMA: {"kernel_parameters": _with_gamma(self.kernel_parameters, choice.gamma)},
+            REGULARIZATION: {"regularization": choice.regularization},
+            MAX_BASIS: {"max_basis": choice.max_basis},
+        }
+        return replace(self, **_only(values, self.chooses), chooses=frozenset(), chosen=self.chooses)
+
+    def adopting(self, parameters: dict[str, Any]) -> Self:
+        """Return the request with the settings of an existing model where this one leaves the choice to a pilot."""
+        choice = Choice(parameters["kernel"].get("gamma"), parameters["regularization"], parameters["max_basis"])
+        return replace(self.with_choice(choice), **self._adopted(parameters))
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchRequest:
+class BatchRequest(_Piloted):
     """A model of a batch method."""
 
     name: str
@@ -159,10 +258,6 @@ class BatchRequest:
     """The policy for categories that the model has not seen; may change between trainings."""
     given_basis: int = 0
     """The number of rows of a given initial dictionary, by the footers of its files; 0 without one."""
-    metric: MetricRequest | None = None
-    """The metric to learn; None for that of the standardized features."""
-    class_weight: ClassWeight | None = None
-    """The weights of classes; None if all are 1."""
 
     @property
     def kernel_grid(self) -> tuple[dict[str, float], ...]:
@@ -224,9 +319,31 @@ class BatchRequest:
             "scaling_rows": self.scaling_rows,
             "dictionary": "given" if self.dictionary else None,
             **{name: values for name, values in sections.items() if values},
-            **(self.metric.parameters() if self.metric else {}),
-            **({"class_weight": self.class_weight} if self.class_weight else {}),
+            **self._own_parameters(),
         }
+
+    def with_choice(self, choice: Choice) -> Self:
+        """Return the request with the settings that a pilot chose; a method that compares several λ gets three."""
+        regularization: float | tuple[float, ...] = choice.regularization
+        if isinstance(self.settings, SharedRegularizations) and getattr(self.settings, "folds", 2) > 1:
+            regularization = tuple(factor * choice.regularization for factor in CHOSEN_FACTORS)
+        return self._with(choice.gamma, regularization, choice.max_basis)
+
+    def adopting(self, parameters: dict[str, Any]) -> Self:
+        """Return the request with the settings of an existing model where this one leaves the choice to a pilot."""
+        regularization = parameters["regularization"]
+        given = tuple(regularization) if isinstance(regularization, list) else regularization
+        adopted = self._with(parameters["kernel"].get("gamma"), given, parameters["max_basis"])
+        return replace(adopted, **self._adopted(parameters))
+
+    def _with(self, gamma: float | list[float] | None, regularization: Any, max_basis: int | None) -> Self:  # noqa: ANN401
+        values = {REGULARIZATION: {"regularization": regularization}, MAX_BASIS: {"max_basis": max_basis}}
+        settings = replace(self.settings, **_only(values, self.chooses))
+        gammas = gamma if isinstance(gamma, list) else [gamma]
+        kernels = {GAMMA: {"kernels": tuple(_with_gamma(self.kernels[0], each) for each in gammas)}}
+        return replace(
+            self, settings=settings, **_only(kernels, self.chooses), chooses=frozenset(), chosen=self.chooses
+        )
 
     def _shared(self, name: str) -> Any:  # noqa: ANN401
         defaults = {setting.name: setting.default for setting in shared_settings()}
@@ -241,6 +358,21 @@ def _one_or_all(values: list[Any]) -> Any:  # noqa: ANN401
     return values[0] if len(set(values)) == 1 else values
 
 
-def without_metric(request: Request) -> Request:
-    """Return the request for the same model with the metric of the standardized features."""
-    return cast("Request", replace(cast("Any", request), metric=None))
+def _with_gamma(parameters: dict[str, float], gamma: float | None) -> dict[str, float]:
+    others = {name: value for name, value in parameters.items() if name != "gamma"}
+    return others if gamma is None else {**others, "gamma": gamma}
+
+
+def _only(values: dict[str, dict[str, Any]], names: frozenset[str]) -> dict[str, Any]:
+    """Return the fields that belong to these settings."""
+    return {field_name: value for name in sorted(names & values.keys()) for field_name, value in values[name].items()}
+
+
+def without_pilot(request: Request) -> Request:
+    """Return the request without a pilot: no learned metric, and open settings as they bound a plan."""
+    return cast("Request", replace(cast("Any", request), metric=None, chooses=frozenset()))
+
+
+def adopt_settings(request: Request, record: ModelRecord | None) -> Request:
+    """Return the request, for an existing model with that model's settings wherever the request leaves them open."""
+    return request if record is None else request.adopting(record.parameters)

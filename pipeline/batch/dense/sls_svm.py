@@ -219,6 +219,7 @@ METHOD = Method(
     sizes=dense_sizes,
     passes=dense_passes,
     compares_kernels=True,
+    chooses_size=True,
     shrinks=False,
     always_reselects=True,
 )

@@ -50,5 +50,6 @@ METHOD = Method(
     sizes=_sizes,
     passes=_passes,
     solve=_solve,
+    chooses_size=True,
     certain=lambda settings: False,  # noqa: ARG005
 )

@@ -22,6 +22,7 @@ from ridgestream.pipeline.prediction.progressive_validation import Progressive, 
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.online.checkpoints import OnlineCheckpoints, Progress, key_of
+from ridgestream.pipeline.training.online.choice import choose_for_learner
 from ridgestream.pipeline.training.online.dictionary import (
     check_dictionary,
     draw_dictionary,
@@ -29,9 +30,8 @@ from ridgestream.pipeline.training.online.dictionary import (
     read_given,
 )
 from ridgestream.pipeline.training.online.stream import StreamTraining
-from ridgestream.pipeline.training.online.width import choose_width
-from ridgestream.pipeline.training.pilot import with_metric
-from ridgestream.pipeline.training.request import OnlineRequest
+from ridgestream.pipeline.training.pilot import run_pilot
+from ridgestream.pipeline.training.request import CHOSEN, OnlineRequest
 from ridgestream.pipeline.training.training_result import Trained, begin_record
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord, check_parameters
@@ -115,7 +115,9 @@ class OnlineTrainer:
 def check_online_parameters(record: ModelRecord, request: OnlineRequest) -> None:
     """Raise ModelError, naming each parameter that differs, except the regularization; reads no file."""
     check_complete(record)
-    same = {name: record.parameters[name] for name in ("learner", "regularization")}
+    same = {
+        name: record.parameters[name] for name in ("learner", "regularization", CHOSEN) if name in record.parameters
+    }
     known = replace(record, parameters={"selection": "supervised", **record.parameters})
     check_parameters(known, {**request.parameters(), **same})
 
@@ -164,7 +166,9 @@ class _OnlineTraining:
             report=context.report,
             class_weight=request.class_weight,
         )
-        encodings = with_metric(encodings, context, request, lambda pilot: choose_width(pilot, request, context.report))
+        encodings, request = run_pilot(
+            encodings, context, request, lambda pilot: choose_for_learner(pilot, request, context.report)
+        )
         plan = trainer.plan_memory(record, ledger.rows, encodings.last.n_features, encodings.first.target.n_outputs)
         plan.check(context.memory_limit_bytes)
         check_ranges(context.root, entries, encodings.first, context.targets)
@@ -240,6 +244,8 @@ class _OnlineTraining:
         changed: dict[str, Any] = {"regularization": self.request.regularization}
         parameters = context.record.parameters
         parameters = parameters | changed | {"learner": parameters["learner"] | changed}
+        if CHOSEN in parameters:
+            parameters[CHOSEN] = sorted(self.request.chosen)
         return with_feature_map(replace(context.record, parameters=parameters), last)
 
 

@@ -1,12 +1,13 @@
 """The reference of job files: every key has a sentence, and shows what the sections and learners enforce."""
 
-from dataclasses import MISSING
+from dataclasses import MISSING, replace
 from typing import Any
 
 import pytest
 from support.jobs.jobs import Workplace
 
 from ridgestream.jobs.config.job_file import read_job
+from ridgestream.jobs.config.method_sections import CHOOSABLE
 from ridgestream.jobs.config.model_section import ModelSection
 from ridgestream.jobs.config.reference import Entry, list_keys
 from ridgestream.jobs.config.requests import model_request
@@ -15,7 +16,9 @@ from ridgestream.pipeline.base.settings import settings_of
 from ridgestream.pipeline.batch.registry import METHODS, section_of
 from ridgestream.pipeline.batch.shared_settings import own_settings
 from ridgestream.pipeline.online.settings import OnlineSettings
-from ridgestream.pipeline.training.request import BatchRequest
+from ridgestream.pipeline.training.request import LARGEST_CHOSEN, BatchRequest
+
+OPEN = ("model.max_basis", "model.regularization", "model.kernel.gamma")
 
 KEYS = {entry.key: entry for entry in list_keys()}
 
@@ -43,20 +46,27 @@ def test_types_bounds_and_defaults_are_shown() -> None:
         is_required=False,
         sentence="The consecutive steps in which λ must have been stationary; or twice as many without a lower GCV.",
     )
-    assert KEYS["model.max_basis"].type == 'a whole number ≥ 1 or "unlimited"'
-    assert KEYS["model.regularization"].type == "a number > 0 or a list of one or more, each a number > 0"
+    assert KEYS["model.max_basis"].type == 'a whole number ≥ 1 or "unlimited" or "auto"'
+    assert KEYS["model.regularization"].type == 'a number > 0 or a list of one or more, each a number > 0 or "auto"'
+    assert KEYS["model.metric"].default == KEYS["model.max_basis"].default == KEYS["model.regularization"].default
+    assert KEYS["model.max_basis"].default == "auto"
     assert KEYS["model.ols.candidates"].type == 'a whole number ≥ 1 or "all"'
     assert KEYS["source.path"].is_required
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_job_without_keys_asks_for_the_method_s_defaults(method: str, tmp_path: Any) -> None:
+def test_a_job_without_keys_asks_for_the_method_s_defaults_and_leaves_the_rest_to_a_pilot(
+    method: str, tmp_path: Any
+) -> None:
     work = Workplace(tmp_path)
     work.put(0)
-    changes = {"model.method": method, "model.max_basis": None, "model.regularization": None}
-    request = model_request(read_job(work.job(changes), {}))
+    request = model_request(read_job(work.job({"model.method": method} | dict.fromkeys(OPEN)), {}))
     assert isinstance(request, BatchRequest)
-    assert request.settings == METHODS[method].settings()
+    defaults = METHODS[method].settings()
+    bounded = {"max_basis": LARGEST_CHOSEN} if hasattr(defaults, "max_basis") else {}
+    assert request.settings == replace(defaults, **bounded)
+    takes = {name for name in ("regularization", "max_basis") if hasattr(defaults, name)}
+    assert request.chooses == {"kernel.gamma", *takes} - ({"max_basis"} if METHODS[method].chooses_size else set())
     own = {setting.name: setting.default for setting in own_settings(METHODS[method].settings)}
     assert request.parameters().get(section_of(method), {}) == own
 
@@ -65,7 +75,7 @@ def test_the_online_learner_s_defaults_are_the_job_s() -> None:
     model = ModelSection()
     for setting in settings_of(OnlineSettings):
         if setting.name != "kernel":
-            assert getattr(model, setting.name) == setting.default
+            assert getattr(model, setting.name) == ("auto" if setting.name in CHOOSABLE else setting.default)
 
 
 @pytest.mark.parametrize("method", ["fvs", "orols"])

@@ -8,7 +8,7 @@ from support.jobs.recording import Notes
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial
-from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, learn_metric
+from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, MetricForm, learn_metric
 from ridgestream.pipeline.metric.settings import MetricSettings
 from ridgestream.pipeline.sums.row_set import ArrayRows
 
@@ -23,15 +23,15 @@ def features(n: int = 800, seed: int = 0) -> Floats:
     return np.random.default_rng(seed).normal(size=(n, D))
 
 
-def learn(u: Floats, y: Floats, *, diagonal: bool = False, weights: Floats | None = None, **more: int) -> LearnedMetric:
+def learn(u: Floats, y: Floats, *, form: MetricForm = "full", weights: Floats | None = None, **more: int) -> LearnedMetric:
     settings = MetricSettings(**{"rows": len(u), "basis": 60, "rounds": 4} | more)
-    return learn_metric(ArrayRows(u, y, weights), KernelFamily(rbf, D), settings, Notes(), diagonal=diagonal)
+    return learn_metric(ArrayRows(u, y, weights), KernelFamily(rbf, D), settings, Notes(), form=form)
 
 
-@pytest.mark.parametrize("diagonal", [False, True])
-def test_columns_that_matter_get_the_weight(diagonal: bool) -> None:
+@pytest.mark.parametrize("form", ["full", "diagonal"])
+def test_columns_that_matter_get_the_weight(form: MetricForm) -> None:
     u = features()
-    learned = learn(u, np.sin(2 * u[:, 1]) + u[:, 4] ** 2, diagonal=diagonal)
+    learned = learn(u, np.sin(2 * u[:, 1]) + u[:, 4] ** 2, form=form)
     assert set(np.argsort(learned.metric.importance())[-2:].tolist()) == {1, 4}
     assert learned.metric.importance()[[1, 4]].sum() > 0.9
     assert learned.best is not None
@@ -99,7 +99,7 @@ def test_given_kernels_are_the_only_ones_tried() -> None:
     u = features()
     family = KernelFamily(rbf, D, chooses=False, given=(0.1, 0.7))
     learned = learn_metric(
-        ArrayRows(u, np.sin(2 * u[:, 1])), family, MetricSettings(basis=60, rounds=3), Notes(), diagonal=False
+        ArrayRows(u, np.sin(2 * u[:, 1])), family, MetricSettings(basis=60, rounds=3), Notes(), form="full"
     )
     assert {each.gamma for each in learned.rounds} <= {0.1, 0.7}
 
@@ -109,7 +109,7 @@ def test_kernels_of_the_inner_product_learn_one_too(kernel: Kernel) -> None:
     u = features()
     family = KernelFamily(partial(_only, kernel), D, chooses=False)
     learned = learn_metric(
-        ArrayRows(u, u[:, 1] + u[:, 1] ** 2), family, MetricSettings(basis=60, rounds=3), Notes(), diagonal=True
+        ArrayRows(u, u[:, 1] + u[:, 1] ** 2), family, MetricSettings(basis=60, rounds=3), Notes(), form="diagonal"
     )
     assert np.isfinite(learned.metric.root).all()
     assert learned.metric.importance()[1] >= 1 / D

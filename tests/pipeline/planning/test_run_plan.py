@@ -127,5 +127,5 @@ def test_without_a_store_every_file_is_new_and_one_without_a_footer_has_no_rows(
     write_partition(tmp_path / "0.parquet", {"a": pa.array([1.0, 2.0, 3.0])})
     (tmp_path / "1.parquet").write_bytes(b"no footer")
     files = list_partitions(tmp_path)
-    first = plan_run(None, files, trainer_of(ONLINE), asks_refit=False, memory_limit_bytes=10**9, new_model=False)
+    first = plan_run(None, files, ONLINE, asks_refit=False, memory_limit_bytes=10**9, new_model=False)
     assert (first.fresh, first.fresh_rows, first.record) == (files, (3, 0), None)

@@ -92,7 +92,10 @@ class Workplace:
             self.put(number, draw_rows(1000 + number), where="held-out")
 
     def job(self, changes: Settings | None = None, name: str = "job.toml") -> Path:
-        """Write a job file with dotted keys; a change to None leaves the key out."""
+        """Write a job file with dotted keys; a change to None leaves the key out.
+
+        Nothing is left to a pilot unless a change leaves it out, or says "auto".
+        """
         settings: dict[str, Any] = {
             "store": "store",
             "source.path": "rows",
@@ -101,10 +104,14 @@ class Workplace:
             "model.max_basis": 20,
             "model.regularization": 1e-4,
             "model.scaling_rows": ROWS,
+            "model.metric": "standardized",
             "evaluate.path": "held-out",
             "report": "none",
         }
-        settings |= changes or {}
+        changes = changes or {}
+        if not any(key.startswith("model.kernel") for key in changes):
+            settings["model.kernel.gamma"] = 0.25
+        settings |= changes
         path = self.folder / name
         path.write_text("".join(f"{key} = {json.dumps(v)}\n" for key, v in settings.items() if v is not None))
         return path

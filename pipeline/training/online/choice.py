@@ -1,7 +1,7 @@
-"""The width of the online learner's kernel after a learned metric, judged by the learner itself on the pilot's rows.
+"""The settings of the online learner that a pilot chooses, judged by the learner itself on the pilot's first rows.
 
 A dictionary that rows are selected for, one after another, wants a narrower kernel than one drawn at random, by which
-the metric is learned; by how much depends on its size and on the thresholds.
+the pilot judges; by how much depends on its size and on the thresholds. It wants another penalty, too.
 """
 
 import warnings
@@ -19,7 +19,7 @@ from ridgestream.pipeline.metric.split import LATER_SHARE
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.sums.row_block import RowBlock, drop_absent
 from ridgestream.pipeline.training.pilot import Pilot
-from ridgestream.pipeline.training.request import OnlineRequest
+from ridgestream.pipeline.training.request import MAX_BASIS, REGULARIZATION, Choice, OnlineRequest
 
 JUDGED_ROWS = 16_384
 """The first rows of the pilot that the learner is judged on, at most."""
@@ -27,21 +27,31 @@ JUDGED_ROWS = 16_384
 JUDGED_BYTES = 64 * 2**20
 """Their features, at most."""
 
-PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
+PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1_000.0)
 """Values of λn, of which the best judges a width."""
 
 LEAST_GAIN = 0.01
 """By which share of the error another width must be better."""
 
 FEWEST_ROWS = 50
-"""With fewer rows, no width is judged."""
+"""With fewer rows, the pilot's own choice stands."""
 
 LARGEST_BASIS = 1_000
 """The largest dictionary of a learner that is judged."""
 
 
 @dataclass(frozen=True)
-class WidthTrial:
+class Trial:
+    """What the learner's trial with one kernel came to."""
+
+    error: float
+    """The mean squared error on the last fifth of the rows; infinite where the learner broke down."""
+    penalty: float
+    """The λn with which it is least."""
+
+
+@dataclass(frozen=True)
+class LearnerTrials:
     """The rows on which kernels are tried, and the learner that tries them."""
 
     rows: RowBlock
@@ -49,11 +59,11 @@ class WidthTrial:
     request: OnlineRequest
     """The learner's settings."""
 
-    def error(self, kernel: Kernel) -> float:
-        """Return the mean squared error on the last fifth of the rows, having learned the others in their order.
+    def run(self, kernel: Kernel) -> Trial:
+        """Return the error on the last fifth of the rows, having learned the others in their order.
 
         It is that of the best penalty of several on the dictionary that was selected, since the λ of a whole stream is
-        too small for its first rows. Infinite where the learner breaks down.
+        too small for its first rows.
         """
         features, targets, weights = self.rows.features, self.rows.targets, self.rows.weights
         cut = round((1 - LATER_SHARE) * len(features))
@@ -62,14 +72,16 @@ class WidthTrial:
             with one_blas_thread(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", InputWarning)  # a width that suits no row is not taken
                 learner.partial_fit(features[:cut], targets[:cut], None if weights is None else weights[:cut])
-                return min(self._later_error(learner, penalty / cut, cut) for penalty in PENALTIES)
+                trials = [Trial(self._later_error(learner, penalty / cut, cut), penalty) for penalty in PENALTIES]
+                return min(trials, key=lambda trial: trial.error)
         except NumericalBreakdown:
-            return float("inf")
+            return Trial(float("inf"), 1.0)
 
     def _learner(self, kernel: Kernel, n_rows: int) -> OnlineLSSVM:
+        given = 0.0 if REGULARIZATION in self.request.chooses else self.request.regularization
         return OnlineLSSVM(
             kernel,
-            regularization=max(self.request.regularization, 1.0 / n_rows),
+            regularization=max(given, 1.0 / n_rows),
             max_basis=min(self.request.max_basis or LARGEST_BASIS, LARGEST_BASIS),
             novelty_threshold=self.request.novelty_threshold,
             usefulness_threshold=self.request.usefulness_threshold,
@@ -84,29 +96,37 @@ class WidthTrial:
         return float(np.average(losses, weights=None if rows.weights is None else rows.weights[cut:]))
 
 
-def choose_width(pilot: Pilot, request: OnlineRequest, report: Reporter) -> float | None:
-    """Return the γ of least error on later rows, from the pilot's by doubling and halving; O(max_basis²) a row and γ.
+def choose_for_learner(pilot: Pilot, request: OnlineRequest, report: Reporter) -> Choice:
+    """Return the γ and λ of least error on later rows; O(max_basis²) a row and γ.
 
-    A kernel of the inner product has no width. Where γ is given, or the dictionary is, or where there are few rows, it
-    is the pilot's.
+    From the pilot's γ on by doubling and halving, where γ is chosen; the penalty λn is that of as many rows as the
+    pilot has, so that it does not depend on how many rows the first training has. Where the dictionary is given, or
+    where there are few rows, both are the pilot's.
     """
-    if not (pilot.family.chooses and KERNELS[request.kernel].is_stationary and request.selection != "fixed"):
-        return pilot.gamma
-    trial = _trial(pilot, request)
-    if len(trial.rows.features) < FEWEST_ROWS:
-        return pilot.gamma
-    errors: dict[float | None, float] = {}
+    choice = replace(pilot.choice, regularization=pilot.penalty / max(pilot.rows.n_rows, 1))
+    sized = replace(request, max_basis=choice.max_basis) if MAX_BASIS in request.chooses else request
+    trials = LearnerTrials(_first_rows(pilot), sized)
+    if request.selection == "fixed" or len(trials.rows.features) < FEWEST_ROWS:
+        return choice
+    gamma, trial = _best_width(pilot, trials, report, wide=KERNELS[request.kernel].is_stationary)
+    return replace(choice, gamma=gamma, regularization=trial.penalty / pilot.rows.n_rows)
+
+
+def _best_width(pilot: Pilot, trials: LearnerTrials, report: Reporter, *, wide: bool) -> tuple[float | None, Trial]:
+    """Return γ and its trial; the pilot's, where γ is given or the kernel, one of the inner product, has no width."""
+    results: dict[float | None, Trial] = {}
     best = wanted = pilot.gamma
-    while wanted is not None:
-        errors[wanted] = trial.error(pilot.family.make(wanted))
-        report.say(events.METRIC_WIDTH_TRIED, gamma=wanted, mse_later=errors[wanted])
-        if errors[wanted] < (1 - LEAST_GAIN) * errors[best]:
+    while wanted not in results:
+        results[wanted] = trials.run(pilot.family.make(wanted))
+        report.say(events.PILOT_WIDTH_TRIED, gamma=wanted, mse_later=results[wanted].error)
+        if results[wanted].error < (1 - LEAST_GAIN) * results[best].error:
             best = wanted
-        wanted = pilot.family.neighbour(errors, best)
-    return best
+        neighbour = pilot.family.neighbour(results, best) if wide else None
+        wanted = best if neighbour is None else neighbour
+    return best, results[best]
 
 
-def _trial(pilot: Pilot, request: OnlineRequest) -> WidthTrial:
+def _first_rows(pilot: Pilot) -> RowBlock:
     count = min(pilot.rows.n_rows, JUDGED_ROWS, JUDGED_BYTES // (8 * max(pilot.rows.n_features, 1)))
     block = drop_absent(pilot.rows.take(np.arange(count)))
-    return WidthTrial(replace(block, features=pilot.learned.metric.apply(block.features)), request)
+    return replace(block, features=pilot.learned.metric.apply(block.features))

@@ -1,0 +1,175 @@
+"""Models of jobs that state nothing but their data, against Nystroem + ridge, gradient boosting and a constant.
+
+`python tests/benchmarks/defaults.py [--splits 5] [--data FOLDER] [--sets NAME …]`: for each set, the mean and standard
+deviation over random splits of the test error: the percentage misclassified, or the mean squared error. The job has
+three lines, with store, source and evaluate; the comparators are scikit-learn's, of its default settings except that
+`Nystroem` (1,000 vectors) and its ridge choose γ and α by cross-validation. Sets come from scikit-learn; `--data` adds
+the Parquet files of a folder, each with a column `target`. Prints a line a split to standard error, JSON at the end.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from sklearn import datasets
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import RidgeClassifierCV, RidgeCV
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+
+from ridgestream.jobs.commands.run import run_job
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.reporter import Silent
+
+VECTORS = 1_000
+WIDTHS = tuple(2.0**power for power in range(-4, 4))
+"""γ of Nystroem in units of one over the number of columns."""
+
+ALPHAS = tuple(10.0**power for power in range(-6, 4))
+CLASSES = 26
+"""A whole-numbered target with at most so many values is a class."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Columns, of which `target` is to be predicted."""
+
+    table: pa.Table
+
+    @property
+    def target(self) -> np.ndarray:
+        return self.table["target"].to_numpy()
+
+    @property
+    def classifies(self) -> bool:
+        return self.target.dtype.kind not in "f" and len(np.unique(self.target)) <= CLASSES
+
+    def error(self, predicted: np.ndarray, held_out: np.ndarray) -> float:
+        truth = self.target[held_out]
+        return float(100 * np.mean(predicted != truth) if self.classifies else np.mean((predicted - truth) ** 2))
+
+    def constant(self, learned: np.ndarray) -> Any:
+        values = self.target[learned]
+        if not self.classifies:
+            return values.mean()
+        classes, counts = np.unique(values, return_counts=True)
+        return classes[counts.argmax()]
+
+
+def _of_sklearn(load: Callable[[], Any]) -> Callable[[], DataSet]:
+    def read() -> DataSet:
+        data = load()
+        columns = {f"x{i}": column.astype(float) for i, column in enumerate(data.data.T)}
+        return DataSet(pa.table({**columns, "target": data.target}))
+
+    return read
+
+
+def _generated(make: Callable[..., Any], n_samples: int) -> Callable[[], DataSet]:
+    def read() -> DataSet:
+        X, y = make(n_samples=n_samples, noise=1.0, random_state=0)
+        return DataSet(pa.table({**{f"x{i}": column for i, column in enumerate(X.T)}, "target": y}))
+
+    return read
+
+
+SETS: dict[str, Callable[[], DataSet]] = {
+    "diabetes": _of_sklearn(datasets.load_diabetes),
+    "breast cancer": _of_sklearn(datasets.load_breast_cancer),
+    "wine": _of_sklearn(datasets.load_wine),
+    "digits": _of_sklearn(datasets.load_digits),
+    "friedman1": _generated(datasets.make_friedman1, 5_000),
+}
+
+
+def read_sets(folder: Path | None, names: list[str] | None) -> dict[str, Callable[[], DataSet]]:
+    files = sorted(folder.glob("*.parquet")) if folder else []
+    found = SETS | {file.stem: (lambda file=file: DataSet(pq.read_table(file))) for file in files}
+    return {name: found[name] for name in names or found}
+
+
+def ours(data: DataSet, learned: np.ndarray, held_out: np.ndarray) -> float:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for part, rows in (("rows", learned), ("test", held_out)):
+            (folder / part).mkdir()
+            pq.write_table(data.table.take(rows), folder / part / "part-00.parquet")
+        kind = ', classes = "all"' if data.classifies else ""
+        job = folder / "job.toml"
+        job.write_text(
+            f'store = "store"\nsource = {{ path = "rows", target = "target"{kind} }}\nevaluate = {{ path = "test" }}\nmodel = {{ refit = true }}\n'
+        )
+        result = run_job(read_job(job, {}), InProcess(), Silent(), 0.0, new_model=False)
+    return 100 * result["test_error"] if data.classifies else float(result["test_mse"])
+
+
+def nystroem(data: DataSet, learned: np.ndarray, held_out: np.ndarray) -> float:
+    frame = data.table.drop_columns("target").to_pandas()
+    scale = ColumnTransformer(
+        [
+            ("numbers", StandardScaler(), make_column_selector(dtype_include="number")),
+            ("texts", OneHotEncoder(handle_unknown="ignore"), make_column_selector(dtype_exclude="number")),
+        ],
+        sparse_threshold=0,
+    )
+    n_columns = scale.fit(frame).transform(frame[:1]).shape[1]
+    ridge = RidgeClassifierCV(ALPHAS) if data.classifies else RidgeCV(ALPHAS)
+    vectors = min(VECTORS, 2 * len(learned) // 3)
+    grid = {"nystroem__gamma": [width / n_columns for width in WIDTHS]}
+    search = GridSearchCV(make_pipeline(scale, Nystroem(n_components=vectors, random_state=0), ridge), grid, cv=3)
+    search.fit(frame.iloc[learned], data.target[learned])
+    return data.error(search.predict(frame.iloc[held_out]), held_out)
+
+
+def boosting(data: DataSet, learned: np.ndarray, held_out: np.ndarray) -> float:
+    frame = data.table.drop_columns("target").to_pandas()
+    codes = ColumnTransformer(
+        [("texts", OrdinalEncoder(), make_column_selector(dtype_exclude="number"))], remainder="passthrough"
+    )
+    kind = HistGradientBoostingClassifier if data.classifies else HistGradientBoostingRegressor
+    model = make_pipeline(codes, kind(random_state=0)).fit(frame.iloc[learned], data.target[learned])
+    return data.error(model.predict(frame.iloc[held_out]), held_out)
+
+
+def compare(name: str, data: DataSet, splits: int) -> dict[str, Any]:
+    errors: dict[str, list[float]] = {"ridgestream": [], "nystroem": [], "boosting": [], "constant": []}
+    seconds = []
+    for split in range(splits):
+        learned, held_out = train_test_split(np.arange(len(data.table)), test_size=0.3, random_state=split)
+        started = perf_counter()
+        errors["ridgestream"].append(ours(data, learned, held_out))
+        seconds.append(perf_counter() - started)
+        errors["nystroem"].append(nystroem(data, learned, held_out))
+        errors["boosting"].append(boosting(data, learned, held_out))
+        errors["constant"].append(data.error(data.constant(learned), held_out))
+        print(name, split, {k: round(v[-1], 4) for k, v in errors.items()}, round(seconds[-1], 1), file=sys.stderr)
+    result: dict[str, Any] = {"set": name, "rows": len(data.table), "classes": data.classifies}
+    result["seconds"] = float(np.mean(seconds))
+    return result | {k: {"mean": float(np.mean(v)), "deviation": float(np.std(v))} for k, v in errors.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--sets", nargs="+")
+    given = parser.parse_args()
+    chosen = read_sets(given.data, given.sets)
+    print(json.dumps([compare(name, read(), given.splits) for name, read in chosen.items()], indent=1))
+
+
+if __name__ == "__main__":
+    main()
