@@ -109,9 +109,8 @@ def ours(data: DataSet, learned: np.ndarray, held_out: np.ndarray) -> float:
             pq.write_table(data.table.take(rows), folder / part / "part-00.parquet")
         kind = ', classes = "all"' if data.classifies else ""
         job = folder / "job.toml"
-        job.write_text(
-            f'store = "store"\nsource = {{ path = "rows", target = "target"{kind} }}\nevaluate = {{ path = "test" }}\nmodel = {{ refit = true }}\n'
-        )
+        source = f'source = {{ path = "rows", target = "target"{kind} }}'
+        job.write_text(f'store = "store"\n{source}\nevaluate = {{ path = "test" }}\nmodel = {{ refit = true }}\n')
         result = run_job(read_job(job, {}), InProcess(), Silent(), 0.0, new_model=False)
     return 100 * result["test_error"] if data.classifies else float(result["test_mse"])
 

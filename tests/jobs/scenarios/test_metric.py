@@ -16,7 +16,6 @@ from support.jobs.jobs import (
     assert_same_model,
     draw_regression,
     draw_rows,
-    open_store,
     set_column,
 )
 from support.jobs.recording import NEVER, Killed, Notes
@@ -28,18 +27,17 @@ from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base import pass_checkpoint
-from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.dataset import stored_rows
 from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
 from ridgestream.pipeline.models.model_record import model_of
 from ridgestream.pipeline.training import pilot
-from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.repository.store_location import StoreLocation
 
 OPTIONS: Settings = {
+    "model.kernel.gamma": "auto",
     "model.metric_options.rows": ROWS,
     "model.metric_options.basis": 40,
     "model.metric_options.rounds": 2,
@@ -135,7 +133,7 @@ def test_a_given_gamma_is_kept_and_a_missing_one_chosen(tmp_path: Path) -> None:
     work = new_place(tmp_path, "work", range(2))
     notes = Notes()
     run(work, FULL, report=notes)
-    chosen = float(str(notes.facts("metric.learned")["gamma"]))
+    chosen = float(str(notes.facts("pilot.chosen")["gamma"]))
     model = model_of(work.model())
     assert model.basis.kernel.parameters() == {"gamma": 0.25}
     metric = model.feature_map.metric
@@ -207,7 +205,7 @@ def test_another_metric_is_another_model(tmp_path: Path) -> None:
     work = new_place(tmp_path, "work", range(2))
     run(work, {})
     with pytest.raises(ModelError, match=r"metric was none, is 'full'"):
-        run(work, FULL)
+        run(work, {**FULL, "model.kernel.gamma": 0.25})
     run(work, {**FULL, "model.name": "full"})
     work.put_all(range(2, 3))
     with pytest.raises(ModelError, match=r"metric_options\.rows was 200, is 100"):
@@ -224,17 +222,10 @@ def test_the_store_says_what_distances_depend_on(tmp_path: Path) -> None:
     assert {entry["feature"] for entry in model["metric"]["directions"][0]["features"][:2]} == {"x0", "x1"}
 
 
-def test_a_pilot_that_does_not_fit_is_refused_with_the_numbers(tmp_path: Path) -> None:
-    work = new_place(tmp_path, "work", range(1))
-    with pytest.raises(MemoryRefused, match=r"metric_options\.basis = 5000 needs .* of memory"):
-        run(work, {**FULL, "model.metric_options.basis": 5000, "memory_limit": "1GB"})
-    assert read_ledger(open_store(work.store).root()).rows == 0
-
-
 def test_options_go_with_a_metric(tmp_path: Path) -> None:
     work = new_place(tmp_path, "work", range(1))
-    with pytest.raises(JobFileError, match="metric_options goes with metric"):
-        read_job(work.job(OPTIONS), {})
+    with pytest.raises(JobFileError, match="metric_options goes with a metric to learn"):
+        read_job(work.job({**OPTIONS, "model.kernel.gamma": 0.25}), {})
 
 
 def test_the_plan_has_the_memory_of_the_pilot_and_says_what_its_time_leaves_out(

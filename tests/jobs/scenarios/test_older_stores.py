@@ -16,6 +16,9 @@ from ridgestream.jobs.report.report_files import run_report
 from ridgestream.stores.repository.store_format import FORMAT_VERSION, read_root_record
 from ridgestream.stores.repository.store_location import StoreLocation
 
+LEFT_OPEN = {"model.metric": None, "model.kernel.gamma": None}
+"""What a model of an older release keeps as it is."""
+
 STORES = Path(__file__).parents[2] / "data" / "stores"
 
 
@@ -30,7 +33,12 @@ def unpack(folder: Path, kind: str) -> Workplace:
 @pytest.mark.parametrize("kind", ["binary", "regression"])
 def test_a_store_of_release_0_1_0_can_be_continued(tmp_path: Path, kind: str) -> None:
     work = unpack(tmp_path, kind)
-    changes = {**({} if kind == "binary" else REGRESSION), "model.max_basis": 8}
+    changes = {
+        **({} if kind == "binary" else REGRESSION),
+        "model.max_basis": 8,
+        "model.metric": None,
+        "model.kernel.gamma": None,
+    }
     result = run_inspect(StoreLocation(str(work.store)))
     (night,) = work.model().history
     assert (result["format_version"], result["rows"], night.progressive_mse_of, night.test_mse_of) == (
@@ -67,6 +75,7 @@ def test_a_store_of_release_0_1_0_can_be_continued(tmp_path: Path, kind: str) ->
 
 
 FORMAT_3 = {
+    **LEFT_OPEN,
     "model.max_basis": 8,
     "model.scaling_rows": 40,
     "model.guard": 0.0,

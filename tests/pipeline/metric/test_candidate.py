@@ -5,7 +5,7 @@ import pytest
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.metric.candidate import Candidate
+from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors, Verdict
 from ridgestream.pipeline.metric.comparison import Comparison, compare_models
 from ridgestream.pipeline.metric.judged_sums import JudgedSumming, sum_judged
 from ridgestream.pipeline.metric.metric import Metric
@@ -93,3 +93,32 @@ def test_without_a_row_that_judges_there_is_no_candidate() -> None:
     metric = Metric.standardized(3)
     sums = sum_judged(JudgedSumming(metric, (basis,), SPLIT, 2), [nothing]).parts[0]
     assert Candidate.best(metric, basis, sums, (1e-3,)) is None
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_smaller_dictionaries_are_judged_as_if_they_were_the_only_ones(weighted: bool) -> None:
+    block, metric = rows(weighted=weighted), Metric.standardized(3)
+    whole = candidate(block, metric)
+    small = Basis(whole.basis.kernel, whole.basis.vectors[:7], np.zeros(3))
+    sums = sum_judged(JudgedSumming(metric, (small,), SPLIT, 2), [block]).parts[0]
+    alone = Candidate.best(metric, small, sums, (whole.regularization,))
+    assert alone is not None
+    judged = whole.errors_of_sizes([7, 20])
+    for name in ("later", "random", "pooled"):
+        assert getattr(judged[0], name) == pytest.approx(getattr(alone.errors, name), rel=1e-9)
+        assert getattr(judged[1], name) == pytest.approx(getattr(whole.errors, name), rel=1e-9)
+
+
+def errors_of(*later_and_pooled: tuple[float, float], rows: int = 10_000) -> list[JudgedErrors]:
+    return [JudgedErrors(later, pooled, pooled, rows) for later, pooled in later_and_pooled]
+
+
+def test_the_later_rows_decide_where_they_disagree_by_more_than_noise() -> None:
+    alike, moving = errors_of((1.02, 0.5), (1.0, 0.6)), errors_of((1.2, 0.5), (1.0, 0.6))
+    assert Verdict.of(alike) == Verdict(0, by_later=False)
+    assert Verdict.of(moving) == Verdict(1, by_later=True)
+    assert Verdict.of(errors_of((1.2, 0.5), (1.0, 0.6), rows=20)) == Verdict(0, by_later=False), "noise of few rows"
+
+
+def test_of_equal_models_the_last_is_best() -> None:
+    assert Verdict.of(errors_of((1.0, 0.5), (1.0, 0.5))).index == 1

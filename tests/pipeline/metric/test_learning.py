@@ -23,7 +23,9 @@ def features(n: int = 800, seed: int = 0) -> Floats:
     return np.random.default_rng(seed).normal(size=(n, D))
 
 
-def learn(u: Floats, y: Floats, *, form: MetricForm = "full", weights: Floats | None = None, **more: int) -> LearnedMetric:
+def learn(
+    u: Floats, y: Floats, *, form: MetricForm = "full", weights: Floats | None = None, **more: int
+) -> LearnedMetric:
     settings = MetricSettings(**{"rows": len(u), "basis": 60, "rounds": 4} | more)
     return learn_metric(ArrayRows(u, y, weights), KernelFamily(rbf, D), settings, Notes(), form=form)
 

@@ -1,0 +1,159 @@
+"""Settings that a job leaves open: chosen by a new model's first rows, kept from then on, on any executor."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.jobs.jobs import REGRESSION, ROWS, Settings, Workplace, assert_same_model, draw_regression, set_column
+from support.jobs.recording import NEVER, Killed, Notes
+from support.stores.stores import PicklingExecutor
+
+from ridgestream.jobs.commands.run import run_job
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.pipeline.base.executor import Executor, InProcess
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.models.model_record import state_of
+from ridgestream.stores.errors.exceptions import ModelError
+
+OPEN: Settings = {
+    "model.kernel.gamma": None,
+    "model.regularization": None,
+    "model.max_basis": None,
+    "model.metric": None,
+    "model.metric_options.rows": ROWS,
+}
+METHODS: dict[str, Settings] = {
+    "online": {},
+    "ols": {"model.method": "ols", "model.max_basis": 20},
+    "efvs": {"model.method": "efvs", "model.max_basis": 20, "model.metric": "standardized"},
+    "orols": {"model.method": "orols"},
+    "kernel-ridge": {"model.method": "kernel-ridge"},
+    "isls-svm": {"model.method": "isls-svm", "model.isls_svm.start_basis": 30},
+    "subset-of-regressors": {"model.method": "subset-of-regressors", "model.subset_of_regressors.start_basis": 30},
+}
+
+
+def new_place(tmp_path: Path, name: str, numbers: range = range(0)) -> Workplace:
+    (tmp_path / name).mkdir()
+    work = Workplace(tmp_path / name)
+    work.put_all(numbers)
+    return work
+
+
+def run(
+    work: Workplace, changes: Settings, executor: Executor | None = None, report: Reporter | None = None
+) -> dict[str, Any]:
+    job = read_job(work.job({**OPEN, **changes}), {})
+    return run_job(job, executor or InProcess(), report or Notes(), 0.0, new_model=False)
+
+
+@pytest.mark.samples
+@pytest.mark.parametrize("method", METHODS)
+def test_nights_without_a_setting_are_one_run_and_the_choice_is_kept(tmp_path: Path, method: str) -> None:
+    straight, nights = new_place(tmp_path, "straight", range(3)), new_place(tmp_path, "nights")
+    always = {"model.reselect": "always"} if method in ("ols", "efvs", "isls-svm", "subset-of-regressors") else {}
+    changes = {**METHODS[method], **always}
+    nights.put_all(range(1))
+    run(nights, changes)
+    first = nights.model().parameters
+    nights.put_all(range(1, 3))
+    run(nights, changes)
+    last = nights.model().parameters
+    assert {name: last[name] for name in first if name != "learner"} == {
+        name: first[name] for name in first if name != "learner"
+    }
+    assert "kernel.gamma" in first["chosen"]
+    if method == "online":
+        run(straight, changes)
+        assert_same_model(straight.model(), nights.model())
+
+
+@pytest.mark.samples
+@pytest.mark.parametrize("method", METHODS)
+def test_where_tasks_are_done_changes_no_bit_of_the_choice(tmp_path: Path, method: str) -> None:
+    here, there = (new_place(tmp_path, name, range(2)) for name in ("here", "there"))
+    run(here, METHODS[method])
+    run(there, METHODS[method], PicklingExecutor())
+    assert_same_model(here.model(), there.model())
+
+
+@pytest.mark.thorough
+def test_a_run_killed_in_its_pilot_or_its_stream_ends_in_the_same_bits(tmp_path: Path) -> None:
+    straight, killed = new_place(tmp_path, "straight", range(2)), new_place(tmp_path, "killed", range(2))
+    counting = Killed(NEVER)
+    run(straight, {}, counting)
+    for after in range(2, counting.done, max(1, counting.done // 6)):
+        with suppress(KeyboardInterrupt):
+            run(killed, {}, Killed(after))
+    run(killed, {})
+    assert_same_model(straight.model(), killed.model())
+
+
+def test_the_report_says_what_was_chosen(tmp_path: Path) -> None:
+    work, notes = new_place(tmp_path, "work", range(2)), Notes()
+    run(work, {"model.metric": "standardized"}, report=notes)
+    chosen, parameters = notes.facts("pilot.chosen"), work.model().parameters
+    assert chosen["regularization"] == parameters["regularization"]
+    assert chosen["gamma"] == parameters["kernel"]["gamma"]
+    assert chosen["max_basis"] == parameters["max_basis"]
+    assert parameters["chosen"] == ["kernel.gamma", "max_basis", "regularization"]
+    state = state_of(work.model())
+    assert state.parameters.regularization == parameters["regularization"]
+    assert state.parameters.max_basis == parameters["max_basis"]
+
+
+def test_a_job_may_state_what_was_chosen_but_nothing_else(tmp_path: Path) -> None:
+    work = new_place(tmp_path, "work", range(1))
+    run(work, {"model.metric": "standardized"})
+    gamma = work.model().parameters["kernel"]["gamma"]
+    work.put_all(range(1, 2))
+    assert run(work, {"model.metric": "standardized", "model.kernel.gamma": gamma})["new_partitions"] == 1
+    work.put_all(range(2, 3))
+    with pytest.raises(ModelError, match=rf"kernel\.gamma was {gamma}, is {2 * gamma}"):
+        run(work, {"model.metric": "standardized", "model.kernel.gamma": 2 * gamma})
+
+
+def test_another_regularization_is_the_job_s_from_then_on(tmp_path: Path) -> None:
+    work = new_place(tmp_path, "work", range(1))
+    run(work, {})
+    run(work, {"model.regularization": 0.5})
+    record = work.model()
+    assert record.parameters["regularization"] == 0.5
+    assert "regularization" not in record.parameters["chosen"]
+    run(work, {})
+    assert work.model().parameters["regularization"] == 0.5
+
+
+def test_a_model_of_stated_settings_goes_on_with_a_job_that_states_none(tmp_path: Path) -> None:
+    work = new_place(tmp_path, "work", range(1))
+    stated = {"model.kernel.gamma": 0.7, "model.regularization": 1e-3, "model.max_basis": 9}
+    run(work, {**stated, "model.metric": "standardized", "model.metric_options.rows": None})
+    work.put_all(range(1, 2))
+    run(work, {})
+    parameters = work.model().parameters
+    assert (parameters["kernel"]["gamma"], parameters["regularization"], parameters["max_basis"]) == (0.7, 1e-3, 9)
+    assert "metric" not in parameters
+    assert "chosen" not in parameters
+
+
+def test_a_refit_has_the_regularization_of_least_gcv(tmp_path: Path) -> None:
+    work = new_place(tmp_path, "work")
+    work.put(0, draw_regression(0))
+    work.put(0, draw_regression(9), where="held-out")
+    changes = {**REGRESSION, "model.refit": True}
+    run(work, changes)
+    counters, parameters = work.model().counters, work.model().parameters
+    assert counters["refit_regularization"] != parameters["regularization"]
+    with_std = work.predict_here("held-out", {**OPEN, **changes}, with_std=True)
+    assert np.isfinite(with_std["std"].to_numpy()).all()
+
+
+def test_a_target_of_noise_is_shrunk_to_a_constant(tmp_path: Path) -> None:
+    work, rng = new_place(tmp_path, "work"), np.random.default_rng(0)
+    for number, where in ((0, "rows"), (1, "rows"), (0, "held-out")):
+        table = draw_regression(number)
+        work.put(number, set_column(table, "price", rng.normal(size=len(table))), where=where)
+    result = run(work, {**REGRESSION, "model.refit": True, "model.metric_options.rows": None})
+    assert result["test_mse"] < 1.1 * result["trivial_error"]
