@@ -319,7 +319,7 @@ def test_one_class_and_no_rows_are_reported(work: Workplace, tmp_path: Path) -> 
 def test_a_key_is_taken_back(work: Workplace) -> None:
     changes = {"model.max_basis": 20, "model.folds": 3, "model.method": "ols"}
     job = read_job(work.job(changes), parse_flags(["model.max_basis=", "model.folds="]))
-    assert (job.model.max_basis, job.model.folds) == (500, 5)
+    assert (job.model.max_basis, job.model.folds) == ("auto", 5)
 
 
 def test_a_run_beyond_the_memory_limit_is_refused_before_any_ingest(work: Workplace) -> None:

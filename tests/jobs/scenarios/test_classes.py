@@ -118,7 +118,7 @@ def test_the_dictionary_and_the_progressive_error_are_the_references(tmp_path: P
     work, tables = Workplace(tmp_path), [draw_sectors(seed, ROWS, 5) for seed in range(2)]
     for number, table in enumerate(tables):
         work.put(number, table)
-    summary = work.run_here({**EACH, "evaluate.path": None})
+    summary = work.run_here({**EACH, "evaluate.path": None, "model.kernel.gamma": 0.5})
     learner = RowByRow(GaussianKernel(0.5), 1e-4, max_basis=20, max_condition=1e12)
     mistakes = 0
     for x, label in zip(

@@ -156,8 +156,8 @@ def test_another_model_of_the_store_learns_for_itself(tmp_path: Path, straight: 
         ({"model.max_basis": 21}, ["max_basis was 20, is 21"]),
         ({"model.selection": "novelty"}, ["selection was 'supervised', is 'novelty'"]),
         ({"model.max_basis": "unlimited"}, ["max_basis was 20, is none"]),
-        ({"model.kernel.gamma": 0.5}, ["kernel.gamma was none, is 0.5"]),
-        ({"model.kernel.name": "linear"}, ["kernel.name was 'rbf', is 'linear'"]),
+        ({"model.kernel.gamma": 0.5}, ["kernel.gamma was 0.25, is 0.5"]),
+        ({"model.kernel.name": "linear"}, ["kernel.gamma was 0.25, is none", "kernel.name was 'rbf', is 'linear'"]),
         ({"model.scaling_rows": "all"}, [f"scaling_rows was {ROWS}, is none"]),
         (
             {"model.novelty_threshold": 0.5, "model.usefulness_threshold": 0.25},

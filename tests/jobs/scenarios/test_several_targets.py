@@ -17,7 +17,7 @@ from ridgestream.pipeline.models.model_record import model_of
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
 
 TARGETS = ("price", "rent")
-JOB: Settings = {"source.target": list(TARGETS), "source.positive": None}
+JOB: Settings = {"source.target": list(TARGETS), "source.positive": None, "model.kernel.gamma": 0.5}
 
 
 def draw(seed: int, rows: int = ROWS) -> pa.Table:

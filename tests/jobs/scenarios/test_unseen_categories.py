@@ -146,7 +146,7 @@ def scaled(table: pa.Table, feature_map: FeatureMap) -> Floats:
 def test_an_extended_learner_equals_one_with_every_feature_from_the_first_row_on(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     put_all(work, range(5))
-    run(work, {"source.unseen_categories": "extend", "source.ignore": ["kind"]})
+    run(work, {"source.unseen_categories": "extend", "source.ignore": ["kind"], "model.kernel.gamma": 1 / 5})
     record = work.model()
     feature_map = FeatureMap.from_dict(record.encoding)
     seen = [colour for number in range(5) for colour in draw(number)["colour"].to_pylist()]
@@ -174,6 +174,7 @@ def test_an_extended_learner_equals_one_with_every_feature_from_the_first_row_on
 def test_kernel_ridge_equals_that_of_scikit_learn_on_one_hot_rows(tmp_path: Path, unseen: str) -> None:
     work = Workplace(tmp_path)
     changes = {**METHODS["kernel-ridge"], "source.unseen_categories": unseen, "source.ignore": ["kind"]}
+    changes |= {"model.kernel.gamma": 1 / 5}
     for number in range(3):
         put_all(work, [number])
         run(work, changes)
