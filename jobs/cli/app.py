@@ -33,6 +33,7 @@ app = typer.Typer(
 for _command in (
     run_commands.run,
     run_commands.plan,
+    run_commands.select,
     run_commands.ingest,
     run_commands.train,
     run_commands.evaluate,

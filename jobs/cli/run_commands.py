@@ -1,4 +1,4 @@
-"""The commands that work on rows: run, plan, ingest, train, evaluate and predict."""
+"""The commands that work on rows: run, plan, select, ingest, train, evaluate and predict."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +18,7 @@ from ridgestream.jobs.cli.options import (
     Wait,
 )
 from ridgestream.jobs.cli.results import print_result
+from ridgestream.jobs.console.escaping import harmless_cells
 
 
 def run(
@@ -45,6 +46,22 @@ def plan(options: ClusterJobOptions, new_model: NewModel = False, refit: Refit =
         with open_executor(*cluster_of(job)) as executor:
             result = run_plan(job, executor, new_model=new_model)
         print_result(result, as_json=options.as_json)
+
+
+def select(options: RunOptions) -> None:
+    """Compare every metric, width, λ and size on the job's first rows, and show what sets the best; changes nothing."""
+    with orderly_exit() as handler:
+        from ridgestream.jobs.commands.select import run_select, show_selection
+        from ridgestream.jobs.console.progress import open_reporter
+
+        handler.output_wanted = True
+        job = open_job(handler, options)
+        with open_reporter(job.log) as reporter:
+            facts = run_select(job, reporter)
+        if options.as_json or job.log == "json":
+            print_result(facts, as_json=True, log=job.log)
+        else:
+            show_selection(harmless_cells(facts))
 
 
 def ingest(options: RunOptions, wait: Wait = 0.0) -> None:

@@ -35,7 +35,7 @@ def render_page(facts: dict[str, Any]) -> str:
     """Return the page of a report, of a night or of a failed run; it shows nothing that is not in `facts`."""
     facts = {key: {} for key in _OF_A_NIGHT} | {"task": ""} | facts
     regression, figures = facts["task"] == "regression", facts["figures"]
-    page = _template().render(
+    page = template("report.html.jinja").render(
         facts=facts,
         title=_title(facts),
         test=figures and figures["test_mse" if regression else "test_error"],
@@ -52,11 +52,16 @@ def render_page(facts: dict[str, Any]) -> str:
 
 
 @cache
-def _template() -> "jinja2.Template":
+def template(name: str) -> "jinja2.Template":
+    """Return a template of this folder; it escapes every value."""
     import jinja2
 
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FunctionLoader(lambda each: files("ridgestream.jobs.report").joinpath(each).read_text("utf-8")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {
         "breakable": _breakable,
@@ -69,7 +74,7 @@ def _template() -> "jinja2.Template":
         "bytes": show_bytes,
         "spaced": lambda name: name.replace("_", " "),
     }
-    return environment.from_string(files("ridgestream.jobs.report").joinpath("report.html.jinja").read_text("utf-8"))
+    return environment.get_template(name)
 
 
 def _title(facts: dict[str, Any]) -> str:

@@ -151,13 +151,13 @@ def _write(facts: dict[str, Any], folder: FileLocation) -> dict[str, str]:
 
     files = _files(folder, facts["model"], facts["night"], FAILED if facts["event"] == "failed" else "")
     text = json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    _write_whole(files["json"], text, "application/json")
-    _write_whole(files["html"], render_page(facts), "text/html; charset=utf-8")
+    write_whole(files["json"], text, "application/json")
+    write_whole(files["html"], render_page(facts), "text/html; charset=utf-8")
     return {kind: str(file) for kind, file in files.items()}
 
 
-def _write_whole(path: FileLocation, text: str, kind: str) -> None:
-    """Replace the file by the text; if that fails, the file stays as it was."""
+def write_whole(path: FileLocation, text: str, kind: str) -> None:
+    """Replace the file by the text; raises StoreError if that fails, and the file stays as it was."""
     try:
         with write_atomically(path, kind) as sink:
             sink.write(text.encode(errors="replace"))

@@ -33,6 +33,9 @@ from ridgestream.pipeline.sums.row_set import RowSet
 FOLDS = 5
 """The number of folds."""
 
+FITTED_SHARE = 1 - 1 / FOLDS
+"""The share of the rows that a judged model is fitted to."""
+
 SIZES = (25, 50, 100, 200, 300, 500, 700, 1_000)
 """The sizes that are compared, as far as there are rows."""
 

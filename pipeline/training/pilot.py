@@ -101,7 +101,7 @@ def run_pilot(
 
 def _learn(first: FeatureMap, context: TrainingContext, request: Request, settings: MetricSettings) -> Pilot:
     rows = context.rows((entry.segment for entry in context.ledger.entries), first, settings.rows)
-    family, form = _family(request, first.n_fitted), _form(request, first.n_features)
+    family, form = kernel_family(request, first.n_fitted), _form(request, first.n_features)
     learned = learn_metric(rows, family, settings, context.report, form=form)
     return Pilot(rows, context.ledger.rows, family, learned)
 
@@ -126,7 +126,7 @@ def check_pilot_memory(request: Request, record: ModelRecord | None, n_rows: int
         plan.check(limit_bytes)
 
 
-def _family(request: Request, n_features: int) -> KernelFamily:
+def kernel_family(request: Request, n_features: int) -> KernelFamily:
     """Return the kernels that the pilot compares: those of the request, or any γ if it gives none."""
 
     def make(gamma: float | None) -> Kernel:

@@ -106,6 +106,10 @@ class Request(Protocol):
         """How the pilot of a new model goes; None where it has nothing to choose and nothing to learn."""
 
     @property
+    def pilot_options(self) -> MetricSettings:
+        """How a pilot goes that learns no metric."""
+
+    @property
     def kernel(self) -> str:
         """rbf, polynomial or linear."""
 
@@ -371,6 +375,11 @@ def _only(values: dict[str, dict[str, Any]], names: frozenset[str]) -> dict[str,
 def without_pilot(request: Request) -> Request:
     """Return the request without a pilot: no learned metric, and open settings as they bound a plan."""
     return cast("Request", replace(cast("Any", request), metric=None, chooses=frozenset()))
+
+
+def with_pilot(request: Request) -> Request:
+    """Return the request with everything open that a pilot can choose, except what bounds the choice: γ, if given."""
+    return cast("Request", replace(cast("Any", request), chooses=frozenset({REGULARIZATION, MAX_BASIS})))
 
 
 def adopt_settings(request: Request, record: ModelRecord | None) -> Request:

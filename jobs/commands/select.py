@@ -1,0 +1,163 @@
+"""The select command: every combination of metric, γ, λ and size compared on the job's first rows; changes nothing."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from ridgestream.jobs.config.job_file import Job
+from ridgestream.jobs.config.requests import (
+    memory_limit_bytes,
+    model_request,
+    policies,
+    report_folder,
+    schema_request,
+    source_partitions,
+)
+from ridgestream.jobs.report.html_page import template
+from ridgestream.jobs.report.report_files import write_whole
+from ridgestream.jobs.report.svg import Line, Plot, compact, plot_lines
+from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.ingest.source_diff import count_usable_rows
+from ridgestream.pipeline.metric.learning import MetricForm
+from ridgestream.pipeline.metric.metric import Metric
+from ridgestream.pipeline.planning.sample import MOST_ROWS, Sample, take_sample
+from ridgestream.pipeline.sums.row_set import RowSet
+from ridgestream.pipeline.training.context import TrainingContext
+from ridgestream.pipeline.training.model_grid import FITTED_SHARE, GridPoint, GridSearch, Loss, best_and_simplest
+from ridgestream.pipeline.training.pilot import check_pilot_memory, kernel_family
+from ridgestream.pipeline.training.request import FULL_FEATURES, Request, with_pilot
+from ridgestream.stores.files.paths import FileLocation
+
+PAGE = "select.html"
+"""The name of the page, in the folder of reports."""
+
+COLUMNS = ("metric", "size", "γ", "λ", "error", "±")
+
+
+def run_select(job: Job, report: Reporter) -> dict[str, Any]:
+    """Return the error of every combination on folds of the job's first rows, at most 32,768, and write a page of it.
+
+    The rows are in a temporary store, and read by this process.
+
+    The models are expansions over random rows; λ is for as many rows as the source has now, or for those of the pilot
+    if the online learner is to have it. Raises MemoryRefused if the sums do not fit, PartitionError for bad rows.
+    """
+    files = source_partitions(job, report)
+    request, n_rows = with_pilot(model_request(job)), sum(count_usable_rows(files))
+    check_pilot_memory(request, None, MOST_ROWS, memory_limit_bytes(job))
+    with take_sample(files, MOST_ROWS, schema_request(job), policies(job)) as sample:
+        points = _judge(job, sample, request, report)
+        rows = sample.ledger.rows
+        classifies = bool(sample.ledger.schema and sample.ledger.schema.classifies)
+    learned = min(n_rows, request.pilot.rows) if job.model.is_online and request.pilot else n_rows
+    scaled = [replace(point, regularization=point.regularization * FITTED_SHARE * rows / learned) for point in points]
+    best, simplest = best_and_simplest(scaled)
+    facts: dict[str, Any] = {
+        "model": request.name,
+        "rows": rows,
+        "criterion": "share misclassified" if classifies else "mean squared error",
+        "best": _described(best),
+        "simplest": _described(simplest),
+        "points": [asdict(point) for point in scaled],
+    }
+    return facts | {"page": _write_page(report_folder(job), facts, scaled)}
+
+
+def _judge(job: Job, sample: Sample, request: Request, report: Reporter) -> list[GridPoint]:
+    feature_map, ledger = sample.feature_map(request), sample.ledger
+    context = TrainingContext(
+        root=sample.root,
+        ledger=ledger,
+        record=None,
+        memory_limit_bytes=memory_limit_bytes(job),
+        report=report,
+    )
+
+    def rows(metric: Metric | None) -> RowSet:
+        return context.rows((entry.segment for entry in ledger.entries), replace(feature_map, metric=metric))
+
+    loss = Loss(feature_map.target, context.classifies)
+    family = kernel_family(request, feature_map.n_fitted)
+    search = GridSearch(rows, family, request.pilot_options, loss, report)
+    forms: list[MetricForm] = ["standardized", "diagonal", "full"]
+    return [p for form in forms[: 3 if feature_map.n_features <= FULL_FEATURES else 2] for p in search.points(form)]
+
+
+def _described(point: GridPoint) -> dict[str, Any]:
+    """Return a point, with the options that set it."""
+    gamma = {} if point.gamma is None else {"kernel.gamma": point.gamma}
+    values = {"metric": point.metric, **gamma, "regularization": point.regularization, "max_basis": point.max_basis}
+    return asdict(point) | {"set": " ".join(f"--set model.{name}={_shown(value)}" for name, value in values.items())}
+
+
+def _shown(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def best_of_each(points: Sequence[GridPoint]) -> list[GridPoint]:
+    """Return the best point of each metric and size, in their order."""
+    best: dict[tuple[str, int], GridPoint] = {}
+    for point in points:
+        key = point.metric, point.max_basis
+        if key not in best or point.error < best[key].error:
+            best[key] = point
+    return list(best.values())
+
+
+def cells_of(points: Sequence[GridPoint]) -> list[tuple[str, ...]]:
+    """Return the cells of a table of points."""
+    return [
+        (
+            point.metric,
+            f"{point.max_basis:,}",
+            "" if point.gamma is None else f"{point.gamma:.4g}",
+            f"{point.regularization:.2g}",
+            f"{point.error:.4g}",
+            f"{point.standard_error:.2g}",
+        )
+        for point in points
+    ]
+
+
+def _plot(points: Sequence[GridPoint], criterion: str) -> Plot:
+    best = best_of_each(points)
+    lines = [
+        Line(form, [p.max_basis for p in best if p.metric == form], [p.error for p in best if p.metric == form], kind)
+        for form, kind in zip(("standardized", "diagonal", "full"), "cba", strict=True)
+    ]
+    return plot_lines(
+        "sizes",
+        f"The {criterion} by size",
+        "For each metric and number of vectors, the best γ and λ; on folds left out.",
+        [line for line in lines if line.x],
+        "vectors",
+        compact,
+        lambda value: f"{value:.3g}",
+    )
+
+
+def _write_page(folder: FileLocation | None, facts: dict[str, Any], points: Sequence[GridPoint]) -> str | None:
+    """Write the page where reports go, and return its place; None where there are none."""
+    if folder is None:
+        return None
+    page = template("select.html.jinja").render(
+        facts=facts, plots=[_plot(points, facts["criterion"])], columns=COLUMNS, rows=cells_of(best_of_each(points))
+    )
+    write_whole(folder / PAGE, page, "text/html; charset=utf-8")
+    return str(folder / PAGE)
+
+
+def show_selection(facts: dict[str, Any]) -> None:
+    """Print the best of each metric and size as a table, and the options that set the best and the simplest."""
+    from ridgestream.jobs.console.tables import fitted_table, open_console
+
+    console, points = open_console(), [GridPoint(**point) for point in facts["points"]]
+    title = f"model {facts['model']}: {facts['criterion']} on folds of the first {facts['rows']:,} rows"
+    first = ("metric", "size", "error", "±")
+    cells = cells_of(best_of_each(points))
+    console.print(fitted_table(title, COLUMNS, cells, console.width, first=first, right=COLUMNS[1:]))
+    for name, words in (("best", "least error"), ("simplest", "simplest within one standard error")):
+        console.print(f"{words}: {facts[name]['error']:.4g}")
+        console.print(f"  {facts[name]['set']}")
+    if facts["page"]:
+        console.print(f"page: {facts['page']}")
