@@ -18,6 +18,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from sklearn import datasets
@@ -50,18 +51,18 @@ class DataSet:
     table: pa.Table
 
     @property
-    def target(self) -> np.ndarray:
-        return self.table["target"].to_numpy()
+    def target(self) -> npt.NDArray[Any]:
+        return np.asarray(self.table["target"].to_numpy())
 
     @property
     def classifies(self) -> bool:
         return self.target.dtype.kind not in "f" and len(np.unique(self.target)) <= CLASSES
 
-    def error(self, predicted: np.ndarray, held_out: np.ndarray) -> float:
+    def error(self, predicted: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> float:
         truth = self.target[held_out]
         return float(100 * np.mean(predicted != truth) if self.classifies else np.mean((predicted - truth) ** 2))
 
-    def constant(self, learned: np.ndarray) -> Any:
+    def constant(self, learned: npt.NDArray[Any]) -> Any:
         values = self.target[learned]
         if not self.classifies:
             return values.mean()
@@ -101,7 +102,7 @@ def read_sets(folder: Path | None, names: list[str] | None) -> dict[str, Callabl
     return {name: found[name] for name in names or found}
 
 
-def ours(data: DataSet, learned: np.ndarray, held_out: np.ndarray) -> float:
+def ours(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> float:
     with TemporaryDirectory() as name:
         folder = Path(name)
         for part, rows in (("rows", learned), ("test", held_out)):
@@ -115,7 +116,7 @@ def ours(data: DataSet, learned: np.ndarray, held_out: np.ndarray) -> float:
     return 100 * result["test_error"] if data.classifies else float(result["test_mse"])
 
 
-def nystroem(data: DataSet, learned: np.ndarray, held_out: np.ndarray) -> float:
+def nystroem(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> float:
     frame = data.table.drop_columns("target").to_pandas()
     scale = ColumnTransformer(
         [
@@ -133,7 +134,7 @@ def nystroem(data: DataSet, learned: np.ndarray, held_out: np.ndarray) -> float:
     return data.error(search.predict(frame.iloc[held_out]), held_out)
 
 
-def boosting(data: DataSet, learned: np.ndarray, held_out: np.ndarray) -> float:
+def boosting(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> float:
     frame = data.table.drop_columns("target").to_pandas()
     codes = ColumnTransformer(
         [("texts", OrdinalEncoder(), make_column_selector(dtype_exclude="number"))], remainder="passthrough"

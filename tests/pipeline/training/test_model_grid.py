@@ -62,7 +62,8 @@ def test_the_error_of_a_regression_is_that_of_dense_fits_in_target_units() -> No
 @pytest.mark.parametrize("classes", [(), (1, 2, 3)], ids=["sign", "three classes"])
 def test_the_error_of_classes_is_the_share_misclassified(classes: tuple[int, ...]) -> None:
     truth = np.digitize(X[:, 0], [-0.5, 0.5]) if classes else (X[:, 0] > 0).astype(int)
-    targets = np.where(truth[:, np.newaxis] == np.arange(3), 1.0, -1.0) if classes else 2.0 * truth[:, np.newaxis] - 1
+    labels = np.arange(3) if classes else np.array([1])
+    targets: Floats = np.where(truth[:, np.newaxis] == labels, 1.0, -1.0)
     target = TargetMap.of_classes(classes)
     points = list(search(targets, target, classifies=True).points("standardized"))
     outputs = dense_outputs(targets, 1e-2, 40, np.ones(len(X)))
