@@ -6,7 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ridgestream.jobs.config.job_file import Job
-from ridgestream.jobs.config.requests import Served, evaluation_partitions, open_served, policies, store_location
+from ridgestream.jobs.config.requests import (
+    Served,
+    evaluation_partitions,
+    is_ordered,
+    open_served,
+    policies,
+    store_location,
+)
 from ridgestream.jobs.console.confusion_table import binary_confusion, class_facts, confusion_facts
 from ridgestream.jobs.console.log_format import describe_run
 from ridgestream.jobs.report.report_files import concluded, recorded, report_night
@@ -34,7 +41,7 @@ def run_evaluate(job: Job, executor: Executor, report: Reporter, *, snapshot: st
     describe_run(night=night_served(served.record) or None)
     served.warn_if_held(report)
     files = evaluation_partitions(job, report)
-    return _facts(served, _evaluate(job, served, served.record, files, executor, report), report)
+    return _facts(job, served, _evaluate(job, served, served.record, files, executor, report), report)
 
 
 def run_evaluate_night(job: Job, executor: Executor, reporter: Reporter, wait_seconds: float) -> dict[str, Any]:
@@ -58,13 +65,15 @@ def run_evaluate_night(job: Job, executor: Executor, reporter: Reporter, wait_se
             raise PartitionError(f"the held-out partitions of {job.model.name!r} have no rows to evaluate the model on")
         before = _evaluate(job, served, served.record, files, executor, Silent()) if record.serves else evaluation
         verdict = compare_with_served(record, before, evaluation, job.model.guard or 0.0)
+        record = with_errors(record, evaluation, served.schema.targets, ordered=is_ordered(job, served.schema))
         record = _with_evaluation(
             record, evaluation, files, served.schema.targets, is_worse=bool(verdict and verdict.served)
         )
         with store.write(f"Evaluate night {last.number} of {record.name}") as writing:
             write_model(writing.root, record)
         report.is_committed = True
-        result = _facts(replace(served, record=record, snapshot=writing.snapshot or ""), evaluation, report)
+        served = replace(served, record=record, snapshot=writing.snapshot or "")
+        result = _facts(job, served, evaluation, report)
         written = report_night(job, store, record, report)
     return concluded(result | {"night": last.number, "served_night": night_served(record), "report": written}, report)
 
@@ -79,7 +88,6 @@ def _with_evaluation(
 ) -> ModelRecord:
     """Return the record with the evaluation of its last night, which is served unless it is worse."""
     run = {key: value for key, value in record.run.items() if key != "failure"}
-    record = with_errors(record, evaluation, targets)
     *earlier, last = record.history
     comparison = Comparison.of_evaluation(evaluation, targets)
     night = replace(
@@ -101,7 +109,7 @@ def _evaluate(
     return evaluate(calibrated_model_of(record), *where, learned=learned, level=level)
 
 
-def _facts(served: Served, evaluation: Evaluation, report: Reporter) -> dict[str, Any]:
+def _facts(job: Job, served: Served, evaluation: Evaluation, report: Reporter) -> dict[str, Any]:
     """Return the errors of an evaluation as JSON prints them."""
     result: dict[str, Any] = {
         "model": served.record.name,
@@ -116,6 +124,9 @@ def _facts(served: Served, evaluation: Evaluation, report: Reporter) -> dict[str
         result["test_mse_of"] = dict(zip(served.schema.targets, evaluation.test_mse_of, strict=True))
     result |= uncertainty_facts(evaluation, served.schema.targets)
     result |= _against_constant(served, evaluation, report)
+    if is_ordered(job, served.schema) and evaluation.last_value.errors:
+        last = mean_of(evaluation.last_value.errors)
+        result |= {"last_value_error": last, "skill_over_last_value": skill_of(mean_of(evaluation.test_errors), last)}
     if evaluation.left_out:
         result["left_out"] = evaluation.left_out
     return result | {"peak_rss_bytes": peak_rss_bytes(), "snapshot": served.snapshot}

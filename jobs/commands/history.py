@@ -108,6 +108,7 @@ def _rollback_night(now: ModelRecord, then: ModelRecord, number: int) -> Night:
         progressive_mse_of=None,
         progressive_errors=None,
         progressive_trivial_error=None,
+        progressive_last_value_error=None,
         progressive_trivial_mse_of=None,
         segments=(),
         seconds=0.0,

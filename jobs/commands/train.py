@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ridgestream.jobs.cluster.cluster_error import ClusterError
 from ridgestream.jobs.config.job_file import Job
-from ridgestream.jobs.config.requests import memory_limit_bytes, policies, store_location
+from ridgestream.jobs.config.requests import is_ordered, memory_limit_bytes, policies, store_location
 from ridgestream.jobs.report.report_files import Concluded, concluded, recorded, report_night
 from ridgestream.jobs.runs.drift_warnings import check_exempt, warn_of_drift, with_drift
 from ridgestream.jobs.runs.guard import Verdict, compare_with_served, hold_back, night_served, report_held_back
 from ridgestream.jobs.runs.job_plan import HeldOut, plan_job
 from ridgestream.jobs.runs.recorder import Recorder, with_run
 from ridgestream.jobs.runs.run_outcome import learned_by, outcome, warn_of_unusual_runs, with_night
-from ridgestream.jobs.runs.trivial_errors import compare
+from ridgestream.jobs.runs.trivial_errors import compare, warn_of_last_value
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.base.executor import Executor
@@ -258,7 +258,9 @@ class _TrainJob:
         comparison = compare(trained, evaluation, targets)
         if comparison is not None:
             comparison.warn(self.report)
-        record = with_night(trained, next_night_number(stored), self.snapshot, evaluation, targets, comparison)
+        arguments = trained, next_night_number(stored), self.snapshot, evaluation, targets, comparison
+        record = with_night(*arguments, ordered=is_ordered(self.job, schema))
+        warn_of_last_value(record.history[-1], self.report)
         return hold_back(record, night_served(self.guarded)) if self.guarded and held else record
 
     def commit(self, record: ModelRecord) -> str:

@@ -25,6 +25,7 @@ from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, lis
 from ridgestream.stores.parquet.source_walk import escape_path
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
+from ridgestream.stores.schema.column_types import TIMESTAMP
 from ridgestream.stores.schema.schema import Schema, SchemaRequest
 from ridgestream.stores.segments.available_memory import available_bytes
 
@@ -125,6 +126,12 @@ def schema_request(job: Job) -> SchemaRequest:
     target = s.targets[0] if len(s.targets) == 1 else s.targets
     columns = s.features, s.ignore, s.categorical
     return SchemaRequest(target, s.positive, *columns, weight=s.weight, classes=s.classes, precision=s.precision)
+
+
+def is_ordered(job: Job, schema: Schema | None) -> bool:
+    """Return whether rows are ordered in time: as the job says, or else if a feature is a time stamp."""
+    stamped = schema is not None and any(feature.kind == TIMESTAMP for feature in schema.features)
+    return stamped if job.source.ordered is None else job.source.ordered
 
 
 def policies(job: Job) -> Policies:

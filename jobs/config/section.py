@@ -18,7 +18,7 @@ Grid = Annotated[tuple[Positive, ...], Field(min_length=1)]
 LABELS = ("positive", "classes")
 """Keys whose values are labels, which may be booleans."""
 
-_BOOLEANS = (*LABELS, "refit", "gcv", "anonymous", "proba")
+_BOOLEANS = (*LABELS, "refit", "gcv", "anonymous", "ordered", "proba")
 
 
 def refuse_boolean(value: object, info: ValidationInfo) -> object:

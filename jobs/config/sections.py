@@ -34,6 +34,8 @@ class SourceSection(Section):
     """The column of row weights."""
     class_weight: Literal["balanced"] | Annotated[dict[str, Positive], Field(min_length=1)] | None = None
     """The weight of each class in learning: "balanced" by the rows that fix the standardization, or a table by name."""
+    ordered: bool | None = None
+    """Whether rows are ordered in time, so that the last value is a trivial model; if not given, with time stamps."""
     on_changed: Literal["error", "ignore", "rebuild"] = "error"
     """What to do with a partition whose values have changed since it was ingested."""
     on_bad: Literal["error", "quarantine"] = "error"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from ridgestream.jobs.runs.trivial_errors import over_last_value
 from ridgestream.stores.schema.class_labels import class_name
 
 GOOD, LOOK, HELD, UNJUDGED, BACK, FAILED = "good", "look", "held", "unjudged", "back", "failed"
@@ -34,6 +35,8 @@ def summarize_night(facts: dict[str, Any]) -> dict[str, Any]:
     headline = _VERDICTS[state]
     if state == LOOK and facts["figures"]["no_better_in"]:
         headline = "No better than a constant" + _named_targets(facts)
+    elif state == LOOK and _is_below(over_last_value(facts["figures"])):
+        headline = "No better than the last value"
     return {"state": state, "headline": headline, "sentences": [*_sentences(facts)]}
 
 
@@ -118,6 +121,14 @@ def _how_well(facts: dict[str, Any]) -> Iterator[str]:
         yield f"On the new rows, each predicted before it was learned, {error}{against}."
     if figures["no_better_in"]:
         yield _no_better(facts)
+    skill = over_last_value(figures)
+    if skill is not None:
+        judged = "no better" if skill <= 0 else f"better by {percent(skill)} of its error"
+        yield f"Rows are ordered in time; the model is {judged} than the target of the row before."
+
+
+def _is_below(skill: float | None) -> bool:
+    return skill is not None and skill <= 0
 
 
 def _against(trivial_error: float | None, skill: float | None, task: str) -> str:

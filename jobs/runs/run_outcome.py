@@ -26,8 +26,13 @@ def with_night(
     evaluation: Evaluation | None,
     targets: tuple[str, ...],
     comparison: Comparison | None,
+    *,
+    ordered: bool,
 ) -> ModelRecord:
-    """Return the record to commit, with one more night in its history; it serves its own model."""
+    """Return the record to commit, with one more night in its history; it serves its own model.
+
+    `ordered` says whether rows are ordered in time.
+    """
     record, entries = trained.record, trained.entries
     rows = sum(entry.rows for entry in entries)
     night = Night(
@@ -48,16 +53,17 @@ def with_night(
         segments=tuple(entry.segment for entry in entries),
         progressive_trivial_error=mean_of(trained.trivial_errors),
         progressive_trivial_mse_of=_by_target(targets, trained.trivial_errors),
+        progressive_last_value_error=mean_of(trained.last_value_errors) if ordered else None,
         no_better_in=comparison.no_better_in if comparison else None,
         coverage=trained.coverage,
         refit_gain=trained.refit_gain,
     )
     history = (*record.history, night)
     record = replace(record, learned=learned_by(trained), data_snapshot=snapshot, history=history, serves=0)
-    return with_errors(record, evaluation, targets) if evaluation else record
+    return with_errors(record, evaluation, targets, ordered=ordered) if evaluation else record
 
 
-def with_errors(record: ModelRecord, evaluation: Evaluation, targets: tuple[str, ...]) -> ModelRecord:
+def with_errors(record: ModelRecord, evaluation: Evaluation, targets: tuple[str, ...], *, ordered: bool) -> ModelRecord:
     """Return the record with the errors on the test rows in its last night."""
     *earlier, last = record.history
     night = replace(
@@ -67,6 +73,7 @@ def with_errors(record: ModelRecord, evaluation: Evaluation, targets: tuple[str,
         test_mse_of=_by_target(targets, evaluation.test_mse_of),
         trivial_error=mean_of(evaluation.trivial_errors),
         trivial_mse_of=_by_target(targets, evaluation.trivial_errors),
+        last_value_error=mean_of(evaluation.last_value.errors) if ordered else None,
     )
     confusion: Arrays = {CONFUSION: np.array(evaluation.confusion)} if evaluation.confusion else {}
     return replace(record, history=(*earlier, night), arrays=record.arrays | confusion)

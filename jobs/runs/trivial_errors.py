@@ -85,7 +85,24 @@ def night_skills(night: Night) -> dict[str, Any]:
         "progressive_trivial_error": night.progressive_trivial_error,
         "progressive_skill": skill_of(night.progressive_error, night.progressive_trivial_error),
         "progressive_skill_of": _skills(night.progressive_mse_of, night.progressive_trivial_mse_of),
+        "last_value_error": night.last_value_error,
+        "skill_over_last_value": skill_of(test, night.last_value_error),
+        "progressive_last_value_error": night.progressive_last_value_error,
+        "progressive_skill_over_last_value": skill_of(night.progressive_error, night.progressive_last_value_error),
     }
+
+
+def over_last_value(skills: dict[str, Any]) -> float | None:
+    """Return the skill over the last value on the test rows, or without them on the new ones, None if it is unknown."""
+    skill: float | None = skills["skill_over_last_value"]
+    return skills["progressive_skill_over_last_value"] if skill is None else skill
+
+
+def warn_of_last_value(night: Night, report: Reporter) -> None:
+    """Warn of a model of rows ordered in time that is no better than the target of the row before."""
+    skill = over_last_value(night_skills(night))
+    if skill is not None and skill <= 0:
+        report.warn(events.EVALUATE_NO_BETTER_THAN_LAST_VALUE, skill=skill)
 
 
 def skill_of_night(night: Night) -> float | None:

@@ -288,6 +288,11 @@ EVALUATE_NO_BETTER_THAN_CONSTANT = Event(
     "the model is no better than a constant: the mean of the target, or the largest class, errs no more",
     casts_doubt=True,
 )
+EVALUATE_NO_BETTER_THAN_LAST_VALUE = Event(
+    "evaluate.no_better_than_last_value",
+    "the model is no better than the last value: the target of the row before errs no more",
+    casts_doubt=True,
+)
 EVALUATE_ROWS_LEFT_OUT = Event(
     "evaluate.rows_left_out",
     "rows lack a value and are not evaluated",

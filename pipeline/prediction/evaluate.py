@@ -24,6 +24,7 @@ from ridgestream.pipeline.features.one_vs_rest import winners_of
 from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.prediction.held_out import HeldOutReader
 from ridgestream.pipeline.prediction.input_checks import InputSummary
+from ridgestream.pipeline.prediction.last_value import LastValue
 from ridgestream.pipeline.prediction.trivial_model import TargetMoments, constant_outputs
 from ridgestream.pipeline.sums.error_histogram import ErrorHistogram
 from ridgestream.pipeline.sums.quantile_sketch import sample_indices
@@ -61,6 +62,8 @@ class Evaluation:
     """The sums of `mistakes` or `squares` for the constant that fits the learned rows best; empty if it is unknown."""
     paired: tuple[float, ...] = ()
     """The sums of squared differences of a row's weighted loss and the constant's: their chance."""
+    last_value: LastValue = LastValue()  # noqa: RUF009 (frozen)
+    """The errors of the last value on these rows, in their order."""
     coverage: Coverage | None = None
     """In regression, the sums over rows with intervals; None for a model without."""
     reliability: Reliability | None = None
@@ -105,6 +108,7 @@ class Evaluation:
             residuals=_merge(self.residuals, other.residuals),
             trivial=_sum(self.trivial, other.trivial),
             paired=_sum(self.paired, other.paired),
+            last_value=self.last_value.merge(other.last_value),
             coverage=_merged(self.coverage, other.coverage),
             reliability=_merged(self.reliability, other.reliability),
         )
@@ -163,10 +167,12 @@ def compare(
     outputs: Floats, targets: Floats, weights: Floats | None, feature_map: FeatureMap, *, classes: bool
 ) -> Evaluation:
     """Return the errors of outputs against targets, both (rows, n_outputs), with weights (rows,)."""
+    last_value = LastValue.of(targets, weights, classes=classes)
     if not feature_map.target.classes:
-        return Evaluation.of(outputs, targets, weights, classes=classes)
+        return replace(Evaluation.of(outputs, targets, weights, classes=classes), last_value=last_value)
     predicted, truth = (winners_of(feature_map.target.class_scores(values)) for values in (outputs, targets))
-    return Evaluation.of_classes(predicted, truth, weights, len(feature_map.target.classes))
+    sums = Evaluation.of_classes(predicted, truth, weights, len(feature_map.target.classes))
+    return replace(sums, last_value=last_value)
 
 
 def losses_of(outputs: Floats, targets: Floats, feature_map: FeatureMap, *, classes: bool) -> Floats:

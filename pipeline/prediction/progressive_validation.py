@@ -78,6 +78,12 @@ def mean_errors(sums: Evaluation, feature_map: FeatureMap) -> tuple[float, tuple
     return sum(errors) / len(errors) if errors else sums.test_error or 0.0, errors
 
 
+def last_value_errors(sums: Evaluation, feature_map: FeatureMap) -> tuple[float, ...]:
+    """Return the errors of the last value, as `mean_errors` those of the model: one of classes, or of each target."""
+    errors = sums.last_value.errors
+    return errors if sums.classes else tuple(e * s**2 for e, s in zip(errors, feature_map.target.scale, strict=False))
+
+
 def sum_losses(
     outputs: Floats, targets: Floats, weights: Floats | None, feature_map: FeatureMap, *, classes: bool
 ) -> tuple[Floats, Floats]:

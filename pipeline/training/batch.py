@@ -21,7 +21,7 @@ from ridgestream.pipeline.dataset.feature_map_growth import Encodings, plan_enco
 from ridgestream.pipeline.dataset.range_checks import check_errors, check_ranges
 from ridgestream.pipeline.dataset.stored_rows import StoredRows
 from ridgestream.pipeline.models.model_record import check_complete, widened, with_fitted
-from ridgestream.pipeline.prediction.progressive_validation import Progressive, mean_errors
+from ridgestream.pipeline.prediction.progressive_validation import Progressive, last_value_errors, mean_errors
 from ridgestream.pipeline.training.batch_fit import BatchFit, check_fitted
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.new_row_errors import measure_new_rows
@@ -194,6 +194,7 @@ def _trained(
         seconds=seconds,
         one_class=errors.total.one_class,
         progressive_errors=tuple(errors_of_segments.get(entry.segment) for entry in entries),
+        last_value_errors=last_value_errors(errors.total, encodings.last),
     )
 
 

@@ -38,6 +38,8 @@ class Trained:
     """
     trivial_errors: tuple[float, ...] = ()
     """The errors on these rows of the constant that fits all rows learned best, of each target in regression."""
+    last_value_errors: tuple[float, ...] = ()
+    """The errors on these rows of the target of the row before."""
     course: Course | None = None
     """How an online learner went along the rows; None for a batch method."""
     coverage: float | None = None

@@ -116,6 +116,10 @@ class Night:
     """The targets in which the model is no better than the constant on the test rows, or else on those of this night;
     None without either error.
     """
+    last_value_error: float | None = None
+    """Where rows are ordered in time, the error on the test rows of the target of the row before."""
+    progressive_last_value_error: float | None = None
+    """The same on the rows of this night."""
     evaluated_at: str | None = None
     """When the errors on the test rows were made up for, since the run could not find them; None otherwise."""
     drift: dict[str, dict[str, list[str]]] | None = None

@@ -18,7 +18,7 @@ from ridgestream.pipeline.models.calibration import kept_of, with_kept
 from ridgestream.pipeline.models.model_record import check_complete, learner_of, with_learner
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.prediction.evaluate import Evaluation
-from ridgestream.pipeline.prediction.progressive_validation import Progressive, mean_errors
+from ridgestream.pipeline.prediction.progressive_validation import Progressive, last_value_errors, mean_errors
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.online.checkpoints import OnlineCheckpoints, Progress, key_of
@@ -232,6 +232,7 @@ class _OnlineTraining:
             seconds=progress.seconds,
             one_class=total.one_class,
             progressive_errors=tuple(errors_of.get(entry.segment) for entry in self.entries),
+            last_value_errors=last_value_errors(total, self.feature_map),
             course=progress.course,
         )
 

@@ -16,6 +16,7 @@ from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.prediction.evaluate import Evaluation, evaluate
+from ridgestream.pipeline.prediction.last_value import LastValue
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.parquet.partitions import list_partitions, read_batches
 from ridgestream.stores.schema.schema import Schema, SchemaRequest
@@ -86,7 +87,9 @@ def test_weights_count_rows(tmp_path: Path) -> None:
     write_partition(tmp_path / "repeated" / "0.parquet", repeated.append_column("w", pa.array(np.ones(300))))
     weighted = evaluate_folder(model, schema, tmp_path / "weighted")
     plain = evaluate_folder(model, schema, tmp_path / "repeated")
-    assert replace(weighted, squares=()) == replace(plain, squares=())
+    # a repeated row follows itself, so that the last value has other errors
+    weighted, plain = (replace(each, squares=(), last_value=LastValue()) for each in (weighted, plain))
+    assert weighted == plain
     np.testing.assert_allclose(weighted.squares, plain.squares, rtol=1e-12)
 
 
