@@ -56,6 +56,7 @@ STATUS_CODES = {
 """The exit code of the command status for each status of a job."""
 
 _ENDINGS = {HELD: "held_back", UNREPORTED: "unreported", INTERRUPTED: "stopped", TERMINATED: "stopped"}
+_DONE = (0, OUTPUT_LOST, OUTPUT_UNREAD)
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -69,6 +70,6 @@ def event_of(code: int) -> events.Event:
     return _EVENTS.get(code, events.EXIT_UNEXPECTED)
 
 
-def ending_of(code: int) -> str:
-    """Return how a run ended that did not succeed, as its metrics name it."""
-    return _ENDINGS.get(code, "failed")
+def ending_of(code: int) -> str | None:
+    """Return how a run ended that did not succeed, as its metrics name it; None if all but its output is as asked."""
+    return None if code in _DONE else _ENDINGS.get(code, "failed")

@@ -72,6 +72,7 @@ class ExitHandler:
         if failure is None:
             return
         if failure.errno == errno.EPIPE:
+            self.finish(OUTPUT_UNREAD)
             raise typer.Exit(OUTPUT_UNREAD)
         message = f"the command is done, but its output could not be written: {failure.strerror}"
         self.exit(message, OUTPUT_LOST, type(failure).__name__)
@@ -112,8 +113,8 @@ def orderly_exit(grace_seconds: float = 0.0) -> Iterator[ExitHandler]:
         with signals.installed():
             use_zarr_defaults()
             yield handler
-        handler.finish(0)
         handler.check_output()
+        handler.finish(0)
     except Stopped as stopped:
         handler.exit_for_signal(stopped.number)
     except typer.Exit:

@@ -165,8 +165,12 @@ class _TrainJob:
         return self.plan.ledger
 
     def report_nothing(self) -> dict[str, Any]:
-        nothing = events.TRAIN_NO_ROWS if self.plan.record is None else events.TRAIN_NOTHING_NEW
-        self.report.say(nothing, model=self.plan.trainer.request.name, partitions=len(self.ledger.entries))
+        facts: dict[str, Any] = {"model": self.plan.trainer.request.name, "partitions": len(self.ledger.entries)}
+        if self.plan.record is None:
+            weight = self.ledger.schema.weight if self.ledger.schema else None
+            self.report.warn(events.TRAIN_NO_ROWS, rows=self.ledger.rows, weight=weight, **facts)
+        else:
+            self.report.say(events.TRAIN_NOTHING_NEW, **facts)
         record = self.plan.standing.stored
         written = report_night(self.job, self.store, record, self.report, overwrite=False) if record else None
         return outcome(self.plan.record, self.snapshot, None) | {"report": written}

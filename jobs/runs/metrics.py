@@ -37,7 +37,7 @@ MEANINGS = {
     "run_timestamp_seconds": "When the last run ended, whatever its outcome.",
     "run_duration_seconds": "How long the last run took.",
     "run_exit_code": "The exit code of the last run.",
-    "run_success": "Whether the last run did all that was asked for.",
+    "run_success": "Whether the last run did all that was asked for, whether or not its output was read.",
     "run_new_rows": "Rows that the last run ingested or learned.",
     "run_new_partitions": "Partitions that the last run ingested or learned.",
     "run_peak_memory_bytes": "The largest resident memory of the last run's process.",
@@ -106,11 +106,11 @@ class RunMetrics:
     began: float = field(default_factory=time.monotonic)
     """When the run began (monotonic)."""
 
-    def write(self, path: Path, code: int, ending: str, *, reads_store: bool) -> None:
+    def write(self, path: Path, code: int, ending: str | None, *, reads_store: bool) -> None:
         """Write the file whole, by renaming; raises OSError if that is not possible.
 
-        `ending` is the outcome of a run whose exit code is not 0. A store that cannot be read, or is not to be, is one
-        of the metrics.
+        `ending` is the outcome of a run that did not succeed. A store that cannot be read, or is not to be, is one of
+        the metrics.
         """
         from prometheus_client import CollectorRegistry, write_to_textfile
 
@@ -130,31 +130,32 @@ class RunMetrics:
             return read_health(self.job) if self.job else None
         return None
 
-    def _samples(self, code: int, ending: str, health: Health | None) -> Iterator[Sample]:
-        yield from (Sample(name, value) for name, value in self._run_values(code, health).items())
+    def _samples(self, code: int, ending: str | None, health: Health | None) -> Iterator[Sample]:
+        values = self._run_values(code, health, succeeded=ending is None)
+        yield from (Sample(name, value) for name, value in values.items())
         if health is not None:
             yield from (Sample(name, value) for name, value in _store_values(health).items() if value is not None)
-        outcome = ending if code else self._success
+        outcome = ending or self._success
         yield from (Sample("run_outcome", float(each == outcome), {"outcome": each}) for each in OUTCOMES)
         yield Sample("info", 1.0, {"version": __version__})
         for stage, _, rows, seconds in self.recorder.steps if self.recorder else ():
             yield Sample("run_stage_seconds", seconds, {"stage": stage})
             yield Sample("run_stage_rows", rows, {"stage": stage})
 
-    def _run_values(self, code: int, health: Health | None) -> dict[str, float]:
+    def _run_values(self, code: int, health: Health | None, *, succeeded: bool) -> dict[str, float]:
         now, succeeded_at = time.time(), self._succeeded_at(health)
         values = {
             "run_timestamp_seconds": now,
             "run_duration_seconds": time.monotonic() - self.began,
             "run_exit_code": code,
-            "run_success": float(code == 0),
+            "run_success": float(succeeded),
             "run_new_rows": self.result.get("new_rows", 0),
             "run_new_partitions": self.result.get("new_partitions", 0),
             "run_peak_memory_bytes": peak_rss_bytes(),
             "store_readable": float(health is not None),
         }
-        if code == 0 or succeeded_at is not None:
-            values["last_success_timestamp_seconds"] = now if code == 0 else succeeded_at or 0.0
+        if succeeded or succeeded_at is not None:
+            values["last_success_timestamp_seconds"] = now if succeeded else succeeded_at or 0.0
         return values
 
     def _succeeded_at(self, health: Health | None) -> float | None:

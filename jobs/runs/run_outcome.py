@@ -18,6 +18,9 @@ from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import CONFUSION, Arrays, ModelRecord, Night
 
+LEAST_SCALING_ROWS = 500
+"""So many rows tell a column's deviation within some three per cent."""
+
 
 def with_night(
     trained: Trained,
@@ -123,12 +126,19 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
 
 def warn_of_unusual_runs(ledger: Ledger, record: ModelRecord, trained: Trained, report: Reporter) -> None:
     """Report what is allowed but rarely intended: scaling by few rows, one class, no refit again."""
-    wanted = record.parameters["scaling_rows"]
-    if not record.history[:-1] and wanted is not None and ledger.rows < wanted:
-        report.warn(events.TRAIN_SCALING_FIXED_EARLY, rows=ledger.rows, wanted=wanted)
+    _warn_of_early_scaling(ledger, record, trained, report)
     if trained.one_class:
         schema = ledger.schema
         positive = {"positive": schema.positive} if schema and schema.positive is not None else {}
         report.warn(events.TRAIN_ONE_CLASS, **positive)
     if [night.refitted for night in record.history[-2:]] == [True, False]:
         report.say(events.TRAIN_NOT_REFITTED)
+
+
+def _warn_of_early_scaling(ledger: Ledger, record: ModelRecord, trained: Trained, report: Reporter) -> None:
+    """Warn once if few rows have fixed the standardization: when the first rows are learned that could have, too."""
+    fixed_by, tonight = set(record.scaled_by), {entry.segment for entry in trained.entries}
+    before = set(record.learned) - tonight
+    rows = sum(entry.rows for entry in ledger.entries if entry.segment in fixed_by)
+    if before and before <= fixed_by and tonight and rows < LEAST_SCALING_ROWS:
+        report.warn(events.TRAIN_SCALING_FIXED_EARLY, rows=rows)

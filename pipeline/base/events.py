@@ -186,7 +186,11 @@ TRAIN_JITTER_ADDED = Event(
     "regularization, or give a dictionary whose rows lie further apart",
     casts_doubt=True,
 )
-TRAIN_NO_ROWS = Event("train.no_rows", "no row of weight above zero to learn from: there is no model yet")
+TRAIN_NO_ROWS = Event(
+    "train.no_rows",
+    "no row of weight above zero to learn from: there is no model yet",
+    casts_doubt=True,
+)
 TRAIN_NOT_REFITTED = Event(
     "train.not_refitted",
     "the coefficients are those of the online learner again: this run was not asked to refit",
@@ -222,7 +226,8 @@ TRAIN_ROWS_REFUSED = Event(
 )
 TRAIN_SCALING_FIXED_EARLY = Event(
     "train.scaling_fixed_early",
-    "the standardization is now fixed for good, by fewer rows than scaling_rows",
+    "few rows have fixed the standardization for good, and more are learned now: a new model (--new-model) takes it "
+    "from all of them",
 )
 TRAIN_STARTED_FROM_CHECKPOINT = Event(
     "train.started_from_checkpoint",
@@ -240,6 +245,11 @@ TRAIN_VECTORS_UNRELATED = Event(
     "train.vectors_unrelated",
     "the kernel values of half of the dictionary's vectors with all others are nearly zero: so are the scores of rows "
     "that are unlike them; lower gamma, or ignore columns that tell every row from every other",
+    casts_doubt=True,
+)
+TRAIN_WEIGHTS_ALL_ZERO = Event(
+    "train.weights_all_zero",
+    "all new rows have weight zero, so that nothing is learned from them; is the column of weights right?",
     casts_doubt=True,
 )
 TRAIN_WEIGHTS_FAR_FROM_ONE = Event(

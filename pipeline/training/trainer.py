@@ -90,16 +90,24 @@ def train(trainer: Trainer, context: TrainingContext) -> Trained:
 
 
 def _with_targets(trained: Trained, context: TrainingContext) -> Trained:
-    """Return the result with the moments of all targets learned, and the errors of their constant on the new rows."""
+    """Return the result with the moments of all targets learned, and the errors of their constant on the new rows.
+
+    New rows that all have weight zero are reported; they have no error.
+    """
     schema, before, record = context.ledger.schema, context.record, trained.record
     if schema is None:
         return trained
     new = segment_targets(context.root, schema, record, [entry.segment for entry in trained.entries])
+    new_rows = merge_targets(new)
+    if not new_rows.weight:
+        trained = replace(trained, progressive_error=None, progressive_mse_of=())
+        if any(entry.rows for entry in trained.entries):
+            context.report.warn(events.TRAIN_WEIGHTS_ALL_ZERO, weight=schema.weight)
     learned = merge_targets([learned_targets(context.root, schema, before), *new] if before else new)
     if not learned.weight:
         return trained
     record = replace(record, arrays=record.arrays | {TARGET_MOMENTS: learned.as_array()})
     if trained.progressive_error is None:
         return replace(trained, record=record)
-    errors = learned.constant_errors(merge_targets(new), classes=schema.classifies)
+    errors = learned.constant_errors(new_rows, classes=schema.classifies)
     return replace(trained, record=record, trivial_errors=errors)

@@ -14,6 +14,7 @@ from support.stores.object_store import object_store
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.report.failed_reports import failed_reports, last_failure, replace_failed_reports
+from ridgestream.stores.errors.exceptions import ModelError
 
 REPORTS: Settings = {"report": "out"}
 NOWHERE = "tcp://127.0.0.1:9"
@@ -87,6 +88,16 @@ def test_a_night_with_nothing_new_replaces_the_report_of_a_failure_too(work: Wor
     assert len(failed_reports(work.folder / "out", "model")) == 2
     assert run_command("run", good).code == 0
     assert failed_reports(work.folder / "out", "model") == []
+
+
+def test_nights_that_are_refused_alike_leave_one_report(work: Workplace) -> None:
+    work.run_here(REPORTS)
+    for max_basis in (18, 19):
+        with pytest.raises(ModelError, match=f"max_basis was 20, is {max_basis}"):
+            work.run_here({**REPORTS, "model.max_basis": max_basis})
+    (page, facts), folder = failed_reports(work.folder / "out", "model"), work.folder / "out"
+    assert (page, facts) == (folder / "model-0002.failed.html", folder / "model-0002.failed.json")
+    assert "is 19; give the model" in (folder / "model-0002.failed.json").read_text()
 
 
 def test_only_the_reports_of_the_model_s_failures_are_deleted(work: Workplace) -> None:

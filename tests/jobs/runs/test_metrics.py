@@ -140,6 +140,19 @@ def test_a_run_that_is_stopped_or_ends_unexpectedly_writes_them(work: Workplace)
         assert (done.code, values["run_exit_code"], outcome(values)) == (code, code, result)
 
 
+FULL = "import os\nos.dup2(os.open('/dev/full', os.O_WRONLY), 1)"
+UNREAD = "import os\nends = os.pipe()\nos.dup2(ends[1], 1)\nos.close(ends[0])\nos.close(ends[1])"
+
+
+@pytest.mark.parametrize(("setup", "code"), [(FULL, exit_codes.OUTPUT_LOST), (UNREAD, exit_codes.OUTPUT_UNREAD)])
+def test_a_run_whose_output_is_lost_has_succeeded(work: Workplace, setup: str, code: int) -> None:
+    """The night is committed: nobody is called at night because a disk for logs is full."""
+    done = run_prepared(setup, "run", work.job(), "--json", "--metrics", work.folder / FILE)
+    values = read(work)
+    assert (done.code, values["run_exit_code"], values["run_success"], outcome(values)) == (code, code, 1, "done")
+    assert values["last_success_timestamp_seconds"] == values["run_timestamp_seconds"]
+
+
 def test_drift_is_counted_from_the_store_also_by_a_later_run_with_nothing_new(work: Workplace) -> None:
     work.run_here()
     rows = draw_rows(2)

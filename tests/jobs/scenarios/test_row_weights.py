@@ -13,6 +13,7 @@ from support.jobs.jobs import (
     draw_rows,
     set_column,
 )
+from support.jobs.recording import Notes
 
 from ridgestream.stores.errors.exceptions import PartitionError
 
@@ -113,3 +114,19 @@ def test_an_invalid_weight_is_refused_with_partition_and_row(tmp_path: Path, bad
     work.put(0, with_weights(0, weights))
     with pytest.raises(PartitionError, match=rf"part-00\.parquet: column 'w' has the value {said}"):
         work.run_here({**WEIGHTED, "evaluate.path": None})
+
+
+@pytest.mark.parametrize("method", ["online", "ols"])
+def test_rows_that_all_have_weight_zero_are_reported_with_the_column(tmp_path: Path, method: str) -> None:
+    work, notes = place(tmp_path, "work"), Notes()
+    changes = {**WEIGHTED, "model.method": method, "evaluate.path": None}
+    work.put(0, with_weights(0, np.zeros(ROWS)))
+    assert work.run_here(changes, report=notes)["model"] is None
+    assert notes.facts("train.no_rows") == {"rows": ROWS, "weight": "w", "model": "model", "partitions": 1}
+    work.put(1, with_weights(1, np.ones(ROWS)))
+    work.run_here(changes, report=notes)
+    assert "train.weights_all_zero" not in notes.codes
+    work.put(2, with_weights(2, np.zeros(ROWS)))
+    work.run_here(changes, report=notes)
+    assert notes.facts("train.weights_all_zero") == {"weight": "w"}
+    assert work.model().history[-1].progressive_error is None

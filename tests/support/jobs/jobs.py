@@ -27,7 +27,7 @@ from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.pipeline.base.blas_threads import blas_threads
 from ridgestream.pipeline.base.executor import InProcess
-from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.base.reporter import Reporter, Silent
 from ridgestream.pipeline.prediction.prediction_columns import Extras
 from ridgestream.stores.catalog.models import ModelRecord, require_model
 from ridgestream.stores.repository.repository import Store
@@ -116,9 +116,12 @@ class Workplace:
         path.write_text("".join(f"{key} = {json.dumps(v)}\n" for key, v in settings.items() if v is not None))
         return path
 
-    def run_here(self, changes: Settings | None = None, *, new_model: bool = False) -> dict[str, Any]:
+    def run_here(
+        self, changes: Settings | None = None, *, new_model: bool = False, report: Reporter | None = None
+    ) -> dict[str, Any]:
         """Run the job in this process, without the command, and return its result."""
-        return run_job(read_job(self.job(changes), {}), InProcess(), Silent(), 0.0, new_model=new_model)
+        job = read_job(self.job(changes), {})
+        return run_job(job, InProcess(), report or Silent(), 0.0, new_model=new_model)
 
     def predict_here(
         self,
