@@ -9,6 +9,9 @@ from ridgestream.jobs.console.escaping import harmless_cells
 from ridgestream.jobs.console.log_format import Log, json_line
 from ridgestream.pipeline.base import events
 
+_UNPRINTED = {"by_class", "probabilities.reliability"}
+"""What is printed with the confusion, or only in reports."""
+
 
 def print_result(result: dict[str, Any], *, as_json: bool, log: Log = "auto") -> None:
     """Print the result of a command; where the log is JSON, as one more line of that kind."""
@@ -26,7 +29,7 @@ def _print_lines(result: dict[str, Any]) -> None:
             _print_confusion(value)
         elif isinstance(value, dict):
             _print_lines({f"{key}.{name}": part for name, part in value.items()})
-        elif value is not None and key != "by_class":  # printed with the confusion
+        elif value is not None and key not in _UNPRINTED:
             typer.echo(f"{key:>20}  {_format(value)}")
 
 

@@ -110,6 +110,8 @@ def _rollback_night(now: ModelRecord, then: ModelRecord, number: int) -> Night:
         progressive_trivial_error=None,
         progressive_last_value_error=None,
         progressive_trivial_mse_of=None,
+        coverage=None,
+        refit_gain=None,
         segments=(),
         seconds=0.0,
         number=next_night_number(now),

@@ -141,7 +141,7 @@ def _work_facts(plan: RunPlan, files: Sequence[PartitionFile], workers: int) -> 
         "rows_to_learn": plan.new_rows,
         "rows": plan.rows,
         "new_bytes_on_disk": sum(file.size_bytes for file in plan.fresh),
-        "passes": len(plan.passes) + plan.refits,
+        "passes": len(plan.passes) + (plan.refits or plan.tries_refit),
         "passes_are": "as planned" if certain else "a guess: the rows decide",
         "ingest_tasks": len(plan.fresh),
         "tasks_a_pass": plan.tasks_per_pass,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ridgestream.jobs.cluster.cluster_error import ClusterError
 from ridgestream.jobs.config.job_file import Job
+from ridgestream.jobs.config.model_section import AUTO_REFIT
 from ridgestream.jobs.config.requests import is_ordered, memory_limit_bytes, policies, store_location
 from ridgestream.jobs.report.report_files import Concluded, concluded, recorded, report_night
 from ridgestream.jobs.runs.drift_warnings import check_exempt, warn_of_drift, with_drift
@@ -25,7 +26,7 @@ from ridgestream.pipeline.prediction.evaluate import Evaluation, evaluate
 from ridgestream.pipeline.prediction.trivial_model import learned_targets
 from ridgestream.pipeline.training.calibrate import calibrate
 from ridgestream.pipeline.training.context import TrainingContext
-from ridgestream.pipeline.training.refit import check_refit_memory, refit
+from ridgestream.pipeline.training.refit import check_refit_memory, refit, refit_if_better
 from ridgestream.pipeline.training.trainer import train
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.checkpoints import Checkpoints
@@ -110,7 +111,7 @@ def _train(training: "_TrainJob") -> dict[str, Any]:
 
 def _lacks(job: Job, record: ModelRecord) -> str:
     """Return what a night that failed after its learning lacks, and what makes up for it."""
-    if is_refitted(record) or not job.model.refit:
+    if is_refitted(record) or job.model.refit is not True:
         return "without a test error: `ridgestream evaluate JOB.toml --record` makes up for it"
     return "without its refit and a test error: the same command makes up for both"
 
@@ -209,8 +210,7 @@ class _TrainJob:
         """Return the result, its evaluation and the first failure; what was learned before the failure is kept."""
         evaluation = None
         try:
-            if self.job.model.refit:
-                trained = self._refit(trained)
+            trained = self._refit(trained)
             trained = calibrate(self.context, trained, learned_by(trained))
             evaluation = self._evaluate(trained.record, self.report)
             if evaluation is not None:
@@ -222,11 +222,14 @@ class _TrainJob:
         return trained, evaluation, None
 
     def _refit(self, trained: Trained) -> Trained:
-        start = perf_counter()
-        n_basis = len(trained.record.arrays["basis_vectors"])
-        check_refit_memory(self.ledger, n_basis, memory_limit_bytes(self.job))
-        record = refit(self.context, trained.record, learned_by(trained))
-        return replace(trained, record=record, seconds=trained.seconds + perf_counter() - start)
+        """Return the result with a refit, where the job asks for one, or leaves it to the rows and they gain by it."""
+        start, learned = perf_counter(), learned_by(trained)
+        if self.job.model.refit == AUTO_REFIT:
+            trained = refit_if_better(self.context, self.plan.trainer.request, trained, learned)
+        elif self.job.model.refit:
+            check_refit_memory(self.ledger, len(trained.record.arrays["basis_vectors"]), memory_limit_bytes(self.job))
+            trained = replace(trained, record=refit(self.context, trained.record, learned))
+        return replace(trained, seconds=trained.seconds + perf_counter() - start)
 
     def _evaluate(self, record: ModelRecord, report: Reporter) -> Evaluation | None:
         if self.job.evaluate is None or self.ledger.schema is None:

@@ -25,6 +25,9 @@ from ridgestream.pipeline.models.model_record import ONLINE
 from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.training.request import GAMMA, LARGEST_CHOSEN, MAX_BASIS, REGULARIZATION
 
+AUTO_REFIT = "auto"
+"""The value of `refit` that leaves it to the rows."""
+
 _ALWAYS = {"name", "method", "kernel", "scaling_rows", "metric", "metric_options", "guard"}
 """Keys that every method takes."""
 
@@ -64,8 +67,9 @@ class ModelKeys(Section):
     exists keeps what it has under "auto"."""
     metric_options: MetricSection | None = None
     """How the metric is learned, and settings are chosen."""
-    refit: bool = False
-    """Whether one more pass fits the online learner's coefficients to all learned rows; may change between nights."""
+    refit: bool | Literal["auto"] = "auto"
+    """Whether one more pass fits the online learner's coefficients to all learned rows; "auto" tries it where there are
+    at most 512 rows a vector, and keeps it if that lowers the error on rows left out. May change between nights."""
     guard: NotNegative | None = None
     """By which share the error on held-out rows may rise before the model of an earlier night is served instead."""
 

@@ -14,6 +14,7 @@ def plots_of(facts: dict[str, Any]) -> Iterator[Plot]:
     yield from _held_out(facts)
     yield from _dictionary(facts)
     yield from _path(facts)
+    yield from _reliability(facts["evaluation"].get("probabilities"))
     for number, residuals in enumerate(facts["evaluation"].get("residuals", ())):
         if residuals["weights"]:
             yield _residuals(number, residuals)
@@ -116,6 +117,26 @@ def _path(facts: dict[str, Any]) -> Iterator[Plot]:
         "vectors",
         compact,
         figure,
+    )
+
+
+def _reliability(probabilities: dict[str, Any] | None) -> Iterator[Plot]:
+    """Yield how often a class comes true against its probability."""
+    if not probabilities:
+        return
+    bins, description = probabilities["reliability"], percent(probabilities["calibration_error"])
+    told = [each["probability"] for each in bins]
+    yield plot_lines(
+        "reliability",
+        "Reliability of probabilities",
+        f"Share of held-out rows of a class against its probability; off by {description} in the mean.",
+        [
+            Line("share of rows", told, [each["share"] for each in bins], "a"),
+            Line("as the probability says", told, told, "d"),
+        ],
+        "probability",
+        compact,
+        compact,
     )
 
 

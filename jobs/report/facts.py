@@ -138,6 +138,8 @@ def _figures(stored: StoredNight) -> dict[str, Any]:
         "progressive_mse_of": night.progressive_mse_of,
         "no_better_in": list(night.no_better_in or ()),
         "refitted": night.refitted,
+        "refit_gain": night.refit_gain,
+        "coverage": night.coverage,
         "train_seconds": night.seconds,
         "peak_rss_bytes": stored.run.get("peak_rss_bytes"),
         "excluded_partitions": len(record.excluded),

@@ -74,6 +74,8 @@ def _state(facts: dict[str, Any]) -> str:
 def _sentences(facts: dict[str, Any]) -> Iterator[str]:
     yield _what_it_did(facts)
     yield from _how_well(facts)
+    yield from _how_certain(facts["evaluation"], facts["figures"]["coverage"])
+    yield from _refit_tried(facts["figures"])
     yield from _who_serves(facts)
     yield from _the_dictionary(facts)
     yield from _the_metric(facts["card"].get("metric"))
@@ -129,6 +131,31 @@ def _how_well(facts: dict[str, Any]) -> Iterator[str]:
 
 def _is_below(skill: float | None) -> bool:
     return skill is not None and skill <= 0
+
+
+def _how_certain(evaluation: dict[str, Any], coverage: float | None) -> Iterator[str]:
+    """Yield what intervals and probabilities are worth on held-out rows, and the share of new rows that was covered."""
+    if intervals := evaluation.get("intervals"):
+        widths = [figure(each["mean_width"]) for each in intervals["of"].values()]
+        yield (
+            f"Of the held-out values {percent(intervals['coverage'])} lie in their {percent(intervals['level'])} "
+            f"interval, which is {' and '.join(widths)} wide in the mean."
+        )
+    if coverage is not None:
+        yield f"The model before covered {percent(coverage)} of the new values by its 90 % intervals."
+    if probabilities := evaluation.get("probabilities"):
+        yield (
+            f"Probabilities on the held-out rows are off by {percent(probabilities['calibration_error'])} in the mean "
+            f"(Brier score {figure(probabilities['brier'])}, log loss {figure(probabilities['log_loss'])})."
+        )
+
+
+def _refit_tried(figures: dict[str, Any]) -> Iterator[str]:
+    gain = figures["refit_gain"]
+    if gain is not None:
+        verdict = "serves its coefficients" if figures["refitted"] else "does not serve its coefficients"
+        change = f"{'lowers' if gain >= 0 else 'raises'} the squared error on rows left out by {percent(abs(gain))}"
+        yield f"A refit {change}; the model {verdict}."
 
 
 def _against(trivial_error: float | None, skill: float | None, task: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ridgestream.jobs.config.job_file import Job
+from ridgestream.jobs.config.model_section import AUTO_REFIT
 from ridgestream.jobs.config.requests import evaluation_partitions, memory_limit_bytes, model_request, policies
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter
@@ -23,7 +24,8 @@ def plan_job(job: Job, root: "zarr.Group | None", files: Sequence[PartitionFile]
         root,
         files,
         model_request(job),
-        asks_refit=job.model.refit,
+        asks_refit=job.model.refit is True,
+        may_refit=job.model.refit == AUTO_REFIT,
         memory_limit_bytes=memory_limit_bytes(job),
         new_model=new_model,
     )

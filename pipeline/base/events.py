@@ -201,6 +201,8 @@ TRAIN_ONE_CLASS = Event(
     "all rows learned in this run are of one class; is it spelled right?",
     casts_doubt=True,
 )
+TRAIN_REFIT_DROPPED = Event("train.refit_dropped", "a refit was tried and dropped: it does not lower the error enough")
+TRAIN_REFIT_KEPT = Event("train.refit_kept", "a refit was tried and kept: it lowers the error on rows left out")
 TRAIN_REFIT_JITTER_ADDED = Event(
     "train.refit_jitter_added",
     "P was singular within rounding, and jitter was added to its diagonal",

@@ -47,7 +47,7 @@ class Coverage:
         return {
             "level": self.level,
             "coverage": sum(shares) / len(shares),
-            "of": [{"target": name, "coverage": share, "mean_width": width} for name, share, width in of_targets],
+            "of": {name: {"coverage": share, "mean_width": width} for name, share, width in of_targets},
         }
 
 

@@ -56,7 +56,7 @@ def _train_seconds(plan: RunPlan, estimate: Estimate, workers: int) -> float:
 
 
 def _refit_seconds(plan: RunPlan, sample: Sample, workers: int) -> float:
-    if not plan.refits:
+    if not (plan.refits or plan.tries_refit):
         return 0.0
     row_seconds = time_sums(sample, sample.feature_map(plan.trainer.request), plan.max_basis)
     return row_seconds * plan.rows / workers

@@ -18,7 +18,7 @@ from ridgestream.pipeline.ingest.source_diff import count_usable_rows, diff_sour
 from ridgestream.pipeline.models.model_record import is_refitted
 from ridgestream.pipeline.prediction.held_out import held_out_feature_map
 from ridgestream.pipeline.training.pilot import check_pilot_memory, plan_pilot
-from ridgestream.pipeline.training.refit import check_refit_memory, plan_refit
+from ridgestream.pipeline.training.refit import check_refit_memory, may_refit, plan_refit
 from ridgestream.pipeline.training.request import Request, adopt_settings
 from ridgestream.pipeline.training.trainer import Trainer, trainer_of
 from ridgestream.pipeline.training.training_result import Standing, find_unlearned, standing_of
@@ -46,6 +46,8 @@ class RunPlan:
     """Whether the store has a row of positive weight to train a new model with; not computed where there is a model."""
     asks_refit: bool
     """Whether the job asks for a refit."""
+    may_refit: bool
+    """Whether the job leaves it to the rows."""
     memory_limit_bytes: int
     """The memory that this process may use."""
 
@@ -89,6 +91,11 @@ class RunPlan:
     def refits(self) -> bool:
         """Whether there will be a refit: the job asks for one, and the coefficients will not be those of one yet."""
         return self.asks_refit and (self.learns or (self.record is not None and not is_refitted(self.record)))
+
+    @property
+    def tries_refit(self) -> bool:
+        """Whether a refit will be tried, unless the dictionary stays far smaller than it may be."""
+        return self.may_refit and self.learns and may_refit(self.trainer.request, self.rows, self.max_basis)
 
     @property
     def is_due(self) -> bool:
@@ -167,6 +174,7 @@ def plan_run(
     request: Request,
     *,
     asks_refit: bool,
+    may_refit: bool = False,
     memory_limit_bytes: int,
     new_model: bool,
 ) -> RunPlan:
@@ -188,5 +196,6 @@ def plan_run(
         fresh_rows=tuple(count_usable_rows(fresh)),
         has_stored_rows=root is not None and standing.record is None and has_rows(root, standing.ledger),
         asks_refit=asks_refit,
+        may_refit=may_refit,
         memory_limit_bytes=memory_limit_bytes,
     )

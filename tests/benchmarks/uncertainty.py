@@ -41,7 +41,7 @@ def generate(rows: int, seed: int, trend: float = 0.0) -> pa.Table:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, 4))
     signal = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + trend * (1 + 0.5 * X[:, 3])
-    noise = (0.3 + 0.3 * (X[:, 0] > 0) + 0.5 * trend) * rng.standard_t(5, size=rows)
+    noise = (0.3 + 0.3 * (X[:, 0] > 0) + 0.15 * trend) * rng.standard_t(5, size=rows)
     return pa.table({**{f"x{i}": X[:, i] for i in range(4)}, "target": signal + noise})
 
 
@@ -64,7 +64,7 @@ def put_held_out(work: Workplace, table: pa.Table) -> None:
 def settings(changes: Settings) -> Settings:
     """Return the job's settings: the defaults, but for what is given."""
     none = {"model.regularization": None, "model.max_basis": None, "model.scaling_rows": None, "source.positive": None}
-    return {**none, "source.target": "target", **changes}
+    return {**none, "source.target": "target", "model.refit": None, **changes}
 
 
 def measure_splits(table: pa.Table, splits: int, changes: Settings) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def measure_splits(table: pa.Table, splits: int, changes: Settings) -> dict[str,
 def summarize(found: list[dict[str, Any]]) -> dict[str, Any]:
     """Return mean and standard deviation of each number over the splits."""
     names = [name for name, value in found[0].items() if isinstance(value, float)]
-    widths = [each["of"][0]["mean_width"] for each in found if each.get("of")]
+    widths = [each["of"]["target"]["mean_width"] for each in found if each.get("of")]
     figures = {name: spread([each[name] for each in found]) for name in names}
     return figures | ({"mean_width": spread(widths)} if widths else {})
 

@@ -58,7 +58,7 @@ def run_with_notes(work: Workplace, changes: Settings) -> tuple[dict[str, Any], 
     return run_job(read_job(work.job(changes), {}), InProcess(), notes, 0.0, new_model=False), notes
 
 
-def nights(folder: Path, *ends: tuple[int, bool]) -> Workplace:
+def nights(folder: Path, *ends: tuple[int, bool | str]) -> Workplace:
     """Run after each of these numbers of partitions, with a refit or without."""
     folder.mkdir(exist_ok=True)
     work = Workplace(folder)
@@ -302,3 +302,41 @@ def test_a_refit_lowers_the_error_of_a_small_dictionary_on_forest(tmp_path: Path
     summary = work.run_here({**changes, **REFIT})
     assert summary["test_error"] < without - 0.03
     assert summary["test_error"] < 0.26
+
+
+def test_a_refit_is_kept_where_rows_are_few_for_the_dictionary(tmp_path: Path, straight: Workplace) -> None:
+    work = nights(tmp_path / "auto", (PARTITIONS, "auto"))
+    record = work.model()
+    night = record.history[-1]
+    assert night.refitted
+    assert night.refit_gain is not None
+    assert night.refit_gain > 0.01
+    assert_same_model(record, straight.model())
+
+
+def test_a_refit_is_left_to_the_rows_by_default(tmp_path: Path) -> None:
+    assert read_job(Workplace(tmp_path).job({"model.refit": None}), {}).model.refit == "auto"
+
+
+def test_a_refit_that_gains_nothing_is_dropped_and_leaves_the_learner_s_coefficients(
+    tmp_path: Path, plain: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ridgestream.pipeline.training.refit.LEAST_GAIN", 0.9)
+    work = nights(tmp_path / "auto", (PARTITIONS, "auto"))
+    record = work.model()
+    assert not record.history[-1].refitted
+    assert_same_model(record, plain.model())
+
+
+def test_no_refit_is_tried_where_rows_are_many_or_the_dictionary_is_fixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ridgestream.pipeline.training.refit.FEW_ROWS", 5)
+    assert nights(tmp_path / "many", (2, "auto")).model().history[-1].refit_gain is None
+    monkeypatch.undo()
+    (tmp_path / "fixed").mkdir()
+    work = Workplace(tmp_path / "fixed")
+    work.put_all(range(1))
+    fixed = {"model.refit": "auto", "model.max_basis": None, "model.selection": "fixed", "model.random_basis": 10}
+    work.run_here(fixed)
+    assert work.model().history[-1].refit_gain is None

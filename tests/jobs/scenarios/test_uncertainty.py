@@ -1,6 +1,8 @@
 """Intervals and probabilities, from the job file to the predictions, the nights and the report."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -63,7 +65,7 @@ def test_intervals_cover_their_level_on_held_out_rows(tmp_path: Path, changes: S
     told = work.evaluate_here({**PRICES, **changes, "evaluate.interval": LEVEL})["intervals"]
     assert told["coverage"] == pytest.approx(found)
     width = (table["upper"].to_numpy() - table["lower"].to_numpy()).mean()
-    assert told["of"] == [{"target": "price", "coverage": told["coverage"], "mean_width": pytest.approx(width)}]
+    assert told["of"] == {"price": {"coverage": told["coverage"], "mean_width": pytest.approx(width)}}
 
 
 @pytest.mark.parametrize("changes", [{}, pytest.param(BATCH, marks=pytest.mark.thorough)], ids=["online", "batch"])
@@ -106,9 +108,9 @@ def test_several_targets_with_weights_and_missing_values(tmp_path: Path) -> None
         work.put(number, table, where=where)
     work.run_here(changes)
     told = work.evaluate_here(changes)["intervals"]
-    assert [each["target"] for each in told["of"]] == ["price", "half"]
+    assert list(told["of"]) == ["price", "half"]
     assert 0.84 < told["coverage"] < 0.96
-    assert told["of"][0]["mean_width"] == pytest.approx(2 * told["of"][1]["mean_width"], rel=0.2)
+    assert told["of"]["price"]["mean_width"] == pytest.approx(2 * told["of"]["half"]["mean_width"], rel=0.2)
     table = work.predict_here("held-out", changes, level=0.9, with_std=True)
     assert table.column_names[2:] == [
         *("std_price", "std_observed_price", "std_half", "std_observed_half"),
@@ -178,3 +180,33 @@ def test_the_command_writes_intervals(tmp_path: Path) -> None:
     done = run_command("predict", work.job(PRICES), work.folder / "held-out", work.folder / "out", "--interval", "0.5")
     assert done.code == 0
     assert {"lower", "upper"} <= set(pq.read_table(work.folder / "out").column_names)
+
+
+def report_of(work: Workplace, changes: Settings) -> tuple[dict[str, Any], str]:
+    """The night's report, as JSON and as a page."""
+    written = work.run_here({**changes, "report": "reports"})["report"]
+    return json.loads(Path(written["json"]).read_text()), Path(written["html"]).read_text()
+
+
+def test_the_report_says_what_intervals_cover_and_what_a_refit_gains(tmp_path: Path) -> None:
+    work = prices(tmp_path, 1)
+    work.run_here(PRICES)
+    work.put(1, draw_regression(1))
+    facts, page = report_of(work, {**PRICES, "model.refit": "auto"})
+    told, figures = facts["evaluation"]["intervals"], facts["figures"]
+    assert figures["coverage"] == work.model().history[-1].coverage
+    assert figures["refit_gain"] == work.model().history[-1].refit_gain
+    words = str(facts["words"])
+    assert f"Of the held-out values {100 * told['coverage']:.2f} % lie in their 90.00 % interval" in words
+    assert f"The model before covered {100 * figures['coverage']:.2f} % of the new values" in words
+    assert "the squared error on rows left out by" in words
+    assert "in their 90.00 % interval" in page
+
+
+def test_the_report_shows_the_reliability_of_probabilities(tmp_path: Path) -> None:
+    work = Workplace(tmp_path)
+    work.put_all(range(2))
+    facts, page = report_of(work, EACH)
+    told = facts["evaluation"]["probabilities"]
+    assert f"off by {100 * told['calibration_error']:.2f} % in the mean (Brier score {told['brier']:.4g}" in str(facts)
+    assert 'id="reliability-title"' in page

@@ -93,8 +93,5 @@ def test_coverage_and_width_of_several_targets() -> None:
     assert whole.as_dict(("a", "b")) == {
         "level": 0.9,
         "coverage": (0.75 + 0.25) / 2,
-        "of": [
-            {"target": "a", "coverage": 0.75, "mean_width": 1.75},
-            {"target": "b", "coverage": 0.25, "mean_width": 3.5},
-        ],
+        "of": {"a": {"coverage": 0.75, "mean_width": 1.75}, "b": {"coverage": 0.25, "mean_width": 3.5}},
     }

@@ -52,7 +52,13 @@ def plan(
     record: ModelRecord | None, *fresh_rows: int, request: Request = ONLINE, ledger: Ledger = LEDGER, **changes: Any
 ) -> RunPlan:
     """The plan of a run with new files of these sizes."""
-    settings: dict[str, Any] = {"has_stored_rows": False, "asks_refit": False, "memory_limit_bytes": 10**9, **changes}
+    settings: dict[str, Any] = {
+        "has_stored_rows": False,
+        "asks_refit": False,
+        "may_refit": False,
+        "memory_limit_bytes": 10**9,
+        **changes,
+    }
     names = [f"new-{number}" for number in range(len(fresh_rows))]
     return RunPlan(
         trainer=trainer_of(request),

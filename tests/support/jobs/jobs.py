@@ -112,6 +112,8 @@ class Workplace:
         if not any(key.startswith("model.kernel") for key in changes):
             settings["model.kernel.gamma"] = 0.25
         settings |= changes
+        if settings.get("model.method", "online") == "online":
+            settings.setdefault("model.refit", False)
         path = self.folder / name
         path.write_text("".join(f"{key} = {json.dumps(v)}\n" for key, v in settings.items() if v is not None))
         return path
