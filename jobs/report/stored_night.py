@@ -52,8 +52,8 @@ class StoredNight:
 
 def open_night(store: Store, model: str, number: int | None) -> StoredNight:
     """Return a night of a model, the last one if the number is None; raises ModelError if it does not exist."""
-    snapshot = store.snapshot()
-    latest = require_model(store.root(snapshot), model)
+    snapshot = last = store.snapshot()
+    latest = require_model(store.root(last), model, with_arrays=False)
     number = latest.history[-1].number if number is None else number
     snapshot = (store.find_tag(night_tag(model, number)) if number else None) or snapshot
     root = store.root(snapshot)
@@ -62,16 +62,13 @@ def open_night(store: Store, model: str, number: int | None) -> StoredNight:
         snapshot = snapshot_of_night(store, model, number)  # its error lists the nights that exist
         root = store.root(snapshot)
         record = require_model(root, model)
-    return StoredNight(root, snapshot, read_ledger(root), with_later_errors(record, latest))
-
-
-def with_later_errors(record: ModelRecord, latest: ModelRecord) -> ModelRecord:
-    """Return the record of a night with the errors that were found after its commit, which the last commit has."""
-    number = record.history[-1].number
     night = next((each for each in latest.history if each.number == number and each.evaluated_at), None)
-    if night is None:
-        return record
-    if night is latest.history[-1]:
-        return latest
+    if night is not None:
+        record = require_model(store.root(last), model) if night is latest.history[-1] else _with_errors(record, night)
+    return StoredNight(root, snapshot, read_ledger(root), record)
+
+
+def _with_errors(record: ModelRecord, night: Night) -> ModelRecord:
+    """Return the record of a night with the errors that were found after its commit."""
     run = {key: value for key, value in record.run.items() if key != "failure"}
     return replace(record, history=(*record.history[:-1], night), run=run)

@@ -249,9 +249,9 @@ def _with_tuples(plain: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
 
 
-def require_model(root: "zarr.Group", name: str) -> ModelRecord:
+def require_model(root: "zarr.Group", name: str, *, with_arrays: bool = True) -> ModelRecord:
     """Return the model of that name; raises ModelError, with the existing names, if there is none."""
-    record = read_model(root, name)
+    record = read_model(root, name, with_arrays=with_arrays)
     if record is None:
         names = ", ".join(list_models(root)) or "none"
         raise ModelError(f"the store has no model {name!r}; its models: {names}")
