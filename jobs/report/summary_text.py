@@ -169,10 +169,11 @@ def _against(trivial_error: float | None, skill: float | None, task: str) -> str
 
 def _no_better(facts: dict[str, Any]) -> str:
     constant = "the mean of the target" if facts["task"] == "regression" else "the largest class"
-    return (
-        f"The model is no better than a constant{_named_targets(facts)}: {constant} errs no more, but for chance; "
-        "do the columns say anything about the target?"
-    )
+    reason = "do the columns say anything about the target?"
+    if "class_weight" in facts["card"]["parameters"]:
+        reason = "source.class_weight has it find rare classes at the price of others."
+    where = _named_targets(facts)
+    return f"The model is no better than a constant{where}: {constant} errs no more, but for chance; {reason}"
 
 
 def _named_targets(facts: dict[str, Any]) -> str:
@@ -248,7 +249,7 @@ def _suspects(facts: dict[str, Any]) -> Iterator[str]:
         yield "No new partition is unlike those before."
     settled = {column: each["partition"] for each in facts["partitions"] for column in each.get("settled", ())}
     if settled:
-        shown = ", ".join(f"{column} (since {partition})" for column, partition in [*settled.items()][:5])
+        shown = ", ".join(f"{column} (with {partition})" for column, partition in [*settled.items()][:5])
         yield f"What has drifted is the new normal, and is not reported again: {shown}."
     if drifting := facts["drifting"]:
         yield (
