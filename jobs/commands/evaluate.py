@@ -26,6 +26,7 @@ from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter, Silent
 from ridgestream.pipeline.calibration.intervals import COVERAGE_LEVEL
 from ridgestream.pipeline.models.calibration import calibrated_model_of
+from ridgestream.pipeline.models.learned_ranges import learned_ranges
 from ridgestream.pipeline.prediction.evaluate import Evaluation, evaluate
 from ridgestream.pipeline.prediction.trivial_model import learned_targets, skill_of
 from ridgestream.stores.catalog.models import ModelRecord, require_model, write_model
@@ -103,10 +104,10 @@ def _with_evaluation(
 def _evaluate(
     job: Job, served: Served, record: ModelRecord, files: Sequence[PartitionFile], executor: Executor, report: Reporter
 ) -> Evaluation:
-    learned = learned_targets(served.root, served.schema, record)
+    learned, ranges = learned_targets(served.root, served.schema, record), learned_ranges(served.root, record)
     level = job.evaluate.interval if job.evaluate else COVERAGE_LEVEL
     where = served.schema, files, executor, report, policies(job)
-    return evaluate(calibrated_model_of(record), *where, learned=learned, level=level)
+    return evaluate(calibrated_model_of(record), *where, learned=learned, level=level, ranges=ranges)
 
 
 def _facts(job: Job, served: Served, evaluation: Evaluation, report: Reporter) -> dict[str, Any]:
@@ -127,6 +128,8 @@ def _facts(job: Job, served: Served, evaluation: Evaluation, report: Reporter) -
     if is_ordered(job, served.schema) and evaluation.last_value.errors:
         last = mean_of(evaluation.last_value.errors)
         result |= {"last_value_error": last, "skill_over_last_value": skill_of(mean_of(evaluation.test_errors), last)}
+    if evaluation.rows_outside:
+        result |= {"rows_outside_range": evaluation.rows_outside, "outside_range": dict(evaluation.outside)}
     if evaluation.left_out:
         result["left_out"] = evaluation.left_out
     return result | {"peak_rss_bytes": peak_rss_bytes(), "snapshot": served.snapshot}

@@ -15,6 +15,7 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.calibration.intervals import Intervals
 from ridgestream.pipeline.calibration.probabilities import Probabilities
 from ridgestream.pipeline.models.calibration import intervals_of, probabilities_of
+from ridgestream.pipeline.models.learned_ranges import learned_ranges
 from ridgestream.pipeline.models.model_record import model_of
 from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.prediction.predict import predict
@@ -56,7 +57,8 @@ def run_predict(
         check_apart(location, output)
     model = _model_of(served.record, extras)
     where = served.schema, files, output, section.keep, executor, report
-    done = predict(model, *where, extras=extras, policies=policies(job), again=again)
+    given, ranges = policies(job), learned_ranges(served.root, served.record)
+    done = predict(model, *where, extras=extras, policies=given, again=again, ranges=ranges)
     return {
         "model": served.record.name,
         "rows": done.rows,

@@ -20,6 +20,7 @@ from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter, Silent, Stopped
 from ridgestream.pipeline.models.calibration import calibrated_model_of
+from ridgestream.pipeline.models.learned_ranges import learned_ranges
 from ridgestream.pipeline.models.model_record import is_refitted
 from ridgestream.pipeline.planning.run_plan import RunPlan
 from ridgestream.pipeline.prediction.evaluate import Evaluation, evaluate
@@ -235,9 +236,9 @@ class _TrainJob:
         if self.job.evaluate is None or self.ledger.schema is None:
             return None
         schema, learned = self.ledger.schema, learned_targets(self.root, self.ledger.schema, record)
-        files, given = self.held_out.files(), policies(self.job)
-        model, level = calibrated_model_of(record), self.job.evaluate.interval
-        return evaluate(model, schema, files, self.executor, report, given, learned=learned, level=level)
+        where = schema, self.held_out.files(), self.executor, report, policies(self.job)
+        level, ranges = self.job.evaluate.interval, learned_ranges(self.root, record)
+        return evaluate(calibrated_model_of(record), *where, learned=learned, level=level, ranges=ranges)
 
     @property
     def guarded(self) -> ModelRecord | None:

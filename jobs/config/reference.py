@@ -9,7 +9,13 @@ from ridgestream.jobs.config.job_file import Job
 _BOUNDS = {"minimum": "≥ {}", "exclusiveMinimum": "> {}", "maximum": "≤ {}", "exclusiveMaximum": "< {}"}
 """How bounds of a JSON schema are written."""
 
-_WORDS = {"integer": "a whole number", "number": "a number", "string": "text", "boolean": "true or false"}
+_WORDS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "text",
+    "boolean": "true or false",
+    "object": "a table",
+}
 """What a JSON schema calls the types of plain values, in words."""
 
 

@@ -25,6 +25,7 @@ from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, lis
 from ridgestream.stores.parquet.source_walk import escape_path
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
+from ridgestream.stores.schema.column_rules import ColumnRules
 from ridgestream.stores.schema.column_types import TIMESTAMP
 from ridgestream.stores.schema.schema import Schema, SchemaRequest
 from ridgestream.stores.segments.available_memory import available_bytes
@@ -125,7 +126,21 @@ def schema_request(job: Job) -> SchemaRequest:
     s = job.source
     target = s.targets[0] if len(s.targets) == 1 else s.targets
     columns = s.features, s.ignore, s.categorical
-    return SchemaRequest(target, s.positive, *columns, weight=s.weight, classes=s.classes, precision=s.precision)
+    return SchemaRequest(
+        target,
+        s.positive,
+        *columns,
+        weight=s.weight,
+        classes=s.classes,
+        precision=s.precision,
+        rules=column_rules(job),
+    )
+
+
+def column_rules(job: Job) -> ColumnRules:
+    """Return what the job says of how columns become features."""
+    s = job.source
+    return ColumnRules(s.indicators, s.scaling, s.timestamps, s.columns)
 
 
 def is_ordered(job: Job, schema: Schema | None) -> bool:
@@ -156,6 +171,7 @@ def _online_request(job: Job) -> OnlineRequest:
         dictionary=job.location(model.dictionary) if model.dictionary else None,
         random_seed=model.values({"random_seed"})["random_seed"] if model.random_basis else None,
         unseen_categories=job.source.unseen_categories,
+        rules=column_rules(job),
         metric=_metric_request(job),
         class_weight=job.source.class_weight,
         chooses=model.chooses,
@@ -178,6 +194,7 @@ def _batch_request(job: Job) -> BatchRequest:
         scaling_rows=_scaling_rows(job),
         dictionary=job.location(model.dictionary) if model.dictionary else None,
         unseen_categories=job.source.unseen_categories,
+        rules=column_rules(job),
         given_basis=_count_given(job),
         metric=_metric_request(job),
         class_weight=job.source.class_weight,

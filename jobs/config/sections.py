@@ -44,6 +44,16 @@ class SourceSection(Section):
     """What to do with missing values, null and NaN; may change between runs."""
     unseen_categories: Literal["error", "ignore", "extend"] = "error"
     """What to do with categories that the model has not seen; may change between runs."""
+    indicators: Literal["plain", "standardized"] | None = None
+    """Indicators of categories: 0 and 1 (plain, that of new models), or standardized like numbers."""
+    scaling: Literal["columns", "common"] | None = None
+    """Numbers and booleans: each standardized by itself (columns, that of new models), or all by one common scale."""
+    timestamps: Literal["calendar", "elapsed", "both"] | None = None
+    """Time stamps: circles of hour, weekday and day of the year (calendar, that of new models), the time elapsed, or
+    both."""
+    columns: dict[str, Literal["plain", "standardized", "common", "raw", "calendar", "elapsed", "both"]] | None = None
+    """Columns with a rule of their own, by name: a number "standardized", "common" or "raw", left as it is; categories
+    "plain" or "standardized"; a time stamp "calendar", "elapsed" or "both"."""
 
     precision: Literal["auto", "float64"] = "auto"
     """How numbers are stored: rounded to float32 if that is exact enough in the first rows, or as they are."""

@@ -61,7 +61,14 @@ def _columns(stored: StoredNight) -> list[dict[str, Any]]:
     features, schema = feature_map_of(stored.record), stored.ledger.schema
     kinds = {feature.name: feature.kind for feature in schema.features} if schema else {}
     numeric: list[dict[str, Any]] = [
-        {"column": c.name, "kind": kinds.get(c.name, "numeric"), "centre": c.centre, "scale": c.scale}
+        {
+            "column": c.name,
+            "kind": kinds.get(c.name, "numeric"),
+            "centre": c.centre if c.is_linear else None,
+            "scale": c.scale if c.is_linear else None,
+            "scale_is_open": c.distinct < 2,
+            "circles": list(c.cycles),
+        }
         for c in features.numeric
     ]
     return numeric + [

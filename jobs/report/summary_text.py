@@ -79,6 +79,7 @@ def _sentences(facts: dict[str, Any]) -> Iterator[str]:
     yield from _who_serves(facts)
     yield from _the_dictionary(facts)
     yield from _the_metric(facts["card"].get("metric"))
+    yield from _the_columns(facts["said"])
     yield from _suspects(facts)
     yield from _arrivals(facts)
     if not facts["recorded"] and not facts["event"].startswith("rollback"):
@@ -123,6 +124,7 @@ def _how_well(facts: dict[str, Any]) -> Iterator[str]:
         yield f"On the new rows, each predicted before it was learned, {error}{against}."
     if figures["no_better_in"]:
         yield _no_better(facts)
+    yield from _outside(facts["evaluation"])
     skill = over_last_value(figures)
     if skill is not None:
         judged = "no better" if skill <= 0 else f"better by {percent(skill)} of its error"
@@ -237,6 +239,33 @@ def _the_metric(metric: dict[str, Any] | None) -> Iterator[str]:
     if metric:
         leading = ", ".join(f"{each['column']} ({percent(each['share'])})" for each in metric["importance"][:3])
         yield f"Distances depend most on {leading}: the metric was learned from the first rows."
+
+
+_OF_COLUMNS = {
+    "features.scale_fixed_later": "Numbers vary for the first time, and have got their scale: {columns}.",
+    "features.scale_from_few_rows": "The scale of these columns rests on a few rows or on two values: {columns}.",
+    "features.categories_rare": "Few rows have these categories, of which little is learned: {rows}.",
+    "features.times_as_calendar": (
+        "Time stamps are circles of the calendar: {columns}. No trend in time is followed, since tomorrow would lie "
+        "outside what was learned."
+    ),
+}
+"""What is said of columns, by the code of its event."""
+
+
+def _the_columns(said: list[dict[str, Any]]) -> Iterator[str]:
+    for event in said:
+        if event["code"] in _OF_COLUMNS:
+            yield _OF_COLUMNS[event["code"]].format(**event)
+
+
+def _outside(evaluation: dict[str, Any]) -> Iterator[str]:
+    """Say how many held-out rows lie outside the range of the rows learned, and in which columns."""
+    rows = evaluation.get("rows_outside_range", 0)
+    if rows:
+        columns = [f"{name} ({n:,})" for name, n in [*evaluation["outside_range"].items()][:5]]
+        of_rows, share = count(evaluation["rows"], "held-out row"), percent(rows / evaluation["rows"])
+        yield f"{rows:,} of {of_rows} ({share}) lie outside the range of the rows learned: {', '.join(columns)}."
 
 
 def _suspects(facts: dict[str, Any]) -> Iterator[str]:

@@ -171,6 +171,9 @@ def evaluation_notes(
         "positive": evaluation.positive,
         "true_positive": evaluation.true_positive,
         "left_out": evaluation.left_out,
+        "rows": evaluation.rows,
+        "rows_outside_range": evaluation.rows_outside,
+        "outside_range": dict(evaluation.outside[:MAX_NAMES]),
         "residuals": [asdict(histogram.shown(MAX_BARS)) for histogram in evaluation.residuals[:MAX_TARGETS]],
         **uncertainty_facts(evaluation, targets),
     }

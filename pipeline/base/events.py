@@ -119,15 +119,19 @@ INGEST_VALUES_MISSING = Event(
 )
 
 FEATURES_CLASS_WEIGHTS = Event("features.class_weights", "rows are learned by the weight of their class, now fixed")
+FEATURES_CATEGORIES_RARE = Event(
+    "features.categories_rare",
+    "few rows have these categories: little is learned of them",
+)
 FEATURES_COLUMNS_CONSTANT = Event(
     "features.columns_constant",
-    "columns have one value only in the rows that fix the standardization, so that they are not scaled: if they will "
-    "vary, begin a new model with more scaling_rows once they do",
+    "columns have one value only in the rows that fix the standardization, and say nothing yet: a number gets its "
+    "scale from the first partition in which it varies",
 )
 FEATURES_COLUMNS_WITHOUT_VALUES = Event(
     "features.columns_without_values",
-    "columns have no value in the rows that fix the standardization: they are neither centred nor scaled, and missing "
-    "values become zero",
+    "columns have no value in the rows that fix the standardization, and say nothing yet: a number gets centre and "
+    "scale from the first partition in which it has values",
 )
 FEATURES_NEW_CATEGORIES_ADDED = Event(
     "features.new_categories_added",
@@ -136,6 +140,20 @@ FEATURES_NEW_CATEGORIES_ADDED = Event(
 FEATURES_NEW_CATEGORIES_IGNORED = Event(
     "features.new_categories_ignored",
     "categories that the model had not seen have no indicator",
+)
+FEATURES_SCALE_FIXED_LATER = Event(
+    "features.scale_fixed_later",
+    "numbers that had one value in all rows so far vary, and have got their scale",
+)
+FEATURES_SCALE_FROM_FEW_ROWS = Event(
+    "features.scale_from_few_rows",
+    "the scale of these columns rests on a few rows far from the others, or on two values: usual values may lie close "
+    "together, or far apart; more scaling_rows, or a rule of source.columns, helps",
+)
+FEATURES_TIMES_AS_CALENDAR = Event(
+    "features.times_as_calendar",
+    "time stamps are circles of the calendar; the time elapsed is no feature, since tomorrow lies outside what is "
+    "learned, so that a trend in time is not followed",
 )
 
 PILOT_CHOSEN = Event(
@@ -316,6 +334,11 @@ PREDICT_COLUMNS_IGNORED = Event(
 PREDICT_ROWS_LEFT_OUT = Event(
     "predict.rows_left_out",
     "rows lack a value and have no prediction",
+)
+PREDICT_ROWS_OUTSIDE_RANGE = Event(
+    "predict.rows_outside_range",
+    "more rows than by chance lie outside the range of the rows that the model has learned, where it knows nothing",
+    casts_doubt=True,
 )
 PREDICT_UNSEEN_CATEGORIES = Event(
     "predict.unseen_categories",

@@ -4,18 +4,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.dataset.numeric_fit import HoursReader, fit_numeric
 from ridgestream.pipeline.features.class_weights import ClassWeight, weigh_classes
-from ridgestream.pipeline.features.columns import CategoricalColumn, NumericColumn
+from ridgestream.pipeline.features.columns import CategoricalColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.sums.moments import Moments, merge_moments
 from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.requests.activity import ACTIVITY
 from ridgestream.stores.schema.class_labels import MAX_CLASSES, Label, class_name
-from ridgestream.stores.schema.column_types import BOOLEAN
+from ridgestream.stores.schema.column_rules import OF_NEW_MODELS, PLAIN, ColumnRules
 from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.segment_format import SegmentFacts
 from ridgestream.stores.segments.segments import Segments
@@ -31,22 +30,26 @@ def fit_feature_map(
     root: "zarr.Group",
     ledger: Ledger,
     scaling_rows: int | None,
+    rules: ColumnRules = OF_NEW_MODELS,
     *,
     whole_ledger: bool = True,
     class_weight: ClassWeight | None = None,
 ) -> FeatureMap:
     """Standardize by the first partitions that make up `scaling_rows` rows, or by all partitions if it is None.
 
-    Rows of weight zero do not count, nor do missing values in their column; a column without any value has centre 0
-    and scale 1. Every category of the ledger gets an indicator, or, unless `whole_ledger`, every category of these
-    partitions; every class gets an output. `class_weight` weighs classes, by these partitions if it is balanced. No row
-    is read. Raises InputError if there is no row.
+    Rows of weight zero do not count, nor do missing values in their column. A column without two different values has
+    scale 1, which is open: see `NumericColumn.opened`. Every category of the ledger gets an indicator, or, unless
+    `whole_ledger`, every category of these partitions; every class gets an output. `class_weight` weighs classes, by
+    these partitions if it is balanced. No row is read, but where time stamps become circles. Raises InputError if
+    there is no row, or a rule for a column that is no feature.
     """
-    schema = ledger.schema
+    schema, rules = ledger.schema, rules.within(OF_NEW_MODELS)
     if schema is None or ledger.rows == 0:
         raise InputError("there is no row to standardize by: ingest a partition that has rows first")
-    facts = list(find_scaling(root, [entry.segment for entry in ledger.entries], scaling_rows).values())
-    n_numeric = len(schema.numeric)
+    if error := rules.find_error(schema.features):
+        raise InputError(error)
+    scaling = find_scaling(root, [entry.segment for entry in ledger.entries], scaling_rows)
+    facts, n_numeric = list(scaling.values()), len(schema.numeric)
     moments = merge_moments([Moments.from_array(f.moments) for f in facts], n_numeric + len(schema.targets)).as_array()
     target_moments = Moments.from_array(moments[:, n_numeric:])
     target = _target_map(ledger, schema, target_moments)
@@ -54,8 +57,8 @@ def fit_feature_map(
         weights = weigh_classes(class_weight, _class_rows(schema, target, facts, target_moments))
         target = replace(target, class_weights=weights)
     return FeatureMap(
-        _numeric_columns(schema, Moments.from_array(moments[:, :n_numeric])),
-        _categorical_columns(schema, facts, ledger.categories if whole_ledger else None),
+        fit_numeric(schema, rules, Moments.from_array(moments[:, :n_numeric]), HoursReader(root, scaling)),
+        _categorical_columns(schema, rules, facts, ledger.categories if whole_ledger else None),
         target,
     )
 
@@ -73,27 +76,20 @@ def _class_rows(schema: Schema, target: TargetMap, facts: Sequence[SegmentFacts]
     return rows
 
 
-def _numeric_columns(schema: Schema, moments: Moments) -> tuple[NumericColumn, ...]:
-    statistics = zip(schema.numeric, moments.mean.tolist(), moments.deviation().tolist(), strict=True)
-    return tuple(
-        NumericColumn.fit(feature.name, mean, deviation, is_boolean=feature.kind == BOOLEAN)
-        for feature, mean, deviation in statistics
-    )
-
-
 def _categorical_columns(
-    schema: Schema, facts: Sequence[SegmentFacts], tables: Sequence[Sequence[str]] | None
+    schema: Schema, rules: ColumnRules, facts: Sequence[SegmentFacts], tables: Sequence[Sequence[str]] | None
 ) -> tuple[CategoricalColumn, ...]:
     """Return the columns with the categories of `tables`, or those of the fitting rows if it is None."""
     columns = []
     for position, feature in enumerate(schema.categorical):
-        weights = _category_weights(facts, position)
+        weights = sum_categories(facts, position)
         categories = tuple(weights) if tables is None else tables[position]
-        columns.append(CategoricalColumn.fit(feature.name, categories, weights))
+        fit = CategoricalColumn.plain if rules.rule_of(feature) == PLAIN else CategoricalColumn.fit
+        columns.append(fit(feature.name, categories, weights))
     return tuple(columns)
 
 
-def _category_weights(facts: Sequence[SegmentFacts], position: int) -> dict[str, float]:
+def sum_categories(facts: Sequence[SegmentFacts], position: int) -> dict[str, float]:
     """Return the weight of the rows of each category of a column, over all segments."""
     weights: dict[str, float] = {}
     for fact in facts:
@@ -104,26 +100,6 @@ def _category_weights(facts: Sequence[SegmentFacts], position: int) -> dict[str,
 
 def _target_map(ledger: Ledger, schema: Schema, moments: Moments) -> TargetMap:
     return TargetMap.of_classes(_classes(ledger)) if schema.classifies else TargetMap.fit(moments)
-
-
-def find_uninformative(root: "zarr.Group", ledger: Ledger, scaling_rows: int | None) -> tuple[list[str], list[str]]:
-    """Return the columns without a value among the rows to standardize by, and those that have one value only."""
-    schema = ledger.schema
-    if schema is None:
-        return [], []
-    facts = list(find_scaling(root, [entry.segment for entry in ledger.entries], scaling_rows).values())
-    n_numeric = len(schema.numeric)
-    moments = merge_moments([Moments.from_array(f.moments) for f in facts], n_numeric + len(schema.targets))
-    numeric = np.where(moments.count > 0, 2 - moments.constant(), 0)[:n_numeric].tolist()
-    different = [*numeric, *(_count_present(facts, position) for position in range(len(schema.categorical)))]
-    names = [feature.name for feature in (*schema.numeric, *schema.categorical)]
-    found = [[name for name, n in zip(names, different, strict=True) if n == values] for values in (0, 1)]
-    return found[0], found[1]
-
-
-def _count_present(facts: Sequence[SegmentFacts], position: int) -> int:
-    """Return the number of categories of a column that a row of positive weight has."""
-    return sum(weight > 0 for weight in _category_weights(facts, position).values())
 
 
 def _classes(ledger: Ledger) -> tuple[Label, ...]:

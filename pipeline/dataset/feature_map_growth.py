@@ -1,7 +1,9 @@
 """The feature map of each partition of a training: the same for all, or one that grows from partition to partition.
 
 With the policy `extend`, a category that the model has not seen gets an indicator at the beginning of the partition
-where it first appears. So training in several nights gives the same model as one run over the same partitions.
+where it first appears. A numeric column that has had one value only gets its scale from the first partition in which it
+varies: by any scale, it is zero in all rows before. So training in several nights gives the same model as one run over
+the same partitions.
 """
 
 from collections.abc import Sequence
@@ -14,7 +16,8 @@ from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.policies import ERROR, EXTEND
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
-from ridgestream.pipeline.dataset.feature_map_fit import REST, find_uninformative, fit_feature_map
+from ridgestream.pipeline.dataset.feature_map_fit import REST, fit_feature_map
+from ridgestream.pipeline.dataset.scale_report import OpenScales, report_fitted
 from ridgestream.pipeline.features.class_weights import ClassWeight
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.target_map import TargetMap
@@ -23,6 +26,7 @@ from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import Arrays, ModelRecord
 from ridgestream.stores.requests.activity import ACTIVITY
 from ridgestream.stores.schema.class_labels import class_name
+from ridgestream.stores.schema.column_rules import OF_NEW_MODELS, ColumnRules
 from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.segment_format import SegmentFacts
 from ridgestream.stores.segments.segments import Segments
@@ -41,8 +45,10 @@ METRIC = "metric"
 class Encodings:
     """The feature map of each partition of a training."""
 
+    known: FeatureMap
+    """The model's feature map before them, as a killed training knows it, whatever arrives meanwhile."""
     first: FeatureMap
-    """The model's feature map before them."""
+    """The same map, with the scales that these partitions have opened."""
     maps: tuple[FeatureMap, ...]
     """The feature map of each partition, in their order."""
 
@@ -51,7 +57,7 @@ class Encodings:
         maps = [replace(self.first, metric=metric)]
         for extended in self.maps:
             maps.append(extended.measured_as(maps[-1]))
-        return type(self)(maps[0], tuple(maps[1:]))
+        return type(self)(replace(self.known, metric=metric), maps[0], tuple(maps[1:]))
 
     @property
     def last(self) -> FeatureMap:
@@ -68,28 +74,44 @@ def plan_encodings(
     scaling_rows: int | None,
     policy: str,
     report: Reporter,
+    rules: ColumnRules = OF_NEW_MODELS,
+    opens_scales: bool = True,
     class_weight: ClassWeight | None = None,
 ) -> Encodings:
     """Return the feature map of each of these partitions, which a training learns; a new model's map is fitted here.
 
     With the policy `error`, a new model's map has every category of the ledger; else those of the partitions that
-    standardize it, and `extend` adds the others where they first appear. Raises InputError naming the first partition
-    with a class that the map lacks or, with `error`, a category. No row is read.
+    standardize it, and `extend` adds the others where they first appear. Unless it `opens_scales`, since rows that are
+    none of the store's are in the dictionary, a column that has had one value remains as it is. Raises InputError
+    naming the first partition with a class that the map lacks or, with `error`, a category.
     """
     if record is None:
-        first = fit_feature_map(root, ledger, scaling_rows, whole_ledger=policy == ERROR, class_weight=class_weight)
+        whole_ledger = policy == ERROR
+        first = fit_feature_map(root, ledger, scaling_rows, rules, whole_ledger=whole_ledger, class_weight=class_weight)
         _report_class_weights(ledger.schema, first.target, report)
-        _report_uninformative(*find_uninformative(root, ledger, scaling_rows), report)
+        report_fitted(root, ledger, scaling_rows, first, report)
     else:
         first = encoding_of(record, ledger.schema)
-    maps, unseen, segments = [first], _UnseenCategories(), Segments(root)
+    maps, scales, unseen, segments = [first], OpenScales(first), _UnseenCategories(), Segments(root)
     for entry in ACTIVITY.counted(entries, "the categories of partitions"):
         facts = segments[entry.segment].facts()
         _check(entry, facts, first, policy)
+        if opens_scales:
+            scales.add(entry, facts)
         unseen.add(maps[-1], facts)
         maps.append(maps[-1].extended(facts.categories) if policy == EXTEND else first)
+    scales.report(report)
     unseen.report(policy, report)
-    return Encodings(first, tuple(maps[1:]))
+    return Encodings(first, *_with_numeric(maps, scales.feature_map))
+
+
+def _with_numeric(maps: Sequence[FeatureMap], opened: FeatureMap) -> tuple[FeatureMap, tuple[FeatureMap, ...]]:
+    """Return the first map, and the others, with the numeric columns of `opened`; equal maps remain one object."""
+    if opened.numeric == maps[0].numeric:
+        return maps[0], tuple(maps[1:])
+    one_of = {id(each): replace(each, numeric=opened.numeric) for each in maps}
+    first, *others = (one_of[id(each)] for each in maps)
+    return first, tuple(others)
 
 
 def encoding_of(record: ModelRecord, schema: Schema | None) -> FeatureMap:
@@ -115,13 +137,6 @@ def _check(entry: LedgerEntry, facts: SegmentFacts, feature_map: FeatureMap, pol
         feature_map.target.check_classes(facts.present_classes)
     except InputError as error:
         raise InputError(f"partition {entry.name}: {error}") from error
-
-
-def _report_uninformative(valueless: Sequence[str], constant: Sequence[str], report: Reporter) -> None:
-    if valueless:
-        report.warn(events.FEATURES_COLUMNS_WITHOUT_VALUES, columns=", ".join(valueless))
-    if constant:
-        report.say(events.FEATURES_COLUMNS_CONSTANT, columns=", ".join(constant))
 
 
 def _report_class_weights(schema: Schema | None, target: TargetMap, report: Reporter) -> None:

@@ -1,9 +1,10 @@
-"""From raw columns to features: numeric columns first, then the indicators of each categorical column.
+"""From raw columns to features: numbers first, then the circles of time stamps, then indicators of categories.
 
 They are standardized, and then transformed by the model's metric if it has learned one.
 
 A FeatureMap is fitted once, at a model's first training, so that no later partition changes the meaning of earlier
-rows. It may be extended by indicators of new categories, which are zero in every earlier row.
+rows. It may be extended by indicators of new categories, and a column that has had one value only may get its scale:
+both are zero in every earlier row.
 """
 
 import math
@@ -17,10 +18,13 @@ import numpy.typing as npt
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.features.calendar import circle_points
 from ridgestream.pipeline.features.columns import CategoricalColumn, NumericColumn
+from ridgestream.pipeline.features.flat_additions import FlatAdditions
 from ridgestream.pipeline.features.flat_encoding import FlatEncoding
 from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.metric.metric import Metric
+from ridgestream.pipeline.sums.moments import Moments
 
 UNSEEN_REMEDY = (
     "begin a new model with --new-model, correct the rows, or choose a policy for such rows: "
@@ -37,7 +41,7 @@ class FeatureMap:
     """The columns of a model's rows, and its targets."""
 
     numeric: tuple[NumericColumn, ...]
-    """The numeric columns, one feature each."""
+    """The columns of numbers, booleans and time stamps."""
     categorical: tuple[CategoricalColumn, ...]
     """The categorical columns, one feature for each of their categories."""
     target: TargetMap
@@ -50,7 +54,7 @@ class FeatureMap:
     @property
     def n_features(self) -> int:
         """The number of features."""
-        return len(self.numeric) + sum(len(column.categories) for column in self.categorical)
+        return self._ends[-1]
 
     @property
     def n_fitted(self) -> int:
@@ -60,24 +64,47 @@ class FeatureMap:
     @property
     def centre(self) -> Floats:
         """What is subtracted from each raw feature, shape (n_features,)."""
-        return self._per_feature([c.centre for c in self.numeric], [c.centre for c in self.categorical])
+        return self._per_feature([c.centre for c in self.linear], 0.0, [c.centre for c in self.categorical])
 
     @property
     def scale(self) -> Floats:
         """What divides each centred feature, shape (n_features,)."""
-        return self._per_feature([c.scale for c in self.numeric], [c.scale for c in self.categorical])
+        return self._per_feature([c.scale for c in self.linear], 1.0, [c.scale for c in self.categorical])
 
-    def _per_feature(self, numeric: Sequence[float], categorical: Sequence[tuple[float, ...]]) -> Floats:
-        return np.array([*numeric, *chain.from_iterable(categorical)], dtype=np.float64)
+    def _per_feature(self, linear: Sequence[float], circles: float, categorical: Sequence[tuple[float, ...]]) -> Floats:
+        between = (circles,) * (2 * len(self.circles))
+        return np.array([*linear, *between, *chain.from_iterable(categorical)], dtype=np.float64)
+
+    @property
+    def linear(self) -> tuple[NumericColumn, ...]:
+        """The numeric columns whose value is a feature."""
+        return tuple(column for column in self.numeric if column.is_linear)
+
+    @property
+    def circles(self) -> tuple[tuple[int, str], ...]:
+        """The position of its numeric column and the name of each circle, two features."""
+        return tuple((position, cycle) for position, column in enumerate(self.numeric) for cycle in column.cycles)
 
     @property
     def _ends(self) -> tuple[int, ...]:
         """Where each categorical column begins among the features, and where the last one ends."""
-        return tuple(accumulate((len(c.categories) for c in self.categorical), initial=len(self.numeric)))
+        first = len(self.linear) + 2 * len(self.circles)
+        return tuple(accumulate((len(c.categories) for c in self.categorical), initial=first))
 
     def with_booleans(self, names: Sequence[str]) -> Self:
-        """Return the map that fills missing values of these columns as booleans, and of the others by their mean."""
-        return replace(self, numeric=tuple(c.filled(is_boolean=c.name in names) for c in self.numeric))
+        """Return the map that fills missing values of these columns as booleans."""
+        return replace(self, numeric=tuple(c.with_boolean_fill() if c.name in names else c for c in self.numeric))
+
+    def opened(self, moments: Moments) -> Self:
+        """Return the map after rows whose numeric columns have these moments; see `NumericColumn.opened`."""
+        extremes = zip(self.numeric, moments.minimum.tolist(), moments.maximum.tolist(), strict=True)
+        news = [position for position, (column, *each) in enumerate(extremes) if column.is_opened_by(*each)]
+        if not news:
+            return self
+        numeric = list(self.numeric)
+        for position in news:
+            numeric[position] = numeric[position].opened(moments.take([position]))
+        return replace(self, numeric=tuple(numeric))
 
     def unseen(self, tables: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
         """Return, for each categorical column, the values of its table in `tables` that have no indicator."""
@@ -130,9 +157,13 @@ class FeatureMap:
         `numeric` (rows, n_numeric) has NaN and `codes` (rows, n_categorical) −1 where a value is missing, which is
         filled. `maps` are the `code_maps` of the tables of `codes`.
         """
-        features = np.zeros((len(numeric), self.n_features))
-        features[:, : len(self.numeric)] = numeric
+        features, circles = np.zeros((len(numeric), self.n_features)), self.circles
+        linear = [position for position, column in enumerate(self.numeric) if column.is_linear]
+        features[:, : len(linear)] = numeric if len(linear) == len(self.numeric) else numeric[:, linear]
         self._fill_missing(features)
+        for start, (position, cycle) in enumerate(circles):
+            first = len(linear) + 2 * start
+            features[:, first : first + 2] = circle_points(cycle, numeric[:, position].astype(np.float64))
         ranges = zip(self.categorical, pairwise(self._ends), maps, strict=True)
         for position, (column, (start, stop), code_map) in enumerate(ranges):
             column.set_indicators(features[:, start:stop], codes[:, position], code_map)
@@ -142,18 +173,24 @@ class FeatureMap:
 
     def _fill_missing(self, features: Floats) -> None:
         """Replace NaN in the numeric features by each column's fill."""
-        missing = np.isnan(features[:, : len(self.numeric)])
+        linear = self.linear
+        missing = np.isnan(features[:, : len(linear)])
         for position in np.flatnonzero(missing.any(axis=0)):
-            features[missing[:, position], position] = self.numeric[position].fill
+            features[missing[:, position], position] = linear[position].fill
 
     def hashed_form(self) -> object:
         """Return what `hash_of` hashes: the same for a map of any version."""
         later = (*([self.metric.root] if self.metric else ()), *([self.target.class_weights] if self._weighs else ()))
+        later += (self._additions,) if self._additions.as_dict() else ()
         return (self._flat(), *later) if later else self._flat()
 
     @property
     def _weighs(self) -> bool:
         return bool(self.target.class_weights)
+
+    @property
+    def _additions(self) -> FlatAdditions:
+        return FlatAdditions.of(self.numeric, self.categorical)
 
     def _flat(self) -> FlatEncoding:
         return FlatEncoding.of(self.numeric, self.categorical, self.target, self.extended_by)
@@ -161,13 +198,15 @@ class FeatureMap:
     def as_dict(self) -> dict[str, Any]:
         """Return the map as a JSON object, without its metric, which is an array."""
         weights = {_CLASS_WEIGHTS: self.target.class_weights} if self._weighs else {}
-        return self._flat().as_dict() | weights
+        return self._flat().as_dict() | self._additions.as_dict() | weights
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], metric: Floats | None = None) -> Self:
         """Read the JSON object of `as_dict`, and R of a learned metric; raises InputError for anything else."""
-        flat = FlatEncoding.from_dict({key: value for key, value in plain.items() if key != _CLASS_WEIGHTS})
-        columns = flat.numeric_columns(), flat.categorical_columns()
+        rest, added = FlatAdditions.split({key: value for key, value in plain.items() if key != _CLASS_WEIGHTS})
+        flat = FlatEncoding.from_dict(rest)
+        added.check(len(flat.numeric), [len(categories) for categories in flat.categories])
+        columns = added.numeric_columns(flat.numeric_columns()), added.categorical_columns(flat.categorical_columns())
         target = replace(flat.target_map(), class_weights=_read_weights(plain, flat))
         feature_map = cls(*columns, target, flat.extended_by, None if metric is None else Metric(metric))
         if metric is not None and len(metric) != feature_map.n_features:

@@ -1,6 +1,7 @@
 """The stored form of a feature map: parallel lists over its columns, as JSON has them since version 0.1.0.
 
-Checkpoints are found again by a hash of this form, so that it must not change while `FeatureMap` may.
+Checkpoints are found again by a hash of this form, so that it must not change while `FeatureMap` may. What maps have
+beyond it is in `flat_additions.py`.
 """
 
 import math

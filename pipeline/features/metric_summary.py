@@ -38,24 +38,31 @@ def summarize_metric(feature_map: FeatureMap) -> dict[str, Any]:
 
 
 def column_importance(feature_map: FeatureMap) -> dict[str, float]:
-    """Return each column's share of the squared gradients over an equal share, at most 1; empty without a metric."""
+    """Return each column's share of the squared gradients over an equal share, at most 1; without a metric, of none.
+
+    It is 0 for a time stamp that is circles only, which never drift, as its time elapsed always does.
+    """
     metric = feature_map.metric
     shares = _sum_by_column(metric.importance(), feature_map) if metric is not None else {}
-    return {name: min(share * len(shares), 1.0) for name, share in shares.items()}
+    importance = {name: min(share * len(shares), 1.0) for name, share in shares.items()}
+    return importance | {column.name: 0.0 for column in feature_map.numeric if not column.is_linear}
 
 
 def _sum_by_column(shares: Floats, feature_map: FeatureMap) -> dict[str, float]:
-    counts = [(column.name, 1) for column in feature_map.numeric]
-    counts += [(column.name, len(column.categories)) for column in feature_map.categorical]
-    ends = np.cumsum([count for _, count in counts])
-    return {
-        name: float(shares[end - count : end].sum()) for (name, count), end in zip(counts, ends.tolist(), strict=True)
-    }
+    columns = [column.name for column in feature_map.linear]
+    columns += [feature_map.numeric[position].name for position, _ in feature_map.circles for _ in range(2)]
+    columns += [column.name for column in feature_map.categorical for _ in column.categories]
+    sums = dict.fromkeys(columns, 0.0)
+    for name, share in zip(columns, shares.tolist(), strict=True):
+        sums[name] += share
+    return sums
 
 
 def _feature_names(feature_map: FeatureMap) -> list[str]:
-    """Return the name of each feature: its column, with the category of an indicator."""
-    names = [column.name for column in feature_map.numeric]
+    """Return the name of each feature: its column, with the circle of a time stamp or the category of an indicator."""
+    names = [column.name for column in feature_map.linear]
+    circles = [f"{feature_map.numeric[position].name} {cycle}" for position, cycle in feature_map.circles]
+    names += [f"{circle} ({function})" for circle in circles for function in ("sin", "cos")]
     return names + [f"{column.name}={each}" for column in feature_map.categorical for each in column.categories]
 
 

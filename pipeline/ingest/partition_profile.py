@@ -20,6 +20,7 @@ from ridgestream.pipeline.sums.quantile_sketch import Sample
 from ridgestream.stores.parquet.column_reader import DROP
 from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.parquet.partitions import BATCH_ROWS, OpenPartition, PartitionFile, open_partition
+from ridgestream.stores.schema.column_types import TIMESTAMP
 from ridgestream.stores.schema.row_batch import Rows
 from ridgestream.stores.schema.schema import DOUBLE, SINGLE, Schema
 from ridgestream.stores.segments.segment_format import SegmentFacts, SegmentLayout
@@ -174,6 +175,7 @@ class _Statistics:
         self._counts: list[dict[int, float]] = [{} for _ in schema.categorical]
         self._class_counts: dict[int, float] = {}
         self._classes = schema.classes is not None
+        self._is_time = np.array([feature.kind == TIMESTAMP for feature in schema.numeric], dtype=np.bool_)
         self._exact = np.ones(len(schema.numeric), dtype=np.bool_)
         self._largest = np.zeros(len(schema.numeric))
 
@@ -211,15 +213,16 @@ class _Statistics:
     def single_is_enough(self) -> bool:
         """Return whether rounding to float32 changes no value of a column, or little relative to its deviation.
 
-        It changes a value by at most 2⁻²⁴ of its size or 2⁻¹⁵⁰, whichever is more. Rows of weight zero do not count,
-        but must not become infinite, nor the largest number, which marks missing values.
+        A time stamp, whose hour is a feature, may not be changed at all. Another value is changed by at most 2⁻²⁴ of
+        its size or 2⁻¹⁵⁰, whichever is more. Rows of weight zero do not count, but must not become infinite, nor the
+        largest number, which marks missing values.
         """
         moments = Moments.from_array(self._moments.as_array()[:, : len(self._exact)])
         counted = moments.count > 0
         largest = np.where(counted, np.maximum(np.abs(moments.minimum), np.abs(moments.maximum)), 0.0)
         variance = np.divide(moments.squares, moments.count, out=np.zeros_like(largest), where=counted)
         moved = np.maximum(largest * 2.0**-24, 2.0**-150)
-        small = (moved <= SINGLE_TOLERANCE * np.sqrt(variance)) & ~moments.constant()
+        small = (moved <= SINGLE_TOLERANCE * np.sqrt(variance)) & ~moments.constant() & ~self._is_time
         return bool(((self._exact | small) & self._fits()).all())
 
     def _fits(self) -> npt.NDArray[np.bool_]:

@@ -148,7 +148,8 @@ class RunPlan:
     def held_out_feature_map(self, root: "zarr.Group") -> FeatureMap:
         """Return a feature map by which held-out rows are checked before training; `root` has all its partitions."""
         request = self.trainer.request
-        return held_out_feature_map(root, self.ledger, self.record, request.scaling_rows, request.unseen_categories)
+        asked = request.scaling_rows, request.rules, request.unseen_categories
+        return held_out_feature_map(root, self.ledger, self.record, *asked)
 
     def check_request(self) -> None:
         """Raise ModelError, naming each parameter that differs, if the job asks for another model than the store's."""

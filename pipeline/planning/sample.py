@@ -74,6 +74,8 @@ class Sample:
             scaling_rows=request.scaling_rows,
             policy=request.unseen_categories,
             report=Silent(),
+            rules=request.rules,
+            opens_scales=request.dictionary is None,
         )
         return encodings.last
 

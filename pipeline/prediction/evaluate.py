@@ -21,6 +21,7 @@ from ridgestream.pipeline.dataset.range_checks import check_predictions
 from ridgestream.pipeline.dataset.task_label import partition_needs
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.one_vs_rest import winners_of
+from ridgestream.pipeline.models.learned_ranges import LearnedRanges
 from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.prediction.held_out import HeldOutReader
 from ridgestream.pipeline.prediction.input_checks import InputSummary
@@ -60,6 +61,12 @@ class Evaluation:
     """In regression, histograms of predicted minus true values of each target, in its units."""
     trivial: tuple[float, ...] = ()
     """The sums of `mistakes` or `squares` for the constant that fits the learned rows best; empty if it is unknown."""
+    rows: int = 0
+    """Number of rows evaluated or left out."""
+    rows_outside: int = 0
+    """Number of rows outside the range of the rows learned, in any column."""
+    outside: tuple[tuple[str, int], ...] = ()
+    """The columns in which rows are outside, and their number, in descending order."""
     paired: tuple[float, ...] = ()
     """The sums of squared differences of a row's weighted loss and the constant's: their chance."""
     last_value: LastValue = LastValue()  # noqa: RUF009 (frozen)
@@ -208,6 +215,7 @@ def evaluate(
     *,
     learned: TargetMoments | None = None,
     level: float = COVERAGE_LEVEL,
+    ranges: LearnedRanges | None = None,
 ) -> Evaluation:
     """Return the model's errors on the partitions; raises PartitionError for one that cannot be used.
 
@@ -215,7 +223,7 @@ def evaluate(
     with `drop`, rows with a missing value, including the target, are left out. With the moments of the targets that
     the model has learned, the errors of the constant that fits them best are beside the model's. A model with
     intervals, and enough rows for this `level`, is told the coverage of a sample of each partition's rows; one with
-    probabilities, their reliability.
+    probabilities, their reliability. With the ranges of the rows learned, the rows outside of them are counted.
     """
     policies = policies or Policies()
     model = replace(model, feature_map=with_boolean_fill(model.feature_map, schema))
@@ -223,13 +231,19 @@ def evaluate(
     report.begin(events.STEP_EVALUATE, None, partitions=len(files))
     total, summary = _of_no_rows(model, schema), InputSummary()
     constant = learned.constant(classes=schema.classifies) if learned else None
-    shared = executor.broadcast(_with_intervals(model, level)), schema, policies, constant, level
+    shared = executor.broadcast(_with_intervals(model, level)), schema, policies, constant, level, ranges
     for part, part_summary in executor.run(evaluate_partition, files, *shared):
         total, summary = total.merge(part), summary.merge(part_summary)
         report.advance(part_summary.rows)
     report.end(test_error=total.test_error, test_mse=total.test_mse)
-    summary.report_to(report, events.EVALUATE_ROWS_LEFT_OUT)
-    return replace(total, left_out=summary.left_out)
+    summary.report_to(report, events.EVALUATE_ROWS_LEFT_OUT, ranges)
+    return replace(
+        total,
+        rows=summary.rows,
+        left_out=summary.left_out,
+        rows_outside=summary.rows_outside,
+        outside=summary.by_rows_outside,
+    )
 
 
 def evaluate_partition(
@@ -239,9 +253,10 @@ def evaluate_partition(
     policies: Policies,
     constant: Floats | None = None,
     level: float = COVERAGE_LEVEL,
+    ranges: LearnedRanges | None = None,
 ) -> tuple[Evaluation, InputSummary]:
     """Return the model's errors on one partition, batch by batch, and the summary of its rows."""
-    reader = HeldOutReader(file, model.feature_map, schema, policies)
+    reader = HeldOutReader(file, model.feature_map, schema, policies, ranges)
     total = _of_no_rows(model, schema)
     for rows, maps, targets, numbers in reader.batches():
         outputs = predictions_of(model, rows, maps, str(file.path), numbers)

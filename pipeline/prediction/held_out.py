@@ -15,6 +15,7 @@ from ridgestream.pipeline.dataset.feature_map_fit import fit_feature_map
 from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
 from ridgestream.pipeline.dataset.task_label import partition_needs
 from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.models.learned_ranges import LearnedRanges
 from ridgestream.pipeline.prediction.input_checks import InputChecker, InputSummary
 from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.catalog.models import ModelRecord
@@ -23,6 +24,7 @@ from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.parquet.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
 from ridgestream.stores.parquet.source_walk import escape_path
 from ridgestream.stores.requests.activity import ACTIVITY
+from ridgestream.stores.schema.column_rules import ColumnRules
 from ridgestream.stores.schema.row_batch import Rows
 from ridgestream.stores.schema.schema import Schema
 
@@ -36,10 +38,17 @@ Batch = tuple[Rows, Sequence[Integers], Floats, Integers]
 class HeldOutReader:
     """Reads a held-out partition, batch by batch, and checks its rows against a model's feature map."""
 
-    def __init__(self, file: PartitionFile, feature_map: FeatureMap, schema: Schema, policies: Policies) -> None:
+    def __init__(
+        self,
+        file: PartitionFile,
+        feature_map: FeatureMap,
+        schema: Schema,
+        policies: Policies,
+        ranges: LearnedRanges | None = None,
+    ) -> None:
         self._file, self._map, self._schema = file, feature_map, schema
         self._decoder = Decoder(schema, str(file.path), missing=policies.missing)
-        self._checker = InputChecker(feature_map, self._decoder, policies)
+        self._checker = InputChecker(feature_map, self._decoder, policies, ranges)
 
     @property
     def summary(self) -> InputSummary:
@@ -125,7 +134,12 @@ def _count_weighted(rows: Rows) -> int:
 
 
 def held_out_feature_map(
-    root: "zarr.Group", ledger: Ledger, record: ModelRecord | None, scaling_rows: int | None, policy: str
+    root: "zarr.Group",
+    ledger: Ledger,
+    record: ModelRecord | None,
+    scaling_rows: int | None,
+    rules: ColumnRules,
+    policy: str,
 ) -> FeatureMap:
     """Return a feature map with all classes, and with `policy` "error" all categories, of the model after a training.
 
@@ -134,4 +148,4 @@ def held_out_feature_map(
     """
     if record is not None:
         return encoding_of(record, ledger.schema)
-    return fit_feature_map(root, ledger, scaling_rows, whole_ledger=policy == ERROR)
+    return fit_feature_map(root, ledger, scaling_rows, rules, whole_ledger=policy == ERROR)

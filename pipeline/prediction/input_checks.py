@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +12,14 @@ from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.policies import ERROR, Policies
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.models.learned_ranges import LearnedRanges
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.parquet.column_reader import DROP
 from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.schema.row_batch import Rows
+
+MAX_COLUMNS = 10
+"""Columns outside the range learned that a warning names."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +34,33 @@ class InputSummary:
     """Number of imputed values by column, for columns that have any."""
     unseen: Mapping[str, int] = field(default_factory=dict)
     """Number of rows with a category unknown to the model by column, for columns that have any."""
+    outside: Mapping[str, int] = field(default_factory=dict)
+    """Number of rows outside the range of the rows learned by column, for columns that have any."""
+    rows_outside: int = 0
+    """Number of rows outside in any column."""
+
+    @property
+    def by_rows_outside(self) -> tuple[tuple[str, int], ...]:
+        """The columns with rows outside, and their number, in descending order."""
+        return tuple(sorted(self.outside.items(), key=lambda item: -item[1]))
 
     def merge(self, other: "InputSummary") -> "InputSummary":
         """Return the counts of both sets of rows."""
-        imputed, unseen = _sum(self.imputed, other.imputed), _sum(self.unseen, other.unseen)
-        return InputSummary(self.rows + other.rows, self.left_out + other.left_out, imputed, unseen)
+        return InputSummary(
+            rows=self.rows + other.rows,
+            left_out=self.left_out + other.left_out,
+            imputed=_sum(self.imputed, other.imputed),
+            unseen=_sum(self.unseen, other.unseen),
+            outside=_sum(self.outside, other.outside),
+            rows_outside=self.rows_outside + other.rows_outside,
+        )
 
-    def report_to(self, report: Reporter, left_out: events.Event) -> None:
+    def report_to(self, report: Reporter, left_out: events.Event, ranges: LearnedRanges | None = None) -> None:
         """Report what a user should know; `left_out` is the event of rows that are left out."""
+        far = ranges.unlikely(self.outside, self.rows) if ranges else {}
+        if far:
+            columns = show_counts(dict(islice(far.items(), MAX_COLUMNS)))
+            report.warn(events.PREDICT_ROWS_OUTSIDE_RANGE, rows=self.rows_outside, of_rows=self.rows, columns=columns)
         if self.left_out:
             report.say(left_out, rows=self.left_out)
         if self.imputed:
@@ -46,7 +70,13 @@ class InputSummary:
 
     def as_dict(self) -> dict[str, object]:
         """Return the counts that are not zero, as a JSON object."""
-        counts = {"left_out": self.left_out, "imputed": dict(self.imputed), "unseen_categories": dict(self.unseen)}
+        counts = {
+            "left_out": self.left_out,
+            "imputed": dict(self.imputed),
+            "unseen_categories": dict(self.unseen),
+            "rows_outside_range": self.rows_outside,
+            "outside_range": dict(self.by_rows_outside),
+        }
         return {name: value for name, value in counts.items() if value}
 
 
@@ -62,8 +92,10 @@ def _sum(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
 class InputChecker:
     """Checks the rows of one partition, batch by batch, after decoding."""
 
-    def __init__(self, feature_map: FeatureMap, decoder: Decoder, policies: Policies) -> None:
-        self._feature_map, self._decoder, self._policies = feature_map, decoder, policies
+    def __init__(
+        self, feature_map: FeatureMap, decoder: Decoder, policies: Policies, ranges: LearnedRanges | None = None
+    ) -> None:
+        self._feature_map, self._decoder, self._policies, self._ranges = feature_map, decoder, policies, ranges
         self._summary = InputSummary()
 
     @property
@@ -75,6 +107,8 @@ class InputChecker:
             left_out=self._summary.left_out,
             imputed={} if drops else self._decoder.absent,
             unseen=self._summary.unseen,
+            outside=self._summary.outside,
+            rows_outside=self._summary.rows_outside,
         )
 
     def check(self, rows: Rows) -> tuple[npt.NDArray[np.bool_], list[npt.NDArray[np.int64]]]:
@@ -96,8 +130,17 @@ class InputChecker:
                 unseen[column.name] = len(unknown)
                 self._check_category(position, table[unknown[0]])
         left_out = len(rows) - int(answered.sum())
-        self._summary = self._summary.merge(InputSummary(left_out=left_out, unseen=unseen))
+        outside, rows_outside = self._count_outside(rows.numeric[answered])
+        added = InputSummary(left_out=left_out, unseen=unseen, outside=outside, rows_outside=rows_outside)
+        self._summary = self._summary.merge(added)
         return answered, maps
+
+    def _count_outside(self, numeric: npt.NDArray[np.floating]) -> tuple[dict[str, int], int]:
+        """Return the number of rows outside the range of the rows learned, by column and in any column."""
+        if self._ranges is None:
+            return {}, 0
+        outside = self._ranges.outside(numeric)
+        return self._ranges.by_name(outside.sum(axis=0)), int(outside.any(axis=1).sum())
 
     def _check_category(self, position: int, value: str) -> None:
         if self._policies.unseen_categories != ERROR:

@@ -14,6 +14,7 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.base.serialization import hash_of
 from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
 from ridgestream.pipeline.dataset.task_label import partition_needs
+from ridgestream.pipeline.models.learned_ranges import LearnedRanges
 from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.prediction.evaluate import predictions_of
 from ridgestream.pipeline.prediction.input_checks import InputChecker, InputSummary
@@ -126,6 +127,7 @@ def predict(
     extras: Extras | None = None,
     policies: Policies | None = None,
     again: bool = False,
+    ranges: LearnedRanges | None = None,
 ) -> PredictionResult:
     """Write a file of predictions below `output` for each partition, under its own name; return the counts.
 
@@ -136,7 +138,8 @@ def predict(
     and of a new observation; `lower` and `upper` of an interval for each target; `probability_CLASS` for each class, or
     for the positive one alone. The columns of `keep` precede them, as in the
     input. `policies` (by default all errors) determine the treatment of missing values and of categories unknown to the
-    model; with `drop`, rows with a missing value have null in all of these columns.
+    model; with `drop`, rows with a missing value have null in all of these columns. With the ranges of the rows that
+    the model has learned, the rows outside of them are counted.
 
     A partition is skipped if its output file states that it was made from an input of this name, size and time stamp by
     bitwise the same model with the same options, unless `again`. One that cannot be used, or whose output file was not
@@ -154,24 +157,26 @@ def predict(
     executor.admit(partition_needs(files))
     report.begin(events.STEP_PREDICT, None, partitions=len(tasks))
     result = PredictionResult()
-    for outcome in executor.run(predict_partition, tasks, executor.broadcast(model), schema, policies):
+    for outcome in executor.run(predict_partition, tasks, executor.broadcast(model), schema, policies, ranges):
         result = result.with_outcome(outcome)
         report.advance(outcome.summary.rows)
     counts = {"skipped": result.skipped, "failed": len(result.errors)}
     report.end(rows=result.rows, partitions=len(tasks), **{name: count for name, count in counts.items() if count})
-    result.summary.report_to(report, events.PREDICT_ROWS_LEFT_OUT)
+    result.summary.report_to(report, events.PREDICT_ROWS_LEFT_OUT, ranges)
     result.check_all_predicted()
     return result
 
 
-def predict_partition(task: PredictTask, model: Model, schema: Schema, policies: Policies) -> PartitionOutcome:
+def predict_partition(
+    task: PredictTask, model: Model, schema: Schema, policies: Policies, ranges: LearnedRanges | None = None
+) -> PartitionOutcome:
     """Write one file of predictions atomically, unless it is up to date; return the outcome."""
     provenance = None
     try:
         provenance = read_provenance(task.output)
         if provenance is not None and not task.again and provenance.items() >= task.provenance.items():
             return PartitionOutcome(InputSummary(**provenance["asked"]), finished=True)
-        return PartitionOutcome(_predict_rows(task, model, schema, policies))
+        return PartitionOutcome(_predict_rows(task, model, schema, policies, ranges))
     except PartitionError as error:
         if is_transient(error):  # no fault of the partition
             raise
@@ -190,13 +195,15 @@ def _report_unused_columns(
             report.say(events.PREDICT_COLUMNS_IGNORED, columns=", ".join(unnamed))
 
 
-def _predict_rows(task: PredictTask, model: Model, schema: Schema, policies: Policies) -> InputSummary:
+def _predict_rows(
+    task: PredictTask, model: Model, schema: Schema, policies: Policies, ranges: LearnedRanges | None
+) -> InputSummary:
     import pyarrow as pa
 
     arrow = read_arrow_schema(task.file)
     decoder = Decoder(schema, str(task.file.path), with_target=False, missing=policies.missing)
     decoder.check(arrow)
-    checker = InputChecker(model.feature_map, decoder, policies)
+    checker = InputChecker(model.feature_map, decoder, policies, ranges)
     new = prediction_fields(schema, model, decoder.file, task.extras)
     copied = _copied_fields(task, arrow, {field.name for field in new})
     out_schema = pa.schema([*copied, *new])

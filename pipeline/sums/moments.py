@@ -1,5 +1,6 @@
 """Count, mean, variance and range of columns, merged block by block (Chan, Golub & LeVeque 1979)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Self
@@ -7,6 +8,9 @@ from typing import Self
 import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats
+
+_SAME = 1e-9
+"""Relative rounding error allowed in a variance."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +76,19 @@ class Moments:
             maximum=np.maximum(self.maximum, other.maximum),
         )
 
+    def take(self, columns: Sequence[int]) -> Self:
+        """Return the moments of these columns."""
+        return type(self).from_array(self.as_array()[:, list(columns)])
+
     def constant(self) -> "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]":
         """Return which columns have no two different values, shape (d,)."""
         return np.asarray(self.minimum >= self.maximum)
+
+    def two_valued(self) -> "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]":
+        """Return which columns have two different values, and no other: their variance is as large as any can be."""
+        with np.errstate(invalid="ignore", over="ignore"):  # columns without values
+            largest = self.count * (self.maximum - self.mean) * (self.mean - self.minimum)
+            return np.asarray(~self.constant() & (self.squares >= (1 - _SAME) * largest))
 
     def deviation(self) -> Floats:
         """Return population standard deviations, shape (d,); one for columns that are constant or without values."""

@@ -31,6 +31,7 @@ from ridgestream.pipeline.training.request import CHOSEN, BatchRequest
 from ridgestream.pipeline.training.training_result import Trained, begin_record
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord, check_parameters
+from ridgestream.stores.schema.column_rules import with_rules
 from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ class BatchTrainer:
         check_complete(record)
         names = ("learner", "regularization", CHOSEN)
         same: dict[str, Any] = {name: record.parameters[name] for name in names if name in record.parameters}
-        check_parameters(record, {**self.request.parameters(), **same})
+        check_parameters(
+            replace(record, parameters=with_rules(record.parameters)), {**self.request.parameters(), **same}
+        )
 
     def check_memory(
         self,
@@ -146,6 +149,8 @@ class BatchTrainer:
             policy=self.request.unseen_categories,
             report=context.report,
             class_weight=self.request.class_weight,
+            rules=self.request.rules,
+            opens_scales=self.request.dictionary is None,
         )
         plan = self.plan_memory(context.record, ledger.rows, encodings.last.n_features, encodings.last.target.n_outputs)
         plan.check(context.memory_limit_bytes)

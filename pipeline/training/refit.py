@@ -23,6 +23,7 @@ from ridgestream.pipeline.base.memory_plan import RefitPlan
 from ridgestream.pipeline.calibration.priority_sample import PrioritySample, sample_size
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
 from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
+from ridgestream.pipeline.features.calendar import CYCLES
 from ridgestream.pipeline.models.model_record import model_of, state_of, with_refit
 from ridgestream.pipeline.selection.regularization_path import choose_regularization
 from ridgestream.pipeline.sums.basis import Basis, plan_kernel_rows
@@ -33,6 +34,7 @@ from ridgestream.pipeline.training.request import CHOSEN, REGULARIZATION, Online
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.catalog.models import ModelRecord
+from ridgestream.stores.schema.column_types import TIMESTAMP
 
 FEW_ROWS = 512
 """With so many rows a basis vector or fewer, a refit is tried."""
@@ -114,6 +116,7 @@ def plan_refit(n_features: int, max_basis: int) -> RefitPlan:
 
 
 def count_features(ledger: Ledger) -> int:
-    """Return the number of features of a model that starts now; an older model has at most as many."""
-    numeric = len(ledger.schema.numeric) if ledger.schema else 0
-    return numeric + sum(len(values) for values in ledger.categories)
+    """Return the number of features of a model that starts now, at most; an older model has at most as many."""
+    numeric = ledger.schema.numeric if ledger.schema else ()
+    circles = len(CYCLES) * sum(feature.kind == TIMESTAMP for feature in numeric)
+    return len(numeric) + 2 * circles + sum(len(values) for values in ledger.categories)

@@ -16,6 +16,7 @@ from ridgestream.pipeline.features.class_weights import ClassWeight
 from ridgestream.pipeline.metric.settings import AUTO, MetricSettings
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.files.paths import FileLocation
+from ridgestream.stores.schema.column_rules import OF_NEW_MODELS, SOURCE, ColumnRules, rules_of
 
 FULL_FEATURES = 256
 """With "auto", the metric is a full matrix for at most so many features, and diagonal for more."""
@@ -98,6 +99,14 @@ class Request(Protocol):
         """The metric to learn; None for that of the standardized features."""
 
     @property
+    def rules(self) -> ColumnRules:
+        """What is said of how columns become features."""
+
+    @property
+    def dictionary(self) -> FileLocation | None:
+        """The rows of a given dictionary; None without one."""
+
+    @property
     def chooses(self) -> frozenset[str]:
         """The settings that the pilot of a new model chooses; until then they have the values that bound the plan."""
 
@@ -141,6 +150,8 @@ class _Piloted:
     """How a pilot goes that learns no metric."""
     class_weight: ClassWeight | None = None
     """The weights of classes; None if all are 1."""
+    rules: ColumnRules = ColumnRules()  # noqa: RUF009 (frozen)
+    """What is said of how columns become features."""
 
     @property
     def pilot(self) -> MetricSettings | None:
@@ -150,15 +161,17 @@ class _Piloted:
         return self.pilot_options if self.chooses else None
 
     def _own_parameters(self) -> dict[str, Any]:
-        """Return the parameters that requests of all methods have, where they are not the default."""
+        """Return the parameters that requests of all methods have: the rules of columns, and what is no default."""
         chosen = {CHOSEN: sorted(self.chosen)} if self.chosen else {}
         weights = {"class_weight": self.class_weight} if self.class_weight else {}
-        return chosen | weights | (self.metric.parameters() if self.metric else {})
+        rules = {SOURCE: self.rules.within(OF_NEW_MODELS).parameters()}
+        return rules | chosen | weights | (self.metric.parameters() if self.metric else {})
 
     def _adopted(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of the request that adopts an existing model's settings."""
         names = frozenset(parameters.get(CHOSEN, ())) & self.chooses
-        return {"metric": self._adopted_metric(parameters), "chosen": names}
+        rules = self.rules.within(rules_of(parameters))
+        return {"metric": self._adopted_metric(parameters), "chosen": names, "rules": rules}
 
     def _adopted_metric(self, parameters: dict[str, Any]) -> MetricRequest | None:
         """Return the metric that the model has, where the request leaves it open."""

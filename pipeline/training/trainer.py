@@ -9,6 +9,7 @@ from ridgestream.pipeline.base.memory_plan import BatchPlan, TrainingPlan
 from ridgestream.pipeline.batch.method import PassPlan
 from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.kernels import are_unrelated
+from ridgestream.pipeline.models.learned_ranges import with_ranges
 from ridgestream.pipeline.models.model_record import ONLINE, basis_of
 from ridgestream.pipeline.prediction.trivial_model import learned_targets, merge_targets, segment_targets
 from ridgestream.pipeline.training.batch import BatchTrainer
@@ -83,6 +84,8 @@ def train(trainer: Trainer, context: TrainingContext) -> Trained:
     if record is not None and not context.unlearned and not trainer.is_changed(record):
         return Trained(record, (), None, (), 0.0)
     trained = _with_targets(trainer.train(context), context)
+    new = [entry.segment for entry in trained.entries]
+    trained = replace(trained, record=with_ranges(trained.record, record, context.root, new))
     basis = basis_of(trained.record)
     if are_unrelated(basis.kernel, basis.vectors, basis.centre):
         context.report.warn(events.TRAIN_VECTORS_UNRELATED)

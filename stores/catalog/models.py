@@ -39,7 +39,9 @@ Version 2 adds `refitted` and `regularization` to a night, which may be a refit 
 numerics to the counters; version 3 numbers the nights, and adds excluded segments, held and rolled-back nights, and the
 report of the last run; version 4 adds the arrays of a learned metric and of the moments of targets, and keeps nights
 and learned segments in chunks, since they grow with the store; version 5 adds the drift of columns, the arrays that
-calibrate a model, and the coverage of a night and the gain of its refit.
+calibrate a model, the coverage of a night and the gain of its refit, the ranges of the learned rows, the rules of
+columns to the parameters, and to the encoding time stamps as circles, scales that are not fixed yet, and plain
+indicators.
 """
 
 LISTS = ("history", "learned")
@@ -50,6 +52,9 @@ CONFUSION = "confusion"
 
 TARGET_MOMENTS = "target_moments"
 """The array with the weight, mean and squares of the learned targets, or of an indicator of each class, (3, n)."""
+
+LEARNED_RANGES = "learned_ranges"
+"""The array with the smallest and the largest value of each numeric column in the rows learned, (2, n_numeric)."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _ROWS_A_CHUNK = 1024

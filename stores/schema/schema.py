@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
 from ridgestream.stores.schema.category_names import is_by_value
 from ridgestream.stores.schema.class_labels import Label, infer_class_kind, order_classes
+from ridgestream.stores.schema.column_rules import ColumnRules
 from ridgestream.stores.schema.column_types import (
     CATEGORICAL,
     check_column,
@@ -61,6 +62,8 @@ class SchemaRequest:
     """The classes of a multi-class target, each learned against the rest; None, like `positive`, for regression."""
     precision: str = AUTO
     """How numbers are stored: AUTO or DOUBLE."""
+    rules: ColumnRules = ColumnRules()  # noqa: RUF009 (frozen)
+    """What is said of how columns become features of a model; the store has no part of it but the names."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -168,7 +171,7 @@ def infer_schema(request: SchemaRequest, arrow: "pa.Schema", file: str) -> Schem
     weight = (request.weight,) if request.weight else ()
     other_roles = {*request.targets, *weight, *request.ignore}
     names = request.features or tuple(n for n in arrow.names if n not in other_roles and not PANDAS_INDEX.fullmatch(n))
-    for name in (*request.targets, *weight, *names, *request.categorical):
+    for name in (*request.targets, *weight, *names, *request.categorical, *(request.rules.columns or ())):
         check_column(name, arrow, file)
     if not names:
         raise PartitionError(f"{file} has no feature column beside {', '.join(sorted(other_roles))}")
@@ -176,6 +179,8 @@ def infer_schema(request: SchemaRequest, arrow: "pa.Schema", file: str) -> Schem
     for name in () if request.features else set(names) - set(request.categorical):
         _check_no_date(arrow.field(name), file)
     features = tuple(Feature(n, infer_kind(arrow.field(n), request.categorical, file)) for n in names)
+    if error := request.rules.find_error(features):
+        raise PartitionError(f"{file}: {error}")
     classes, kind = _infer_classes(request, arrow, file)
     return Schema(
         target=request.target,
@@ -254,6 +259,8 @@ def check_request(schema: Schema, request: SchemaRequest, store: str) -> None:
     ignored = sorted(set(request.ignore) & names)
     if ignored:
         raise StoreError(f"the store {store} was made with {ignored[0]!r} as a feature, the job ignores it; {_FIXED}")
+    if error := request.rules.find_error(schema.features):
+        raise StoreError(f"the store {store} does not fit the job: {error}")
     plain = sorted(set(request.categorical) - {f.name for f in schema.categorical})
     if plain:
         raise StoreError(

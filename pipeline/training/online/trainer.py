@@ -35,6 +35,7 @@ from ridgestream.pipeline.training.request import CHOSEN, OnlineRequest
 from ridgestream.pipeline.training.training_result import Trained, begin_record
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord, check_parameters
+from ridgestream.stores.schema.column_rules import with_rules
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def check_online_parameters(record: ModelRecord, request: OnlineRequest) -> None
     same = {
         name: record.parameters[name] for name in ("learner", "regularization", CHOSEN) if name in record.parameters
     }
-    known = replace(record, parameters={"selection": "supervised", **record.parameters})
+    known = replace(record, parameters={"selection": "supervised", **with_rules(record.parameters)})
     check_parameters(known, {**request.parameters(), **same})
 
 
@@ -165,6 +166,8 @@ class _OnlineTraining:
             policy=policy,
             report=context.report,
             class_weight=request.class_weight,
+            rules=request.rules,
+            opens_scales=request.dictionary is None,
         )
         encodings, request = run_pilot(
             encodings, context, request, lambda pilot: choose_for_learner(pilot, request, context.report)
@@ -206,7 +209,7 @@ class _OnlineTraining:
         """Return the key of the training's checkpoints."""
         parameters = {**self.request.parameters(), "unseen_categories": self.policy}
         origin = given or partitions_to_draw_from(self.context, self.request)
-        return key_of(parameters, self.feature_map, self.context.record, origin)
+        return key_of(parameters, self.encodings.known, self.context.record, origin)
 
     def _begin(self, given: StartingDictionary | None) -> tuple[OnlineLSSVM, Progress]:
         """Return the learner before the first row of this training, and its initial progress."""

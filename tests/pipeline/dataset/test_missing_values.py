@@ -34,6 +34,7 @@ from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.parquet.partitions import list_partitions
 from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.schema.column_rules import OF_OLDER_MODELS
 from ridgestream.stores.schema.schema import Feature, Schema, SchemaRequest
 from ridgestream.stores.segments.segments import Segment
 
@@ -103,7 +104,7 @@ def test_imputed_features_are_those_of_scikit_learn(
     write_all(path / "in", parts)
     store = ingested_store(path, "impute")
     ledger = ledger_of(store)
-    feature_map = fit_feature_map(store.root(), ledger, 1 if scaling else None)
+    feature_map = fit_feature_map(store.root(), ledger, 1 if scaling else None, OF_OLDER_MODELS)
     training = frame_of(parts[0] if scaling else pa.concat_tables(parts))
     expected = Pipeline(training, ledger.categories[0]).features(frame_of(pa.concat_tables(parts)))
     block = features_of(store, feature_map)
@@ -224,7 +225,7 @@ def test_a_class_that_only_dropped_rows_have_is_no_class(tmp_path: Path) -> None
     assert Segment.open(store.root(), 0).facts().classes == (5, 2)
 
 
-def test_a_column_without_any_value_stays_zero_and_is_reported(tmp_path: Path) -> None:
+def test_a_column_without_any_value_stays_zero_until_it_has_one_and_is_reported(tmp_path: Path) -> None:
     columns: dict[str, Any] = {"x": pa.nulls(3, pa.float64()), "c": pa.nulls(3, pa.string()), "z": [1.0, 2.0, 4.0]}
     write_partition(tmp_path / "in" / "part-0.parquet", columns | {"y": [0.0, 1.0, 2.0]})
     write_partition(
@@ -238,11 +239,13 @@ def test_a_column_without_any_value_stays_zero_and_is_reported(tmp_path: Path) -
     assert notes.events[0][1] == {"columns": "x, c"}
     feature_map = encodings.last
     assert (feature_map.numeric[0].centre, feature_map.numeric[0].scale, feature_map.categorical[0].categories) == (
-        0.0,
-        1.0,
+        6.0,
+        2.0,
         (),
     )
-    np.testing.assert_array_equal(features_of(store, feature_map).features[:, 0], [0.0, 0.0, 0.0, 5.0, 7.0])
+    np.testing.assert_array_equal(features_of(store, feature_map).features[:, 0], [0.0, 0.0, 0.0, -0.5, 0.5])
+    unopened = fit_feature_map(store.root(), ledger, 1)
+    np.testing.assert_array_equal(features_of(store, unopened).features[:3, 0], [0.0, 0.0, 0.0])
 
 
 def test_a_partition_whose_rows_are_all_dropped_has_no_rows(tmp_path: Path) -> None:
@@ -258,7 +261,7 @@ def test_a_partition_whose_rows_are_all_dropped_has_no_rows(tmp_path: Path) -> N
 def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: Path, missing: str) -> None:
     table = draw_with_missing(300, 1)
     store = ingested_store(write_all(tmp_path / "in", [draw_with_missing(300, 0)]).parent, "impute")
-    model = model_with(fit_feature_map(store.root(), ledger_of(store), None))
+    model = model_with(fit_feature_map(store.root(), ledger_of(store), None, OF_OLDER_MODELS))
     files = list_partitions(write_partition(tmp_path / "new" / "part-0.parquet", table, row_group_size=70))
     notes, policies = Notes(), Policies(missing=missing)
     summary = predict(model, WHOLE, files, tmp_path / "out", ("y",), InProcess(), notes, policies=policies).summary
@@ -288,7 +291,7 @@ def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: 
 def test_left_out_rows_are_not_evaluated(tmp_path: Path, missing: str) -> None:
     table = draw_with_missing(200, 1, target=missing == "drop")
     store = ingested_store(write_all(tmp_path / "in", [draw_with_missing(300, 0)]).parent, "impute")
-    model = model_with(fit_feature_map(store.root(), ledger_of(store), None))
+    model = model_with(fit_feature_map(store.root(), ledger_of(store), None, OF_OLDER_MODELS))
     files = list_partitions(write_partition(tmp_path / "held" / "part-0.parquet", table))
     notes = Notes()
     evaluation = evaluate(model, WHOLE, files, InProcess(), notes, Policies(missing=missing))

@@ -73,7 +73,7 @@ def test_a_model_without_basis_vectors_predicts_the_centre_of_the_targets(tmp_pa
     store = new_store(tmp_path / "store")
     ingest_folder(store, tmp_path / "source", replace(REQUEST, weight="w"))
     model = model_of(night(store))
-    assert model.basis.vectors.shape == (0, 8)
+    assert model.basis.vectors.shape == (0, model.feature_map.n_features)
     codes = np.zeros((3, 1), dtype=np.int32)
     predicted = model.predict(np.zeros((3, 4)), codes, model.feature_map.code_maps([["red"]]))
     np.testing.assert_array_equal(predicted, np.zeros((3, 1)))

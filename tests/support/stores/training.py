@@ -12,6 +12,7 @@ from ridgestream.pipeline.training.request import OnlineRequest
 from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.schema.column_rules import ELAPSED, ColumnRules
 
 MODEL = OnlineRequest(
     name="m",
@@ -22,6 +23,7 @@ MODEL = OnlineRequest(
     novelty_threshold=1e-2,
     usefulness_threshold=1e-4,
     scaling_rows=100,
+    rules=ColumnRules(timestamps=ELAPSED),
 )
 
 
