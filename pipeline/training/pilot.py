@@ -35,6 +35,8 @@ class Pilot:
     """The rows, standardized."""
     n_all: int
     """The number of rows of the first training."""
+    is_full: bool
+    """Whether it has all the rows that it asks for: others may follow."""
     family: KernelFamily
     """The kernels that were compared."""
     learned: LearnedMetric
@@ -103,7 +105,7 @@ def _learn(first: FeatureMap, context: TrainingContext, request: Request, settin
     rows = context.rows((entry.segment for entry in context.ledger.entries), first, settings.rows)
     family, form = kernel_family(request, first.n_fitted), _form(request, first.n_features)
     learned = learn_metric(rows, family, settings, context.report, form=form)
-    return Pilot(rows, context.ledger.rows, family, learned)
+    return Pilot(rows, context.ledger.rows, rows.n_rows >= settings.rows, family, learned)
 
 
 def _form(request: Request, n_features: int) -> MetricForm:

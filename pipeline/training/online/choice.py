@@ -33,6 +33,9 @@ PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1_000.0)
 LEAST_GAIN = 0.01
 """By which share of the error another width must be better."""
 
+NARROWER_LOSS = 0.04
+"""The share by which a narrower kernel may be worse on the pilot's rows where more rows follow: they will favour it."""
+
 FEWEST_ROWS = 50
 """With fewer rows, the pilot's own choice stands."""
 
@@ -99,9 +102,9 @@ class LearnerTrials:
 def choose_for_learner(pilot: Pilot, request: OnlineRequest, report: Reporter) -> Choice:
     """Return the γ and λ of least error on later rows; O(max_basis²) a row and γ.
 
-    From the pilot's γ on by doubling and halving, where γ is chosen; the penalty λn is that of as many rows as the
-    pilot has, so that it does not depend on how many rows the first training has. Where the dictionary is given, or
-    where there are few rows, both are the pilot's.
+    From the pilot's γ on by doubling and halving, where γ is chosen; of widths that are about as good, the narrowest if
+    more rows may follow. The penalty λn is that of as many rows as the pilot has, whatever the rows of the first
+    training. Where the dictionary is given, or where there are few rows, both are the pilot's.
     """
     choice = replace(pilot.choice, regularization=pilot.penalty / max(pilot.rows.n_rows, 1))
     sized = replace(request, max_basis=choice.max_basis) if MAX_BASIS in request.chooses else request
@@ -123,6 +126,9 @@ def _best_width(pilot: Pilot, trials: LearnerTrials, report: Reporter, *, wide: 
             best = wanted
         neighbour = pilot.family.neighbour(results, best) if wide else None
         wanted = best if neighbour is None else neighbour
+    if pilot.is_full and best is not None:
+        most = (1 + NARROWER_LOSS) * results[best].error
+        best = max(gamma for gamma, trial in results.items() if gamma is not None and trial.error <= most)
     return best, results[best]
 
 

@@ -36,7 +36,9 @@ def pilot(sizes: dict[int, float], regularization: float = 1e-3) -> Pilot:
     best = Round(100, 25, 0.5, regularization, errors(0.3), kept=True)
     judged = tuple((size, errors(error)) for size, error in sizes.items())
     learned = LearnedMetric(Metric.standardized(2), best, (best,), judged)
-    return Pilot(ROWS, 1_000, KernelFamily(lambda gamma: RBF(gamma=gamma or 0.5), 2), learned)
+    return Pilot(
+        ROWS, 1_000, is_full=True, family=KernelFamily(lambda gamma: RBF(gamma=gamma or 0.5), 2), learned=learned
+    )
 
 
 def test_the_size_is_the_least_whose_error_is_flat() -> None:
@@ -58,7 +60,9 @@ def test_the_penalty_of_the_pilot_s_fits_is_kept_on_all_rows() -> None:
 def test_a_pilot_that_judged_nothing_leaves_the_kernel_and_shrinks_by_the_noise_of_a_row() -> None:
     unjudged = LearnedMetric(Metric.standardized(2), None, ())
     family = KernelFamily(lambda gamma: RBF(gamma=gamma or 0.5), 2)
-    assert Pilot(ROWS, 50, family, unjudged).choice == Choice(None, 1 / 50, LARGEST_CHOSEN)
+    assert Pilot(ROWS, 50, is_full=False, family=family, learned=unjudged).choice == Choice(
+        None, 1 / 50, LARGEST_CHOSEN
+    )
 
 
 def test_the_memory_is_that_of_the_rows_that_there_are() -> None:

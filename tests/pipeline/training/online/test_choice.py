@@ -1,0 +1,87 @@
+"""Widths and penalties that the learner chooses on a pilot's rows."""
+
+import numpy as np
+import pytest
+from support.jobs.recording import Notes
+
+from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.metric.candidate import JudgedErrors
+from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, Round
+from ridgestream.pipeline.metric.metric import Metric
+from ridgestream.pipeline.sums.row_set import ArrayRows
+from ridgestream.pipeline.training.online import choice
+from ridgestream.pipeline.training.online.choice import LearnerTrials, Trial, choose_for_learner
+from ridgestream.pipeline.training.pilot import Pilot
+from ridgestream.pipeline.training.request import Choice, OnlineRequest
+
+N = 400
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 2))
+Y = np.sin(3 * X[:, 0]) + 0.2 * RNG.normal(size=N)
+REQUEST = OnlineRequest(
+    name="m",
+    kernel="rbf",
+    kernel_parameters={},
+    regularization=1e-5,
+    max_basis=60,
+    novelty_threshold=1e-2,
+    usefulness_threshold=1e-4,
+    scaling_rows=100,
+    chooses=frozenset({"kernel.gamma", "regularization"}),
+)
+
+
+def pilot(gamma: float = 0.5, *, n_rows: int = N, is_full: bool = False, chooses: bool = True) -> Pilot:
+    errors = JudgedErrors(0.3, 0.3, 0.3, n_rows // 5)
+    best = Round(n_rows, 25, gamma, 1e-3, errors, kept=True)
+    family = KernelFamily(lambda given: RBF(gamma=given or gamma), 2, chooses=chooses, given=(gamma,))
+    learned = LearnedMetric(Metric.standardized(2), best, (best,))
+    return Pilot(ArrayRows(X[:n_rows], Y[:n_rows]), n_rows, is_full=is_full, family=family, learned=learned)
+
+
+def fake_errors(monkeypatch: pytest.MonkeyPatch, errors: dict[float, float]) -> None:
+    monkeypatch.setattr(
+        LearnerTrials, "run", lambda _, kernel: Trial(errors.get(kernel.parameters()["gamma"], 9.0), 2.0)
+    )
+
+
+def test_a_width_that_suits_the_target_is_found_from_a_wide_one_on() -> None:
+    """sin(3x) cannot be learned with γ = 1/512; each doubling is tried as long as it gains."""
+    notes = Notes()
+    chosen = choose_for_learner(pilot(2.0**-9), REQUEST, notes)
+    assert chosen.gamma is not None
+    assert chosen.gamma >= 0.125
+    assert 1e-3 <= chosen.regularization * N <= 10
+
+
+def test_the_penalty_is_that_of_the_best_trial_for_as_many_rows_as_the_pilot_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake_errors(monkeypatch, {0.5: 1.0, 1.0: 0.8})
+    assert choose_for_learner(pilot(), REQUEST, Notes()) == Choice(1.0, 2.0 / N, 1_000)
+
+
+@pytest.mark.parametrize(("is_full", "gamma"), [(False, 0.5), (True, 1.0)])
+def test_of_widths_about_as_good_the_narrowest_is_taken_if_more_rows_may_follow(
+    is_full: bool, gamma: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_errors(monkeypatch, {0.25: 1.01, 0.5: 1.0, 1.0: 1.03, 2.0: 1.03})
+    assert choose_for_learner(pilot(is_full=is_full), REQUEST, Notes()).gamma == gamma
+
+
+def test_a_given_gamma_is_tried_alone_for_its_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_errors(monkeypatch, {0.5: 1.0, 1.0: 0.1})
+    notes = Notes()
+    assert choose_for_learner(pilot(chooses=False), REQUEST, notes) == Choice(0.5, 2.0 / N, 1_000)
+
+
+def test_with_few_rows_the_pilot_s_choice_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(choice.LearnerTrials, "run")
+    few = pilot(n_rows=choice.FEWEST_ROWS - 1)
+    assert choose_for_learner(few, REQUEST, Notes()) == few.choice
+
+
+def test_a_learner_that_breaks_down_is_not_chosen() -> None:
+    rows = pilot().rows.take(np.arange(N))
+    trial = LearnerTrials(rows, REQUEST).run(RBF(gamma=1e-300))
+    assert trial.error > 0.3
