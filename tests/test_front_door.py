@@ -104,7 +104,7 @@ def test_the_package_runs_as_a_module_under_its_own_name(tmp_path: Path) -> None
 def test_recipes_types_and_templates_are_installed() -> None:
     package = files("ridgestream")
     assert package.joinpath("py.typed").is_file()
-    assert package.joinpath("jobs/report/report.html.jinja").is_file()
+    assert package.joinpath("jobs/report/page/report.html.jinja").is_file()
     bundled = [
         file.relative_to(FOREST.parent).as_posix() for file in FOREST.parent.rglob("*.*") if file.suffix != ".pyc"
     ]

@@ -51,8 +51,9 @@ def plan(options: ClusterJobOptions, new_model: NewModel = False, refit: Refit =
 def select(options: RunOptions) -> None:
     """Compare every metric, width, λ and size on the job's first rows, and show what sets the best; changes nothing."""
     with orderly_exit() as handler:
-        from ridgestream.jobs.commands.select import run_select, show_selection
         from ridgestream.jobs.console.progress import open_reporter
+        from ridgestream.jobs.selection.grid_page import show_selection
+        from ridgestream.jobs.selection.select import run_select
 
         handler.output_wanted = True
         job = open_job(handler, options)

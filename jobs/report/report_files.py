@@ -147,7 +147,7 @@ def _exist(files: dict[str, FileLocation]) -> bool:
 
 def _write(facts: dict[str, Any], folder: FileLocation) -> dict[str, str]:
     """Write `MODEL-NNNN.json` and `.html` into the folder, each whole or not at all, and return them."""
-    from ridgestream.jobs.report.html_page import render_page
+    from ridgestream.jobs.report.page.html_page import render_page
 
     files = _files(folder, facts["model"], facts["night"], FAILED if facts["event"] == "failed" else "")
     text = json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -47,8 +47,7 @@ from ridgestream.pipeline.batch.shared_settings import (
 )
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.selection.candidate_rounds import RULE_OF_59, cut_idle
-from ridgestream.pipeline.selection.fit_result import Fitted, Path
-from ridgestream.pipeline.selection.fixed_basis_fit import fit_coefficients
+from ridgestream.pipeline.selection.fit_result import Fitted, Path, fit_coefficients
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.row_set import RowSet
 

@@ -54,8 +54,7 @@ from ridgestream.pipeline.selection.candidate_rounds import (
     largest_pass,
     plan_look_ahead,
 )
-from ridgestream.pipeline.selection.fit_result import Fitted, Path
-from ridgestream.pipeline.selection.fixed_basis_fit import fit_coefficients
+from ridgestream.pipeline.selection.fit_result import Fitted, Path, fit_coefficients
 from ridgestream.pipeline.selection.forward_selection import Chosen, choose_by_gain
 from ridgestream.pipeline.selection.nested_models import NestedModels, gcv_of
 from ridgestream.pipeline.sums.basis import Basis

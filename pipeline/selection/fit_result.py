@@ -1,10 +1,16 @@
-"""The result of a batch method: a dictionary with coefficients, their sums, and the path of its selection."""
+"""The result of a batch method: a dictionary with coefficients, their sums, and the path of its selection.
+
+The exact coefficients of a chosen dictionary solve (G + λnK)β = z (subset of regressors), from one pass.
+"""
 
 from dataclasses import dataclass, field
 
+from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.sums.basis import Basis
-from ridgestream.pipeline.sums.normal_equations import FoldedStatistics
+from ridgestream.pipeline.sums.normal_equations import FoldedStatistics, Summing
+from ridgestream.pipeline.sums.row_set import RowSet
 
 
 @dataclass(frozen=True)
@@ -46,3 +52,29 @@ class Fitted:
     """Further numbers to report, by name: passes, jitter, condition."""
     own: dict[str, Floats | Integers] = field(default_factory=dict)
     """Further arrays, by name, from which the method computes coefficients when rows are added."""
+
+
+def fit_coefficients(
+    rows: RowSet,
+    basis: Basis,
+    places: Integers,
+    regularization: float,
+    *,
+    folds: int,
+    seed: int,
+    path: Path | None,
+    notes: dict[str, float],
+) -> Fitted:
+    """Return the model over `basis`, whose vectors are the rows `places`, with separate sums for each fold.
+
+    One pass of O(n_basis²) per row. Adds P's jitter and condition to `notes`. Raises NumericalBreakdown if P is not
+    positive definite within rounding.
+    """
+    summing = Summing(basis, rows.n_targets, folds, seed)
+    sums = rows.statistics((summing,), events.STEP_SUM_DICTIONARY).parts[0]
+    total = sums.total()
+    with one_blas_thread():
+        normal = total.factorize(basis.penalty(), regularization)
+        coefficients = normal.solve(total.rhs)
+    notes = notes | {"jitter": normal.jitter, "condition": normal.condition}
+    return Fitted(basis, places, coefficients, regularization, sums, path, notes)

@@ -29,7 +29,7 @@ from ridgestream.jobs.commands.train import Held, run_train
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.requests import report_folder
 from ridgestream.jobs.config.values import JobFileError
-from ridgestream.jobs.report import html_page as report_page
+from ridgestream.jobs.report.page import html_page as report_page
 from ridgestream.jobs.report.report_files import Unreported, report_night, run_report
 from ridgestream.jobs.runs.recorder import Recorder
 from ridgestream.pipeline.base.executor import InProcess

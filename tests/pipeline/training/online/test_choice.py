@@ -46,9 +46,9 @@ def fake_errors(monkeypatch: pytest.MonkeyPatch, errors: dict[float, float]) -> 
 
 
 def test_a_width_that_suits_the_target_is_found_from_a_wide_one_on() -> None:
-    """sin(3x) cannot be learned with γ = 1/512; each doubling is tried as long as it gains."""
+    """sin(3x) wants a narrower kernel than γ = 1/16; each doubling is tried as long as it gains."""
     notes = Notes()
-    chosen = choose_for_learner(pilot(2.0**-9), REQUEST, notes)
+    chosen = choose_for_learner(pilot(1 / 16), REQUEST, notes)
     assert chosen.gamma is not None
     assert chosen.gamma >= 0.125
     assert 1e-3 <= chosen.regularization * N <= 10

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from ridgestream.jobs.console.confusion_table import class_facts
-from ridgestream.jobs.report.charts import plots_of
+from ridgestream.jobs.report.page.charts import plots_of
 from ridgestream.jobs.report.summary_text import count, duration, figure, name_of, percent
 from ridgestream.pipeline.base.memory_plan import show_bytes
 from ridgestream.stores.schema.class_labels import class_name
@@ -57,7 +57,9 @@ def template(name: str) -> "jinja2.Template":
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda each: files("ridgestream.jobs.report").joinpath(each).read_text("utf-8")),
+        loader=jinja2.FunctionLoader(
+            lambda each: files("ridgestream.jobs.report.page").joinpath(each).read_text("utf-8")
+        ),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

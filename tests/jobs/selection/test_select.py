@@ -8,9 +8,10 @@ import pytest
 from support.jobs.jobs import REGRESSION, Settings, Workplace, draw_regression
 from support.jobs.recording import Notes
 
-from ridgestream.jobs.commands.select import run_select, show_selection
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.values import parse_flags
+from ridgestream.jobs.selection.grid_page import show_selection
+from ridgestream.jobs.selection.select import run_select
 
 OPTIONS: Settings = {
     "model.kernel.gamma": None,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Any
 
+from ridgestream.jobs.report.page.svg import Line, Plot, compact, plot_bars, plot_lines
 from ridgestream.jobs.report.summary_text import count, criterion_of, figure, percent
-from ridgestream.jobs.report.svg import Line, Plot, compact, plot_bars, plot_lines
 
 
 def plots_of(facts: dict[str, Any]) -> Iterator[Plot]:

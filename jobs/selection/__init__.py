@@ -1,0 +1,1 @@
+"""Settings compared on the first rows of a job, before it trains."""
