@@ -13,7 +13,6 @@ from typing import Self
 import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
-from ridgestream.pipeline.base.blas_threads import one_blas_thread
 
 N_BINS = 64
 """The number of bins of a class's scores."""
@@ -36,8 +35,7 @@ class Probabilities:
         at least one weight (rows,) is above zero.
         """
         pairs = zip(outputs.T, truth.T > 0, strict=True)
-        with one_blas_thread():
-            curves = [_curve(scores, is_class, weights) for scores, is_class in pairs]
+        curves = [_curve(scores, is_class, weights) for scores, is_class in pairs]
         return cls(*(np.stack(part) for part in zip(*curves, strict=True)))
 
     def of(self, outputs: Floats) -> Floats:
@@ -57,7 +55,7 @@ def _curve(scores: Floats, is_class: np.ndarray[tuple[int, ...], np.dtype[np.boo
     bins = _bins_of(ascending, w)
     total, hits = (np.bincount(bins, part).astype(np.float64) for part in (w, w * is_class[order]))
     means = np.maximum.accumulate(np.bincount(bins, w * ascending) / total)
-    values = [_merged(total, hits, number, float(w.max())) for number in range(len(total))]
+    values = _merged(total, hits, float(w.max()))
     fill = N_BINS - len(values)
     return [np.pad(means, (0, fill), "edge"), np.pad(np.maximum.accumulate(values), (0, fill), "edge")]
 
@@ -70,13 +68,23 @@ def _bins_of(ascending: Floats, weights: Floats) -> Integers:
     return np.asarray(np.unique(numbers, return_inverse=True)[1])
 
 
-def _merged(total: Floats, hits: Floats, number: int, weight: float) -> float:
-    """Return the Venn-Abers probability of a bin, for a further row of this weight."""
-    from scipy.optimize import isotonic_regression  # takes a while to import
+def _merged(total: Floats, hits: Floats, weight: float) -> Floats:
+    """Return the Venn-Abers probability of each bin, for a further row of this weight: (n_bins,); O(n_bins²)."""
+    low, high = (_isotonic_with_row(total, hits, weight, share) for share in (0.0, weight))
+    return high / (1 - low + high)
 
-    more = np.zeros(len(total))
-    more[number] = weight
-    low, high = (
-        isotonic_regression((hits + share * more) / (total + more), weights=total + more).x[number] for share in (0, 1)
+
+def _isotonic_with_row(total: Floats, hits: Floats, weight: float, more_hits: float) -> Floats:
+    """Return for each bin the isotonic regression there if that bin had one more row of this weight: (n_bins,).
+
+    Isotonic regression is, at b, the largest over i ≤ b of the least over j ≥ b of the share in the bins i to j. All of
+    these runs have the further row.
+    """
+    first, last = np.indices((len(total), len(total)))
+    of_run = first <= last
+    run_weight, run_hits = (
+        np.where(of_run, np.cumsum(part)[last] - np.cumsum(part)[first] + part[first], 0.0) for part in (total, hits)
     )
-    return float(high / (1 - low + high))
+    shares = (run_hits + more_hits) / (run_weight + weight)
+    least = np.minimum.accumulate(shares[:, ::-1], axis=1)[:, ::-1]
+    return np.asarray(np.where(of_run, least, -np.inf).max(axis=0))

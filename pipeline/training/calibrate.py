@@ -36,9 +36,9 @@ def calibrate(context: TrainingContext, trained: Trained, learned: Sequence[int]
             judged = judge_left_out(context, trained.record, learned)
             if judged is None:
                 return trained
-            if context.classifies:
+            if judged.deviations is None:
                 return replace(trained, record=_with_probabilities(trained.record, judged))
-            return _with_intervals(context, trained, judged)
+            return _with_intervals(context, trained, judged, judged.deviations)
     except NumericalBreakdown as error:
         context.report.warn(events.TRAIN_NOT_CALIBRATED, reason=str(error)[:300])
         return trained
@@ -48,8 +48,8 @@ def _with_probabilities(record: ModelRecord, judged: JudgedRows) -> ModelRecord:
     return with_probabilities(record, Probabilities.fit(judged.outputs, judged.targets, judged.weights))
 
 
-def _with_intervals(context: TrainingContext, trained: Trained, judged: JudgedRows) -> Trained:
-    scores = np.abs(judged.targets - judged.outputs) / floored(judged.deviations)
+def _with_intervals(context: TrainingContext, trained: Trained, judged: JudgedRows, deviations: Floats) -> Trained:
+    scores = np.abs(judged.targets - judged.outputs) / floored(deviations)
     intervals, coverage = Intervals.of(scores, judged.weights), None
     before = intervals_of(context.record) if context.record else None
     if before is not None and context.record is not None:

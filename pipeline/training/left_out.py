@@ -31,8 +31,8 @@ class JudgedRows:
     """Shape (rows, n_outputs)."""
     outputs: Floats
     """The prediction of each, shape (rows, n_outputs)."""
-    deviations: Floats
-    """The standard deviation of a new observation at each, shape (rows, n_outputs)."""
+    deviations: Floats | None
+    """The standard deviation of a new observation at each, shape (rows, n_outputs); None for classes."""
     weights: Floats
     """The weight of each, its own times what it stands for in the sample, shape (rows,)."""
 
@@ -52,7 +52,8 @@ class SampledRows:
 def judge_left_out(context: TrainingContext, record: ModelRecord, learned: Sequence[int]) -> JudgedRows | None:
     """Return a sample of the learned rows, those of the segments `learned` in this order; None without any.
 
-    O(n_functions²) a row of the sample, and O(n_functions³). Raises NumericalBreakdown for a matrix without a factor,
+    O(n_functions²) a row of the sample, and O(n_functions³), unless an online learner predicted their classes. Raises
+    NumericalBreakdown for a matrix without a factor,
     and StoreError for rows that cannot be read.
     """
     kept = None if is_batch(record) or is_refitted(record) else kept_of(record)
@@ -60,10 +61,13 @@ def judge_left_out(context: TrainingContext, record: ModelRecord, learned: Seque
     found, sampled = sampled_rows(context, record, learned, sample)
     if not sampled.weights.any():
         return None
+    targets, weights = sampled.block.targets, sampled.weights
+    if kept and context.classifies:
+        return JudgedRows(targets, kept.outputs[found], None, weights)
     model = model_of(record, with_uncertainty=True)
     left_out = leave_out(model, record, sampled)
-    outputs = kept.outputs[found] if kept else left_out.outputs
-    return JudgedRows(sampled.block.targets, outputs, deviations_of(model, left_out), sampled.weights)
+    deviations = None if context.classifies else deviations_of(model, left_out)
+    return JudgedRows(targets, kept.outputs[found] if kept else left_out.outputs, deviations, weights)
 
 
 def _sample_of(context: TrainingContext, record: ModelRecord, learned: Sequence[int]) -> PrioritySample:

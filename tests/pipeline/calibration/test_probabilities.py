@@ -6,7 +6,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss, log_loss
 
 from ridgestream.pipeline.base.array_checks import Floats
-from ridgestream.pipeline.calibration.probabilities import Probabilities
+from ridgestream.pipeline.calibration.probabilities import Probabilities, _merged
 from ridgestream.pipeline.calibration.reliability import Coverage, Reliability
 
 
@@ -95,3 +95,17 @@ def test_coverage_and_width_of_several_targets() -> None:
         "coverage": (0.75 + 0.25) / 2,
         "of": {"a": {"coverage": 0.75, "mean_width": 1.75}, "b": {"coverage": 0.25, "mean_width": 3.5}},
     }
+
+
+def test_each_bin_is_isotonic_regression_with_one_row_more() -> None:
+    rng = np.random.default_rng(6)
+    total = rng.uniform(0.5, 3, 12)
+    hits = total * rng.uniform(size=12)
+    found = _merged(total, hits, 0.7)
+    for b in range(12):
+        both = []
+        for label in (0, 1):
+            more = np.where(np.arange(12) == b, 0.7, 0.0)
+            shares, weights = (hits + label * more) / (total + more), total + more
+            both.append(IsotonicRegression().fit_transform(np.arange(12), shares, sample_weight=weights)[b])
+        assert found[b] == pytest.approx(both[1] / (1 - both[0] + both[1]))
