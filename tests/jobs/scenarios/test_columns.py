@@ -111,6 +111,18 @@ def test_a_column_that_wakes_up_late_leaves_no_trace_of_nights(tmp_path: Path, m
     never = np.array(draw(1)["never"][:40])
     assert (columns["never"].centre, columns["never"].scale) == pytest.approx((never.mean(), never.std()), rel=1e-6)
     assert {column.distinct for column in columns.values()} == {2}
+    if method == "metric":
+        check_own_axis(map_of(straight), ["late", "never", "flag"])
+
+
+def check_own_axis(feature_map: FeatureMap, late: list[str]) -> None:
+    """Check that columns which the pilot never saw vary are axes of their own, of average weight."""
+    metric, names = feature_map.metric, [column.name for column in feature_map.linear]
+    assert metric is not None
+    axes = metric.apply(np.eye(feature_map.n_features))
+    own = np.isin(np.arange(len(axes)), [names.index(name) for name in late])
+    average = np.sqrt(np.mean(np.sum(axes[~own] ** 2, axis=1)))
+    np.testing.assert_allclose(axes[own], average * np.eye(len(axes))[own], rtol=1e-9)
 
 
 class KilledAfterABlock(Notes):

@@ -13,7 +13,9 @@ from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.serialization import hash_of
 from ridgestream.pipeline.features.columns import CategoricalColumn, NumericColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.features.metric_summary import column_importance, summarize_metric
 from ridgestream.pipeline.features.target_map import TargetMap
+from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.sums.moments import Moments
 
 VALUES = st.lists(st.sampled_from([math.nan, 0.1, 0.0, 1.0, -7e80, 1e-300, 3.25]), min_size=1, max_size=6)
@@ -104,6 +106,19 @@ CHANGED = [
 def test_a_damaged_map_is_refused(key: str, value: object) -> None:
     with pytest.raises(InputError, match="this is no feature map"):
         FeatureMap.from_dict({**MAP.as_dict(), key: value})
+
+
+def test_a_metric_counts_circles_to_their_time_stamp_whose_elapsed_time_may_drift() -> None:
+    assert column_importance(MAP) == {"when": 0.0}
+    measured = replace(MAP, metric=Metric(np.sqrt(np.array([2.0, 0, 3, 1, 1, 1, 1, 0.5, 0.5, 0]))))
+    summary = summarize_metric(measured)
+    shares = {"when": 6.0, "x": 2.0, "c": 0.5, "day": 1.5}
+    assert {each["column"]: each["share"] for each in summary["importance"]} == pytest.approx(
+        {name: share / 10 for name, share in shares.items()}
+    )
+    assert column_importance(measured)["when"] == 0.0
+    full = summarize_metric(replace(measured, metric=Metric(np.diag(measured.metric.root)))) if measured.metric else {}
+    assert full["directions"][0]["features"][0]["feature"] == "when hour (sin)"
 
 
 def test_plain_indicators_are_zero_and_one_and_a_missing_value_is_the_most_frequent() -> None:
