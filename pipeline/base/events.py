@@ -69,18 +69,12 @@ SOURCE_FILES_PASSED_OVER = Event(
     "files are passed over, since their names, or those of their folders, begin with . or _, or do not end in .parquet",
 )
 
-INGEST_COLUMNS_IGNORED = Event(
-    "ingest.columns_ignored",
-    "columns that are not in the schema are not read",
-)
+INGEST_COLUMNS_IGNORED = Event("ingest.columns_ignored", "columns that are not in the schema are not read")
 INGEST_IGNORED_COLUMNS_ABSENT = Event(
     "ingest.ignored_columns_absent",
     "columns to be ignored do not exist; are they spelled right?",
 )
-INGEST_MORE_PARTITIONS = Event(
-    "ingest.more_partitions",
-    "the same is true of more partitions",
-)
+INGEST_MORE_PARTITIONS = Event("ingest.more_partitions", "the same is true of more partitions")
 INGEST_PARTITION_CHANGED = Event(
     "ingest.partition_changed",
     "a partition has changed since it was ingested; its rows in the store stay as they were",
@@ -93,10 +87,7 @@ INGEST_PARTITION_REBUILT = Event(
     "ingest.partition_rebuilt",
     "a partition had changed and was ingested again; models that had learned it are trained from the start",
 )
-INGEST_PARTITION_RENAMED = Event(
-    "ingest.partition_renamed",
-    "a partition has a new name; it is not learned again",
-)
+INGEST_PARTITION_RENAMED = Event("ingest.partition_renamed", "a partition has a new name; it is not learned again")
 INGEST_PARTITION_REPEATED = Event(
     "ingest.partition_repeated",
     "a partition has exactly the rows of an older one: they now count twice",
@@ -109,14 +100,8 @@ INGEST_PARTITIONS_IN_QUARANTINE = Event(
     "ingest.partitions_in_quarantine",
     "partitions are in quarantine and are not learned",
 )
-INGEST_ROWS_LEFT_OUT = Event(
-    "ingest.rows_left_out",
-    "rows that lack a value were left out",
-)
-INGEST_VALUES_MISSING = Event(
-    "ingest.values_missing",
-    "values are missing; they are imputed in training",
-)
+INGEST_ROWS_LEFT_OUT = Event("ingest.rows_left_out", "rows that lack a value were left out")
+INGEST_VALUES_MISSING = Event("ingest.values_missing", "values are missing; they are imputed in training")
 
 FEATURES_CLASS_WEIGHTS = Event("features.class_weights", "rows are learned by the weight of their class, now fixed")
 FEATURES_CATEGORIES_RARE = Event(
@@ -156,10 +141,7 @@ FEATURES_TIMES_AS_CALENDAR = Event(
     "learned, so that a trend in time is not followed",
 )
 
-PILOT_CHOSEN = Event(
-    "pilot.chosen",
-    "settings have been chosen by the first rows, and stay as they are",
-)
+PILOT_CHOSEN = Event("pilot.chosen", "settings have been chosen by the first rows, and stay as they are")
 PILOT_LATER_ROWS_DISAGREE = Event(
     "pilot.later_rows_disagree",
     "the data change with time: later rows want other settings than rows left out at random, and decide",
@@ -169,18 +151,12 @@ PILOT_WIDTH_TRIED = Event(
     "the learner has been judged with this width of the kernel on later rows of the pilot",
 )
 
-METRIC_LEARNED = Event(
-    "metric.learned",
-    "the metric has been learned from the first rows, and stays as it is",
-)
+METRIC_LEARNED = Event("metric.learned", "the metric has been learned from the first rows, and stays as it is")
 METRIC_NOT_JUDGED = Event(
     "metric.not_judged",
     "there are too few rows to learn a metric or choose settings from: distances are those of the standardized columns",
 )
-METRIC_ROUND = Event(
-    "metric.round",
-    "a round of the metric has been judged by rows left out",
-)
+METRIC_ROUND = Event("metric.round", "a round of the metric has been judged by rows left out")
 
 TRAIN_BASIS_SMALLER_THAN_ASKED = Event(
     "train.basis_smaller_than_asked",
@@ -190,10 +166,7 @@ TRAIN_NOT_CALIBRATED = Event(
     "train.not_calibrated",
     "the model cannot be calibrated, and gives no intervals and no probabilities",
 )
-TRAIN_CHECKPOINT_NOT_SAVED = Event(
-    "train.checkpoint_not_saved",
-    "no checkpoint could be saved; training goes on",
-)
+TRAIN_CHECKPOINT_NOT_SAVED = Event("train.checkpoint_not_saved", "no checkpoint could be saved; training goes on")
 TRAIN_COMPILING = Event(
     "train.compiling",
     "compiling the learner for this machine, which takes some ten seconds; the next run finds it in the cache",
@@ -249,18 +222,12 @@ TRAIN_SCALING_FIXED_EARLY = Event(
     "few rows have fixed the standardization for good, and more are learned now: a new model (--new-model) takes it "
     "from all of them",
 )
-TRAIN_STARTED_FROM_CHECKPOINT = Event(
-    "train.started_from_checkpoint",
-    "training goes on from a checkpoint",
-)
+TRAIN_STARTED_FROM_CHECKPOINT = Event("train.started_from_checkpoint", "training goes on from a checkpoint")
 TRAIN_STOPPED_WITH_CHECKPOINT = Event(
     "train.stopped_with_checkpoint",
     "stopped: a checkpoint is saved, and the same command goes on from there",
 )
-TRAIN_STOPPED_WITHOUT_CHECKPOINT = Event(
-    "train.stopped_without_checkpoint",
-    "stopped: no checkpoint could be saved",
-)
+TRAIN_STOPPED_WITHOUT_CHECKPOINT = Event("train.stopped_without_checkpoint", "stopped: no checkpoint could be saved")
 TRAIN_VECTORS_UNRELATED = Event(
     "train.vectors_unrelated",
     "the kernel values of half of the dictionary's vectors with all others are nearly zero: so are the scores of rows "
@@ -284,18 +251,9 @@ TRAIN_WORSE_THAN_CONSTANT = Event(
     casts_doubt=True,
 )
 
-SELECTION_CENTRES_MOVED = Event(
-    "selection.centres_moved",
-    "k-means moved its centres",
-)
-SELECTION_EFVS_VECTORS = Event(
-    "selection.efvs_vectors",
-    "EFVS selected basis vectors",
-)
-SELECTION_FOLD_PRUNED = Event(
-    "selection.fold_pruned",
-    "SLS-SVM pruned the rows outside a fold",
-)
+SELECTION_CENTRES_MOVED = Event("selection.centres_moved", "k-means moved its centres")
+SELECTION_EFVS_VECTORS = Event("selection.efvs_vectors", "EFVS selected basis vectors")
+SELECTION_FOLD_PRUNED = Event("selection.fold_pruned", "SLS-SVM pruned the rows outside a fold")
 SELECTION_LEFT_OUT_EACH_ROW = Event(
     "selection.left_out_each_row",
     "computed the mean squared errors of a kernel, each row left out once",
@@ -304,14 +262,8 @@ SELECTION_MODELS_COMPARED = Event(
     "selection.models_compared",
     "computed the mean squared errors of a kernel by cross-validation",
 )
-SELECTION_OLS_VECTORS = Event(
-    "selection.ols_vectors",
-    "OLS selected basis vectors",
-)
-SELECTION_OROLS_ROWS = Event(
-    "selection.orols_rows",
-    "OROLS selected rows with large residuals",
-)
+SELECTION_OLS_VECTORS = Event("selection.ols_vectors", "OLS selected basis vectors")
+SELECTION_OROLS_ROWS = Event("selection.orols_rows", "OROLS selected rows with large residuals")
 
 EVALUATE_NO_BETTER_THAN_CONSTANT = Event(
     "evaluate.no_better_than_constant",
@@ -323,18 +275,9 @@ EVALUATE_NO_BETTER_THAN_LAST_VALUE = Event(
     "the model is no better than the last value: the target of the row before errs no more",
     casts_doubt=True,
 )
-EVALUATE_ROWS_LEFT_OUT = Event(
-    "evaluate.rows_left_out",
-    "rows lack a value and are not evaluated",
-)
-PREDICT_COLUMNS_IGNORED = Event(
-    "predict.columns_ignored",
-    "columns that are not in the schema are not read",
-)
-PREDICT_ROWS_LEFT_OUT = Event(
-    "predict.rows_left_out",
-    "rows lack a value and have no prediction",
-)
+EVALUATE_ROWS_LEFT_OUT = Event("evaluate.rows_left_out", "rows lack a value and are not evaluated")
+PREDICT_COLUMNS_IGNORED = Event("predict.columns_ignored", "columns that are not in the schema are not read")
+PREDICT_ROWS_LEFT_OUT = Event("predict.rows_left_out", "rows lack a value and have no prediction")
 PREDICT_ROWS_OUTSIDE_RANGE = Event(
     "predict.rows_outside_range",
     "more rows than by chance lie outside the range of the rows that the model has learned, where it knows nothing",
@@ -346,10 +289,7 @@ PREDICT_UNSEEN_CATEGORIES = Event(
 )
 PREDICT_VALUES_IMPUTED = Event("predict.values_imputed", "missing values are imputed")
 
-GUARD_MODEL_HELD_BACK = Event(
-    "guard.model_held_back",
-    "the model is worse than the guard allows and is not served",
-)
+GUARD_MODEL_HELD_BACK = Event("guard.model_held_back", "the model is worse than the guard allows and is not served")
 GUARD_SHOWING_HELD_MODEL = Event(
     "guard.showing_held_model",
     "the guard held this night's model back: it was not served then",

@@ -121,6 +121,17 @@ def test_a_metric_counts_circles_to_their_time_stamp_whose_elapsed_time_may_drif
     assert full["directions"][0]["features"][0]["feature"] == "when hour (sin)"
 
 
+def test_a_new_category_comes_after_the_circles_and_changes_no_other_feature() -> None:
+    extended = MAP.extended([["b", "z"]])
+    numeric = np.array([[1.0, 1e9, np.nan], [np.nan, np.nan, 2e9]])
+    codes = np.array([[0], [1]], dtype=np.int32)
+    before, after = (each.features(numeric, codes, each.code_maps([["a", "b"]])) for each in (MAP, extended))
+    added = MAP.added_features(extended)
+    assert added.tolist() == [10]
+    np.testing.assert_array_equal(after, np.insert(before, added, 0.0, axis=1))
+    assert before[1, 2:6].tolist() == [0.0] * 4
+
+
 def test_plain_indicators_are_zero_and_one_and_a_missing_value_is_the_most_frequent() -> None:
     column = CategoricalColumn.plain("c", ["b", "a", "late"], {"a": 5.0, "b": 1.0})
     feature_map = FeatureMap((), (column.extended(["new"]),), TargetMap((0.0,), (1.0,)))
