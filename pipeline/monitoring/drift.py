@@ -8,6 +8,7 @@ instead; for columns with two different values this is still exact.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 from typing import Any
 
 from ridgestream.pipeline.dataset.feature_map_fit import find_scaling
@@ -17,7 +18,7 @@ from ridgestream.pipeline.monitoring.column_course import ColumnCourse, News
 from ridgestream.pipeline.monitoring.drift_course import POOL_ROWS, POOLED, DriftFollower
 from ridgestream.pipeline.monitoring.segment_statistics import SegmentStatistics, StatisticsReader
 from ridgestream.pipeline.monitoring.training_rows import ColumnDrift, ColumnDrifts, TrainingRows
-from ridgestream.pipeline.prediction.progressive_validation import find_limits
+from ridgestream.pipeline.prediction.progressive_validation import FACTOR, find_limits
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.errors.exceptions import ModelError
@@ -42,7 +43,7 @@ class PartitionDrift:
     error_limit: float | None
     """The limit above which the error is an outlier; None if no partition was learned before."""
     erred_before: bool = False
-    """Whether the error of the partition learned before it is an outlier too."""
+    """Whether the error of the partition learned before it is an outlier too, and not much smaller."""
     news: News | None = None
     """What it is news of; None where that is not known: it is not learned, or an older release learned it."""
 
@@ -70,7 +71,7 @@ class PartitionDrift:
 
     @property
     def began_to_err(self) -> bool:
-        """Whether its error is an outlier, and that of the partition before it is not."""
+        """Whether its error is an outlier, and that of the partition before it is not, or much smaller."""
         return self.erred and not self.erred_before
 
     @property
@@ -180,9 +181,14 @@ def _drifts(
         )
         for i, entry in enumerate(entries)
     ]
-    outliers = {number for number, limit in limits.items() if limit is not None and (errors.get(number) or 0.0) > limit}
+    outliers = {number: errors.get(number) or 0.0 for number in limits}
+    outliers = {number: error for number, error in outliers.items() if error > (limits[number] or inf)}
     before = dict(zip(order[1:], order, strict=False))
-    return tuple(replace(drift, erred_before=before.get(drift.segment) in outliers) for drift in drifts)
+    usual = {number: FACTOR * outliers.get(previous, 0.0) for number, previous in before.items()}
+    return tuple(
+        replace(drift, erred_before=(drift.progressive_error or 0.0) < usual.get(drift.segment, 0.0))
+        for drift in drifts
+    )
 
 
 def _read(statistics: StatisticsReader, entries: Sequence[LedgerEntry]) -> Iterator[SegmentStatistics]:

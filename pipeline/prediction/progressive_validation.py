@@ -15,7 +15,7 @@ from ridgestream.pipeline.prediction.evaluate import Evaluation, losses_of
 RECENT = 20
 """Number of partitions, those learned just before, that an error is compared with at most."""
 
-FACTOR, SIGMAS, SIGMAS_OF_SQUARES = 1.5, 5.0, 12.0
+FACTOR, SIGMAS, SIGMAS_OF_SQUARES = 1.5, 4.5, 12.0
 """An error is an outlier if it is more than FACTOR times the median of those before, and SIGMAS deviations above it.
 
 A mean square takes more: of few rows it has a long tail (`tests/benchmarks/drift_alarms.py` counts the alarms).

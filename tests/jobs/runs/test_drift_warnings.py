@@ -69,7 +69,7 @@ def work_with(folder: Path, partitions: int = 4) -> Workplace:
 
 
 def job_of(**changes: Any) -> dict[str, Any]:
-    return forest_job(ROWS, 1, 60) | {"model.scaling_rows": 2 * ROWS} | changes
+    return forest_job(ROWS, 1, 60) | {"model.scaling_rows": 2 * ROWS, "model.kernel.gamma": 1 / 54} | changes
 
 
 def drift_of(work: Workplace) -> list[dict[str, Any]]:

@@ -248,3 +248,14 @@ def test_a_model_whose_training_rows_are_gone_has_no_comparison(tmp_path: Path) 
     store = store_with(tmp_path, [mixed_columns(ROWS)])
     (drift,) = compare_all(store, replace(record_of(store), scaled_by=(17,)))
     assert drift.columns == ()
+
+
+@pytest.mark.parametrize(("third", "is_news"), [(0.45, False), (0.9, True)])
+def test_an_error_is_news_once_unless_it_grows_much_further(tmp_path: Path, third: float, is_news: bool) -> None:
+    store = store_with(tmp_path, [mixed_columns(ROWS, seed=seed) for seed in range(4)])
+    night = night_of(["0"], segments=(0,), progressive_errors=(0.2,))
+    record = replace(record_of(store), learned=(0,), history=(night,))
+    errors = {1: 0.2, 2: 0.4, 3: third}
+    drifts, _ = follow_partitions(StatisticsReader(store.root()), ledger_of(store), record, errors)
+    assert [drift.erred for drift in drifts] == [False, True, True]
+    assert [drift.is_suspect for drift in drifts] == [False, True, is_news]
