@@ -1,10 +1,12 @@
-"""Prediction intervals f ± q·std by split-conformal prediction on standardized residuals, adapted from night to night.
+"""Prediction intervals f ± q·s by split-conformal prediction on standardized residuals, adapted from night to night.
 
-The scores |y − f| / std of rows that the model had not learned when it predicted them say by which multiple q of its
-standard deviation an interval must reach on either side. For unit weights, q is score number ⌈level·(n + 1)⌉ of n in
-ascending order, and an interval covers a further exchangeable row with a probability of at least `level`, and of at
-most level + 1/(n + 1). With weights it is their quantile (Barber, Candès, Ramdas & Tibshirani 2023, "Conformal
-prediction beyond exchangeability"), where the new row has the largest weight.
+The scores |y − f| / s of rows that the model had not learned when it predicted them say by which multiple q of s an
+interval must reach on either side. s is the standard deviation of a new observation as far as that explains the
+residuals: σ̂^(1 − p)·std^p, with the power p of POWERS under which these rows are likeliest. Where λ is tiny, std is
+mostly the prior's and says little. For unit weights, q is score number ⌈level·(n + 1)⌉ of n in ascending order. An
+interval then covers a further exchangeable row with a probability from `level` to level + 1/(n + 1).
+With weights q is their quantile, where the new row has the largest weight (Barber, Candès, Ramdas & Tibshirani 2023,
+"Conformal prediction beyond exchangeability").
 
 Rows are not exchangeable with those before where a feed moves with time. The level that is worked with then follows the
 coverage of the nights (Gibbs & Candès 2021, "Adaptive conformal inference under distribution shift"): α ← α +
@@ -25,6 +27,9 @@ LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 COVERAGE_LEVEL = 0.9
 """The level whose coverage a night tells."""
 
+POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""The powers that are compared: at 0 all intervals have the same width, at 1 that of the standard deviation."""
+
 RATE = 0.5
 """How far α follows the coverage of a night of many rows."""
 
@@ -43,19 +48,33 @@ class Intervals:
     """What turns standard deviations into intervals of a given level."""
 
     scores: Floats
-    """|y − f| / std of rows that were not learned when they were predicted, shape (n_rows, n_targets)."""
+    """|y − f| / s of rows that were not learned when they were predicted, shape (n_rows, n_targets)."""
     weights: Floats
     """The weight of each row, shape (n_rows,)."""
     outside: Floats
     """α, the share of rows outside that is worked with for each of LEVELS, shape (n_targets, n_levels)."""
+    powers: Floats
+    """The power p of each target, shape (n_targets,)."""
 
     @classmethod
     def of(cls, scores: Floats, weights: Floats) -> Self:
-        """Return the intervals of a model before its first night of coverage."""
-        return cls(scores, weights, np.tile(1 - np.array(LEVELS), (scores.shape[1], 1)))
+        """Return the intervals of scores by the standard deviation itself, before the first night of coverage."""
+        n_targets = scores.shape[1]
+        return cls(scores, weights, np.tile(1 - np.array(LEVELS), (n_targets, 1)), np.ones(n_targets))
+
+    @classmethod
+    def fit(cls, errors: Floats, deviations: Floats, noise: Floats, weights: Floats) -> Self:
+        """Return the intervals of rows with |y − f| and deviations, both (rows, n_targets), and σ̂ (n_targets,)."""
+        columns = zip(errors.T, deviations.T, noise[:, np.newaxis], strict=True)
+        powers = np.array([_likeliest(*column, weights) for column in columns])
+        return replace(cls.of(errors / scales_of(deviations, noise, powers), weights), powers=powers)
+
+    def scales(self, deviations: Floats, noise: Floats) -> Floats:
+        """Return s of rows with standard deviations of a new observation (rows, n_targets), and σ̂ (n_targets,)."""
+        return scales_of(deviations, noise, self.powers)
 
     def factors(self, level: float) -> Floats:
-        """Return q of each target, shape (n_targets,): the level is covered by f ± q·std.
+        """Return q of each target, shape (n_targets,): the level is covered by f ± q·s.
 
         Raises InputError if the rows are too few for any finite interval of this level.
         """
@@ -108,6 +127,16 @@ def conformal_quantile(scores: Floats, weights: Floats, level: float) -> float:
     return float(scores[order[position]]) if position < len(scores) else float("inf")
 
 
-def floored(deviations: Floats) -> Floats:
-    """Return standard deviations in the learner's units, at least what is above zero beyond rounding."""
-    return np.maximum(deviations, _FLOOR)
+def scales_of(deviations: Floats, noise: Floats, powers: Floats) -> Floats:
+    """Return σ̂^(1 − p)·std^p in the learner's units, at least what is above zero beyond rounding."""
+    return np.maximum(noise ** (1 - powers) * deviations**powers, _FLOOR)
+
+
+def _likeliest(errors: Floats, deviations: Floats, noise: Floats, weights: Floats) -> float:
+    """Return the power of largest likelihood of a target's errors (rows,), Laplace of a scale proportional to s."""
+    costs = []
+    for power in POWERS:
+        scales = scales_of(deviations, noise, np.array(power))
+        mean = float(weights @ (errors / scales)) / float(weights.sum())
+        costs.append(float(weights @ np.log(scales)) / float(weights.sum()) + np.log(max(mean, _FLOOR)))
+    return max(power for power, cost in zip(POWERS, costs, strict=True) if cost == min(costs))

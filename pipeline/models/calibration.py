@@ -16,7 +16,7 @@ from ridgestream.stores.catalog.models import Arrays, ModelRecord
 from ridgestream.stores.errors.exceptions import ModelError
 
 _KEPT = ("progressive_rows", "progressive_outputs", "progressive_threshold")
-_INTERVALS = ("interval_scores", "interval_weights", "interval_outside")
+_INTERVALS = ("interval_scores", "interval_weights", "interval_outside", "interval_powers")
 _PROBABILITIES = ("probability_scores", "probability_values")
 
 
@@ -37,7 +37,7 @@ def kept_of(record: ModelRecord) -> KeptPredictions | None:
 
 def with_intervals(record: ModelRecord, intervals: Intervals) -> ModelRecord:
     """Return the record with what turns its standard deviations into intervals."""
-    return _with(record, _INTERVALS, intervals.scores, intervals.weights, intervals.outside)
+    return _with(record, _INTERVALS, intervals.scores, intervals.weights, intervals.outside, intervals.powers)
 
 
 def intervals_of(record: ModelRecord) -> Intervals | None:
@@ -45,10 +45,11 @@ def intervals_of(record: ModelRecord) -> Intervals | None:
     arrays = _arrays(record, _INTERVALS)
     if arrays is None:
         return None
-    scores, weights, outside = (cast("Floats", array) for array in arrays)
-    fits = scores.shape[:1] == weights.shape and outside.shape == (*scores.shape[1:], len(LEVELS))
+    scores, weights, outside, powers = (cast("Floats", array) for array in arrays)
+    fits = scores.shape[:1] == weights.shape and outside.shape == (*powers.shape, len(LEVELS))
+    fits = fits and scores.shape[1:] == powers.shape
     _check(record, fits and all(np.isfinite(array).all() for array in arrays))
-    return Intervals(scores, weights, outside)
+    return Intervals(scores, weights, outside, powers)
 
 
 def with_probabilities(record: ModelRecord, probabilities: Probabilities) -> ModelRecord:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputError
-from ridgestream.pipeline.calibration.intervals import Intervals, floored
+from ridgestream.pipeline.calibration.intervals import Intervals
 from ridgestream.pipeline.calibration.probabilities import Probabilities
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.models.uncertainty import Uncertainty
@@ -86,7 +86,13 @@ class Model:
         if self.intervals is None:
             raise InputError("the model was created without intervals")
         scale = np.array(self.feature_map.target.scale)
-        return np.asarray(self.intervals.factors(level) * floored(deviations / scale) * scale)
+        scales = self.intervals.scales(deviations / scale, self.noise)
+        return np.asarray(self.intervals.factors(level) * scales * scale)
+
+    @property
+    def noise(self) -> Floats:
+        """The standard deviation of the noise alone, in the learner's units, shape (n_outputs,)."""
+        return np.sqrt(self._known_uncertainty().noise)
 
     def _known_uncertainty(self) -> Uncertainty:
         if self.uncertainty is None:

@@ -14,7 +14,7 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import NumericalBreakdown
-from ridgestream.pipeline.calibration.intervals import COVERAGE_LEVEL, LEVELS, Intervals, floored
+from ridgestream.pipeline.calibration.intervals import COVERAGE_LEVEL, LEVELS, Intervals
 from ridgestream.pipeline.calibration.probabilities import Probabilities
 from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
 from ridgestream.pipeline.models.calibration import intervals_of, with_intervals, with_probabilities
@@ -36,9 +36,11 @@ def calibrate(context: TrainingContext, trained: Trained, learned: Sequence[int]
             judged = judge_left_out(context, trained.record, learned)
             if judged is None:
                 return trained
-            if judged.deviations is None:
+            if judged.deviations is None or judged.noise is None:
                 return replace(trained, record=_with_probabilities(trained.record, judged))
-            return _with_intervals(context, trained, judged, judged.deviations)
+            errors = np.abs(judged.targets - judged.outputs)
+            intervals = Intervals.fit(errors, judged.deviations, judged.noise, judged.weights)
+            return _with_intervals(context, trained, intervals)
     except NumericalBreakdown as error:
         context.report.warn(events.TRAIN_NOT_CALIBRATED, reason=str(error)[:300])
         return trained
@@ -48,12 +50,10 @@ def _with_probabilities(record: ModelRecord, judged: JudgedRows) -> ModelRecord:
     return with_probabilities(record, Probabilities.fit(judged.outputs, judged.targets, judged.weights))
 
 
-def _with_intervals(context: TrainingContext, trained: Trained, judged: JudgedRows, deviations: Floats) -> Trained:
-    scores = np.abs(judged.targets - judged.outputs) / floored(deviations)
-    intervals, coverage = Intervals.of(scores, judged.weights), None
-    before = intervals_of(context.record) if context.record else None
+def _with_intervals(context: TrainingContext, trained: Trained, intervals: Intervals) -> Trained:
+    before, coverage = intervals_of(context.record) if context.record else None, None
     if before is not None and context.record is not None:
-        scores, weights = _scores_of_new_rows(context, context.record, trained)
+        scores, weights = _scores_of_new_rows(context, context.record, before, trained)
         if weights.any():
             shares = before.shares_outside(scores, weights)
             intervals = intervals.adapted(before, shares, len(weights))
@@ -63,8 +63,10 @@ def _with_intervals(context: TrainingContext, trained: Trained, judged: JudgedRo
     return replace(trained, record=with_intervals(trained.record, intervals), coverage=coverage)
 
 
-def _scores_of_new_rows(context: TrainingContext, before: ModelRecord, trained: Trained) -> tuple[Floats, Floats]:
-    """Return |y − f| / std of a sample of the new rows by the model before, (rows, n_targets), and their weights."""
+def _scores_of_new_rows(
+    context: TrainingContext, before: ModelRecord, intervals: Intervals, trained: Trained
+) -> tuple[Floats, Floats]:
+    """Return the scores of a sample of the new rows by the model before, (rows, n_targets), and their weights."""
     schema = context.ledger.schema
     feature_map = encoding_of(trained.record, schema)
     rows = context.rows([entry.segment for entry in trained.entries], feature_map)
@@ -72,4 +74,4 @@ def _scores_of_new_rows(context: TrainingContext, before: ModelRecord, trained: 
     model = model_of(widened(before, encoding_of(before, schema), feature_map), with_uncertainty=True)
     outputs, deviations = model.judge(block.features)
     weights = np.ones(len(outputs)) if block.weights is None else block.weights
-    return np.abs(block.targets - outputs) / floored(deviations), weights
+    return np.abs(block.targets - outputs) / intervals.scales(deviations, model.noise), weights

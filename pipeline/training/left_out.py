@@ -33,6 +33,8 @@ class JudgedRows:
     """The prediction of each, shape (rows, n_outputs)."""
     deviations: Floats | None
     """The standard deviation of a new observation at each, shape (rows, n_outputs); None for classes."""
+    noise: Floats | None
+    """σ̂, that of the noise alone, shape (n_outputs,); None for classes."""
     weights: Floats
     """The weight of each, its own times what it stands for in the sample, shape (rows,)."""
 
@@ -63,11 +65,11 @@ def judge_left_out(context: TrainingContext, record: ModelRecord, learned: Seque
         return None
     targets, weights = sampled.block.targets, sampled.weights
     if kept and context.classifies:
-        return JudgedRows(targets, kept.outputs[found], None, weights)
+        return JudgedRows(targets, kept.outputs[found], None, None, weights)
     model = model_of(record, with_uncertainty=True)
     left_out = leave_out(model, record, sampled)
-    deviations = None if context.classifies else deviations_of(model, left_out)
-    return JudgedRows(targets, kept.outputs[found] if kept else left_out.outputs, deviations, weights)
+    deviations, noise = (None, None) if context.classifies else (deviations_of(model, left_out), model.noise)
+    return JudgedRows(targets, kept.outputs[found] if kept else left_out.outputs, deviations, noise, weights)
 
 
 def _sample_of(context: TrainingContext, record: ModelRecord, learned: Sequence[int]) -> PrioritySample:

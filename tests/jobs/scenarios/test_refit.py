@@ -40,7 +40,10 @@ from ridgestream.stores.errors.exceptions import StoreError
 
 REFIT: dict[str, Any] = {"model.refit": True}
 SERVED = {"coefficients", "refit_products", "refit_rhs", "refit_target_square"}
-CALIBRATED = {"probability_scores", "probability_values", "interval_scores", "interval_weights", "interval_outside"}
+CALIBRATED = {
+    *("probability_scores", "probability_values"),
+    *("interval_scores", "interval_weights", "interval_outside", "interval_powers"),
+}
 PARTITIONS = 6
 
 

@@ -93,7 +93,7 @@ def test_nights_keep_the_scores_of_one_run_and_a_rollback_restores_them(tmp_path
     run_rollback(read_job(nights.job({**PRICES, **changes}), {}), 1, 0.0, replay=False)
     restored = intervals_of(nights.model())
     assert restored is not None
-    assert all((getattr(first, n) == getattr(restored, n)).all() for n in ("scores", "weights", "outside"))
+    assert all((getattr(first, n) == getattr(restored, n)).all() for n in ("scores", "weights", "outside", "powers"))
 
 
 def test_several_targets_with_weights_and_missing_values(tmp_path: Path) -> None:

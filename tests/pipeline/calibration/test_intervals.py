@@ -1,5 +1,6 @@
 """Conformal intervals: their coverage, their weights, and how the level follows the nights."""
 
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
@@ -72,10 +73,26 @@ def test_a_night_of_few_rows_hardly_moves_the_level() -> None:
 
 
 def test_levels_between_are_interpolated_and_ascend() -> None:
-    intervals = Intervals(
-        np.linspace(0, 1, 1001)[:, np.newaxis], np.ones(1001), np.array([[0.4, 0.5, 0.05, 0.05, 0.02]])
-    )
+    shares = np.array([[0.4, 0.5, 0.05, 0.05, 0.02]])
+    intervals = replace(Intervals.of(np.linspace(0, 1, 1001)[:, np.newaxis], np.ones(1001)), outside=shares)
     levels = np.linspace(0.05, 0.99, 40)
     factors = [intervals.factors(level)[0] for level in levels]
     assert factors == sorted(factors)
     assert intervals.factors(0.85)[0] == pytest.approx(1 - (0.4 + 0.05) / 2, abs=2e-3)
+
+
+@pytest.mark.parametrize(("true_power", "found"), [(1.0, 1.0), (0.0, 0.0)])
+def test_intervals_follow_the_deviations_as_far_as_these_tell_rows_apart(true_power: float, found: float) -> None:
+    rng = np.random.default_rng(0)
+    deviations = np.exp(rng.normal(size=(4000, 1)))
+    errors = np.abs(rng.normal(size=(4000, 1))) * deviations**true_power
+    intervals = Intervals.fit(errors, deviations, np.array([0.3]), np.ones(4000))
+    assert intervals.powers.tolist() == [found]
+    radius = intervals.factors(0.9) * intervals.scales(deviations, np.array([0.3]))
+    assert np.mean(errors <= radius) == pytest.approx(0.9, abs=2e-3)
+
+
+def test_a_model_without_noise_has_intervals_of_a_finite_width() -> None:
+    errors = np.zeros((50, 1))
+    intervals = Intervals.fit(errors, errors, np.zeros(1), np.ones(50))
+    assert (intervals.factors(0.9) * intervals.scales(errors, np.zeros(1)) < 1e-9).all()
