@@ -15,7 +15,7 @@ from ridgestream.jobs.config.requests import (
 from ridgestream.jobs.runs.job_plan import HeldOut, check_plan, plan_job
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.executor import Executor, MemoryNeed
-from ridgestream.pipeline.base.memory_plan import BatchPlan, MetricPlan, RefitPlan, TrainingPlan
+from ridgestream.pipeline.base.memory_plan import BatchPlan, MetricPlan, RefitPlan, TrainingPlan, check_plans
 from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.dataset.block_stream import block_need
@@ -50,8 +50,7 @@ def run_plan(job: Job, executor: Executor, *, new_model: bool) -> dict[str, Any]
     with ExitStack() as stack:
         sample, reason = _take_sample(job, plan, files, schema, stack)
         memory_plans = plan.memory(*_shape(plan, sample))
-        for memory_plan in memory_plans:
-            memory_plan.check(plan.memory_limit_bytes)
+        check_plans(memory_plans, plan.memory_limit_bytes)
         _admit(plan, executor, memory_plans)
         if job.evaluate is not None and plan.is_due:
             held_out.check(_held_out_map(plan, sample, schema), schema, executor)

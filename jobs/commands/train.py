@@ -18,6 +18,7 @@ from ridgestream.jobs.runs.trivial_errors import compare, warn_of_last_value
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.base.executor import Executor
+from ridgestream.pipeline.base.memory_plan import check_plans
 from ridgestream.pipeline.base.reporter import Reporter, Silent, Stopped
 from ridgestream.pipeline.models.calibration import calibrated_model_of
 from ridgestream.pipeline.models.learned_ranges import learned_ranges
@@ -27,7 +28,7 @@ from ridgestream.pipeline.prediction.evaluate import Evaluation, evaluate
 from ridgestream.pipeline.prediction.trivial_model import learned_targets
 from ridgestream.pipeline.training.calibrate import calibrate
 from ridgestream.pipeline.training.context import TrainingContext
-from ridgestream.pipeline.training.refit import check_refit_memory, refit, refit_if_better
+from ridgestream.pipeline.training.refit import count_features, plan_refit, refit, refit_if_better
 from ridgestream.pipeline.training.trainer import train
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.checkpoints import Checkpoints
@@ -180,7 +181,7 @@ class _TrainJob:
     def check(self) -> None:
         """Raise early the errors of the refit, the held-out partitions and the job file that need no training."""
         check_exempt(self.job.drift.exempt, self.ledger.schema)
-        self.plan.check_refit_memory()
+        self.plan.check_memory()
         if self.job.evaluate is not None and self.ledger.schema is not None:
             self.held_out.check(self.plan.held_out_feature_map(self.root), self.ledger.schema, self.executor)
 
@@ -228,7 +229,8 @@ class _TrainJob:
         if self.job.model.refit == AUTO_REFIT:
             trained = refit_if_better(self.context, self.plan.trainer.request, trained, learned)
         elif self.job.model.refit:
-            check_refit_memory(self.ledger, len(trained.record.arrays["basis_vectors"]), memory_limit_bytes(self.job))
+            n_basis = len(trained.record.arrays["basis_vectors"])
+            check_plans([plan_refit(count_features(self.ledger), n_basis)], memory_limit_bytes(self.job))
             trained = replace(trained, record=refit(self.context, trained.record, learned))
         return replace(trained, seconds=trained.seconds + perf_counter() - start)
 

@@ -1,18 +1,26 @@
 """The run plan of a job, which `run` and `train` carry out and `plan` prints."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.model_section import AUTO_REFIT
-from ridgestream.jobs.config.requests import evaluation_partitions, memory_limit_bytes, model_request, policies
+from ridgestream.jobs.config.requests import (
+    evaluation_partitions,
+    memory_limit_bytes,
+    model_request,
+    policies,
+    schema_request,
+)
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.planning.run_plan import RunPlan, plan_run
 from ridgestream.pipeline.prediction.held_out import check_held_out
-from ridgestream.stores.parquet.partitions import PartitionFile
-from ridgestream.stores.schema.schema import Schema
+from ridgestream.stores.errors.exceptions import PartitionError
+from ridgestream.stores.parquet.partitions import PartitionFile, read_arrow_schema
+from ridgestream.stores.schema.schema import Schema, infer_schema
 
 if TYPE_CHECKING:
     import zarr
@@ -55,6 +63,18 @@ class HeldOut:
 def check_plan(job: Job, plan: RunPlan, held_out: HeldOut) -> None:
     """Refuse before files are ingested what training would refuse after it: another model, too little memory."""
     plan.check_request()
-    plan.check_memory()
+    plan.check_memory(_count_features(job, plan))
     if job.evaluate is not None and plan.is_due:
         held_out.files()
+
+
+def _count_features(job: Job, plan: RunPlan) -> int | None:
+    """Return the columns that are the features of a new store, by its first file; None where the ledger tells them.
+
+    How many categories a column has is known once it is ingested. What is wrong with the file, the ingest reports.
+    """
+    if plan.ledger.schema is None:
+        with suppress(PartitionError):
+            for file in plan.fresh[:1]:
+                return len(infer_schema(schema_request(job), read_arrow_schema(file), str(file.path)).features)
+    return None

@@ -13,6 +13,7 @@ from ridgestream.jobs.config.requests import (
     source_partitions,
 )
 from ridgestream.jobs.selection.grid_page import write_page
+from ridgestream.pipeline.base.memory_plan import check_plans
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.ingest.source_diff import count_usable_rows
 from ridgestream.pipeline.metric.learning import MetricForm
@@ -21,7 +22,7 @@ from ridgestream.pipeline.planning.sample import MOST_ROWS, Sample, take_sample
 from ridgestream.pipeline.sums.row_set import RowSet
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.model_grid import FITTED_SHARE, GridPoint, GridSearch, Loss, best_and_simplest
-from ridgestream.pipeline.training.pilot import check_pilot_memory, kernel_family
+from ridgestream.pipeline.training.pilot import kernel_family, plan_pilot
 from ridgestream.pipeline.training.request import FULL_FEATURES, Request, with_pilot
 
 
@@ -35,7 +36,8 @@ def run_select(job: Job, report: Reporter) -> dict[str, Any]:
     """
     files = source_partitions(job, report)
     request, n_rows = with_pilot(model_request(job)), sum(count_usable_rows(files))
-    check_pilot_memory(request, None, MOST_ROWS, memory_limit_bytes(job))
+    plan = plan_pilot(request, None, n_features=1, n_rows=MOST_ROWS)
+    check_plans([plan] if plan else [], memory_limit_bytes(job))
     with take_sample(files, MOST_ROWS, schema_request(job), policies(job)) as sample:
         points = _judge(job, sample, request, report)
         rows = sample.ledger.rows

@@ -1,6 +1,9 @@
 """The bytes that a run needs at its peak, computed from the job and the store before the first row is read."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from ridgestream.pipeline.base.errors import MemoryRefused
 
@@ -51,6 +54,39 @@ _PREFETCHED_BLOCKS = 4
 """Blocks alive at once: the one being learned, those in the queue, and the one being decoded."""
 
 
+class MemoryPlan(Protocol):
+    """The memory of a piece of work at its peak."""
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of the whole process."""
+
+    @property
+    def work(self) -> str:
+        """What needs them, as a refusal begins: with the setting that decides."""
+
+    @property
+    def share(self) -> str:
+        """Which part of them the setting decides; empty if all of it."""
+
+    @property
+    def remedy(self) -> str:
+        """How to need less."""
+
+
+def check_plans(plans: Iterable[MemoryPlan], limit_bytes: int) -> None:
+    """Raise MemoryRefused, with both numbers and a remedy, if one of the plans is above the limit.
+
+    The message is about the plan that needs most, so that the number that it gives is enough for all of them.
+    """
+    most = max(plans, key=lambda plan: plan.total_bytes, default=None)
+    if most is not None and most.total_bytes > limit_bytes:
+        raise MemoryRefused(
+            f"{most.work} needs {show_need(most.total_bytes)} of memory{most.share}; {show_bytes(limit_bytes)} may be "
+            f"used: {most.remedy}, or raise memory_limit"
+        )
+
+
 @dataclass(frozen=True)
 class TrainingPlan:
     """The memory of one online training process at its peak."""
@@ -76,15 +112,20 @@ class TrainingPlan:
         """The bytes of the whole process."""
         return _BASE_BYTES + self.learner_bytes + _PREFETCHED_BLOCKS * self.block_bytes
 
-    def check(self, limit_bytes: int) -> None:
-        """Raise MemoryRefused, with both numbers and a remedy, if the plan is above the limit."""
-        if self.total_bytes > limit_bytes:
-            raise MemoryRefused(
-                f"training with max_basis = {self.max_basis} needs {show_bytes(self.total_bytes)} of memory, "
-                f"{show_bytes(self.learner_bytes)} of it for the learner, the rest whatever max_basis is; "
-                f"{show_bytes(limit_bytes)} may be used: "
-                "lower max_basis, or raise memory_limit"
-            )
+    @property
+    def work(self) -> str:
+        """What needs the memory."""
+        return f"training with max_basis = {self.max_basis}"
+
+    @property
+    def share(self) -> str:
+        """The learner's part."""
+        return f", {show_bytes(self.learner_bytes)} of it for the learner, the rest whatever max_basis is"
+
+    @property
+    def remedy(self) -> str:
+        """How to need less."""
+        return "lower max_basis"
 
 
 @dataclass(frozen=True)
@@ -110,14 +151,20 @@ class RefitPlan:
         """The bytes of the whole process."""
         return _BASE_BYTES + self.sums_bytes + _PREFETCHED_BLOCKS * self.block_bytes + 2 * self.kernel_bytes
 
-    def check(self, limit_bytes: int) -> None:
-        """Raise MemoryRefused, with both numbers and a remedy, if the plan is above the limit."""
-        if self.total_bytes > limit_bytes:
-            raise MemoryRefused(
-                f"refitting with max_basis = {self.max_basis} needs {show_bytes(self.total_bytes)} of memory, "
-                f"{show_bytes(self.sums_bytes)} of it for sums; "
-                f"{show_bytes(limit_bytes)} may be used: lower max_basis, raise memory_limit, or leave refit off"
-            )
+    @property
+    def work(self) -> str:
+        """What needs the memory."""
+        return f"refitting with max_basis = {self.max_basis}"
+
+    @property
+    def share(self) -> str:
+        """The part of the sums."""
+        return f", {show_bytes(self.sums_bytes)} of it for sums"
+
+    @property
+    def remedy(self) -> str:
+        """How to need less."""
+        return "lower max_basis, leave refit off"
 
 
 @dataclass(frozen=True)
@@ -141,14 +188,20 @@ class MetricPlan:
         """The bytes of the whole process."""
         return _BASE_BYTES + self.sums_bytes + _PREFETCHED_BLOCKS * self.block_bytes + _KERNEL_BLOCKS * KERNEL_BYTES
 
-    def check(self, limit_bytes: int) -> None:
-        """Raise MemoryRefused, with both numbers and a remedy, if the plan is above the limit."""
-        if self.total_bytes > limit_bytes:
-            raise MemoryRefused(
-                f"learning a metric with metric_options.basis = {self.basis} needs {show_bytes(self.total_bytes)} of "
-                f"memory, {show_bytes(self.sums_bytes)} of it for sums; {show_bytes(limit_bytes)} may be used: "
-                "lower metric_options.basis, or raise memory_limit"
-            )
+    @property
+    def work(self) -> str:
+        """What needs the memory."""
+        return f"learning a metric with metric_options.basis = {self.basis}"
+
+    @property
+    def share(self) -> str:
+        """The part of the sums."""
+        return f", {show_bytes(self.sums_bytes)} of it for sums"
+
+    @property
+    def remedy(self) -> str:
+        """How to need less."""
+        return "lower metric_options.basis"
 
 
 @dataclass(frozen=True)
@@ -194,15 +247,21 @@ class BatchPlan:
     def _rows_bytes(self) -> int:
         return _PREFETCHED_BLOCKS * self.block_bytes + _KERNEL_BLOCKS * max(KERNEL_BYTES, 8 * 256 * self.n_functions)
 
-    def check(self, limit_bytes: int) -> None:
-        """Raise MemoryRefused, with both numbers and a remedy, if the plan is above the limit."""
-        if self.total_bytes > limit_bytes:
-            rows = f" and {self.dense_rows} rows in memory" if self.dense_rows else ""
-            raise MemoryRefused(
-                f"method {self.method} with sums of {self.n_functions} vectors for {self.folds} folds{rows} needs "
-                f"{show_bytes(self.total_bytes)} of memory; {show_bytes(limit_bytes)} may be used: lower the number of "
-                "vectors or folds, or raise memory_limit"
-            )
+    @property
+    def work(self) -> str:
+        """What needs the memory."""
+        rows = f" and {self.dense_rows} rows in memory" if self.dense_rows else ""
+        return f"method {self.method} with sums of {self.n_functions} vectors for {self.folds} folds{rows}"
+
+    @property
+    def share(self) -> str:
+        """Nothing: vectors and folds decide all of it."""
+        return ""
+
+    @property
+    def remedy(self) -> str:
+        """How to need less."""
+        return "lower the number of vectors or folds"
 
 
 def plan_partition_bytes(group_bytes: int, batch_bytes: int) -> int:
@@ -243,3 +302,9 @@ def show_bytes(count: float) -> str:
     while value >= 1000 and len(units) > 1:
         value, units = value / 1000, units[1:]
     return f"{value:.3g} {units[0]}"
+
+
+def show_need(count: int) -> str:
+    """Return a number of bytes as `show_bytes` does, but rounded up: who gives that much gives enough."""
+    unit = 10 ** max(0, len(str(count)) - 3)
+    return show_bytes(math.ceil(count / unit) * unit)

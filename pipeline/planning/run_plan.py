@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ridgestream.pipeline.base.memory_plan import BatchPlan, MetricPlan, RefitPlan, TrainingPlan
+from ridgestream.pipeline.base.memory_plan import BatchPlan, MetricPlan, RefitPlan, TrainingPlan, check_plans
 from ridgestream.pipeline.batch.method import PassPlan
 from ridgestream.pipeline.dataset.feature_map_fit import has_rows
 from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
@@ -17,8 +17,8 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.ingest.source_diff import count_usable_rows, diff_source
 from ridgestream.pipeline.models.model_record import is_refitted
 from ridgestream.pipeline.prediction.held_out import held_out_feature_map
-from ridgestream.pipeline.training.pilot import check_pilot_memory, plan_pilot
-from ridgestream.pipeline.training.refit import check_refit_memory, may_refit, plan_refit
+from ridgestream.pipeline.training.pilot import plan_pilot
+from ridgestream.pipeline.training.refit import count_features, may_refit, plan_refit
 from ridgestream.pipeline.training.request import Request, adopt_settings
 from ridgestream.pipeline.training.trainer import Trainer, trainer_of
 from ridgestream.pipeline.training.training_result import Standing, find_unlearned, standing_of
@@ -156,17 +156,14 @@ class RunPlan:
         if self.record is not None:
             self.trainer.check(self.ledger, self.record)
 
-    def check_memory(self) -> None:
-        """Raise MemoryRefused, with the numbers, if training cannot fit; looks at memory only if something is new."""
-        if self.fresh or self.unlearned:
-            self.trainer.check_memory(self.ledger, self.record, sum(self.fresh_rows), self.memory_limit_bytes)
-            check_pilot_memory(self.trainer.request, self.record, self.rows, self.memory_limit_bytes)
-        self.check_refit_memory()
+    def check_memory(self, n_features: int | None = None) -> None:
+        """Raise MemoryRefused, with the numbers, if there is something to train that cannot fit.
 
-    def check_refit_memory(self) -> None:
-        """Raise MemoryRefused, with the numbers, if there will be a refit that cannot fit."""
-        if self.refits:
-            check_refit_memory(self.ledger, self.max_basis, self.memory_limit_bytes)
+        `n_features` is given where the ledger does not tell it yet.
+        """
+        if self.is_due:
+            plans = self.memory(n_features or count_features(self.ledger), 1)
+            check_plans(plans if self.learns else plans[1:], self.memory_limit_bytes)
 
 
 def plan_run(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgestream.pipeline.base.executor import MemoryNeed
-from ridgestream.pipeline.base.memory_plan import BatchPlan
+from ridgestream.pipeline.base.memory_plan import BatchPlan, check_plans
 from ridgestream.pipeline.batch.method import Method, PassPlan, sum_pass
 from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
@@ -26,7 +26,6 @@ from ridgestream.pipeline.training.batch_fit import BatchFit, check_fitted
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.new_row_errors import measure_new_rows
 from ridgestream.pipeline.training.pilot import run_pilot
-from ridgestream.pipeline.training.refit import count_features
 from ridgestream.pipeline.training.request import CHOSEN, BatchRequest
 from ridgestream.pipeline.training.training_result import Trained, begin_record
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
@@ -68,16 +67,6 @@ class BatchTrainer:
         check_parameters(
             replace(record, parameters=with_rules(record.parameters)), {**self.request.parameters(), **same}
         )
-
-    def check_memory(
-        self,
-        ledger: Ledger,
-        record: ModelRecord | None,
-        new_rows: int,
-        limit_bytes: int,
-    ) -> None:
-        """Raise MemoryRefused, with the numbers, if the sums over the ledger's rows and new ones do not fit."""
-        self.plan_memory(record, ledger.rows + new_rows, count_features(ledger), 1).check(limit_bytes)
 
     def is_changed(self, record: ModelRecord | None) -> bool:
         """Return whether the job has other regularizations than those among which the model was selected."""
@@ -153,7 +142,7 @@ class BatchTrainer:
             opens_scales=self.request.dictionary is None,
         )
         plan = self.plan_memory(context.record, ledger.rows, encodings.last.n_features, encodings.last.target.n_outputs)
-        plan.check(context.memory_limit_bytes)
+        check_plans([plan], context.memory_limit_bytes)
         context.executor.admit([MemoryNeed(plan.worker_bytes)])
         check_ranges(context.root, entries, encodings.last, context.targets)
         return run_pilot(encodings, context, self.request)

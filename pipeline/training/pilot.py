@@ -8,7 +8,7 @@ import numpy as np
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.executor import MemoryNeed
-from ridgestream.pipeline.base.memory_plan import MetricPlan
+from ridgestream.pipeline.base.memory_plan import MetricPlan, check_plans
 from ridgestream.pipeline.base.reporter import Fact
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
 from ridgestream.pipeline.dataset.feature_map_growth import Encodings
@@ -91,7 +91,7 @@ def run_pilot(
     settings, plan = request.pilot, plan_pilot(request, context.record, encodings.first.n_features, context.ledger.rows)
     if settings is None or plan is None:
         return encodings, request
-    plan.check(context.memory_limit_bytes)
+    check_plans([plan], context.memory_limit_bytes)
     context.executor.admit([MemoryNeed(plan.total_bytes)])
     pilot = _learn(encodings.first, context, request, settings)
     choice = choose(pilot)
@@ -120,12 +120,6 @@ def plan_pilot(request: Request, record: ModelRecord | None, n_features: int, n_
     if settings is None or record is not None:
         return None
     return MetricPlan(settings.bounded_basis(min(settings.rows, n_rows)), n_features, BLOCK_BYTES)
-
-
-def check_pilot_memory(request: Request, record: ModelRecord | None, n_rows: int, limit_bytes: int) -> None:
-    """Raise MemoryRefused, with the numbers, if the pilot does not fit within the limit; reads no row."""
-    if plan := plan_pilot(request, record, n_features=1, n_rows=n_rows):
-        plan.check(limit_bytes)
 
 
 def kernel_family(request: Request, n_features: int) -> KernelFamily:

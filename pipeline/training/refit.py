@@ -105,11 +105,6 @@ def _gain_of(
     return (fall / error, sqrt(spread) / error) if error > 0 else (0.0, 0.0)
 
 
-def check_refit_memory(ledger: Ledger, max_basis: int, limit_bytes: int) -> None:
-    """Raise MemoryRefused, with the numbers, if a refit over the ledger's partitions does not fit; reads no row."""
-    plan_refit(count_features(ledger), max_basis).check(limit_bytes)
-
-
 def plan_refit(n_features: int, max_basis: int) -> RefitPlan:
     """Return the memory that a refit of `max_basis` basis vectors needs."""
     return RefitPlan(max_basis, n_features, BLOCK_BYTES, 8 * max_basis * plan_kernel_rows(max_basis))

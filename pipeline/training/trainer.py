@@ -39,12 +39,6 @@ class Trainer(Protocol):
     def check(self, ledger: Ledger, record: ModelRecord) -> None:
         """Raise ModelError, naming each parameter that differs, if the job asks for another model than the record's."""
 
-    def check_memory(self, ledger: Ledger, record: ModelRecord | None, new_rows: int, limit_bytes: int) -> None:
-        """Raise MemoryRefused, with the numbers, if training on the ledger's rows and new ones cannot fit.
-
-        No row is read; features of categories that only new partitions have are not counted.
-        """
-
     def is_changed(self, record: ModelRecord | None) -> bool:
         """Return whether the job asks for a change of the model that needs no new row: another regularization."""
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ridgestream.pipeline.base import events
-from ridgestream.pipeline.base.memory_plan import TrainingPlan
+from ridgestream.pipeline.base.memory_plan import TrainingPlan, check_plans
 from ridgestream.pipeline.batch.method import PassPlan, sum_pass
 from ridgestream.pipeline.calibration.kept_predictions import KeptPredictions
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, Stream
@@ -57,16 +57,6 @@ class OnlineTrainer:
         """
         check_online_parameters(record, self.request)
         check_dictionary(ledger, record, self.request)
-
-    def check_memory(
-        self,
-        ledger: Ledger,  # noqa: ARG002
-        record: ModelRecord | None,
-        new_rows: int,  # noqa: ARG002
-        limit_bytes: int,
-    ) -> None:
-        """Raise MemoryRefused, with the numbers, if the learner's matrices do not fit; reads no row."""
-        self.plan_memory(record, n_rows=0, n_features=1, n_outputs=1).check(limit_bytes)
 
     def is_changed(self, record: ModelRecord | None) -> bool:
         """Return whether the job has another regularization than the record."""
@@ -173,7 +163,7 @@ class _OnlineTraining:
             encodings, context, request, lambda pilot: choose_for_learner(pilot, request, context.report)
         )
         plan = trainer.plan_memory(record, ledger.rows, encodings.last.n_features, encodings.first.target.n_outputs)
-        plan.check(context.memory_limit_bytes)
+        check_plans([plan], context.memory_limit_bytes)
         check_ranges(context.root, entries, encodings.first, context.targets)
         return cls(
             request=request,

@@ -1,7 +1,7 @@
 """The plan of a job compared with what its run does; planning changes nothing."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +80,14 @@ def work(tmp_path: Path) -> Workplace:
 def admitted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes that plans admitted, in order."""
     byte_counts: list[int] = []
-    for kind in (memory_plan.TrainingPlan, memory_plan.BatchPlan, memory_plan.RefitPlan):
+    real = memory_plan.check_plans
 
-        def check(self: Any, limit_bytes: int, real: Any = kind.check) -> None:
-            real(self, limit_bytes)
-            byte_counts.append(self.total_bytes)
+    def check(plans: Sequence[Any], limit_bytes: int) -> None:
+        real(plans, limit_bytes)
+        byte_counts.extend(each.total_bytes for each in plans)
 
-        monkeypatch.setattr(kind, "check", check)
+    for module in ("pipeline.training.online.trainer", "pipeline.training.batch", "jobs.commands.train"):
+        monkeypatch.setattr(f"ridgestream.{module}.check_plans", check)
     return byte_counts
 
 

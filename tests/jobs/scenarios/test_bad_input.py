@@ -353,7 +353,7 @@ def test_too_much_memory_is_refused_with_the_bytes_before_anything_is_read(tmp_p
     work = Workplace(tmp_path)
     work.put_all(range(1))
     outcome = run_command("run", work.job({"model.max_basis": 50_000, "memory_limit": "1GB"}))
-    assert_refused(outcome, exit_codes.MEMORY, "max_basis = 50000 needs 280 GB", "1 GB may be used", "lower max_basis")
+    assert_refused(outcome, exit_codes.MEMORY, "max_basis = 50000 needs 281 GB", "1 GB may be used", "lower max_basis")
     assert "event='ingest'" not in outcome.err
     assert work.run_here({"memory_limit": "1GB"})["rows_seen"] == 200
 

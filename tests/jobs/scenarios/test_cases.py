@@ -31,10 +31,11 @@ from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.requests import model_request
 from ridgestream.pipeline.base.errors import InputError, MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.memory_plan import check_plans
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.training.trainer import trainer_of
-from ridgestream.stores.catalog.ledger import Ledger, read_ledger
+from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import list_models
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.segments.segments import Segment
@@ -209,7 +210,7 @@ def test_a_dictionary_of_50000_is_refused_with_the_bytes(work: Workplace, method
     large = dict.fromkeys(SIZE.get(method, ("model.max_basis",)), 50_000)
     request = model_request(read_job(work.job(changes_for(method) | large), {}))
     with pytest.raises(MemoryRefused, match=r"needs? \d.* [GT]B of memory.*1 GB may be used"):
-        trainer_of(request).check_memory(Ledger(), None, 10**6, 10**9)
+        check_plans([trainer_of(request).plan_memory(None, 10**6, 1, 1)], 10**9)
 
 
 @pytest.mark.samples

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from ridgestream.pipeline.base.errors import MemoryRefused
+from ridgestream.pipeline.base.memory_plan import check_plans
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.metric.candidate import JudgedErrors
 from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, Round
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import MetricSettings
 from ridgestream.pipeline.sums.row_set import ArrayRows
-from ridgestream.pipeline.training.pilot import Pilot, check_pilot_memory, plan_pilot
+from ridgestream.pipeline.training.pilot import Pilot, plan_pilot
 from ridgestream.pipeline.training.request import LARGEST_CHOSEN, Choice, MetricRequest, OnlineRequest
 
 ROWS = ArrayRows(np.zeros((100, 2)), np.zeros(100))
@@ -73,5 +74,7 @@ def test_the_memory_is_that_of_the_rows_that_there_are() -> None:
 
 
 def test_a_pilot_that_does_not_fit_is_refused_with_the_numbers() -> None:
+    plan = plan_pilot(REQUEST, None, 1, 10**6)
+    assert plan is not None
     with pytest.raises(MemoryRefused, match=r"metric_options\.basis = 5000 needs .* of memory"):
-        check_pilot_memory(REQUEST, None, 10**6, 10**9)
+        check_plans([plan], 10**9)

@@ -13,6 +13,7 @@ from support.stores.training import MODEL, context_of
 
 from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.executor import Executor
+from ridgestream.pipeline.base.memory_plan import check_plans
 from ridgestream.pipeline.dataset import stored_rows
 from ridgestream.pipeline.dataset.stored_rows import plan_parts
 from ridgestream.pipeline.models.model_record import (
@@ -24,8 +25,8 @@ from ridgestream.pipeline.models.model_record import (
     with_learner,
 )
 from ridgestream.pipeline.training.online.trainer import OnlineTrainer
-from ridgestream.pipeline.training.refit import check_refit_memory, refit
-from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
+from ridgestream.pipeline.training.refit import plan_refit, refit
+from ridgestream.stores.catalog.ledger import LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.repository.repository import Store
@@ -170,8 +171,7 @@ def test_a_partition_is_cut_by_its_rows_alone(rows: int, tasks: int) -> None:
 
 
 def test_memory_is_refused_with_the_numbers_and_a_way_out() -> None:
-    ledger = Ledger(None, tuple(LedgerEntry(i, f"p{i}", 0, 0, "", 10**6) for i in range(1000)))
-    said = r"refitting with max_basis = 10000 needs 1\d\.\d GB .* of it for sums; 8 GB .* or leave refit off"
+    said = r"refitting with max_basis = 10000 needs 1\d\.\d GB .* of it for sums; 8 GB .* leave refit off, or raise"
     with pytest.raises(MemoryRefused, match=said):
-        check_refit_memory(ledger, 10_000, 8 * 10**9)
-    check_refit_memory(ledger, 5_000, 8 * 10**9)
+        check_plans([plan_refit(0, 10_000)], 8 * 10**9)
+    check_plans([plan_refit(0, 5_000)], 8 * 10**9)
