@@ -8,7 +8,7 @@ instead; for columns with two different values this is still exact.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf
+from itertools import pairwise
 from typing import Any
 
 from ridgestream.pipeline.dataset.feature_map_fit import find_scaling
@@ -66,8 +66,7 @@ class PartitionDrift:
     @property
     def erred(self) -> bool:
         """Whether the error is an outlier."""
-        error, limit = self.progressive_error, self.error_limit
-        return error is not None and limit is not None and error > limit
+        return _is_outlier(self.progressive_error, self.error_limit)
 
     @property
     def began_to_err(self) -> bool:
@@ -169,26 +168,29 @@ def _drifts(
     errors = _errors_of(record) | dict(learned)
     order = [*record.learned, *learned]
     limits = _limits(ledger, record, order, errors, {entry.segment for entry in entries})
-    drifts = [
+    go_on_erring = {
+        segment
+        for before, segment in pairwise(order)
+        if _is_outlier(errors.get(before), limits.get(before))
+        and (errors.get(segment) or 0.0) <= FACTOR * (errors.get(before) or 0.0)
+    }
+    return tuple(
         PartitionDrift(
             segment=entry.segment,
             name=entry.name,
             rows=entry.rows,
-            columns=columns[i],
+            columns=of_columns,
             progressive_error=errors.get(entry.segment),
             error_limit=limits.get(entry.segment),
-            news=news[i],
+            erred_before=entry.segment in go_on_erring,
+            news=of_partition,
         )
-        for i, entry in enumerate(entries)
-    ]
-    outliers = {number: errors.get(number) or 0.0 for number in limits}
-    outliers = {number: error for number, error in outliers.items() if error > (limits[number] or inf)}
-    before = dict(zip(order[1:], order, strict=False))
-    usual = {number: FACTOR * outliers.get(previous, 0.0) for number, previous in before.items()}
-    return tuple(
-        replace(drift, erred_before=(drift.progressive_error or 0.0) < usual.get(drift.segment, 0.0))
-        for drift in drifts
+        for entry, of_columns, of_partition in zip(entries, columns, news, strict=True)
     )
+
+
+def _is_outlier(error: float | None, limit: float | None) -> bool:
+    return error is not None and limit is not None and error > limit
 
 
 def _read(statistics: StatisticsReader, entries: Sequence[LedgerEntry]) -> Iterator[SegmentStatistics]:
