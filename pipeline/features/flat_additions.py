@@ -72,7 +72,7 @@ class FlatAdditions:
 
     def _checks(self, n_numeric: int, n_categories: Sequence[int]) -> Iterator[bool]:
         yield all(len(each) in (0, n_numeric) for each in (self.cycles, self.linear, self.distinct))
-        yield all(isinstance(each, tuple) and set(each) <= set(CYCLES) for each in self.cycles)
+        yield all(isinstance(each, tuple) and all(cycle in CYCLES for cycle in each) for each in self.cycles)
         yield all(type(each) is bool for each in self.linear)
         yield all(type(each) is int and 0 <= each <= 2 for each in self.distinct)
         yield len(self.category_fill) in (0, len(n_categories))

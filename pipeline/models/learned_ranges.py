@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ class LearnedRanges:
     """The positions of those whose values are features; of a time stamp that is circles only, none is outside."""
     extremes: Floats
     """Their smallest and largest values, shape (2, n_numeric)."""
-    rows: int
+    rows: float
     """The number of rows learned."""
 
     def outside(self, numeric: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
@@ -64,10 +64,11 @@ def learned_ranges(root: "zarr.Group", record: ModelRecord) -> LearnedRanges:
     extremes = record.arrays.get(LEARNED_RANGES)
     if extremes is None:
         extremes = _merged(root, record.learned, _no_rows(len(columns)))
-    if extremes.shape != (2, len(columns)):
-        raise ModelError(f"the model {record.name!r} is damaged: {LEARNED_RANGES} has the shape {extremes.shape}")
-    rows = int(record.counters.get("rows_seen", 0))
-    return LearnedRanges(columns, counted, np.asarray(extremes, dtype=np.float64), rows)
+    if extremes.shape != (2, len(columns)) or extremes.dtype != np.float64:
+        raise ModelError(
+            f"the model {record.name!r} is damaged: {LEARNED_RANGES} has the shape {extremes.shape}, {extremes.dtype}"
+        )
+    return LearnedRanges(columns, counted, cast("Floats", extremes), record.counters.get("rows_seen", 0))
 
 
 def with_ranges(

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.schema.column_types import CATEGORICAL, TIMESTAMP
+from ridgestream.stores.schema.field_types import check_types, strictly_typed
 
 if TYPE_CHECKING:
     from ridgestream.stores.schema.schema import Feature
@@ -21,6 +23,7 @@ _RULES = {CATEGORICAL: (PLAIN, STANDARDIZED), TIMESTAMP: (CALENDAR, ELAPSED, BOT
 _OF_NUMBERS = (STANDARDIZED, COMMON, RAW)
 
 
+@strictly_typed
 @dataclass(frozen=True)
 class ColumnRules:
     """The rules of a model, or what a job says of them: None where it says nothing."""
@@ -71,8 +74,15 @@ OF_OLDER_MODELS = ColumnRules(STANDARDIZED, COLUMNS, ELAPSED, {})
 
 
 def rules_of(parameters: Mapping[str, Any]) -> ColumnRules:
-    """Return the rules of a model with these parameters."""
-    return ColumnRules(**parameters[SOURCE]) if SOURCE in parameters else OF_OLDER_MODELS
+    """Return the rules of a model with these parameters; raises ModelError if they are damaged."""
+    if SOURCE not in parameters:
+        return OF_OLDER_MODELS
+    try:
+        rules = ColumnRules(**parameters[SOURCE])
+        check_types(rules)
+    except TypeError as error:
+        raise ModelError(f"the record of a model is damaged: its rules of columns are none: {error}") from error
+    return rules
 
 
 def with_rules(parameters: Mapping[str, Any]) -> dict[str, Any]:

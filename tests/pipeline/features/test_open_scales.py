@@ -97,6 +97,7 @@ CHANGED = [
         ("cycles", [["hour"]]),
         ("cycles", [[], ["minute"], []]),
         ("cycles", 3),
+        ("cycles", [[["hour"]], [], []]),
         ("linear", [1, 0, 1]),
         ("distinct", [1, 2, 3]),
         ("category_fill", [2]),

@@ -49,6 +49,7 @@ def test_ranges_are_those_of_all_nights_and_models_without_them_take_the_store_s
     older = learned_ranges(root, record)
     np.testing.assert_array_equal(older.extremes, extremes)
     assert (older.columns, older.rows) == (("x0", "x1", "x2", "x3"), 3 * ROWS)
-    damaged = replace(record, arrays=record.arrays | {LEARNED_RANGES: extremes[:, :3]})
-    with pytest.raises(ModelError, match=r"is damaged: learned_ranges has the shape \(2, 3\)"):
-        learned_ranges(root, damaged)
+    for array in (extremes[:, :3], extremes.astype(np.int64)):
+        damaged = replace(record, arrays=record.arrays | {LEARNED_RANGES: array})
+        with pytest.raises(ModelError, match=r"is damaged: learned_ranges has the shape \(2, "):
+            learned_ranges(root, damaged)
