@@ -278,3 +278,33 @@ def test_keys_of_folders_are_columns_that_wake_up_with_their_second_value(tmp_pa
     assert (columns["month"].centre, columns["month"].scale, columns["year"].distinct) == (1.0, 1.0, 1)
     put_month(straight, 2025, 1, where="held-out")
     assert run_predict_of(straight, JOB)["outside_range"] == {"year": ROWS}
+
+
+def draw_day(number: int, rows: int = 300) -> pa.Table:
+    """Delays by the hour and the weekday, and by a load that is 0 for five days and then some thousands."""
+    rng, day = np.random.default_rng(number), FIRST.replace(hour=0, minute=0) + timedelta(days=number)
+    minutes, load = rng.integers(0, 1440, rows), np.zeros(rows)
+    late = 20 * np.exp(-(((minutes - 1080) / 120) ** 2)) + 5 * (day.weekday() < 5) + rng.normal(size=rows)
+    if number >= 5:
+        load = rng.normal(3000, 500, rows)
+        late += (load - 3000) / 250
+    return pa.table({"when": [day + timedelta(minutes=int(m)) for m in minutes], "load": load, "late": late})
+
+
+@pytest.mark.thorough
+def test_tomorrow_is_predicted_by_the_calendar_and_by_a_late_column(tmp_path: Path) -> None:
+    """Elapsed time, or a load in its own units, makes the model worse than the mean, or no better."""
+    work = Workplace(tmp_path)
+    for number in range(14):
+        work.put(number, draw_day(number))
+    work.put(14, draw_day(14), where="held-out")
+    columns: dict[str, Settings] = {
+        "new": {},
+        "elapsed": {"source.timestamps": "elapsed"},
+        "unscaled": {"source.columns.load": "raw"},
+    }
+    feed = {**FEED, "model.max_basis": 200, "model.metric": "standardized", "report": "none"}
+    results = {name: run(work, {**feed, **each, "model.name": name}) for name, each in columns.items()}
+    assert results["new"]["skill"] > 0.8
+    assert results["elapsed"]["skill"] < 0.0
+    assert results["unscaled"]["skill"] < 0.3
