@@ -111,7 +111,7 @@ def ours(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any]) -
         kind = ', classes = "all"' if data.classifies else ""
         job = folder / "job.toml"
         source = f'source = {{ path = "rows", target = "target"{kind} }}'
-        job.write_text(f'store = "store"\n{source}\nevaluate = {{ path = "test" }}\nmodel = {{ refit = true }}\n')
+        job.write_text(f'store = "store"\n{source}\nevaluate = {{ path = "test" }}\n')
         result = run_job(read_job(job, {}), InProcess(), Silent(), 0.0, new_model=False)
     return 100 * result["test_error"] if data.classifies else float(result["test_mse"])
 

@@ -33,7 +33,7 @@ PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1_000.0)
 LEAST_GAIN = 0.01
 """By which share of the error another width must be better."""
 
-NARROWER_LOSS = 0.04
+NARROWER_LOSS = 0.05
 """The share by which a narrower kernel may be worse on the pilot's rows where more rows follow: they will favour it."""
 
 FEWEST_ROWS = 50
