@@ -41,7 +41,7 @@ def estimate_run(plan: RunPlan, sample: Sample, workers: int) -> RunEstimate:
         refit_seconds=_refit_seconds(plan, sample, workers),
         based_on=f"the first {estimate.rows:,} rows, learned in {estimate.seconds:.1f} s by one process of this "
         f"machine; {'O(rows³)' if plan.trainer.is_dense else 'O(rows · n²)'}"
-        + ("; without learning the metric" if plan.record is None and plan.trainer.request.metric else ""),
+        + ("; without the pilot" if plan.record is None and plan.trainer.request.pilot else ""),
     )
 
 

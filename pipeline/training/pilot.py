@@ -27,6 +27,13 @@ FLAT_SHARE = 0.01
 """A dictionary is large enough if a larger one lowers the error on rows left out by less than this share."""
 
 
+MOST_VALUES = 2**24
+"""The most values of features of a pilot: its time is proportional to them, and it has fewer rows of many features."""
+
+FEWEST_ROWS = 1_000
+"""The rows of a pilot of any number of features, if there are as many."""
+
+
 @dataclass(frozen=True)
 class Pilot:
     """The first rows of a new model, and what was learned from them."""
@@ -84,7 +91,7 @@ def run_pilot(
 ) -> tuple[Encodings, RequestKind]:
     """Return the feature maps of a training with the metric of a new model, and the request with its chosen settings.
 
-    The pilot is the first `metric_options.rows` rows of the ledger. Its kernel has the γ that the request gives; if it
+    The pilot is the first `metric_options.rows` rows of the ledger, fewer of more than 335 features. Its kernel has the γ that the request gives; if it
     gives none, the best of several; `choose` chooses the settings for the method. With a learned metric, the chosen γ
     is part of the metric. Raises MemoryRefused, with the numbers, if the sums do not fit.
     """
@@ -102,10 +109,11 @@ def run_pilot(
 
 
 def _learn(first: FeatureMap, context: TrainingContext, request: Request, settings: MetricSettings) -> Pilot:
-    rows = context.rows((entry.segment for entry in context.ledger.entries), first, settings.rows)
+    wanted = count_rows(settings, first.n_features)
+    rows = context.rows((entry.segment for entry in context.ledger.entries), first, wanted)
     family, form = kernel_family(request, first.n_fitted), _form(request, first.n_features)
     learned = learn_metric(rows, family, settings, context.report, form=form)
-    return Pilot(rows, context.ledger.rows, rows.n_rows >= settings.rows, family, learned)
+    return Pilot(rows, context.ledger.rows, rows.n_rows >= wanted, family, learned)
 
 
 def _form(request: Request, n_features: int) -> MetricForm:
@@ -119,7 +127,13 @@ def plan_pilot(request: Request, record: ModelRecord | None, n_features: int, n_
     settings = request.pilot
     if settings is None or record is not None:
         return None
-    return MetricPlan(settings.bounded_basis(min(settings.rows, n_rows)), n_features, BLOCK_BYTES)
+    rows = min(count_rows(settings, n_features), n_rows)
+    return MetricPlan(settings.bounded_basis(rows), n_features, BLOCK_BYTES)
+
+
+def count_rows(settings: MetricSettings, n_features: int) -> int:
+    """Return the number of rows of a pilot, if the store has as many."""
+    return min(settings.rows, max(MOST_VALUES // max(n_features, 1), FEWEST_ROWS))
 
 
 def kernel_family(request: Request, n_features: int) -> KernelFamily:

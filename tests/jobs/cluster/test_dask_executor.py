@@ -51,6 +51,8 @@ EVENTS = [
     "ingest",
     "check_held_out",
     "features.columns_constant",
+    "features.scale_from_few_rows",
+    "features.scale_fixed_later",
     "train",
     "evaluate",
 ]

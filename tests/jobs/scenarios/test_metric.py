@@ -237,7 +237,7 @@ def test_the_plan_has_the_memory_of_the_pilot_and_says_what_its_time_leaves_out(
         run_plan(read_job(work.job(changes), {}), InProcess(), new_model=False) for changes in ({}, FULL)
     )
     assert measured["process_memory_bytes"] >= plain["process_memory_bytes"]
-    assert str(measured["based_on"]).endswith("without learning the metric")
+    assert str(measured["based_on"]).endswith("without the pilot")
 
 
 @pytest.mark.parametrize("rows", [1, 3, 60])

@@ -73,6 +73,11 @@ def test_the_memory_is_that_of_the_rows_that_there_are() -> None:
     assert (few.basis, many.basis) == (250, 5_000)
 
 
+def test_a_pilot_of_many_features_has_fewer_rows() -> None:
+    counts = [count_rows(MetricSettings(), n_features) for n_features in (54, 335, 1_000, 10**6)]
+    assert counts == [50_000, 50_000, 16_777, 1_000]
+
+
 def test_a_pilot_that_does_not_fit_is_refused_with_the_numbers() -> None:
     plan = plan_pilot(REQUEST, None, 1, 10**6)
     assert plan is not None
