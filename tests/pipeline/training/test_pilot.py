@@ -11,7 +11,7 @@ from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, Ro
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import MetricSettings
 from ridgestream.pipeline.sums.row_set import ArrayRows
-from ridgestream.pipeline.training.pilot import Pilot, plan_pilot
+from ridgestream.pipeline.training.pilot import Pilot, count_rows, plan_pilot
 from ridgestream.pipeline.training.request import LARGEST_CHOSEN, Choice, MetricRequest, OnlineRequest
 
 ROWS = ArrayRows(np.zeros((100, 2)), np.zeros(100))
