@@ -91,9 +91,9 @@ def run_pilot(
 ) -> tuple[Encodings, RequestKind]:
     """Return the feature maps of a training with the metric of a new model, and the request with its chosen settings.
 
-    The pilot is the first `metric_options.rows` rows of the ledger, fewer of more than 335 features. Its kernel has the γ
-    that the request gives; if it gives none, the best of several; `choose` chooses the settings for the method. With a
-    learned metric, the chosen γ is part of the metric. Raises MemoryRefused, with the numbers, if the sums do not fit.
+    The pilot is the first `metric_options.rows` rows of the ledger, fewer of more than 335 features. Its kernel has the
+    γ that the request gives; if it gives none, the best of several; `choose` chooses the settings for the method. With
+    a learned metric, the chosen γ is part of it. Raises MemoryRefused, with the numbers, if the sums do not fit.
     """
     settings, plan = request.pilot, plan_pilot(request, context.record, encodings.first.n_features, context.ledger.rows)
     if settings is None or plan is None:
