@@ -69,19 +69,21 @@ class Candidates:
     score: Score = "coefficient"
     """The score by which vectors are pruned."""
 
-    def fold_errors(self) -> Floats:
+    def fold_errors(self, report: Reporter) -> Floats:
         """Return the mean squared error on folds left out, shape (n_regularizations, n_sizes).
 
-        The mean is over rows, by weight, and targets. Models are fitted and pruned for each fold without its rows.
+        The mean is over rows, by weight, and targets. Models are fitted and pruned for each fold without its rows; each
+        that is about to be is reported, since none may take minutes without a word.
         O(folds · n_regularizations · n_basis³). Raises InputError if a fold holds all rows.
         """
         penalty, total = self.basis.penalty(), self.sums.total()
         errors = np.zeros((len(self.regularizations), len(self.sizes)))
-        for fold in self.sums.folds:
+        for number, fold in enumerate(self.sums.folds):
             training = total.subtract(fold)
             if training.weight <= ROUNDING * total.weight:
                 raise InputError("one fold holds every row of weight above zero: give more rows, or folds = 1")
             for index, regularization in enumerate(self.regularizations):
+                report.advance(0, fold_left_out=number + 1, folds=len(self.sums.folds), regularization=regularization)
                 errors[index] += squared_errors(fold, self._walk(training, penalty, regularization, self.sizes))
         return np.asarray(errors / (total.weight * total.rhs.shape[1]))
 
@@ -182,7 +184,7 @@ def fit_best(compared: Sequence[Candidates], max_basis: int | None, report: Repo
         return only.fit(regularization, next(s for s in only.sizes if _fits(s, max_basis)))
     errors = []
     for candidates in compared:
-        errors.append(candidates.fold_errors())
+        errors.append(candidates.fold_errors(report))
         facts = {"models": errors[-1].size, "mse": float(errors[-1].min()), **candidates.basis.kernel.parameters()}
         report.say(events.SELECTION_MODELS_COMPARED, **facts)
     path = _make_path(compared, errors, max_basis)

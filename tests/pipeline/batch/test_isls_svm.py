@@ -16,7 +16,7 @@ from support.references.isls import Data
 
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.events import Step
-from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.base.reporter import Fact, Silent
 from ridgestream.pipeline.batch.isls_svm import ISLSSVMSettings, fit_isls_svm
 from ridgestream.pipeline.batch.subset_of_regressors import SubsetOfRegressorsSettings, fit_subset_of_regressors
 from ridgestream.pipeline.kernels import RBF, Linear
@@ -120,6 +120,28 @@ def test_the_path_and_the_model_are_the_paper_s(n_targets: int, step: float) -> 
     assert fitted.path.n_basis[fitted.path.regularization == GRID[0]].tolist() == plan_sizes(20, step)
     assert_is_the_reference(fitted, data, start, [GAMMA], 3, 5, bias=True)
     assert_is_refitted(fitted, data, start, bias=True)
+
+
+class Advances(Notes):
+    """Records what is said of a step, beside its rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[dict[str, Fact]] = []
+
+    def advance(self, rows: int, **facts: Fact) -> None:
+        super().advance(rows)
+        self.said += [facts] if facts else []
+
+
+def test_what_is_solved_is_named_between_the_pass_and_the_model() -> None:
+    data, report = draw(60, seed=1), Advances()
+    fit_isls_svm(rows_of(data), [RBF(GAMMA)], start_of(data, 5), ISLSSVMSettings(GRID, folds=2), report)
+    assert report.said == [
+        {"fold_left_out": fold, "folds": 2, "regularization": regularization}
+        for fold in (1, 2)
+        for regularization in GRID
+    ]
 
 
 @given(seed=st.integers(0, 10**6), n_basis=st.integers(1, 12), folds=st.integers(2, 4))
