@@ -132,7 +132,7 @@ class Stage:
     rounds: int
     """The most rounds."""
     compares: bool
-    """Whether each round compares several γ, or uses that of the round before."""
+    """Whether each round compares several γ, or only the first one does."""
 
 
 def learn_metric(
@@ -193,7 +193,7 @@ class _Learning:
 
     def run(self, stage: Stage) -> None:
         """Carry out the rounds of a stage, from the best metric so far, until one is not kept."""
-        candidate = self._judge(stage, self._metric, self._first_gammas(stage), REGULARIZATIONS)
+        candidate = self._judge(stage, self._metric, self._first_gammas(), REGULARIZATIONS, widens=True)
         for _ in range(stage.rounds):
             if candidate is None:
                 return
@@ -202,10 +202,8 @@ class _Learning:
         if candidate is not None:
             self._keep(stage, candidate)
 
-    def _first_gammas(self, stage: Stage) -> tuple[float | None, ...]:
-        if self._best is None:
-            return self._family.first_grid()
-        return self._family.around(self._best.gamma) if stage.compares else (self._best.gamma,)
+    def _first_gammas(self) -> tuple[float | None, ...]:
+        return self._family.first_grid() if self._best is None else self._family.around(self._best.gamma)
 
     def _follow(self, stage: Stage, candidate: Candidate) -> Candidate | None:
         """Return the next round's candidate if it improves on this one."""
@@ -216,7 +214,8 @@ class _Learning:
         gamma = candidate.gamma
         gammas = self._family.around(gamma) if stage.compares else (gamma,)
         position = REGULARIZATIONS.index(candidate.regularization)
-        following = self._judge(stage, metric, gammas, REGULARIZATIONS[max(position - 1, 0) : position + 2])
+        near = REGULARIZATIONS[max(position - 1, 0) : position + 2]
+        following = self._judge(stage, metric, gammas, near, widens=stage.compares)
         if following is None:
             return None
         comparison = Comparison(candidate.judged_model(), following.judged_model(), stage.split)
@@ -226,9 +225,15 @@ class _Learning:
         return None
 
     def _judge(
-        self, stage: Stage, metric: Metric, gammas: Sequence[float | None], regularizations: Sequence[float]
+        self,
+        stage: Stage,
+        metric: Metric,
+        gammas: Sequence[float | None],
+        regularizations: Sequence[float],
+        *,
+        widens: bool,
     ) -> Candidate | None:
-        """Return the best candidate with this metric, over a grid that is widened while the best lies at its edge."""
+        """Return the best candidate with this metric, over a grid that goes on, if asked, while the best is at its edge."""
         judged: dict[float | None, Candidate | None] = {}
         wanted = tuple(gammas)
         while wanted:
@@ -239,7 +244,7 @@ class _Learning:
             gammas = list(known)
             verdict = Verdict.of([known[gamma].errors for gamma in gammas])
             best = known[gammas[verdict.index]]
-            neighbour = self._family.neighbour(judged, best.gamma)
+            neighbour = self._family.neighbour(judged, best.gamma) if widens else None
             wanted = () if neighbour is None else (neighbour,)
         return replace(best, by_later=best.by_later or verdict.by_later)
 

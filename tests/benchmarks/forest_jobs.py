@@ -44,6 +44,7 @@ evaluate = {{ path = "{test}" }}
 [model]
 method = "{method}"
 kernel = {{ gamma = {gamma} }}
+metric = "standardized"
 scaling_rows = {scaling_rows}
 """
 

@@ -34,7 +34,12 @@ KINDS = ("chunks", "manifests", "snapshots", "transactions", "refs")
 JOB = """
 store = "store"
 source = { path = "rows", target = "Cover_Type", positive = 2 }
-model = { max_basis = 20 }
+[model]
+max_basis = 20
+kernel = { gamma = 0.0185 }
+regularization = 1e-5
+metric = "standardized"
+refit = false
 """
 
 

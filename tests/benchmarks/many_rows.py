@@ -34,7 +34,12 @@ TENTHS = 10
 JOB = """
 store = "store"
 source = {{ path = "rows", target = "Cover_Type", positive = 2 }}
-model = {{ max_basis = {basis} }}
+[model]
+max_basis = {basis}
+kernel = {{ gamma = 0.0185 }}
+regularization = 1e-5
+metric = "standardized"
+refit = false
 """
 
 

@@ -32,6 +32,10 @@ store = "store"
 source = {{ path = "rows", target = "Cover_Type", positive = 2 }}
 [model]
 max_basis = {max_basis}
+kernel = {{ gamma = 0.0185 }}
+regularization = 1e-5
+metric = "standardized"
+refit = false
 scaling_rows = {rows}
 """
 

@@ -35,7 +35,13 @@ from ridgestream.stores.repository.store_location import StoreLocation
 JOB = f"""
 store = "store"
 source = {{ path = "{FOREST / "train"}", target = "Cover_Type", positive = 2 }}
-model = {{ max_basis = BASIS, scaling_rows = 50_000, kernel = {{ gamma = {1 / 54} }} }}
+[model]
+max_basis = BASIS
+scaling_rows = 50_000
+kernel = {{ gamma = {1 / 54} }}
+regularization = 1e-5
+metric = "standardized"
+refit = false
 """
 
 
