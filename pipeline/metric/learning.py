@@ -233,7 +233,7 @@ class _Learning:
         *,
         widens: bool,
     ) -> Candidate | None:
-        """Return the best candidate with this metric, over a grid that goes on, if asked, while the best is at its edge."""
+        """Return the best candidate with this metric; if `widens`, the grid goes on while the best is at its edge."""
         judged: dict[float | None, Candidate | None] = {}
         wanted = tuple(gammas)
         while wanted:
