@@ -16,7 +16,7 @@ cannot show, many partitions of a few rows can.
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -60,10 +60,9 @@ class DriftFollower:
         importance: Mapping[str, float],
     ) -> None:
         """`courses` has the columns that have drifted before, `importance` those whose importance is not 1."""
-        self._training, self._statistics, self._schema = training, statistics, schema
-        self.courses, self._importance = dict(courses), importance
+        self._training, self.courses = training, dict(courses)
         self._recent: deque[_Recent] = deque()
-        self._reference = lru_cache(_REFERENCES)(self._read_reference)
+        self._reference = lru_cache(_REFERENCES)(partial(_read_reference, statistics, schema, importance))
 
     def remember(self, segment: int, now: SegmentStatistics) -> ColumnDrifts | tuple[()]:
         """Take a partition as one of those before the next, and return its drift; none without weighted rows."""
@@ -152,6 +151,9 @@ class DriftFollower:
         pooled = BinnedRows.pool(alike, np.ones((len(alike), len(reference.names)), dtype=np.bool_))
         return not reference.compare_binned(pooled).of_column(name).is_large
 
-    def _read_reference(self, segments: tuple[int, ...]) -> TrainingRows:
-        known = [segment for segment in segments if segment in self._statistics]
-        return TrainingRows(self._schema, self._statistics.read(known), self._importance)
+
+def _read_reference(
+    statistics: StatisticsReader, schema: Schema, importance: Mapping[str, float], segments: tuple[int, ...]
+) -> TrainingRows:
+    known = [segment for segment in segments if segment in statistics]
+    return TrainingRows(schema, statistics.read(known), importance)

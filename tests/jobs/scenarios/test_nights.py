@@ -1,5 +1,6 @@
 """Night after night: what is learned once stays learned, and where a night ended leaves no trace in the bits."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,23 @@ def test_a_second_run_changes_nothing(straight: Workplace) -> None:
     assert straight.snapshot() == snapshot
     assert sorted(straight.store.rglob("*")) == files
     assert straight.model().history == before.history
+
+
+@pytest.mark.parametrize("open_settings", [False, True])
+def test_a_run_leaves_no_reader_to_the_garbage_collector(tmp_path: Path, open_settings: bool) -> None:
+    """Reference cycles would keep sessions of the store open, and with them rows that `clean` is to delete."""
+    work = Workplace(tmp_path)
+    work.put_all(range(2))
+    left_open = ("model.kernel.gamma", "model.regularization", "model.max_basis", "model.metric", "model.refit")
+    changes = dict.fromkeys(left_open) if open_settings else {}
+    gc.disable()
+    try:
+        work.run_here(changes)
+        work.predict_here("held-out", changes, with_std=True)
+        work.evaluate_here(changes)
+        assert list((work.store / "readers").iterdir()) == []
+    finally:
+        gc.enable()
 
 
 @pytest.mark.samples
