@@ -93,6 +93,7 @@ def test_the_history_names_every_night_and_its_snapshot(work: Workplace) -> None
     assert len({night["snapshot"] for night in nights}) == 3
 
 
+@pytest.mark.thorough
 def test_a_rollback_excludes_what_was_learned_since_for_good(tmp_path: Path, work: Workplace) -> None:
     result = rollback(work, 2)
     assert result["excluded"] == ["part-04.parquet", "part-05.parquet"]
@@ -235,6 +236,7 @@ def test_a_model_that_was_held_back_answers_for_its_night_and_can_be_served_afte
     assert not own.equals(served)
 
 
+@pytest.mark.thorough
 def test_a_model_that_got_worse_learns_on_and_is_not_served(tmp_path: Path, work: Workplace) -> None:
     served = predict_at(work, None)
     for number in (6, 7, 8):
@@ -282,6 +284,7 @@ def test_a_model_that_recovers_is_served_again(work: Workplace) -> None:
     assert work.evaluate_here()["test_error"] == result["test_error"]
 
 
+@pytest.mark.thorough
 def test_in_regression_the_guard_is_a_fraction_of_the_error(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     changes = {**REGRESSION, "model.guard": 0.5}
@@ -408,6 +411,7 @@ def test_a_cleaning_leaves_every_night_or_the_last_ones_and_what_has_a_tag(work:
     assert predict_at(work, None).equals(before)
 
 
+@pytest.mark.thorough
 def test_a_cleaning_leaves_the_night_that_is_served(work: Workplace) -> None:
     served = predict_at(work, None)
     for number in (6, 7, 8):

@@ -217,6 +217,7 @@ def test_a_run_with_nothing_new_keeps_the_last_report_and_writes_a_missing_one(w
     assert {kind: Path(name).read_bytes() for kind, name in first["report"].items()} == kept
 
 
+@pytest.mark.thorough
 def test_a_report_of_any_night_is_written_again_from_the_store_alone(work: Workplace) -> None:
     first = reported(work)
     kept = {kind: Path(name).read_bytes() for kind, name in first["report"].items()}

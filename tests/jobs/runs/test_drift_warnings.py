@@ -174,6 +174,7 @@ def test_nights_give_the_errors_and_the_drift_of_one_run(tmp_path: Path) -> None
     assert one.model().scaled_by == nights.model().scaled_by == (0, 1)
 
 
+@pytest.mark.thorough
 def test_a_run_names_ten_partitions_and_counts_the_others(tmp_path: Path) -> None:
     work, notes = work_with(tmp_path, 2), Notes()
     for number in range(2, 28):
@@ -225,6 +226,7 @@ def test_the_error_of_a_partition_is_in_squared_target_units(tmp_path: Path, met
     assert history[-1].progressive_errors == (history[-1].progressive_error,)
 
 
+@pytest.mark.thorough
 def test_several_models_have_their_own_training_rows(tmp_path: Path) -> None:
     work = work_with(tmp_path, 1)
     work.run_here(job_of())

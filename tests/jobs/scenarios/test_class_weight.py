@@ -64,6 +64,7 @@ def test_a_table_is_as_a_column_of_weights(tmp_path: Path, method: str, classes:
         assert mistakes == pytest.approx(round(mistakes))
 
 
+@pytest.mark.thorough
 def test_balanced_weights_are_fixed_by_the_first_rows_and_nights_are_one_run(tmp_path: Path) -> None:
     changes = {"source.class_weight": "balanced"}
     one, nights, notes = Workplace(tmp_path / "one"), Workplace(tmp_path / "nights"), Notes()

@@ -278,6 +278,7 @@ def with_class(number: int, label: int, row: int = 5) -> pa.Table:
     return set_column(table, "label", pa.array([*values[:row], label, *values[row + 1 :]]))
 
 
+@pytest.mark.thorough
 def test_a_new_class_is_refused_before_ingest_and_learned_by_a_new_model(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(2))

@@ -93,7 +93,7 @@ def map_of(work: Workplace) -> FeatureMap:
     return feature_map_of(work.model())
 
 
-@pytest.mark.samples
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", points([*METHODS], ["metric"]))
 def test_a_column_that_wakes_up_late_leaves_no_trace_of_nights(tmp_path: Path, method: str) -> None:
     changes = METHODS[method]
@@ -152,6 +152,7 @@ def test_a_killed_training_with_a_late_column_ends_in_the_same_bits(
     assert_same_model(killed.model(), straight.model())
 
 
+@pytest.mark.thorough
 def test_a_model_of_an_older_release_keeps_its_columns(tmp_path: Path) -> None:
     """Its record says nothing of them: indicators are standardized, and time stamps are seconds."""
     work = new_place(tmp_path, "work", range(2))
@@ -265,6 +266,7 @@ def put_month(work: Workplace, year: int, month: int, where: str = "rows") -> No
     pq.write_table(pa.table({"x": x, "y": x + month / 4}), path)
 
 
+@pytest.mark.thorough
 def test_keys_of_folders_are_columns_that_wake_up_with_their_second_value(tmp_path: Path) -> None:
     straight, nights = new_place(tmp_path, "straight"), new_place(tmp_path, "nights")
     for month in range(1, 4):

@@ -113,6 +113,7 @@ def test_a_killed_pilot_goes_on_and_ends_in_the_same_bits(tmp_path: Path, monkey
     assert_same_model(killed.model(), straight.model())
 
 
+@pytest.mark.thorough
 def test_the_served_model_measures_by_the_metric(tmp_path: Path) -> None:
     """A prediction is the kernel expansion in the metric's coordinates."""
     work = new_place(tmp_path, "work", range(5))
@@ -191,6 +192,7 @@ def test_classes_and_several_targets_share_a_metric(tmp_path: Path) -> None:
     assert np.isfinite(predicted["std_price"].to_numpy()).all()
 
 
+@pytest.mark.thorough
 def test_rollback_and_refit_keep_the_metric(tmp_path: Path) -> None:
     work = new_place(tmp_path, "work", range(2))
     run(work, FULL)
@@ -212,6 +214,7 @@ def test_another_metric_is_another_model(tmp_path: Path) -> None:
         run(work, {**FULL, "model.name": "full", "model.metric_options.rows": 100})
 
 
+@pytest.mark.thorough
 def test_the_store_says_what_distances_depend_on(tmp_path: Path) -> None:
     work = new_place(tmp_path, "work", range(5))
     run(work, LARGER)

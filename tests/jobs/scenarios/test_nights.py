@@ -140,6 +140,7 @@ def test_steps_alone_make_the_model_of_a_run(tmp_path: Path, straight: Workplace
     assert_same_model(work.model(), straight.model())
 
 
+@pytest.mark.thorough
 def test_a_model_has_still_to_learn_what_was_only_ingested(tmp_path: Path, straight: Workplace) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(4))
@@ -211,6 +212,7 @@ def test_new_parameters_are_refused_before_new_partitions_are_ingested(tmp_path:
         assert work.snapshot() == snapshot
 
 
+@pytest.mark.thorough
 def test_new_model_trains_on_all_partitions_from_the_start(tmp_path: Path, straight: Workplace) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(6))
@@ -301,6 +303,7 @@ def test_error_bars_are_in_the_units_of_the_target_and_hold(tmp_path: Path) -> N
     assert np.ptp(far) < 1e-6 * far.mean()
 
 
+@pytest.mark.thorough
 def test_regression_nights_leave_no_trace(tmp_path: Path) -> None:
     once, twice = place(tmp_path, "once"), place(tmp_path, "twice")
     for work in (once, twice):
@@ -432,6 +435,7 @@ def test_a_touched_partition_is_known_again_and_a_rewritten_one_is_refused(tmp_p
     assert work.run_here()["partitions_consumed"] == 3
 
 
+@pytest.mark.thorough
 def test_more_partitions_than_one_commit_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ridgestream.pipeline.ingest.ingest.TASK_FILES", 1)
     work = Workplace(tmp_path)

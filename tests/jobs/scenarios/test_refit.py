@@ -119,6 +119,7 @@ def test_where_nights_ended_and_which_were_refitted_leaves_no_trace(
     assert [night.refitted for night in work.model().history] == [refit for _, refit in ends]
 
 
+@pytest.mark.thorough
 def test_a_night_without_a_refit_serves_the_stream_again_and_says_so(tmp_path: Path, plain: Workplace) -> None:
     work = nights(tmp_path / "work", (4, True))
     work.put_all(range(4, PARTITIONS), held_out=0)

@@ -215,6 +215,7 @@ def test_a_batch_model_keeps_its_dictionary_and_adds_the_sums_of_rows_with_a_new
     np.testing.assert_allclose(after.arrays["refit_products"], values.T @ values, rtol=1e-7)
 
 
+@pytest.mark.thorough
 def test_a_refit_over_rows_from_before_and_after_an_extension_is_the_exact_solution(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     changes = {"source.unseen_categories": "extend", "source.ignore": ["kind"], "model.refit": True}

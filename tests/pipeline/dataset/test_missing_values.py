@@ -95,6 +95,7 @@ def test_dropped_rows_leave_no_trace_in_the_store(
         assert with_drop.missing == ()
 
 
+@pytest.mark.thorough
 @quick
 @given(parts=st.lists(tables(), min_size=1, max_size=3), scaling=st.booleans())
 def test_imputed_features_are_those_of_scikit_learn(
