@@ -118,6 +118,13 @@ def _lacks(job: Job, record: ModelRecord) -> str:
     return "without its refit and a test error: the same command makes up for both"
 
 
+def _after_learning(trained: Trained, error: Trouble) -> Trouble:
+    """Return an error that came after learning; raise it if nothing was learned that could be kept."""
+    if not trained.entries and not is_refitted(trained.record):
+        raise error
+    return error
+
+
 class Held(Concluded):
     """The model has learned and is kept, but is held back by the guard."""
 
@@ -209,19 +216,23 @@ class _TrainJob:
             self.report.warn(events.TRAIN_STOPPED_WITHOUT_CHECKPOINT, reason=str(error))
 
     def refit_and_evaluate(self, trained: Trained) -> tuple[Trained, Evaluation | None, Trouble | None]:
-        """Return the result, its evaluation and the first failure; what was learned before the failure is kept."""
-        evaluation = None
+        """Return the result, its evaluation and the first failure; what was learned before the failure is kept.
+
+        A model whose refit failed is calibrated as it is.
+        """
+        evaluation, failure = None, None
         try:
             trained = self._refit(trained)
+        except TROUBLES as error:
+            failure = _after_learning(trained, error)
+        try:
             trained = calibrate(self.context, trained, learned_by(trained))
-            evaluation = self._evaluate(trained.record, self.report)
+            evaluation = None if failure else self._evaluate(trained.record, self.report)
             if evaluation is not None:
                 self.report.note_evaluation(evaluation, self.held_out.files(), self.context.targets)
         except TROUBLES as error:
-            if not trained.entries and not is_refitted(trained.record):
-                raise
-            return trained, evaluation, error
-        return trained, evaluation, None
+            failure = failure or _after_learning(trained, error)
+        return trained, evaluation, failure
 
     def _refit(self, trained: Trained) -> Trained:
         """Return the result with a refit, where the job asks for one, or leaves it to the rows and they gain by it."""

@@ -24,7 +24,8 @@ from ridgestream.pipeline.calibration.priority_sample import PrioritySample, sam
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
 from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
 from ridgestream.pipeline.features.calendar import CYCLES
-from ridgestream.pipeline.models.model_record import model_of, state_of, with_refit
+from ridgestream.pipeline.models.model_record import model_of, refit_of, state_of, with_refit
+from ridgestream.pipeline.models.uncertainty import Uncertainty
 from ridgestream.pipeline.selection.regularization_path import choose_regularization
 from ridgestream.pipeline.sums.basis import Basis, plan_kernel_rows
 from ridgestream.pipeline.sums.normal_equations import Summing
@@ -94,8 +95,9 @@ def _gain_of(
     """Return by which share a refit lowers the squared error on rows left out, and the standard error of that."""
     sample = PrioritySample.of(int(record.counters["rows_seen"]), sample_size(state_of(record).n_targets))
     _, rows = sampled_rows(context, refitted, segments, sample)
-    model = model_of(refitted, with_uncertainty=True)
-    models = replace(model, coefficients=model_of(record).coefficients), model
+    model, state = model_of(refitted, with_uncertainty=True), state_of(record)
+    own = Uncertainty.of(state, refit_of(refitted), state.parameters.regularization)
+    models = replace(model, coefficients=model_of(record).coefficients, uncertainty=own), model
     targets = rows.block.targets
     w = np.ones(len(targets)) if rows.block.weights is None else rows.block.weights
     with one_blas_thread():

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.datasets import load_diabetes
 from support.jobs.jobs import (
     FOREST,
     REGRESSION,
@@ -73,6 +75,11 @@ def nights(folder: Path, *ends: tuple[int, bool | str]) -> Workplace:
         work.run_here({"model.refit": refit})
         done = stop
     return work
+
+
+OPEN: Settings = dict.fromkeys(
+    ("model.kernel.gamma", "model.regularization", "model.max_basis", "model.metric", "model.scaling_rows")
+)
 
 
 @pytest.fixture(scope="module")
@@ -330,6 +337,22 @@ def test_a_refit_that_gains_nothing_is_dropped_and_leaves_the_learner_s_coeffici
     record = work.model()
     assert not record.history[-1].refitted
     assert_same_model(record, plain.model())
+
+
+@pytest.mark.thorough
+def test_rows_are_left_out_of_each_model_with_its_own_penalty(tmp_path: Path) -> None:
+    """The learner's λ is smaller than the refit's here: by the leverage of that, it would seem to err less."""
+    data = load_diabetes()
+    table = pa.table({**{f"x{i}": x for i, x in enumerate(data.data.T)}, "target": data.target})
+    order = np.random.default_rng(0).permutation(len(table))
+    work = Workplace(tmp_path)
+    work.put(0, table.take(order[:309]))
+    work.put(0, table.take(order[309:]), where="held-out")
+    changes = {**OPEN, "source.target": "target", "source.positive": None}
+    kept = work.run_here({**changes, "model.refit": None})
+    plain = work.run_here({**changes, "model.refit": False, "model.name": "plain"})
+    assert kept["refitted"]
+    assert kept["test_mse"] < plain["test_mse"]
 
 
 def test_no_refit_is_tried_where_rows_are_many_or_the_dictionary_is_fixed(
