@@ -253,20 +253,6 @@ def test_a_training_without_held_out_rows_keeps_no_confusion_of_an_older_one(tmp
     assert "confusion" not in work.model().arrays
 
 
-@pytest.mark.thorough
-def test_held_out_partitions_without_rows_give_an_empty_confusion(tmp_path: Path) -> None:
-    work = Workplace(tmp_path)
-    work.put_all(range(1), held_out=0)
-    work.put(0, draw_rows(0, rows=0), where="held-out")
-    summary = run_command("run", work.job(EACH), "--json").result
-    assert summary["test_error"] is None
-    evaluated = run_command("evaluate", work.job(EACH), "--json").result
-    assert evaluated["confusion"] == {"classes": [1, 2, 3], "weights": [[0.0] * 3] * 3}
-    for command in ("evaluate", "inspect"):
-        lines = [line.split() for line in run_command(command, work.job(EACH)).out.splitlines()]
-        assert ["2", "0", "0", "0"] in lines
-
-
 UNSEEN = (
     "the target has the class 9, which the model did not have when it was first trained; begin a new model with --new-"
 )

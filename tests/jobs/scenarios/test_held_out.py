@@ -77,7 +77,8 @@ def test_an_evaluation_is_refused_before_the_first_row_is_learned(tmp_path: Path
     assert run_command("run", path, "--json").result["test_error"] is not None
     before = work.model()
     work.put(1, prepared(1))
-    work.put(1, spoil(prepared(1001)), where="held-out")
+    for number in range(2):
+        work.put(number, spoil(prepared(1000 + number)), where="held-out")
     assert message in run_command("plan", path).err
     assert message in run_command("run", path).err
     assert work.model().learned == before.learned == (0,)
