@@ -26,7 +26,6 @@ from ridgestream.stores.catalog.models import ModelRecord
 FLAT_SHARE = 0.01
 """A dictionary is large enough if a larger one lowers the error on rows left out by less than this share."""
 
-
 MOST_VALUES = 2**24
 """The most values of features of a pilot: its time is proportional to them, and it has fewer rows of many features."""
 

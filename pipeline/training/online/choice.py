@@ -104,14 +104,18 @@ def choose_for_learner(pilot: Pilot, request: OnlineRequest, report: Reporter) -
 
     From the pilot's γ on by doubling and halving, where γ is chosen; of widths that are about as good, the narrowest if
     more rows may follow. The penalty λn is that of as many rows as the pilot has, whatever the rows of the first
-    training. Where the dictionary is given, or where there are few rows, both are the pilot's.
+    training. Where the dictionary is given, or there are few rows, both are the pilot's; where neither is open, no
+    row is read.
     """
     choice = replace(pilot.choice, regularization=pilot.penalty / max(pilot.rows.n_rows, 1))
+    is_wide = pilot.family.chooses and KERNELS[request.kernel].is_stationary
+    if request.selection == "fixed" or not (is_wide or REGULARIZATION in request.chooses):
+        return choice
     sized = replace(request, max_basis=choice.max_basis) if MAX_BASIS in request.chooses else request
     trials = LearnerTrials(_first_rows(pilot), sized)
-    if request.selection == "fixed" or len(trials.rows.features) < FEWEST_ROWS:
+    if len(trials.rows.features) < FEWEST_ROWS:
         return choice
-    gamma, trial = _best_width(pilot, trials, report, wide=KERNELS[request.kernel].is_stationary)
+    gamma, trial = _best_width(pilot, trials, report, wide=is_wide)
     return replace(choice, gamma=gamma, regularization=trial.penalty / pilot.rows.n_rows)
 
 
