@@ -11,24 +11,21 @@ from ridgestream.jobs.config.requests import (
     evaluation_partitions,
     is_ordered,
     open_served,
-    policies,
     store_location,
 )
 from ridgestream.jobs.console.confusion_table import binary_confusion, class_facts, confusion_facts
 from ridgestream.jobs.console.log_format import describe_run
 from ridgestream.jobs.report.report_files import concluded, recorded, report_night
 from ridgestream.jobs.runs.guard import compare_with_served, night_served
+from ridgestream.jobs.runs.job_plan import evaluate_held_out
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.jobs.runs.recorder import evaluation_notes, uncertainty_facts
 from ridgestream.jobs.runs.run_outcome import with_errors
 from ridgestream.jobs.runs.trivial_errors import Comparison, mean_of
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter, Silent
-from ridgestream.pipeline.calibration.intervals import COVERAGE_LEVEL
-from ridgestream.pipeline.models.calibration import calibrated_model_of
-from ridgestream.pipeline.models.learned_ranges import learned_ranges
-from ridgestream.pipeline.prediction.evaluate import Evaluation, evaluate
-from ridgestream.pipeline.prediction.trivial_model import learned_targets, skill_of
+from ridgestream.pipeline.prediction.evaluate import Evaluation
+from ridgestream.pipeline.prediction.trivial_model import skill_of
 from ridgestream.stores.catalog.models import ModelRecord, require_model, write_model
 from ridgestream.stores.errors.exceptions import ModelError, PartitionError
 from ridgestream.stores.errors.translation import prefix_errors
@@ -104,10 +101,7 @@ def _with_evaluation(
 def _evaluate(
     job: Job, served: Served, record: ModelRecord, files: Sequence[PartitionFile], executor: Executor, report: Reporter
 ) -> Evaluation:
-    learned, ranges = learned_targets(served.root, served.schema, record), learned_ranges(served.root, record)
-    level = job.evaluate.interval if job.evaluate else COVERAGE_LEVEL
-    where = served.schema, files, executor, report, policies(job)
-    return evaluate(calibrated_model_of(record), *where, learned=learned, level=level, ranges=ranges)
+    return evaluate_held_out(job, served.root, served.schema, record, files, executor, report)
 
 
 def _facts(job: Job, served: Served, evaluation: Evaluation, report: Reporter) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 from ridgestream.jobs.cluster.cluster_error import ClusterError
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.model_section import AUTO_REFIT
-from ridgestream.jobs.config.requests import is_ordered, memory_limit_bytes, policies, store_location
+from ridgestream.jobs.config.requests import is_ordered, memory_limit_bytes, store_location
 from ridgestream.jobs.report.report_files import Concluded, concluded, recorded, report_night
 from ridgestream.jobs.runs.drift_warnings import check_exempt, warn_of_drift, with_drift
 from ridgestream.jobs.runs.guard import Verdict, compare_with_served, hold_back, night_served, report_held_back
-from ridgestream.jobs.runs.job_plan import HeldOut, plan_job
+from ridgestream.jobs.runs.job_plan import HeldOut, evaluate_held_out, plan_job
 from ridgestream.jobs.runs.recorder import Recorder, with_run
 from ridgestream.jobs.runs.run_outcome import learned_by, outcome, warn_of_unusual_runs, with_night
 from ridgestream.jobs.runs.trivial_errors import compare, warn_of_last_value
@@ -20,12 +20,9 @@ from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.memory_plan import check_plans
 from ridgestream.pipeline.base.reporter import Reporter, Silent, Stopped
-from ridgestream.pipeline.models.calibration import calibrated_model_of
-from ridgestream.pipeline.models.learned_ranges import learned_ranges
 from ridgestream.pipeline.models.model_record import is_refitted
 from ridgestream.pipeline.planning.run_plan import RunPlan
-from ridgestream.pipeline.prediction.evaluate import Evaluation, evaluate
-from ridgestream.pipeline.prediction.trivial_model import learned_targets
+from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.pipeline.training.calibrate import calibrate
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.refit import count_features, plan_refit, refit, refit_if_better
@@ -248,10 +245,8 @@ class _TrainJob:
     def _evaluate(self, record: ModelRecord, report: Reporter) -> Evaluation | None:
         if self.job.evaluate is None or self.ledger.schema is None:
             return None
-        schema, learned = self.ledger.schema, learned_targets(self.root, self.ledger.schema, record)
-        where = schema, self.held_out.files(), self.executor, report, policies(self.job)
-        level, ranges = self.job.evaluate.interval, learned_ranges(self.root, record)
-        return evaluate(calibrated_model_of(record), *where, learned=learned, level=level, ranges=ranges)
+        where = self.root, self.ledger.schema, record, self.held_out.files()
+        return evaluate_held_out(self.job, *where, self.executor, report)
 
     @property
     def guarded(self) -> ModelRecord | None:

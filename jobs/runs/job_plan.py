@@ -15,9 +15,15 @@ from ridgestream.jobs.config.requests import (
 )
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.calibration.intervals import COVERAGE_LEVEL
 from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.models.calibration import calibrated_model_of
+from ridgestream.pipeline.models.learned_ranges import learned_ranges
 from ridgestream.pipeline.planning.run_plan import RunPlan, plan_run
+from ridgestream.pipeline.prediction.evaluate import Evaluation, evaluate
 from ridgestream.pipeline.prediction.held_out import check_held_out
+from ridgestream.pipeline.prediction.trivial_model import learned_targets
+from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.parquet.partitions import PartitionFile, read_arrow_schema
 from ridgestream.stores.schema.schema import Schema, infer_schema
@@ -78,3 +84,19 @@ def _count_features(job: Job, plan: RunPlan) -> int | None:
             for file in plan.fresh[:1]:
                 return len(infer_schema(schema_request(job), read_arrow_schema(file), str(file.path)).features)
     return None
+
+
+def evaluate_held_out(
+    job: Job,
+    root: "zarr.Group",
+    schema: Schema,
+    record: ModelRecord,
+    files: Sequence[PartitionFile],
+    executor: Executor,
+    report: Reporter,
+) -> Evaluation:
+    """Return the evaluation of a record's calibrated model on held-out partitions, as the job asks for it."""
+    learned, ranges = learned_targets(root, schema, record), learned_ranges(root, record)
+    level = job.evaluate.interval if job.evaluate else COVERAGE_LEVEL
+    where = schema, files, executor, report, policies(job)
+    return evaluate(calibrated_model_of(record), *where, learned=learned, level=level, ranges=ranges)
