@@ -1,7 +1,7 @@
 """Translation of errors of Icechunk, Zarr and the operating system into StoreError with location and remedy."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 from traceback import walk_tb
@@ -51,6 +51,12 @@ _REMEDIES = (
 
 _ANSWER = re.compile(r"[>▶] *[A-Z]\w+(: |$)")
 """A line with the code that a server has answered, such as `|-> NoSuchKey: The specified key does not exist.`"""
+
+_FRAME = re.compile(r"^ *(?:[x×|│](?: |$)|(?:`-|[╰├]─)[>▶])? *")
+"""What Icechunk's report puts before a line."""
+
+_BROKEN_WORD = re.compile(r"\S[-/]$")
+"""A line of Icechunk's report that ends inside a word: it is wrapped after hyphens and slashes, too."""
 
 _KEY = re.compile(r'\bkey="([^"]+)" range=')
 """The object that was read, in Icechunk's report."""
@@ -167,9 +173,14 @@ def _with_cause(error: BaseException) -> str:
 
 def _first_line(error: BaseException) -> str:
     """Return the first paragraph of a message as one line, without Icechunk's frame, at most _MAX_CHARACTERS long."""
-    lines = [line.lstrip(" │|x×`->╰─▶").rstrip(" │|") for line in str(error).splitlines()]
+    lines = [_FRAME.sub("", line).rstrip() for line in str(error).splitlines()]
     while lines and not lines[0]:
         del lines[0]
-    message = " ".join(takewhile(lambda line: line and not line.startswith(("context:", "0:", "at ")), lines))
+    message = _unwrap(takewhile(lambda line: line and not line.startswith(("context:", "0:", "at ")), lines))
     message = message or type(error).__name__
     return message if len(message) <= _MAX_CHARACTERS else f"{message[:_MAX_CHARACTERS]} …"
+
+
+def _unwrap(lines: Iterable[str]) -> str:
+    """Join the lines into which Icechunk has wrapped a message, also where it has broken one inside a word."""
+    return "".join(line if _BROKEN_WORD.search(line) else f"{line} " for line in lines).rstrip()

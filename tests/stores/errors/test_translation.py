@@ -1,8 +1,13 @@
 """Only damage is told as damage: neither what a library cannot do, nor what a process may not have."""
 
+import re
+from pathlib import Path
+
 import icechunk
 import pytest
 import zarr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import read_errors, store_errors
@@ -53,6 +58,26 @@ def test_icechunk_s_words_for_a_damaged_file_come_with_a_remedy(words: str) -> N
         store_errors("the store"),
     ):
         raise icechunk.IcechunkError(f"  x {words}\n  | \n  | context:\n  |    0: icechunk::asset_manager")
+
+
+FOLDERS = st.lists(st.from_regex(r"[a-z](-?[a-z0-9_>]){0,40}( x)?", fullmatch=True), min_size=1, max_size=5)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(FOLDERS)
+def test_a_path_that_icechunk_has_wrapped_is_whole(tmp_path: Path, folders: list[str]) -> None:
+    folder = tmp_path.joinpath(*folders, "store")
+    storage = icechunk.local_filesystem_storage(str(folder))
+    icechunk.Repository.open_or_create(storage)
+    for snapshot in (folder / "snapshots").iterdir():
+        if snapshot.is_file():
+            snapshot.unlink()
+            snapshot.mkdir()
+    with (
+        pytest.raises(StoreError, match=f"{re.escape(str(snapshot))} not found: is directory; is a file of it lost"),
+        store_errors("the store"),
+    ):
+        next(icechunk.Repository.open(storage).ancestry(branch="main"))
 
 
 @pytest.mark.parametrize("error", LIBRARY, ids=repr)
