@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 
-PROGRESS_SECONDS = 9.0
+PROGRESS_SECONDS = 7.0
 """How often a line says how far a step has come that advances."""
 
 

@@ -10,6 +10,7 @@ both are zero in every earlier row.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from typing import Any, Self
 
@@ -61,12 +62,12 @@ class FeatureMap:
         """The number of features when the map was fitted; a kernel's default scale depends on it."""
         return self.n_features - self.extended_by
 
-    @property
+    @cached_property
     def centre(self) -> Floats:
         """What is subtracted from each raw feature, shape (n_features,)."""
         return self._per_feature([c.centre for c in self.linear], 0.0, [c.centre for c in self.categorical])
 
-    @property
+    @cached_property
     def scale(self) -> Floats:
         """What divides each centred feature, shape (n_features,)."""
         return self._per_feature([c.scale for c in self.linear], 1.0, [c.scale for c in self.categorical])
@@ -75,17 +76,21 @@ class FeatureMap:
         between = (circles,) * (2 * len(self.circles))
         return np.array([*linear, *between, *chain.from_iterable(categorical)], dtype=np.float64)
 
-    @property
+    @cached_property
     def linear(self) -> tuple[NumericColumn, ...]:
         """The numeric columns whose value is a feature."""
-        return tuple(column for column in self.numeric if column.is_linear)
+        return tuple(self.numeric[position] for position in self._linear_positions)
 
-    @property
+    @cached_property
+    def _linear_positions(self) -> list[int]:
+        return [position for position, column in enumerate(self.numeric) if column.is_linear]
+
+    @cached_property
     def circles(self) -> tuple[tuple[int, str], ...]:
         """The position of its numeric column and the name of each circle, two features."""
         return tuple((position, cycle) for position, column in enumerate(self.numeric) for cycle in column.cycles)
 
-    @property
+    @cached_property
     def _ends(self) -> tuple[int, ...]:
         """Where each categorical column begins among the features, and where the last one ends."""
         first = len(self.linear) + 2 * len(self.circles)
@@ -157,8 +162,7 @@ class FeatureMap:
         `numeric` (rows, n_numeric) has NaN and `codes` (rows, n_categorical) −1 where a value is missing, which is
         filled. `maps` are the `code_maps` of the tables of `codes`.
         """
-        features, circles = np.zeros((len(numeric), self.n_features)), self.circles
-        linear = [position for position, column in enumerate(self.numeric) if column.is_linear]
+        features, circles, linear = np.zeros((len(numeric), self.n_features)), self.circles, self._linear_positions
         features[:, : len(linear)] = numeric if len(linear) == len(self.numeric) else numeric[:, linear]
         self._fill_missing(features)
         for start, (position, cycle) in enumerate(circles):

@@ -15,14 +15,21 @@ from ridgestream.pipeline.models.predictor import Model
 from ridgestream.stores.catalog.models import Arrays, ModelRecord
 from ridgestream.stores.errors.exceptions import ModelError
 
-_KEPT = ("progressive_rows", "progressive_outputs", "progressive_threshold")
+_KEPT = (
+    "progressive_rows",
+    "progressive_threshold",
+    "progressive_outputs",
+    "progressive_targets",
+    "progressive_weights",
+)
 _INTERVALS = ("interval_scores", "interval_weights", "interval_outside", "interval_powers")
 _PROBABILITIES = ("probability_scores", "probability_values")
 
 
 def with_kept(record: ModelRecord, kept: KeptPredictions) -> ModelRecord:
     """Return the record with the predictions of rows before they were learned."""
-    return _with(record, _KEPT, kept.sample.rows, kept.outputs, np.array([kept.sample.threshold]))
+    sample = kept.sample
+    return _with(record, _KEPT, sample.rows, np.array([sample.threshold]), kept.outputs, kept.targets, kept.weights)
 
 
 def kept_of(record: ModelRecord) -> KeptPredictions | None:
@@ -30,9 +37,11 @@ def kept_of(record: ModelRecord) -> KeptPredictions | None:
     arrays = _arrays(record, _KEPT)
     if arrays is None:
         return None
-    rows, outputs, threshold = arrays
-    _check(record, rows.dtype == np.int64 and outputs.shape[:1] == rows.shape and threshold.shape == (1,))
-    return KeptPredictions(PrioritySample(cast("Integers", rows), float(threshold[0])), cast("Floats", outputs))
+    rows, threshold, outputs, targets, weights = arrays
+    _check(record, rows.dtype == np.int64 and threshold.shape == (1,) and weights.shape == rows.shape)
+    _check(record, outputs.shape[:1] == rows.shape and outputs.shape == targets.shape)
+    sample = PrioritySample(cast("Integers", rows), float(threshold[0]))
+    return KeptPredictions(sample, *(cast("Floats", array) for array in (outputs, targets, weights)))
 
 
 def with_intervals(record: ModelRecord, intervals: Intervals) -> ModelRecord:

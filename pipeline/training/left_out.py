@@ -11,6 +11,7 @@ import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.calibration.kept_predictions import KeptPredictions
 from ridgestream.pipeline.calibration.leave_one_out import LeaveOneOut, LeftOut
 from ridgestream.pipeline.calibration.priority_sample import PrioritySample, sample_size
 from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
@@ -54,22 +55,28 @@ class SampledRows:
 def judge_left_out(context: TrainingContext, record: ModelRecord, learned: Sequence[int]) -> JudgedRows | None:
     """Return a sample of the learned rows, those of the segments `learned` in this order; None without any.
 
-    O(n_functions²) a row of the sample, and O(n_functions³), unless an online learner predicted their classes. Raises
-    NumericalBreakdown for a matrix without a factor,
-    and StoreError for rows that cannot be read.
+    O(n_functions²) a row of the sample, and O(n_functions³), unless an online learner predicted their classes: then no
+    row is read. Raises NumericalBreakdown for a matrix without a factor, and StoreError for rows that cannot be read.
     """
     kept = None if is_batch(record) or is_refitted(record) else kept_of(record)
+    if kept and context.classifies:
+        return _judged_before(context, kept, learned)
     sample = kept.sample if kept else _sample_of(context, record, learned)
     found, sampled = sampled_rows(context, record, learned, sample)
     if not sampled.weights.any():
         return None
     targets, weights = sampled.block.targets, sampled.weights
-    if kept and context.classifies:
-        return JudgedRows(targets, kept.outputs[found], None, None, weights)
     model = model_of(record, with_uncertainty=True)
     left_out = leave_out(model, record, sampled)
     deviations, noise = (None, None) if context.classifies else (deviations_of(model, left_out), model.noise)
     return JudgedRows(targets, kept.outputs[found] if kept else left_out.outputs, deviations, noise, weights)
+
+
+def _judged_before(context: TrainingContext, kept: KeptPredictions, learned: Sequence[int]) -> JudgedRows | None:
+    """Return the rows as they were predicted before they were learned, without those that are in quarantine."""
+    found = np.flatnonzero(_places(context.ledger, learned, kept.sample.rows) >= 0)
+    weights = (kept.sample.weights * kept.weights)[found]
+    return JudgedRows(kept.targets[found], kept.outputs[found], None, None, weights) if weights.any() else None
 
 
 def _sample_of(context: TrainingContext, record: ModelRecord, learned: Sequence[int]) -> PrioritySample:

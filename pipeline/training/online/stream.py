@@ -103,7 +103,8 @@ def _predict_then_learn(
     for piece, (n_basis, swaps) in zip(pieces, states, strict=True):
         weight, more = float(weights[piece.stop - 1]), float(losses[piece.stop - 1])
         course = course.after(progress.rows + piece.stop, n_basis, swaps, before.weight + weight, loss + more)
-    return Progressive.of(block.block_range.segment, errors, feature_map), progress.kept.after(first, rows[0]), course
+    kept = progress.kept.after(first, rows[0], block.targets, own_weights)
+    return Progressive.of(block.block_range.segment, errors, feature_map), kept, course
 
 
 def _warn_of_numerics(numerics: Numerics, progress: Progress, report: Reporter) -> None:

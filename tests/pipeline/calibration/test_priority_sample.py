@@ -43,6 +43,9 @@ def test_predictions_are_kept_with_their_rows() -> None:
     kept = KeptPredictions.none(30)
     for first in range(0, 5000, 700):
         rows = np.arange(first, min(first + 700, 5000))
-        kept = kept.after(first, np.repeat(rows[:, np.newaxis], 30, axis=1).astype(float))
+        outputs = np.repeat(rows[:, np.newaxis], 30, axis=1).astype(float)
+        kept = kept.after(first, outputs, -outputs, outputs[:, 0] + 1 if first else None)
     assert len(kept.outputs) == sample_size(30) == 65_536 // 30
     assert (kept.outputs == kept.sample.rows[:, np.newaxis]).all()
+    assert (kept.targets == -kept.outputs).all()
+    assert (kept.weights == np.where(kept.sample.rows < 700, 1, kept.sample.rows + 1)).all()
