@@ -31,7 +31,7 @@ MORE_BASIS = 16
 class CarriedModel:
     """The exact sums, the inverses and β computed from them, and counters, updated row by row."""
 
-    def __init__(self, state: OnlineState, centre: Floats | None) -> None:
+    def __init__(self, state: OnlineState, centre: Floats | None, workspace: Workspace | None = None) -> None:
         self.settings = state.parameters
         self.centre = centre
         self.information = Information(state)
@@ -40,7 +40,7 @@ class CarriedModel:
         self.numerics = state.numerics
         self.counts: Integers = np.zeros(3, dtype=np.int64)
         self.memory_limit_bytes: int | None = None
-        self._workspace = Workspace()
+        self._workspace = workspace or Workspace()
         self._has_summed_rows = False  # since the last refresh, so that P and z are newer than β
         self._solved_penalty, self._solved_at = 0.0, 0
 

@@ -1,7 +1,7 @@
 """Numerical diagnostics of a stream: condition numbers, drift and jitter, stored with the state."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -47,6 +47,12 @@ class Numerics:
             largest_jitter=max(self.largest_jitter, condition.jitter),
             jitter_count=self.jitter_count + (condition.jitter > 0),
         )
+
+    def merge(self, other: Self) -> Self:
+        """Return the figures of two learners together: the worst of both, and the sums of what is counted."""
+        counted = {"jitter_count", "refused"}
+        both = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        return replace(self, **{name: sum(pair) if name in counted else max(pair) for name, pair in both.items()})
 
 
 def measure_drift(gram: Floats, carried: Floats, fresh: Floats) -> float:

@@ -23,7 +23,16 @@ from typing import Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from ridgestream.pipeline.base.array_checks import Floats, Integers, as_floats, check_rows, check_targets, check_weights
+from ridgestream.pipeline.base.array_checks import (
+    LARGEST_WHOLE,
+    Floats,
+    Integers,
+    as_floats,
+    check_row_numbers,
+    check_rows,
+    check_targets,
+    check_weights,
+)
 from ridgestream.pipeline.base.errors import InputError, warn_caller
 from ridgestream.pipeline.features.feature_names import FeatureNames
 from ridgestream.pipeline.kernels import Kernel, are_unrelated
@@ -32,6 +41,7 @@ from ridgestream.pipeline.online.compiled.swap_criterion import SCANNED, SUSPECT
 from ridgestream.pipeline.online.diagnostics import Numerics
 from ridgestream.pipeline.online.information_form import Information
 from ridgestream.pipeline.online.inverses import Condition
+from ridgestream.pipeline.online.row_strip import Workspace
 from ridgestream.pipeline.online.selection_rule import Selection
 from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.online.state import OnlineState
@@ -156,6 +166,7 @@ class OnlineLSSVM:
         self._names = given_names if given_names.names else FeatureNames()
         self._stream: StreamLearner | None = None
         self._published: Floats | None = None
+        self._workspace = Workspace()
         self.memory_limit_bytes: int | None = None
 
     @property
@@ -221,12 +232,18 @@ class OnlineLSSVM:
         return self
 
     def predict_then_learn(
-        self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        sample_weight: npt.ArrayLike | None = None,
+        *,
+        row_numbers: Integers | None = None,
     ) -> Floats:
         """Learn like `partial_fit`; return each row's prediction from the rows before it, shape (rows, n_targets).
 
         A row of weight zero is predicted as at the start of its block of at most 256 rows. When no row can change the
         dictionary any more, predictions use coefficients that are up to a sixteenth of the rows, at most 8,192, old.
+        `row_numbers` (rows,) are what the state calls these rows, by default their numbers among those learned.
         """
         if self._stream is not None:
             self._stream.check_intact()
@@ -237,10 +254,11 @@ class OnlineLSSVM:
         weights = check_weights(sample_weight, len(rows))
         if self._stream is None:
             state = self._first_state(rows.shape[1], targets.shape[1])
-            self._stream = StreamLearner(CarriedModel(state, self._centre))
+            self._stream = StreamLearner(CarriedModel(state, self._centre, self._workspace))
         self._names, self._published = names, None
         self._stream.model.memory_limit_bytes = self.memory_limit_bytes
-        return self._stream.learn(rows, targets, weights)
+        numbers = None if row_numbers is None else check_row_numbers(row_numbers, LARGEST_WHOLE, "row_numbers")
+        return self._stream.learn(rows, targets, weights, numbers)
 
     def refresh(self) -> None:
         """Recompute P⁻¹, K⁻¹ and β from P, K and z, and start the block grid here; O(n_basis³).
@@ -296,12 +314,7 @@ class OnlineLSSVM:
         rows = check_rows(X, basis_vectors.shape[1])
         if self._published is None and are_unrelated(self.parameters.kernel, basis_vectors, centre):
             warn_caller(_UNRELATED)
-        beta = self.coefficients()
-        predictions = np.zeros((len(rows), beta.shape[1]))
-        for start in range(0, len(rows), PREDICTION_ROWS):
-            part = slice(start, start + PREDICTION_ROWS)
-            predictions[part] = self.parameters.kernel.block(rows[part], basis_vectors, centre) @ beta
-        return predictions
+        return expand(self.parameters.kernel, basis_vectors, centre, self.coefficients(), rows)
 
     def cost(self) -> float:
         """Return ξ = Σ_c (y_cᵀy_c − z_cᵀβ_c), the regularized cost at the selection's γ, in squared target units."""
@@ -314,8 +327,11 @@ class OnlineLSSVM:
         return stream.model.state()
 
     @classmethod
-    def from_state(cls, state: OnlineState) -> Self:
-        """Return a learner that continues from `state`; raise InputError if the state is damaged."""
+    def from_state(cls, state: OnlineState, workspace: Workspace | None = None) -> Self:
+        """Return a learner that continues from `state`; raise InputError if the state is damaged.
+
+        Learners that are used one after another may share a `workspace`, whose contents never outlive a call.
+        """
         state.check()
         settings = state.parameters
         learner = cls(
@@ -327,6 +343,7 @@ class OnlineLSSVM:
             selection=settings.selection,
             dictionary=None if settings.rule.grows else state.basis_vectors,
         )
+        learner._workspace = workspace or learner._workspace
         learner._continue_from(state)
         return learner
 
@@ -341,7 +358,7 @@ class OnlineLSSVM:
 
     def _continue_from(self, state: OnlineState) -> None:
         self._centre, self._published = state.centre.copy(), None
-        self._stream = StreamLearner(CarriedModel(state, self._centre))
+        self._stream = StreamLearner(CarriedModel(state, self._centre, self._workspace))
         self._stream.refresh()
         self._stream.model.numerics = state.numerics
 
@@ -358,3 +375,12 @@ class OnlineLSSVM:
         self._centre = centre.copy()
         rows = np.full(len(self._given), -1) if self._given_rows is None else self._given_rows
         return OnlineState.with_dictionary(self.parameters, self._centre, self._given, rows, n_targets)
+
+
+def expand(kernel: Kernel, vectors: Floats, centre: Floats | None, coefficients: Floats, rows: Floats) -> Floats:
+    """Return Σ β_i k(x_i, x) at rows (rows, n_features), shape (rows, n_targets); O(n_basis) a row."""
+    predictions = np.zeros((len(rows), coefficients.shape[1]))
+    for start in range(0, len(rows), PREDICTION_ROWS):
+        part = slice(start, start + PREDICTION_ROWS)
+        predictions[part] = kernel.block(rows[part], vectors, centre) @ coefficients
+    return predictions

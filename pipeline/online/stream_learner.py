@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import NumericalBreakdown
 from ridgestream.pipeline.online.carried_model import CarriedModel
@@ -29,8 +29,12 @@ class StreamLearner:
             self.model.refresh()
         self._position = 0
 
-    def learn(self, X: Floats, targets: Floats, weights: Floats) -> Floats:
-        """Learn checked rows; return each one's prediction from the rows before it, shape (rows, n_targets)."""
+    def learn(self, X: Floats, targets: Floats, weights: Floats, numbers: Integers | None = None) -> Floats:
+        """Learn checked rows; return each one's prediction from the rows before it, shape (rows, n_targets).
+
+        `numbers` (rows,) are their numbers in the stream, by default those after the rows seen.
+        """
+        numbers = self.model.rows_seen + np.arange(len(X)) if numbers is None else numbers
         predictions, start = np.zeros_like(targets), 0
         self._is_interrupted = True
         with one_blas_thread():
@@ -38,7 +42,7 @@ class StreamLearner:
                 model = self.model
                 rows, weight_seen = next_cut(weights[start:], self._position, model.weight_seen, model.n_basis)
                 part = slice(start, start + rows)
-                predictions[part] = self._learn_block(X[part], targets[part], weights[part])
+                predictions[part] = self._learn_block(X[part], targets[part], weights[part], numbers[part])
                 self._count(rows, weight_seen)
                 start += rows
         self._is_interrupted = False
@@ -52,14 +56,13 @@ class StreamLearner:
                 "taken before with OnlineLSSVM.from_state(...)"
             )
 
-    def _learn_block(self, X: Floats, targets: Floats, weights: Floats) -> Floats:
+    def _learn_block(self, X: Floats, targets: Floats, weights: Floats, numbers: Integers) -> Floats:
         present = np.flatnonzero(weights)
-        row_numbers = self.model.rows_seen + present
         if len(present) == len(X):
-            return self.model.learn(RowBlock(X, targets, weights, row_numbers))
+            return self.model.learn(RowBlock(X, targets, weights, numbers))
         predictions = self.model.predict_before(X)
         if len(present):
-            block = RowBlock(X[present], targets[present], weights[present], row_numbers)
+            block = RowBlock(X[present], targets[present], weights[present], numbers[present])
             predictions[present] = self.model.learn(block)
         return predictions
 

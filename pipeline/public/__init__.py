@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ridgestream.pipeline.kernels import RBF as RBF
     from ridgestream.pipeline.kernels import Linear as Linear
     from ridgestream.pipeline.kernels import Polynomial as Polynomial
+    from ridgestream.pipeline.online.experts.experts_state import ExpertsState as ExpertsState
+    from ridgestream.pipeline.online.experts.local_experts import LocalExperts as LocalExperts
     from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM as OnlineLSSVM
     from ridgestream.pipeline.online.state import OnlineState as OnlineState
     from ridgestream.stores.errors.exceptions import StoreError as StoreError
@@ -25,9 +27,11 @@ __version__ = "0.2.0"
 
 _MODULES = {
     "DaskDataset": "pipeline.dataset.dask_arrays",
+    "ExpertsState": "pipeline.online.experts.experts_state",
     "InputError": "pipeline.base.errors",
     "InputWarning": "pipeline.base.errors",
     "Linear": "pipeline.kernels",
+    "LocalExperts": "pipeline.online.experts.local_experts",
     "NumericalBreakdown": "pipeline.base.errors",
     "OnlineLSSVM": "pipeline.online.online_ls_svm",
     "OnlineState": "pipeline.online.state",
@@ -42,9 +46,11 @@ _MODULES = {
 __all__ = [
     "RBF",
     "DaskDataset",
+    "ExpertsState",
     "InputError",
     "InputWarning",
     "Linear",
+    "LocalExperts",
     "NumericalBreakdown",
     "OnlineLSSVM",
     "OnlineState",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import ridgestream
-from ridgestream import RBF, InputError, Linear, OnlineLSSVM, Polynomial
+from ridgestream import RBF, InputError, Linear, LocalExperts, OnlineLSSVM, Polynomial
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.batch.ols import OLSSettings, fit_ols
 from ridgestream.pipeline.kernels import Kernel
@@ -28,6 +28,10 @@ Door = Callable[[Any, Any, Any], list[Array]]
 
 def learner(**more: Any) -> OnlineLSSVM:
     return OnlineLSSVM(RBF(0.5), max_basis=5, regularization=1e-3, **more)
+
+
+def experts(centres: Any = ((0.0, 20.0), (20.0, 0.0))) -> LocalExperts:
+    return LocalExperts(RBF(0.5), centres, max_basis=5, regularization=1e-3)
 
 
 def fitted() -> OnlineLSSVM:
@@ -62,6 +66,10 @@ DOORS: dict[str, Door] = {
     "OnlineLSSVM.partial_fit": lambda X, y, w: [learner().partial_fit(X, y, w).coefficients()],
     "OnlineLSSVM.predict_then_learn": lambda X, y, w: [learner().predict_then_learn(X, y, w)],
     "OnlineLSSVM.predict": lambda X, _, __: [fitted().predict(X)],
+    "LocalExperts": lambda X, _, __: [experts(X[:2]).partial_fit(*good()).predict(good()[0])],
+    "LocalExperts.partial_fit": lambda X, y, w: [experts().partial_fit(X, y, w).predict(good()[0])],
+    "LocalExperts.predict_then_learn": lambda X, y, w: [experts().predict_then_learn(X, y, w)],
+    "LocalExperts.predict": lambda X, _, __: [experts().partial_fit(*good()).predict(X)],
     "RBF.block": block(RBF(0.5)),
     "RBF.slopes": slopes(RBF(0.5)),
     "RBF.diagonal": diagonal(RBF(0.5)),
@@ -76,8 +84,11 @@ DOORS: dict[str, Door] = {
 }
 """Every door; a public callable with an array argument that is missing here fails the first test."""
 
-ELSEWHERE = {"OnlineLSSVM.widen", "OnlineState", "OnlineState.with_dictionary", "OnlineState.widened"}
-"""Take arrays of a learner's own state, which `OnlineState.check` and their own tests check."""
+ELSEWHERE = {
+    *("OnlineLSSVM.widen", "OnlineState", "OnlineState.with_dictionary", "OnlineState.widened"),
+    *("LocalExperts.widen", "ExpertsState", "ExpertsState.widened"),
+}
+"""Take arrays of a learner's own state, which its `check` and their own tests check."""
 
 
 def takes_arrays(function: object) -> bool:
@@ -140,6 +151,7 @@ def test_any_dtype_and_layout_gives_the_same_bits(door: str, layouts: tuple[str,
     arguments = [apply[layout](values) for layout, values in zip(layouts, good(), strict=True)]
     if layouts[0] == "list" and door in (
         "OnlineLSSVM",
+        "LocalExperts",
         *(f"{kernel.__name__}.{name}" for kernel in (RBF, Polynomial, Linear) for name in ("block", "slopes")),
     ):
         arguments[0] = np.array(arguments[0])  # these doors of the tests slice it

@@ -1,0 +1,1 @@
+"""Local experts: space cut into cells, with an online learner in each."""

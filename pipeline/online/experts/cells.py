@@ -1,0 +1,77 @@
+"""Cells: space cut by centres, every row belonging to the nearest one."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers, check_rows
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.errors import InputError
+
+ROUTED_ROWS = 2048
+"""Rows whose distances from all centres are computed at once."""
+
+BLUR = 1e-12
+"""Differences of products below this share of their size are computed again, feature by feature."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of some centres."""
+
+    centres: Floats
+    """The centres, shape (n_cells, n_features)."""
+
+    @classmethod
+    def of(cls, centres: npt.ArrayLike) -> Self:
+        """Return the cells of these centres; raises InputError unless there are some, all finite and different."""
+        checked = check_rows(centres, name="centres").copy()
+        if not len(checked):
+            raise InputError("centres must have at least one row, they have none")
+        _, first, group = np.unique(checked, axis=0, return_index=True, return_inverse=True)
+        repeated = np.flatnonzero(first[group.ravel()] != np.arange(len(checked)))
+        if repeated.size:
+            other = first[group.ravel()][repeated[0]]
+            raise InputError(f"centres {other} and {repeated[0]} are the same: leave one of them out")
+        return cls(checked)
+
+    def __len__(self) -> int:
+        return len(self.centres)
+
+    def nearest(self, rows: Floats) -> Integers:
+        """Return the number of each row's nearest centre; O(n_cells · n_features) a row.
+
+        Of several at the same distance it is the lowest. How many rows are asked for at once does not matter.
+        """
+        found, half = np.empty(len(rows), dtype=np.int64), 0.5 * np.einsum("ij,ij->i", self.centres, self.centres)
+        with one_blas_thread():
+            for start in range(0, len(rows), ROUTED_ROWS):
+                part = slice(start, start + ROUTED_ROWS)
+                found[part] = self._nearest(rows[part], half)
+        return found
+
+    def groups(self, rows: Floats, answering: Integers | None = None) -> Iterator[tuple[int, Integers]]:
+        """Yield each cell that has some of the rows, in ascending order, and the indices of its rows, likewise.
+
+        With `answering`, the numbers of some cells in ascending order, these alone divide the rows.
+        """
+        if answering is not None and not len(answering):
+            return
+        cells = self.nearest(rows) if answering is None else answering[Cells(self.centres[answering]).nearest(rows)]
+        order = np.argsort(cells, kind="stable")
+        present, starts = np.unique(cells[order], return_index=True)
+        yield from zip(present.tolist(), np.split(order, starts[1:]), strict=True)
+
+    def _nearest(self, rows: Floats, half: Floats) -> Integers:
+        """Return the nearest centres by x·c − ‖c‖²/2, or by differences where rounding could decide."""
+        scores = rows @ self.centres.T - half
+        found: Integers = np.argmax(scores, axis=1)
+        size = np.sqrt(np.einsum("ij,ij->i", rows, rows) * 2 * half.max()) + half.max()
+        least = scores[np.arange(len(rows)), found] - BLUR * size
+        for row in np.flatnonzero(np.count_nonzero(scores >= least[:, np.newaxis], axis=1) > 1):
+            differences = self.centres - rows[row]
+            found[row] = np.argmin(np.einsum("ij,ij->i", differences, differences))
+        return found

@@ -1,0 +1,88 @@
+"""The state of local experts: the cells, and each one's learner as a vector; a cell without rows has an empty one."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.online.carried_model import CarriedModel
+from ridgestream.pipeline.online.experts.cells import Cells
+from ridgestream.pipeline.online.experts.packed_cell import CellLayout, is_published, n_basis_of
+from ridgestream.pipeline.online.settings import OnlineSettings
+from ridgestream.pipeline.online.state import OnlineState
+
+
+@dataclass(frozen=True)
+class ExpertsState:
+    """All that is needed to continue learning; what is kept of a cell is never changed, only replaced."""
+
+    parameters: OnlineSettings
+    """The settings of every cell."""
+    cells: Cells
+    """The cells."""
+    n_targets: int
+    """Targets of a row; 0 before the first row."""
+    packed: tuple[Floats, ...]
+    """What is kept of each cell, as `CellLayout` says."""
+
+    @classmethod
+    def begin(cls, parameters: OnlineSettings, cells: Cells, n_targets: int = 0) -> Self:
+        """Return the state before the first row."""
+        return cls(parameters, cells, n_targets, (np.empty(0),) * len(cells))
+
+    @property
+    def layout(self) -> CellLayout:
+        """Where the parts of a cell's state are in its vector."""
+        return CellLayout(self.cells.centres.shape[1], self.n_targets)
+
+    @property
+    def started(self) -> Iterator[int]:
+        """The cells that have learned a row, in ascending order."""
+        return (cell for cell, packed in enumerate(self.packed) if len(packed))
+
+    @property
+    def answering(self) -> Integers:
+        """The cells that have a basis vector, in ascending order."""
+        return np.flatnonzero([n_basis_of(packed) > 0 for packed in self.packed])
+
+    def state_of(self, cell: int) -> OnlineState:
+        """Return the state of a cell's learner."""
+        return self.layout.unpack(self.packed[cell], self.parameters, self.cells.centres[cell])
+
+    def expansion(self, cell: int) -> tuple[Floats, Floats]:
+        """Return the dictionary and the published coefficients of a cell of `published`."""
+        return self.layout.expansion(self.packed[cell])
+
+    def with_states(self, states: Mapping[int, OnlineState]) -> Self:
+        """Return the state with these states of cells."""
+        return self._with({cell: self.layout.pack(state, None) for cell, state in states.items()})
+
+    def published(self) -> Self:
+        """Return the state with the published coefficients of all cells; O(n_basis³) a cell that lacks them."""
+        lacking = (cell for cell in self.started if not is_published(self.packed[cell]))
+        return self._with({cell: self._published(cell) for cell in lacking})
+
+    def widened(self, indices: Integers) -> Self:
+        """Return the state with features inserted at these indices, as `numpy.insert` takes them, zero in every row."""
+        states = {cell: self.state_of(cell).widened(indices) for cell in self.started}
+        centres = np.insert(self.cells.centres, indices, 0.0, axis=1)
+        return replace(self, cells=Cells(centres)).with_states(states)
+
+    def check(self) -> None:
+        """Raise InputError if shapes do not match or a value is not finite."""
+        if len(self.packed) != len(self.cells) or not np.isfinite(self.cells.centres).all():
+            raise InputError(f"the state has {len(self.cells)} centres and {len(self.packed)} cells: it is damaged")
+        for cell in self.started:
+            if not np.isfinite(self.packed[cell]).all():
+                raise InputError(f"cell {cell} of the state holds a value that is not finite: the state is damaged")
+            self.expansion(cell)
+
+    def _published(self, cell: int) -> Floats:
+        state = self.state_of(cell)
+        return self.layout.pack(state, CarriedModel(state, state.centre).published_coefficients())
+
+    def _with(self, packed: Mapping[int, Floats]) -> Self:
+        return replace(self, packed=tuple(packed.get(cell, kept) for cell, kept in enumerate(self.packed)))
