@@ -182,6 +182,7 @@ class StoredRows:
         for part in chain.from_iterable(self._executor.run(run_task, tasks, shared)):
             summed = part if summed is None else summed.merge(part)
             done += 1
+            del part  # the next one is summed without it in memory
             checkpoint.update(done, summed, complete=done == len(runs))
             self._report.advance(_count(runs[done - 1]))
         self._report.end(rows=self.n_rows)

@@ -46,10 +46,17 @@ class JudgedErrors:
 class Verdict:
     """Which of several models is best."""
 
-    index: int
-    """Its index."""
+    pooled: int
+    """The index of the one of least error on all judged rows, the last of equals."""
+    later: int
+    """The index of the one of least error on the last rows, the last of equals."""
     by_later: bool
     """Whether the last rows decided against the rows left out at random."""
+
+    @property
+    def index(self) -> int:
+        """The index of the best one: no other than these two is, whatever models follow."""
+        return self.later if self.by_later else self.pooled
 
     @classmethod
     def of(cls, errors: Sequence[JudgedErrors]) -> "Verdict":
@@ -59,8 +66,7 @@ class Verdict:
         """
         reverse = range(len(errors) - 1, -1, -1)
         pooled, later = (min(reverse, key=key) for key in (lambda i: errors[i].pooled, lambda i: errors[i].later))
-        by_later = errors[pooled].disagrees(errors[later].later)
-        return cls(later if by_later else pooled, by_later)
+        return cls(pooled, later, errors[pooled].disagrees(errors[later].later))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ Departures from Radhakrishnan et al. (2024): a subset of regressors instead of a
 chosen by rows left out, and the rounds stopped by them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -19,8 +19,9 @@ from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.kernels import Kernel
-from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors, Verdict
+from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors
 from ridgestream.pipeline.metric.comparison import Comparison, compare_models
+from ridgestream.pipeline.metric.contest import Contest
 from ridgestream.pipeline.metric.gradients import GradientTask, sum_gradients
 from ridgestream.pipeline.metric.judged_sums import JudgedSumming, sum_judged
 from ridgestream.pipeline.metric.metric import Metric
@@ -134,6 +135,11 @@ class Stage:
     compares: bool
     """Whether each round compares several γ, or only the first one does."""
 
+    @property
+    def widths_at_once(self) -> int:
+        """How many γ a pass compares: the sums of an early stage take as much memory as those of one γ in the last."""
+        return self.split.stride**2
+
 
 def learn_metric(
     rows: RowSet, family: KernelFamily, settings: MetricSettings, report: Reporter, *, form: MetricForm
@@ -142,7 +148,7 @@ def learn_metric(
 
     "standardized" has no rounds: only γ and λ are judged.
 
-    Memory O(groups · basis²), in the early rounds for each γ of the grid. The result depends on the rows in their order
+    Memory O(groups · basis²). The result depends on the rows in their order
     and on the settings alone. Raises InputError if no row can be drawn.
     """
     learning = _Learning(rows, family, report, diagonal=form == "diagonal")
@@ -234,29 +240,28 @@ class _Learning:
         widens: bool,
     ) -> Candidate | None:
         """Return the best candidate with this metric; if `widens`, the grid goes on while the best is at its edge."""
-        judged: dict[float | None, Candidate | None] = {}
-        wanted = tuple(gammas)
+        contest, wanted = Contest(), tuple(gammas)
         while wanted:
-            judged |= self._judge_each(stage, metric, wanted, regularizations)
-            known = {gamma: found for gamma, found in judged.items() if found is not None}
-            if not known:
-                return None
-            gammas = list(known)
-            verdict = Verdict.of([known[gamma].errors for gamma in gammas])
-            best = known[gammas[verdict.index]]
-            neighbour = self._family.neighbour(judged, best.gamma) if widens else None
+            for start in range(0, len(wanted), stage.widths_at_once):
+                some = wanted[start : start + stage.widths_at_once]
+                for gamma, candidate in self._candidates(stage, metric, some, regularizations):
+                    contest.enter(gamma, candidate)
+            best = contest.best
+            neighbour = self._family.neighbour(contest.entered, best.gamma) if widens and best else None
             wanted = () if neighbour is None else (neighbour,)
-        return replace(best, by_later=best.by_later or verdict.by_later)
+        best = contest.best
+        return replace(best, by_later=best.by_later or contest.verdict.by_later) if best else None
 
-    def _judge_each(
+    def _candidates(
         self, stage: Stage, metric: Metric, gammas: Sequence[float | None], regularizations: Sequence[float]
-    ) -> dict[float | None, Candidate | None]:
+    ) -> Iterator[tuple[float | None, Candidate | None]]:
+        """Yield each γ with its candidate of the best λ, from one pass."""
         vectors = metric.apply(stage.vectors)
         bases = tuple(Basis(self._family.make(g), vectors, np.zeros(vectors.shape[1])) for g in gammas)
         summing = JudgedSumming(metric, bases, stage.split, self._rows.n_targets)
         sums = self._reduce(sum_judged, summing, events.STEP_METRIC_SUMS)
-        each = zip(gammas, bases, sums.parts, strict=True)
-        return {g: Candidate.best(metric, b, s, regularizations) for g, b, s in each}
+        for gamma, basis, folded in zip(gammas, bases, sums.parts, strict=True):
+            yield gamma, Candidate.best(metric, basis, folded, regularizations)
 
     def _keep(self, stage: Stage, candidate: Candidate) -> None:
         self._metric, self._kept = candidate.metric, candidate

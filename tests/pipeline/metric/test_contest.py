@@ -1,0 +1,47 @@
+"""Candidates that enter one by one: the same best one as of all together, with the sums of two at most."""
+
+import gc
+import weakref
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors, Verdict
+from ridgestream.pipeline.metric.contest import Contest
+from ridgestream.pipeline.metric.metric import Metric
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics
+
+ERROR = st.sampled_from([0.5, 0.9, 0.99, 1.0, 1.1, 2.0])
+ERRORS = st.builds(lambda later, pooled: JudgedErrors(later, pooled, pooled, 10_000), ERROR, ERROR)
+
+
+@cache
+def any_candidate() -> Candidate:
+    basis = Basis(RBF(gamma=1.0), np.zeros((1, 1)), np.zeros(1))
+    sums = FoldedStatistics((BlockStatistics.empty(1, 1),))
+    return Candidate(Metric.standardized(1), basis, sums, 0.1, JudgedErrors(1.0, 1.0, 1.0, 1))
+
+
+@given(st.lists(st.none() | ERRORS, max_size=12))
+def test_the_best_is_that_of_all_and_the_others_are_let_go(judged: list[JudgedErrors | None]) -> None:
+    contest = Contest()
+    references: list[weakref.ref[FoldedStatistics]] = []
+    for number, errors in enumerate(judged):
+        sums = FoldedStatistics(any_candidate().sums.folds)
+        references.append(weakref.ref(sums))
+        contest.enter(float(number), replace(any_candidate(), sums=sums, errors=errors) if errors else None)
+        del sums
+    assert contest.entered == [*range(len(judged))]
+    known = [errors for errors in judged if errors is not None]
+    best = contest.best
+    if best is None:
+        assert not known
+    else:
+        assert best.errors is known[Verdict.of(known).index]
+    gc.collect()
+    assert sum(reference() is not None for reference in references) <= 2
