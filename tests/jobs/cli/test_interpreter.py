@@ -218,6 +218,22 @@ def test_a_broken_configuration_of_zarr_is_refused_with_its_remedy(
     assert re.fullmatch(r"ridgestream: Zarr cannot read .*; correct or remove them\n", done.err)
 
 
+WARN = """
+import warnings
+from ridgestream.jobs.cli.interpreter import prepare_process
+prepare_process()
+warnings.warn("to change in the next release", FutureWarning)
+print("goes on")
+"""
+
+
+@pytest.mark.parametrize("given", [["-W", "error"], ["-W", "error::FutureWarning"], ["-X", "dev", "-W", "error"]])
+def test_a_library_s_warning_stops_nothing_where_warnings_are_errors(given: list[str]) -> None:
+    outcome = run_program([sys.executable, *given, "-c", WARN])
+    assert (outcome.code, outcome.out) == (0, "goes on\n"), outcome
+    assert "message='a library warns' warning='to change in the next release'" in outcome.err
+
+
 def test_a_library_s_warning_is_a_line_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")

@@ -268,7 +268,8 @@ def start_and_wait_for_ingest(work: Workplace, cluster: Cluster) -> subprocess.P
     return process
 
 
-@pytest.mark.parametrize("stopped", [pytest.param(False, marks=pytest.mark.thorough), True])
+@pytest.mark.thorough
+@pytest.mark.parametrize("stopped", [False, True])
 def test_a_worker_killed_in_mid_ingest_changes_nothing(work: Workplace, alone: Workplace, stopped: bool) -> None:
     """`stopped` has done nothing of what it was given, so that there are tasks to be given to the other for certain."""
     with real_cluster(work.folder, workers=2) as cluster:
