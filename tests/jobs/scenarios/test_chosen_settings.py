@@ -10,10 +10,6 @@ from support.jobs.jobs import REGRESSION, ROWS, Settings, Workplace, assert_same
 from support.jobs.recording import NEVER, Killed, Notes
 from support.stores.stores import PicklingExecutor
 
-from ridgestream.jobs.commands.run import run_job
-from ridgestream.jobs.config.job_file import read_job
-from ridgestream.pipeline.base.executor import Executor, InProcess
-from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.models.model_record import state_of
 from ridgestream.stores.errors.exceptions import ModelError
 
@@ -35,24 +31,14 @@ METHODS: dict[str, Settings] = {
 }
 
 
-def new_place(tmp_path: Path, name: str, numbers: range = range(0)) -> Workplace:
-    (tmp_path / name).mkdir()
-    work = Workplace(tmp_path / name)
-    work.put_all(numbers)
-    return work
-
-
-def run(
-    work: Workplace, changes: Settings, executor: Executor | None = None, report: Reporter | None = None
-) -> dict[str, Any]:
-    job = read_job(work.job({**OPEN, **changes}), {})
-    return run_job(job, executor or InProcess(), report or Notes(), 0.0, new_model=False)
+def run(work: Workplace, changes: Settings, **more: Any) -> dict[str, Any]:
+    return work.run_here({**OPEN, **changes}, **more)
 
 
 @pytest.mark.samples
 @pytest.mark.parametrize("method", METHODS)
 def test_nights_without_a_setting_are_one_run_and_the_choice_is_kept(tmp_path: Path, method: str) -> None:
-    straight, nights = new_place(tmp_path, "straight", range(3)), new_place(tmp_path, "nights")
+    straight, nights = Workplace.new(tmp_path / "straight", range(3)), Workplace.new(tmp_path / "nights")
     always = {"model.reselect": "always"} if method in ("ols", "efvs", "isls-svm", "subset-of-regressors") else {}
     changes = {**METHODS[method], **always}
     nights.put_all(range(1))
@@ -73,26 +59,26 @@ def test_nights_without_a_setting_are_one_run_and_the_choice_is_kept(tmp_path: P
 @pytest.mark.samples
 @pytest.mark.parametrize("method", METHODS)
 def test_where_tasks_are_done_changes_no_bit_of_the_choice(tmp_path: Path, method: str) -> None:
-    here, there = (new_place(tmp_path, name, range(2)) for name in ("here", "there"))
+    here, there = (Workplace.new(tmp_path / name, range(2)) for name in ("here", "there"))
     run(here, METHODS[method])
-    run(there, METHODS[method], PicklingExecutor())
+    run(there, METHODS[method], executor=PicklingExecutor())
     assert_same_model(here.model(), there.model())
 
 
 @pytest.mark.thorough
 def test_a_run_killed_in_its_pilot_or_its_stream_ends_in_the_same_bits(tmp_path: Path) -> None:
-    straight, killed = new_place(tmp_path, "straight", range(2)), new_place(tmp_path, "killed", range(2))
+    straight, killed = Workplace.new(tmp_path / "straight", range(2)), Workplace.new(tmp_path / "killed", range(2))
     counting = Killed(NEVER)
-    run(straight, {}, counting)
+    run(straight, {}, executor=counting)
     for after in range(2, counting.done, max(1, counting.done // 6)):
         with suppress(KeyboardInterrupt):
-            run(killed, {}, Killed(after))
+            run(killed, {}, executor=Killed(after))
     run(killed, {})
     assert_same_model(straight.model(), killed.model())
 
 
 def test_the_report_says_what_was_chosen(tmp_path: Path) -> None:
-    work, notes = new_place(tmp_path, "work", range(2)), Notes()
+    work, notes = Workplace.new(tmp_path / "work", range(2)), Notes()
     run(work, {"model.metric": "standardized"}, report=notes)
     chosen, parameters = notes.facts("pilot.chosen"), work.model().parameters
     assert chosen["regularization"] == parameters["regularization"]
@@ -105,7 +91,7 @@ def test_the_report_says_what_was_chosen(tmp_path: Path) -> None:
 
 
 def test_a_job_may_state_what_was_chosen_but_nothing_else(tmp_path: Path) -> None:
-    work = new_place(tmp_path, "work", range(1))
+    work = Workplace.new(tmp_path / "work", range(1))
     run(work, {"model.metric": "standardized"})
     gamma = work.model().parameters["kernel"]["gamma"]
     work.put_all(range(1, 2))
@@ -116,7 +102,7 @@ def test_a_job_may_state_what_was_chosen_but_nothing_else(tmp_path: Path) -> Non
 
 
 def test_another_regularization_is_the_job_s_from_then_on(tmp_path: Path) -> None:
-    work = new_place(tmp_path, "work", range(1))
+    work = Workplace.new(tmp_path / "work", range(1))
     run(work, {})
     run(work, {"model.regularization": 0.5})
     record = work.model()
@@ -127,7 +113,7 @@ def test_another_regularization_is_the_job_s_from_then_on(tmp_path: Path) -> Non
 
 
 def test_a_model_of_stated_settings_goes_on_with_a_job_that_states_none(tmp_path: Path) -> None:
-    work = new_place(tmp_path, "work", range(1))
+    work = Workplace.new(tmp_path / "work", range(1))
     stated = {"model.kernel.gamma": 0.7, "model.regularization": 1e-3, "model.max_basis": 9}
     run(work, {**stated, "model.metric": "standardized", "model.metric_options.rows": None})
     work.put_all(range(1, 2))
@@ -139,7 +125,7 @@ def test_a_model_of_stated_settings_goes_on_with_a_job_that_states_none(tmp_path
 
 
 def test_a_refit_has_the_regularization_of_least_gcv(tmp_path: Path) -> None:
-    work = new_place(tmp_path, "work")
+    work = Workplace.new(tmp_path / "work")
     work.put(0, draw_regression(0))
     work.put(0, draw_regression(9), where="held-out")
     changes = {**REGRESSION, "model.refit": True}
@@ -151,7 +137,7 @@ def test_a_refit_has_the_regularization_of_least_gcv(tmp_path: Path) -> None:
 
 
 def test_a_target_of_noise_is_shrunk_to_a_constant(tmp_path: Path) -> None:
-    work, rng = new_place(tmp_path, "work"), np.random.default_rng(0)
+    work, rng = Workplace.new(tmp_path / "work"), np.random.default_rng(0)
     for number, where in ((0, "rows"), (1, "rows"), (0, "held-out")):
         table = draw_regression(number)
         work.put(number, set_column(table, "price", rng.normal(size=len(table))), where=where)

@@ -17,10 +17,9 @@ from support.points import points
 from support.stores.stores import PicklingExecutor
 
 from ridgestream.jobs.commands.predict import run_predict
-from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import read_job
-from ridgestream.pipeline.base.executor import Executor, InProcess
-from ridgestream.pipeline.base.reporter import Fact, Reporter
+from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.reporter import Fact
 from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.training.online import checkpoints
@@ -70,10 +69,9 @@ def draw(number: int) -> pa.Table:
     return pa.table(columns)
 
 
-def new_place(tmp_path: Path, name: str, numbers: range = range(0)) -> Workplace:
-    (tmp_path / name).mkdir()
-    work = Workplace(tmp_path / name)
-    put_all(work, numbers)
+def new_place(folder: Path, numbers: range = range(0)) -> Workplace:
+    folder.mkdir()
+    put_all(work := Workplace(folder), numbers)
     return work
 
 
@@ -82,11 +80,8 @@ def put_all(work: Workplace, numbers: range) -> None:
         work.put(number, draw(number))
 
 
-def run(
-    work: Workplace, changes: Settings, executor: Executor | None = None, report: Reporter | None = None
-) -> dict[str, Any]:
-    job = read_job(work.job({**JOB, **changes}), {})
-    return run_job(job, executor or InProcess(), report or Notes(), 0.0, new_model=False)
+def run(work: Workplace, changes: Settings, **more: Any) -> dict[str, Any]:
+    return work.run_here({**JOB, **changes}, **more)
 
 
 def map_of(work: Workplace) -> FeatureMap:
@@ -97,8 +92,8 @@ def map_of(work: Workplace) -> FeatureMap:
 @pytest.mark.parametrize("method", points([*METHODS], ["metric"]))
 def test_a_column_that_wakes_up_late_leaves_no_trace_of_nights(tmp_path: Path, method: str) -> None:
     changes = METHODS[method]
-    straight, nights = new_place(tmp_path, "straight", range(5)), new_place(tmp_path, "nights")
-    run(straight, changes, PicklingExecutor())
+    straight, nights = new_place(tmp_path / "straight", range(5)), new_place(tmp_path / "nights")
+    run(straight, changes, executor=PicklingExecutor())
     for night in NIGHTS.get(method, (range(1), range(1, 3), range(3, 5))):
         put_all(nights, night)
         run(nights, changes)
@@ -141,7 +136,7 @@ def test_a_killed_training_with_a_late_column_ends_in_the_same_bits(
     """Of which a part arrives after the kill: what it opens changes nothing of what was learned before."""
     monkeypatch.setattr(checkpoints, "KEEP_SECONDS", 0.0)
     monkeypatch.setattr(checkpoints, "COST", 0.0)
-    straight, killed = new_place(tmp_path, "straight", range(5)), new_place(tmp_path, "killed", range(2))
+    straight, killed = new_place(tmp_path / "straight", range(5)), new_place(tmp_path / "killed", range(2))
     run(straight, {})
     with suppress(KeyboardInterrupt):
         run(killed, {}, report=KilledAfterABlock())
@@ -155,7 +150,7 @@ def test_a_killed_training_with_a_late_column_ends_in_the_same_bits(
 @pytest.mark.thorough
 def test_a_model_of_an_older_release_keeps_its_columns(tmp_path: Path) -> None:
     """Its record says nothing of them: indicators are standardized, and time stamps are seconds."""
-    work = new_place(tmp_path, "work", range(2))
+    work = new_place(tmp_path / "work", range(2))
     older = {"source.indicators": "standardized", "source.timestamps": "elapsed"}
     run(work, older)
     record = work.model()
@@ -244,7 +239,7 @@ def only(report: dict[str, Any], words: str) -> str:
 
 
 def test_a_column_that_wakes_up_and_a_rare_category_are_in_the_report(tmp_path: Path) -> None:
-    work = new_place(tmp_path, "work", range(1))
+    work = new_place(tmp_path / "work", range(1))
     work.put(0, pa.concat_tables([draw(0)] * 2))
     changes = {"report": "reports", "model.scaling_rows": 2 * ROWS}
     first = report_of(work, changes)
@@ -268,7 +263,7 @@ def put_month(work: Workplace, year: int, month: int, where: str = "rows") -> No
 
 @pytest.mark.thorough
 def test_keys_of_folders_are_columns_that_wake_up_with_their_second_value(tmp_path: Path) -> None:
-    straight, nights = new_place(tmp_path, "straight"), new_place(tmp_path, "nights")
+    straight, nights = new_place(tmp_path / "straight"), new_place(tmp_path / "nights")
     for month in range(1, 4):
         put_month(straight, 2024, month)
     run(straight, {})

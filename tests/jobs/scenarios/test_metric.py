@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,12 +22,10 @@ from support.stores.stores import PicklingExecutor
 
 from ridgestream.jobs.commands.inspect import run_inspect
 from ridgestream.jobs.commands.plan import run_plan
-from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base import pass_checkpoint
-from ridgestream.pipeline.base.executor import Executor, InProcess
-from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.dataset import stored_rows
 from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
 from ridgestream.pipeline.models.model_record import model_of
@@ -60,39 +57,25 @@ METHODS: dict[str, Settings] = {
 }
 
 
-def new_place(tmp_path: Path, name: str, numbers: range = range(0)) -> Workplace:
-    (tmp_path / name).mkdir()
-    work = Workplace(tmp_path / name)
-    work.put_all(numbers)
-    return work
-
-
-def run(
-    work: Workplace, changes: Settings, executor: Executor | None = None, report: Reporter | None = None
-) -> dict[str, Any]:
-    job = read_job(work.job(changes), {})
-    return run_job(job, executor or InProcess(), report or Notes(), 0.0, new_model=False)
-
-
 @pytest.mark.samples
 @pytest.mark.parametrize("metric", [FULL, DIAGONAL], ids=["full", "diagonal"])
 @pytest.mark.parametrize("method", METHODS)
 def test_nights_are_one_run_bit_for_bit(tmp_path: Path, method: str, metric: Settings) -> None:
-    straight, nights = new_place(tmp_path, "straight", range(4)), new_place(tmp_path, "nights")
+    straight, nights = Workplace.new(tmp_path / "straight", range(4)), Workplace.new(tmp_path / "nights")
     changes = {**METHODS[method], **metric}
-    run(straight, changes)
+    straight.run_here(changes)
     for night in (range(1), range(1, 3), range(3, 4)):
         nights.put_all(night)
-        run(nights, changes)
+        nights.run_here(changes)
     assert_same_model(straight.model(), nights.model())
 
 
 @pytest.mark.samples
 @pytest.mark.parametrize("method", METHODS)
 def test_where_tasks_are_done_changes_no_bit(tmp_path: Path, method: str) -> None:
-    here, there = (new_place(tmp_path, name, range(3)) for name in ("here", "there"))
-    run(here, {**METHODS[method], **FULL})
-    run(there, {**METHODS[method], **FULL}, PicklingExecutor())
+    here, there = (Workplace.new(tmp_path / name, range(3)) for name in ("here", "there"))
+    here.run_here({**METHODS[method], **FULL})
+    there.run_here({**METHODS[method], **FULL}, executor=PicklingExecutor())
     assert_same_model(here.model(), there.model())
 
 
@@ -101,14 +84,14 @@ def test_a_killed_pilot_goes_on_and_ends_in_the_same_bits(tmp_path: Path, monkey
     monkeypatch.setattr(pass_checkpoint, "KEEP_SECONDS", 0.0)
     monkeypatch.setattr(pass_checkpoint, "WORTH_SECONDS", 0.0)
     monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
-    straight, killed = new_place(tmp_path, "straight", range(2)), new_place(tmp_path, "killed", range(2))
+    straight, killed = Workplace.new(tmp_path / "straight", range(2)), Workplace.new(tmp_path / "killed", range(2))
     counting = Killed(NEVER)
-    run(straight, FULL, counting)
+    straight.run_here(FULL, executor=counting)
     for after in (5, 3):
         with suppress(KeyboardInterrupt):
-            run(killed, FULL, Killed(after))
+            killed.run_here(FULL, executor=Killed(after))
     ending = Killed(NEVER)
-    run(killed, FULL, ending)
+    killed.run_here(FULL, executor=ending)
     assert ending.done < counting.done - 3
     assert_same_model(killed.model(), straight.model())
 
@@ -116,8 +99,8 @@ def test_a_killed_pilot_goes_on_and_ends_in_the_same_bits(tmp_path: Path, monkey
 @pytest.mark.thorough
 def test_the_served_model_measures_by_the_metric(tmp_path: Path) -> None:
     """A prediction is the kernel expansion in the metric's coordinates."""
-    work = new_place(tmp_path, "work", range(5))
-    run(work, LARGER)
+    work = Workplace.new(tmp_path / "work", range(5))
+    work.run_here(LARGER)
     model = model_of(work.model())
     table = draw_rows(7)
     feature_map = model.feature_map
@@ -131,9 +114,9 @@ def test_the_served_model_measures_by_the_metric(tmp_path: Path) -> None:
 
 
 def test_a_given_gamma_is_kept_and_a_missing_one_chosen(tmp_path: Path) -> None:
-    work = new_place(tmp_path, "work", range(2))
+    work = Workplace.new(tmp_path / "work", range(2))
     notes = Notes()
-    run(work, FULL, report=notes)
+    work.run_here(FULL, report=notes)
     chosen = float(str(notes.facts("pilot.chosen")["gamma"]))
     model = model_of(work.model())
     assert model.basis.kernel.parameters() == {"gamma": 0.25}
@@ -141,7 +124,7 @@ def test_a_given_gamma_is_kept_and_a_missing_one_chosen(tmp_path: Path) -> None:
     assert metric is not None
     assert np.sum(metric.root**2) == pytest.approx(4 * chosen * 4)
     given = {**FULL, "model.kernel.gamma": 0.7, "model.name": "given"}
-    run(work, given)
+    work.run_here(given)
     kept = model_of(work.model("given"))
     assert kept.basis.kernel.parameters() == {"gamma": 0.7}
     assert kept.feature_map.metric is not None
@@ -159,13 +142,13 @@ def test_a_category_that_comes_later_is_an_axis_of_its_own(tmp_path: Path) -> No
         "model.kernel.gamma": 0.3,
         "evaluate.path": None,
     }
-    straight, nights = new_place(tmp_path, "straight"), new_place(tmp_path, "nights")
+    straight, nights = Workplace.new(tmp_path / "straight"), Workplace.new(tmp_path / "nights")
     for number, each in enumerate(colours):
         straight.put(number, draw_with_missing(ROWS, number, share=0.1, colours=each))
-    run(straight, changes)
+    straight.run_here(changes)
     for number, each in enumerate(colours):
         nights.put(number, draw_with_missing(ROWS, number, share=0.1, colours=each))
-        run(nights, changes)
+        nights.run_here(changes)
     record = straight.model()
     assert_same_model(record, nights.model())
     metric = feature_map_of(record).metric
@@ -179,45 +162,45 @@ def test_a_category_that_comes_later_is_an_axis_of_its_own(tmp_path: Path) -> No
 
 
 def test_classes_and_several_targets_share_a_metric(tmp_path: Path) -> None:
-    work = new_place(tmp_path, "work", range(2))
-    run(work, {**FULL, "source.positive": None, "source.classes": "all"})
+    work = Workplace.new(tmp_path / "work", range(2))
+    work.run_here({**FULL, "source.positive": None, "source.classes": "all"})
     assert work.model().arrays["metric"].shape == (4, 4)
-    prices = new_place(tmp_path, "prices")
+    prices = Workplace.new(tmp_path / "prices")
     for number in range(2):
         table = draw_regression(number)
         prices.put(number, set_column(table, "half", pa.array(table["price"].to_numpy() / 2)))
     both = {**REGRESSION, **FULL, "source.target": ["price", "half"], "evaluate.path": None}
-    run(prices, both)
+    prices.run_here(both)
     predicted = prices.predict_here("rows", both, with_std=True)
     assert np.isfinite(predicted["std_price"].to_numpy()).all()
 
 
 @pytest.mark.thorough
 def test_rollback_and_refit_keep_the_metric(tmp_path: Path) -> None:
-    work = new_place(tmp_path, "work", range(2))
-    run(work, FULL)
+    work = Workplace.new(tmp_path / "work", range(2))
+    work.run_here(FULL)
     metric = work.model().arrays["metric"]
     work.put_all(range(2, 3))
-    run(work, {**FULL, "model.refit": True})
+    work.run_here({**FULL, "model.refit": True})
     np.testing.assert_array_equal(work.model().arrays["metric"], metric)
     assert work.model().counters["refit_rows"] == 3 * ROWS
 
 
 def test_another_metric_is_another_model(tmp_path: Path) -> None:
-    work = new_place(tmp_path, "work", range(2))
-    run(work, {})
+    work = Workplace.new(tmp_path / "work", range(2))
+    work.run_here()
     with pytest.raises(ModelError, match=r"metric was none, is 'full'"):
-        run(work, {**FULL, "model.kernel.gamma": 0.25})
-    run(work, {**FULL, "model.name": "full"})
+        work.run_here({**FULL, "model.kernel.gamma": 0.25})
+    work.run_here({**FULL, "model.name": "full"})
     work.put_all(range(2, 3))
     with pytest.raises(ModelError, match=r"metric_options\.rows was 200, is 100"):
-        run(work, {**FULL, "model.name": "full", "model.metric_options.rows": 100})
+        work.run_here({**FULL, "model.name": "full", "model.metric_options.rows": 100})
 
 
 @pytest.mark.thorough
 def test_the_store_says_what_distances_depend_on(tmp_path: Path) -> None:
-    work = new_place(tmp_path, "work", range(5))
-    run(work, LARGER)
+    work = Workplace.new(tmp_path / "work", range(5))
+    work.run_here(LARGER)
     (model,) = run_inspect(StoreLocation.parse(str(work.store), Path()))["models"]
     importance = model["metric"]["importance"]
     assert {each["column"] for each in importance[:2]} == {"x0", "x1"}
@@ -226,7 +209,7 @@ def test_the_store_says_what_distances_depend_on(tmp_path: Path) -> None:
 
 
 def test_options_go_with_a_metric(tmp_path: Path) -> None:
-    work = new_place(tmp_path, "work", range(1))
+    work = Workplace.new(tmp_path / "work", range(1))
     with pytest.raises(JobFileError, match="metric_options goes with a metric to learn"):
         read_job(work.job({**OPTIONS, "model.kernel.gamma": 0.25}), {})
 
@@ -235,7 +218,7 @@ def test_the_plan_has_the_memory_of_the_pilot_and_says_what_its_time_leaves_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(pilot, "learn_metric")
-    work = new_place(tmp_path, "work", range(1))
+    work = Workplace.new(tmp_path / "work", range(1))
     plain, measured = (
         run_plan(read_job(work.job(changes), {}), InProcess(), new_model=False) for changes in ({}, FULL)
     )
@@ -245,9 +228,9 @@ def test_the_plan_has_the_memory_of_the_pilot_and_says_what_its_time_leaves_out(
 
 @pytest.mark.parametrize("rows", [1, 3, 60])
 def test_a_few_rows_and_rows_of_weight_zero_make_a_model(tmp_path: Path, rows: int) -> None:
-    work = new_place(tmp_path, "work")
+    work = Workplace.new(tmp_path / "work")
     weights = pa.array(np.arange(rows) % 3 == 0, type=pa.bool_()).cast(pa.float64())
     work.put(0, set_column(draw_rows(0, rows), "weight", weights))
     changes = {**FULL, "source.weight": "weight", "evaluate.path": None}
-    assert run(work, changes)["rows_seen"] == rows
+    assert work.run_here(changes)["rows_seen"] == rows
     assert np.isfinite(work.model().arrays["coefficients"]).all()

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from ridgestream.jobs.commands.predict import run_predict
 from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.pipeline.base.blas_threads import blas_threads
-from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.pipeline.base.reporter import Reporter, Silent
 from ridgestream.pipeline.prediction.prediction_columns import Extras
 from ridgestream.stores.catalog.models import ModelRecord, require_model
@@ -74,6 +74,14 @@ class Workplace:
 
     folder: Path
 
+    @classmethod
+    def new(cls, folder: Path, numbers: range = range(0)) -> Self:
+        """Make the folder, with these partitions and held-out ones."""
+        folder.mkdir()
+        work = cls(folder)
+        work.put_all(numbers)
+        return work
+
     @property
     def store(self) -> Path:
         return self.folder / "store"
@@ -119,11 +127,16 @@ class Workplace:
         return path
 
     def run_here(
-        self, changes: Settings | None = None, *, new_model: bool = False, report: Reporter | None = None
+        self,
+        changes: Settings | None = None,
+        *,
+        new_model: bool = False,
+        executor: Executor | None = None,
+        report: Reporter | None = None,
     ) -> dict[str, Any]:
-        """Run the job in this process, without the command, and return its result."""
+        """Run the job without the command, in this process unless there is an executor, and return its result."""
         job = read_job(self.job(changes), {})
-        return run_job(job, InProcess(), report or Silent(), 0.0, new_model=new_model)
+        return run_job(job, executor or InProcess(), report or Silent(), 0.0, new_model=new_model)
 
     def predict_here(
         self,
