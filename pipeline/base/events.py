@@ -146,6 +146,11 @@ PILOT_LATER_ROWS_DISAGREE = Event(
     "pilot.later_rows_disagree",
     "the data change with time: later rows want other settings than rows left out at random, and decide",
 )
+PILOT_LEARNER_FALLS_SHORT = Event(
+    "pilot.learner_falls_short",
+    "on later rows of the pilot, the online learner errs far more than a model of the same rows that is solved at "
+    "once: a larger max_basis, refit = true, or a batch method may serve better",
+)
 PILOT_WIDTH_TRIED = Event(
     "pilot.width_tried",
     "the learner has been judged with this width of the kernel on later rows of the pilot",

@@ -30,7 +30,7 @@ COVERAGE_LEVEL = 0.9
 POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """The powers that are compared: at 0 all intervals have the same width, at 1 that of the standard deviation."""
 
-RATE = 0.5
+RATE = 0.8
 """How far α follows the coverage of a night of many rows."""
 
 _HALF_ROWS = 500.0
@@ -81,9 +81,15 @@ class Intervals:
         if len(self.weights) and np.isfinite(conformal_quantile(self.scores[:, 0], self.weights, level)):
             return np.array([self._factor(target, level) for target in range(self.scores.shape[1])])
         raise InputError(
-            f"{len(self.weights)} rows are too few for intervals of the level {level:g}, which need about "
+            f"{self._count_rows()} are too few for intervals of the level {level:g}, which need "
             f"{int(np.ceil(level / (1 - level) - 1e-9))}: lower the level, or train on more rows"
         )
+
+    def _count_rows(self) -> str:
+        """Return how many rows there are, and as how many of equal weight they count."""
+        equal = self.weights.sum() / self.weights.max() if len(self.weights) else 0.0
+        rows = f"{len(self.weights)} rows"
+        return rows if equal > len(self.weights) - 0.5 else f"{rows}, which count as {equal:.1f} of equal weight,"
 
     def _factor(self, target: int, level: float) -> float:
         scores = self.scores[:, target]

@@ -15,7 +15,7 @@ import numpy as np
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.sums.folds import scramble
 
-MEMORY_ROWS = 100_000
+MEMORY_ROWS = 20_000
 """The number of later rows after which a row's weight has fallen to 1/e."""
 
 MOST_ROWS, LEAST_ROWS = 8192, 2048

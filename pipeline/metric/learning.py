@@ -46,6 +46,9 @@ GAMMAS = (1.0, 2.0, 4.0, 8.0, 16.0)
 WIDEST, NARROWEST = 2.0**-10, 2.0**10
 """Where the grid ends."""
 
+LEAP = 4.0
+"""The factor of γ where a neighbour promises nothing."""
+
 STRIDES = (4, 2, 1)
 """The stages use every fourth row and vector, every second, and all."""
 
@@ -120,6 +123,12 @@ class KernelFamily:
             return None
         near = (gamma for gamma in (2 * best, best / 2) if WIDEST <= gamma * self.n_features <= NARROWEST)
         return next((gamma for gamma in near if gamma not in judged), None)
+
+    def far_narrower(self, judged: Collection[float | None]) -> float | None:
+        """Return LEAP times the largest γ judged, at least the grid's first; None beyond the grid's end."""
+        narrowest = max((gamma for gamma in judged if gamma is not None), default=0.0)
+        gamma = LEAP * max(narrowest, WIDEST / self.n_features)
+        return gamma if self.chooses and gamma * self.n_features <= NARROWEST else None
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,11 @@ def _report(pilot: Pilot, choice: Choice, request: Request, context: TrainingCon
 
 
 def _chosen(pilot: Pilot, choice: Choice, request: Request) -> dict[str, Fact]:
-    """Return the settings that were chosen, by name; those that the job gives are left out."""
+    """Return the settings that were chosen, by name; those that the job gives are left out.
+
+    With a learned metric, γ is the one that scales it.
+    """
     values: dict[str, Fact] = {REGULARIZATION: choice.regularization, MAX_BASIS: choice.max_basis}
-    gamma: dict[str, Fact] = {"gamma": choice.gamma} if pilot.family.chooses else {}
+    name = "gamma" if request.metric is None else "gamma_within_metric"
+    gamma: dict[str, Fact] = {name: choice.gamma} if pilot.family.chooses else {}
     return gamma | {name: value for name, value in values.items() if name in request.chooses}

@@ -5,6 +5,7 @@ the pilot judges; by how much depends on its size and on the thresholds. It want
 """
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,6 +36,12 @@ LEAST_GAIN = 0.01
 
 NARROWER_LOSS = 0.05
 """The share by which a narrower kernel may be worse on the pilot's rows where more rows follow: they will favour it."""
+
+FAR = 2.0
+"""By which factor of the error of the pilot's own model the learner's is far from it."""
+
+FAR_FROM_MEAN = 0.05
+"""The least difference of the two, in units of the targets' variance, that is worth a warning."""
 
 FEWEST_ROWS = 50
 """With fewer rows, the pilot's own choice stands."""
@@ -116,6 +123,9 @@ def choose_for_learner(pilot: Pilot, request: OnlineRequest, report: Reporter) -
     if len(trials.rows.features) < FEWEST_ROWS:
         return choice
     gamma, trial = _best_width(pilot, trials, report, wide=is_wide)
+    own = pilot.learned.best.errors.later if pilot.learned.best else trial.error
+    if _is_far(pilot, trial) and trial.error > own + FAR_FROM_MEAN:
+        report.warn(events.PILOT_LEARNER_FALLS_SHORT, mse_later=trial.error, mse_later_of_sums=own)
     return replace(choice, gamma=gamma, regularization=trial.penalty / pilot.rows.n_rows)
 
 
@@ -128,12 +138,26 @@ def _best_width(pilot: Pilot, trials: LearnerTrials, report: Reporter, *, wide: 
         report.say(events.PILOT_WIDTH_TRIED, gamma=wanted, mse_later=results[wanted].error)
         if results[wanted].error < (1 - LEAST_GAIN) * results[best].error:
             best = wanted
-        neighbour = pilot.family.neighbour(results, best) if wide else None
-        wanted = best if neighbour is None else neighbour
+        following = _following_width(pilot, results, best) if wide else None
+        wanted = best if following is None else following
     if pilot.is_full and best is not None:
         most = (1 + NARROWER_LOSS) * results[best].error
         best = max(gamma for gamma, trial in results.items() if gamma is not None and trial.error <= most)
     return best, results[best]
+
+
+def _following_width(pilot: Pilot, results: Mapping[float | None, Trial], best: float | None) -> float | None:
+    """Return the γ to be tried next: a neighbour of the best or, while that is far from the pilot's, a narrow one.
+
+    Where a kernel is so wide that all rows look alike, none is new to the dictionary, and its neighbours are no better.
+    """
+    neighbour = pilot.family.neighbour(results, best)
+    return pilot.family.far_narrower(results) if neighbour is None and _is_far(pilot, results[best]) else neighbour
+
+
+def _is_far(pilot: Pilot, trial: Trial) -> bool:
+    """Return whether a trial's error is a multiple of that of the pilot's own model on its later rows."""
+    return pilot.learned.best is not None and trial.error > FAR * pilot.learned.best.errors.later
 
 
 def _first_rows(pilot: Pilot) -> RowBlock:

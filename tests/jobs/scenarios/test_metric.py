@@ -117,7 +117,7 @@ def test_a_given_gamma_is_kept_and_a_missing_one_chosen(tmp_path: Path) -> None:
     work = Workplace.new(tmp_path / "work", range(2))
     notes = Notes()
     work.run_here(FULL, report=notes)
-    chosen = float(str(notes.facts("pilot.chosen")["gamma"]))
+    chosen = float(str(notes.facts("pilot.chosen")["gamma_within_metric"]))
     model = model_of(work.model())
     assert model.basis.kernel.parameters() == {"gamma": 0.25}
     metric = model.feature_map.metric

@@ -152,7 +152,8 @@ def test_probabilities_of_many_classes_add_up_to_one(tmp_path: Path, changes: Se
 def test_what_cannot_be_told_is_refused_with_what_helps(tmp_path: Path) -> None:
     work = prices(tmp_path, 1, 30)
     work.run_here(PRICES)
-    with pytest.raises(InputError, match=r"30 rows are too few for intervals of the level 0\.99"):
+    few = r"30 rows, which count as \d+\.\d of equal weight, are too few .* of the level 0\.99, which need 99"
+    with pytest.raises(InputError, match=few):
         work.predict_here("held-out", PRICES, level=0.99)
     with pytest.raises(JobFileError, match=r"--interval takes a level above 0 and below 1"):
         work.predict_here("held-out", PRICES, level=90.0)

@@ -24,8 +24,8 @@ def test_the_sample_depends_on_the_number_of_rows_alone(blocks: list[int]) -> No
 
 
 def test_all_rows_are_kept_while_they_fit_and_weigh_more_the_later_they_are() -> None:
-    weights = PrioritySample.of(100, 2048).weights
-    np.testing.assert_allclose(weights, (np.arange(1, 101) / 100) ** 3 * np.exp(-np.arange(99, -1, -1) / 1e5))
+    weights, ages = PrioritySample.of(100, 2048).weights, np.arange(99, -1, -1)
+    np.testing.assert_allclose(weights, ((100 - ages) / 100) ** 3 * np.exp(-ages / priority_sample.MEMORY_ROWS))
 
 
 def test_what_is_kept_stands_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,21 @@ def test_of_widths_about_as_good_the_narrowest_is_taken_if_more_rows_may_follow(
     assert choose_for_learner(pilot(is_full=is_full), REQUEST, Notes()).gamma == gamma
 
 
+def test_where_neighbours_are_no_better_a_far_narrower_kernel_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of the pilot's own model is 0.3."""
+    fake_errors(monkeypatch, {8.0: 0.5, 16.0: 0.4})
+    notes = Notes()
+    assert choose_for_learner(pilot(2.0**-13), REQUEST, notes).gamma == 16.0
+    assert "pilot.learner_falls_short" not in notes.codes
+
+
+def test_a_learner_far_worse_than_the_pilot_s_own_model_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_errors(monkeypatch, {})
+    notes = Notes()
+    choose_for_learner(pilot(), REQUEST, notes)
+    assert "pilot.learner_falls_short" in notes.codes
+
+
 def test_a_given_gamma_is_tried_alone_for_its_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_errors(monkeypatch, {0.5: 1.0, 1.0: 0.1})
     notes = Notes()
