@@ -7,6 +7,7 @@ from typing import Any
 
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import source_partitions, store_location
+from ridgestream.jobs.runs.drift_warnings import check_columns
 from ridgestream.pipeline.monitoring.drift import accept_columns, drifting_columns
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, Quarantined, read_ledger, write_ledger
 from ridgestream.stores.catalog.models import list_models, require_model, write_model
@@ -41,7 +42,10 @@ def run_accept(job: Job, columns: Sequence[str], wait_seconds: float) -> dict[st
     """Take what columns that drift are now as normal, in one commit, and return the result; nothing is learned."""
     store = Store.open(store_location(job))
     with prefix_errors(store.location.text), store.lock(wait_seconds):
-        record = accept_columns(require_model(store.root(), job.model.name), columns)
+        root = store.root()
+        record = require_model(root, job.model.name)
+        check_columns("accept", columns, read_ledger(root).schema)
+        record = accept_columns(record, columns)
         with store.write(f"Accept {', '.join(columns)} of {record.name}") as writing:
             write_model(writing.root, record)
     drifting = drifting_columns(record)

@@ -79,7 +79,7 @@ def _facts(health: Health, now: datetime) -> dict[str, Any]:
         "fed_at": fed_at.isoformat() if fed_at else None,
         "fed_hours_ago": round((now - fed_at) / timedelta(hours=1), 2) if fed_at else None,
         "served_night": health.served_night,
-        "suspects": health.n_suspects,
+        "suspects": len(health.suspects),
         "drifting": list(health.drifting),
         "quarantined": len(health.ledger.quarantined),
         "partitions": len(health.ledger.entries),
@@ -118,8 +118,8 @@ def _problems(health: Health, max_age: timedelta | None, now: datetime) -> Itera
         yield Problem(
             GUARD, f"the guard holds the model of night {night.number} back; that of night {served} is served"
         )
-    if health.n_suspects:
-        names, more = health.suspects[:_NAMED], health.n_suspects - _NAMED
+    if health.suspects:
+        names, more = health.suspects[:_NAMED], len(health.suspects) - _NAMED
         shown = ", ".join(names) + (f" and {more} more" if more > 0 else "")
         yield Problem(DRIFT, f"drift in night {night.number}: {shown} unlike the partitions before")
 

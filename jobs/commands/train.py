@@ -9,7 +9,7 @@ from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.model_section import AUTO_REFIT
 from ridgestream.jobs.config.requests import is_ordered, memory_limit_bytes, store_location
 from ridgestream.jobs.report.report_files import Concluded, concluded, recorded, report_night
-from ridgestream.jobs.runs.drift_warnings import check_exempt, warn_of_drift, with_drift
+from ridgestream.jobs.runs.drift_warnings import check_columns, warn_of_drift, with_drift
 from ridgestream.jobs.runs.guard import Verdict, compare_with_served, hold_back, night_served, report_held_back
 from ridgestream.jobs.runs.job_plan import HeldOut, evaluate_held_out, plan_job
 from ridgestream.jobs.runs.recorder import Recorder, with_run
@@ -184,7 +184,7 @@ class _TrainJob:
 
     def check(self) -> None:
         """Raise early the errors of the refit, the held-out partitions and the job file that need no training."""
-        check_exempt(self.job.drift.exempt, self.ledger.schema)
+        check_columns("drift.exempt", self.job.drift.exempt, self.ledger.schema)
         self.plan.check_memory()
         if self.job.evaluate is not None and self.ledger.schema is not None:
             self.held_out.check(self.plan.held_out_feature_map(self.root), self.ledger.schema, self.executor)

@@ -22,15 +22,15 @@ def partition_facts(stored: StoredNight, drifts: Sequence[PartitionDrift] | None
 
 
 def _partition(drift: PartitionDrift, dropped: int) -> dict[str, Any]:
-    largest = drift.largest
+    leading = drift.leading[0] if drift.leading else None
     return {
         "partition": drift.name,
         "rows": drift.rows,
         "dropped_rows": dropped,
         "progressive_error": drift.progressive_error,
         "error_limit": drift.error_limit,
-        "largest_psi": largest.shift.psi if largest else None,
-        "of_column": largest.column if largest else None,
+        "largest_psi": leading.shift.psi if leading else None,
+        "of_column": leading.column if leading else None,
         "moved": [column.column for column in drift.moved[:_MOVED_COLUMNS]],
         "began": [column.column for column in drift.began[:_MOVED_COLUMNS]],
         "settled": list(drift.news.settled[:_MOVED_COLUMNS]) if drift.news else [],

@@ -62,13 +62,13 @@ def with_drift(record: ModelRecord, drifts: Sequence[PartitionDrift]) -> ModelRe
     return replace(record, history=(*earlier, replace(last, drift=news if drifts else None)))
 
 
-def check_exempt(exempt: Sequence[str], schema: Schema | None) -> None:
-    """Raise JobFileError if a column of `drift.exempt` is neither a feature nor a target."""
-    names = [*(f.name for f in schema.features), *schema.targets] if schema else exempt
-    unknown = [name for name in exempt if name not in names]
+def check_columns(where: str, columns: Sequence[str], schema: Schema | None) -> None:
+    """Raise JobFileError if one of the columns that are named there is neither a feature nor a target."""
+    names = [*(f.name for f in schema.features), *schema.targets] if schema else columns
+    unknown = [name for name in columns if name not in names]
     if unknown:
         raise JobFileError(
-            f"drift.exempt names {', '.join(unknown)}, which the model does not use; its columns: {', '.join(names)}"
+            f"{where} names {', '.join(unknown)}, which the model does not use; its columns: {', '.join(names)}"
         )
 
 
@@ -98,6 +98,7 @@ def drift_facts(drifts: Sequence[PartitionDrift]) -> list[dict[str, Any]]:
             "progressive_error": drift.progressive_error,
             "error_limit": drift.error_limit,
             "suspect": drift.is_suspect,
+            "leading": [column.column for column in drift.leading],
             "news": drift.news.as_plain() if drift.news else {},
             "columns": {column.column: _column_facts(column) for column in drift.columns},
         }
@@ -117,7 +118,7 @@ def _column_facts(column: ColumnDrift) -> dict[str, Any]:
 
 
 def drift_table(model: dict[str, Any], width: int) -> Any:  # noqa: ANN401
-    """Return a table of a model's partitions: rows, progressive error, largest PSI and its column."""
+    """Return a table of a model's partitions: rows, progressive error, largest PSI and the columns that lead."""
     from ridgestream.jobs.console.tables import fitted_table
 
     any_suspect = any(drift["suspect"] for drift in model["drift"])
@@ -134,7 +135,8 @@ def drift_table(model: dict[str, Any], width: int) -> Any:  # noqa: ANN401
 
 
 def _cells(drift: dict[str, Any]) -> tuple[str, ...]:
-    name, column = max(drift["columns"].items(), key=lambda item: item[1]["psi"], default=("", None))
+    leading = drift["leading"][:_COLUMNS]
+    column = drift["columns"][leading[0]] if leading else None
     error, limit = drift["progressive_error"], drift["error_limit"]
     far = error is not None and limit is not None and error > limit
     return (
@@ -142,5 +144,5 @@ def _cells(drift: dict[str, Any]) -> tuple[str, ...]:
         f"{drift['rows']:,}",
         "" if error is None else f"{error:.4g}{' !' if far else ''}",
         "" if column is None else f"{column['psi']:.2g}{' !' if column['moved'] else ''}",
-        name,
+        ", ".join(leading),
     )

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import store_location
 from ridgestream.jobs.runs.guard import night_served
-from ridgestream.pipeline.base import events
-from ridgestream.pipeline.monitoring.drift import drifting_columns
+from ridgestream.pipeline.monitoring.drift import drifting_columns, recall_partitions
 from ridgestream.stores.catalog.ledger import Ledger, read_ledger
 from ridgestream.stores.catalog.models import ModelRecord, Night, read_model
 from ridgestream.stores.errors.translation import prefix_errors
@@ -55,16 +55,11 @@ class Health:
         """Why the last night, which has learned, could not be refitted or evaluated."""
         return self.run.get("failure")
 
-    @property
+    @cached_property
     def suspects(self) -> tuple[str, ...]:
-        """The partitions of the last night that are unlike those before them, as far as its run has named them."""
-        return tuple(str(facts["partition"]) for facts in self._said(events.DRIFT_PARTITION_UNLIKE_OTHERS))
-
-    @property
-    def n_suspects(self) -> int:
-        """Their number."""
-        more = sum(int(facts["partitions"]) for facts in self._said(events.DRIFT_MORE_PARTITIONS))
-        return len(self.suspects) + more
+        """The partitions of the last night that are unlike those before them, but for what has been accepted since."""
+        drifts = recall_partitions(self.ledger, self.record) if self.record else ()
+        return tuple(drift.name for drift in drifts if drift.is_suspect)
 
     @property
     def drifting(self) -> tuple[str, ...]:
@@ -80,10 +75,6 @@ class Health:
     def is_held_back(self) -> bool:
         """Whether the guard holds the last night's model back."""
         return bool(self.record and self.record.serves)
-
-    def _said(self, event: events.Event) -> list[dict[str, Any]]:
-        said = zip(self.run.get("said_codes", ()), self.run.get("said", ()), strict=False)
-        return [facts for code, (_, facts) in said if code == event.code]
 
 
 def read_health(job: Job) -> Health:

@@ -196,7 +196,7 @@ def _store_values(health: Health) -> dict[str, float | None]:
         "model_test_error": night.test_error,
         "model_test_mse": night.test_mse,
         "model_skill": night_skills(night)["skill"],
-        "model_suspect_partitions": health.n_suspects,
+        "model_suspect_partitions": len(health.suspects),
     }
 
 

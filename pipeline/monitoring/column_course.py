@@ -93,6 +93,10 @@ class News:
         """Return the news from the result of `as_plain`."""
         return cls(**{kind: tuple(names) for kind, names in plain.items()})
 
+    def without(self, columns: Sequence[str]) -> Self:
+        """Return the news after these columns, as they are, have become normal."""
+        return replace(self, began=tuple(name for name in self.began if name not in columns))
+
     def as_plain(self) -> dict[str, list[str]]:
         """Return the news as a JSON object, without what is none."""
         return {kind: list(names) for kind, names in vars(self).items() if names}

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from ridgestream.pipeline.dataset.feature_map_fit import find_scaling
-from ridgestream.pipeline.dataset.feature_map_growth import METRIC, feature_map_of
+from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
 from ridgestream.pipeline.features.metric_summary import column_importance
 from ridgestream.pipeline.monitoring.column_course import ColumnCourse, News
 from ridgestream.pipeline.monitoring.drift_course import POOL_ROWS, POOLED, DriftFollower
@@ -23,7 +23,6 @@ from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.requests.activity import ACTIVITY
-from ridgestream.stores.schema.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -46,11 +45,13 @@ class PartitionDrift:
     """Whether the error of the partition learned before it is an outlier too, and not much smaller."""
     news: News | None = None
     """What it is news of; None where that is not known: it is not learned, or an older release learned it."""
+    is_reference: bool = False
+    """Whether it is one of the training rows, which are no news."""
 
     @property
-    def largest(self) -> ColumnDrift | None:
-        """The column with the largest shift."""
-        return self.columns.largest if isinstance(self.columns, ColumnDrifts) else None
+    def leading(self) -> tuple[ColumnDrift, ...]:
+        """The columns with a large shift, or else the one with the largest, among those whose drift may be news."""
+        return self.columns.leading if isinstance(self.columns, ColumnDrifts) else ()
 
     @cached_property
     def moved(self) -> tuple[ColumnDrift, ...]:
@@ -71,12 +72,13 @@ class PartitionDrift:
     @property
     def began_to_err(self) -> bool:
         """Whether its error is an outlier, and that of the partition before it is not, or much smaller."""
-        return self.erred and not self.erred_before
+        return self.erred and not self.erred_before and not self.is_reference
 
     @property
     def is_suspect(self) -> bool:
         """Whether it should be inspected before its model is served."""
-        return bool(self.began) or self.began_to_err
+        began = self.moved if self.news is None else self.news.began
+        return bool(began) or self.began_to_err
 
 
 def compare_partitions(
@@ -89,11 +91,21 @@ def compare_partitions(
     """
     if ledger.schema is None:
         return ()
-    training = _training_rows(statistics, ledger.schema, record, column_weights(record))
+    reference = _scaled_by(statistics, record)
+    training = TrainingRows(ledger.schema, statistics.read(reference), column_weights(record))
     compared = ACTIVITY.counted(entries, "the drift of partitions")
     columns = [training.compare(now) for _, now in zip(compared, _read(statistics, entries), strict=True)]
+    news = _news_of(record) | dict.fromkeys(reference, News())
+    told = [news.get(entry.segment) for entry in entries]
+    return _drifts(ledger, record, {}, entries, columns, told, reference)
+
+
+def recall_partitions(ledger: Ledger, record: ModelRecord) -> tuple[PartitionDrift, ...]:
+    """Return what the partitions of a model's last night are news of now, without their columns."""
     news = _news_of(record)
-    return _drifts(ledger, record, {}, entries, columns, [news.get(entry.segment) for entry in entries])
+    entries = [entry for entry in ledger.entries if entry.segment in (record.history[-1].segments or ())]
+    told = [news.get(entry.segment) for entry in entries]
+    return _drifts(ledger, record, {}, entries, [()] * len(entries), told, record.scaled_by)
 
 
 def follow_partitions(
@@ -110,18 +122,24 @@ def follow_partitions(
     schema, weights = ledger.schema, column_weights(record, exempt)
     if schema is None:
         return (), record.drift
-    training = _training_rows(statistics, schema, record, weights)
+    reference = _scaled_by(statistics, record)
+    training = TrainingRows(schema, statistics.read(reference), weights)
     follower = DriftFollower(statistics, schema, training, courses_of(record, exempt), weights)
     by_segment = {entry.segment: entry for entry in ledger.entries}
     entries = [by_segment[segment] for segment in errors]
-    before = _judged_with(entries[0], [by_segment[s] for s in record.learned[-POOLED:] if s in by_segment])
+    learned = [by_segment[s] for s in record.learned[-POOLED:] if s in by_segment and s not in reference]
+    before = _judged_with(entries[0], learned)
     for entry, now in zip(before, _read(statistics, before), strict=True):
         follower.remember(entry.segment, now)
     compared = ACTIVITY.counted(entries, "the drift of partitions")
-    followed = [follower.follow(e.segment, now) for e, now in zip(compared, _read(statistics, entries), strict=True)]
+    followed = [
+        (training.compare(now), News()) if entry.segment in reference else follower.follow(entry.segment, now)
+        for entry, now in zip(compared, _read(statistics, entries), strict=True)
+    ]
     columns, news = zip(*followed, strict=True)
     plain = {name: course.as_plain() for name, course in follower.courses.items()}
-    return _drifts(ledger, record, errors, entries, columns, news), {"exempt": [*exempt], "columns": plain}
+    drifts = _drifts(ledger, record, errors, entries, columns, news, reference)
+    return drifts, {"exempt": [*exempt], "columns": plain}
 
 
 def courses_of(record: ModelRecord, exempt: Sequence[str] = ()) -> dict[str, ColumnCourse]:
@@ -131,7 +149,10 @@ def courses_of(record: ModelRecord, exempt: Sequence[str] = ()) -> dict[str, Col
 
 
 def accept_columns(record: ModelRecord, columns: Sequence[str]) -> ModelRecord:
-    """Return the record after what these columns are now has become normal; raises ModelError if one does not drift."""
+    """Return the record after what these columns are now has become normal, which its last night is not news of.
+
+    Raises ModelError if one does not drift.
+    """
     courses, drifting = courses_of(record), drifting_columns(record)
     calm = [name for name in columns if name not in drifting]
     if calm:
@@ -139,7 +160,17 @@ def accept_columns(record: ModelRecord, columns: Sequence[str]) -> ModelRecord:
             f"{', '.join(calm)} does not drift in the model {record.name!r}; drifting: {', '.join(drifting) or 'none'}"
         )
     accepted = {name: courses[name].accepted().as_plain() for name in columns}
-    return replace(record, drift=record.drift | {"columns": record.drift["columns"] | accepted})
+    drift = record.drift | {"columns": record.drift["columns"] | accepted}
+    *earlier, last = record.history
+    return replace(record, drift=drift, history=(*earlier, replace(last, drift=_without(last.drift, columns))))
+
+
+def _without(told: Mapping[str, Mapping[str, Sequence[str]]] | None, columns: Sequence[str]) -> dict[str, Any] | None:
+    """Return what each segment is news of, as a night records it, without the drift of these columns."""
+    if told is None:
+        return None
+    news = {segment: News.from_plain(plain).without(columns).as_plain() for segment, plain in told.items()}
+    return {segment: plain for segment, plain in news.items() if plain}
 
 
 def drifting_columns(record: ModelRecord) -> list[str]:
@@ -148,13 +179,12 @@ def drifting_columns(record: ModelRecord) -> list[str]:
 
 
 def column_weights(record: ModelRecord, exempt: Sequence[str] | None = None) -> dict[str, float]:
-    """Return the importance of columns where it is not 1: by the model's metric, and 0 for those of `exempt`.
+    """Return the importance of columns where it is not 1: by the model's features, and 0 for those of `exempt`.
 
     If `exempt` is None, they are those of the model's last night.
     """
     exempt = record.drift.get("exempt", ()) if exempt is None else exempt
-    weights = column_importance(feature_map_of(record)) if METRIC in record.arrays else {}
-    return weights | dict.fromkeys(exempt, 0.0)
+    return column_importance(feature_map_of(record)) | dict.fromkeys(exempt, 0.0)
 
 
 def _drifts(
@@ -164,6 +194,7 @@ def _drifts(
     entries: Sequence[LedgerEntry],
     columns: Sequence[ColumnDrifts | tuple[ColumnDrift, ...]],
     news: Sequence[News | None],
+    reference: Collection[int],
 ) -> tuple[PartitionDrift, ...]:
     errors = _errors_of(record) | dict(learned)
     order = [*record.learned, *learned]
@@ -184,6 +215,7 @@ def _drifts(
             error_limit=limits.get(entry.segment),
             erred_before=entry.segment in go_on_erring,
             news=of_partition,
+            is_reference=entry.segment in reference,
         )
         for entry, of_columns, of_partition in zip(entries, columns, news, strict=True)
     )
@@ -195,12 +227,6 @@ def _is_outlier(error: float | None, limit: float | None) -> bool:
 
 def _read(statistics: StatisticsReader, entries: Sequence[LedgerEntry]) -> Iterator[SegmentStatistics]:
     return statistics.read([entry.segment for entry in entries])
-
-
-def _training_rows(
-    statistics: StatisticsReader, schema: Schema, record: ModelRecord, weights: Mapping[str, float]
-) -> TrainingRows:
-    return TrainingRows(schema, statistics.read(_scaled_by(statistics, record)), weights)
 
 
 def _judged_with(first: LedgerEntry, learned: Sequence[LedgerEntry]) -> list[LedgerEntry]:

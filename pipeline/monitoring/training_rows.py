@@ -66,9 +66,11 @@ class ColumnDrifts(Sequence[ColumnDrift]):
         return len(self._names)
 
     @property
-    def largest(self) -> ColumnDrift | None:
-        """The column with the largest shift."""
-        return self[int(np.argmax(self._shifts.psi))] if self._names else None
+    def leading(self) -> tuple[ColumnDrift, ...]:
+        """The columns with a large shift, or else the one with the largest, among those of some importance."""
+        weighed = np.where(self._shifts.importance > 0, self._shifts.psi, -1.0)
+        largest = self[int(np.argmax(weighed))] if (weighed >= 0).any() else None
+        return self.moved or ((largest,) if largest else ())
 
     @property
     def moved(self) -> tuple[ColumnDrift, ...]:

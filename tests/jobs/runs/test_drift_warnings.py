@@ -254,7 +254,12 @@ def test_a_drift_is_told_once_until_it_is_accepted_and_an_exempt_column_never(tm
     assert (status["status"], status["drifting"]) == ("drift", ["x1"])
     with pytest.raises(ModelError, match=r"x0 does not drift in the model 'model'; drifting: x1$"):
         run_accept(job, ["x0"], 0.0)
+    with pytest.raises(
+        JobFileError, match=r"accept names zzz, which the model does not use; its columns: x0, x1, x2, "
+    ):
+        run_accept(job, ["zzz"], 0.0)
     assert run_accept(job, ["x1"], 0.0)["drifting"] == []
+    assert run_status(job, None)["status"] == "ok"
     work.put(4, inches(draw_rows(4)))
     assert work.run_here()["suspects"] == []
     assert run_status(job, None)["status"] == "ok"

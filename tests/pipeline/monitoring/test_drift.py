@@ -2,16 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from support.stores.partitions import REQUEST, mixed_columns, write_partition
 from support.stores.stores import ingest_folder, ledger_of, new_store
 
+from ridgestream.pipeline.features.columns import NumericColumn
+from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.ingest import partition_profile
 from ridgestream.pipeline.monitoring.drift import PartitionDrift, compare_partitions, follow_partitions
 from ridgestream.pipeline.monitoring.segment_statistics import SegmentStatistics, StatisticsReader
@@ -27,12 +32,16 @@ from ridgestream.stores.segments.segment_format import SegmentFacts, SegmentLayo
 Array = npt.NDArray[np.float64]
 
 ROWS = 2000
+CIRCLES = NumericColumn("seen", 0.0, 1.0, 0.0, cycles=("hour",), is_linear=False)
+"""A time stamp that is circles only."""
+
+ENCODING = FeatureMap((NumericColumn("length", 0.0, 1.0, 0.0),), (), TargetMap((0.0,), (1.0,))).as_dict()
 
 
 def record_of(store: Store, scaled_by: int = 1) -> ModelRecord:
     """Return a model record standardized by the first `scaled_by` partitions of a store."""
     segments = tuple(entry.segment for entry in ledger_of(store).entries[:scaled_by])
-    return ModelRecord("model", {"scaling_rows": 1}, {}, scaled_by=segments)
+    return ModelRecord("model", {"scaling_rows": 1}, ENCODING, scaled_by=segments)
 
 
 def compare_all(store: Store, record: ModelRecord | None = None) -> tuple[PartitionDrift, ...]:
@@ -106,8 +115,7 @@ def test_only_the_column_that_has_drifted_is_named(
     assert moved(unchanged) == moved(last) == []
     assert moved(changed) == [name]
     assert changed.is_suspect
-    assert changed.largest is not None
-    assert changed.largest.column == name
+    assert [column.column for column in changed.leading] == [name]
     assert [column.column for column in changed.columns] == ["length", "count", "flag", "seen", "colour", "y"]
     compared = {column.column: column.compared for column in changed.columns}
     assert set(compared.values()) == {"quantiles" if sketched else "moments", "counts"}
@@ -174,7 +182,7 @@ def test_rows_of_weight_zero_do_not_count(tmp_path: Path) -> None:
 def test_a_partition_without_rows_has_nothing_to_compare(tmp_path: Path) -> None:
     first, empty = compare_all(store_with(tmp_path, [mixed_columns(50), mixed_columns(0)]))
     assert empty.columns == ()
-    assert empty.largest is None
+    assert empty.leading == ()
     assert not first.is_suspect
     assert not empty.is_suspect
 
@@ -233,7 +241,7 @@ def test_a_model_of_an_older_release_compares_with_the_rows_of_its_first_run(tmp
     tables = [mixed_columns(ROWS, seed=seed) for seed in range(4)]
     store = store_with(tmp_path, [tables[0], tables[1], units(tables[2]), tables[3]])
     record = ModelRecord(
-        "model", {"scaling_rows": ROWS}, {}, learned=(0, 1, 2), history=(night_of(["0", "1"]), night_of(["2"]))
+        "model", {"scaling_rows": ROWS}, ENCODING, learned=(0, 1, 2), history=(night_of(["0", "1"]), night_of(["2"]))
     )
     ledger = ledger_of(store)
     drifts = compare_partitions(StatisticsReader(store.root()), ledger, record, ledger.entries[:3])
@@ -259,3 +267,31 @@ def test_an_error_is_news_once_unless_it_grows_much_further(tmp_path: Path, thir
     drifts, _ = follow_partitions(StatisticsReader(store.root()), ledger_of(store), record, errors)
     assert [drift.erred for drift in drifts] == [False, True, True]
     assert [drift.is_suspect for drift in drifts] == [False, True, is_news]
+
+
+def test_the_rows_that_fix_the_standardization_are_no_news_however_they_differ(tmp_path: Path) -> None:
+    store = store_with(tmp_path, [mixed_columns(ROWS), *(units(mixed_columns(ROWS, seed=seed)) for seed in (1, 2))])
+    record = record_of(store, scaled_by=2)
+    errors = {0: 0.2, 1: 0.9, 2: 0.9}
+    drifts, _ = follow_partitions(StatisticsReader(store.root()), ledger_of(store), record, errors)
+    assert ["length" in moved(drift) for drift in drifts] == [True, False, False]
+    assert [drift.erred for drift in drifts] == [False, True, False]
+    assert not any(drift.is_suspect for drift in drifts)
+    again = compare_all(store, replace(record, learned=(0, 1), history=(night_of(["0", "1"], segments=(0, 1)),)))
+    assert not any(drift.is_suspect for drift in again[:2])
+
+
+def later(columns: dict[str, Any]) -> dict[str, Any]:
+    """Times a year later, and a length a fifth of a deviation off, which is no drift."""
+    year = pa.scalar(timedelta(days=365), pa.duration("us"))
+    return columns | {"seen": pc.add(columns["seen"], year), "length": pa.array(columns["length"].to_numpy() + 0.2)}
+
+
+def test_a_time_stamp_that_is_circles_only_wakes_nobody_and_is_not_named(tmp_path: Path) -> None:
+    store = store_with(tmp_path, [mixed_columns(ROWS), later(mixed_columns(ROWS, seed=1))])
+    linear = replace(FeatureMap.from_dict(ENCODING), numeric=(replace(CIRCLES, is_linear=True),))
+    for feature_map, leading in ((linear, "seen"), (replace(linear, numeric=(CIRCLES,)), "length")):
+        record = replace(record_of(store), encoding=feature_map.as_dict())
+        (drift,), _ = follow_partitions(StatisticsReader(store.root()), ledger_of(store), record, {1: 0.2})
+        assert [column.column for column in drift.leading] == [leading]
+        assert drift.is_suspect == (leading == "seen")
