@@ -38,7 +38,7 @@ MetricForm = Literal["standardized", "diagonal", "full"]
 """What is learned: nothing but γ and λ, a width for each feature, or a matrix."""
 
 REGULARIZATIONS = tuple(10.0**power for power in range(-9, 2))
-"""λ per row that the first round compares; a later one compares the neighbours of the last choice."""
+"""λ per row that the first round compares; a later one compares those near the last choice."""
 
 GAMMAS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """γ that the first round compares, in units of one over the number of features; the best at an edge widens the grid."""
@@ -208,7 +208,8 @@ class _Learning:
 
     def run(self, stage: Stage) -> None:
         """Carry out the rounds of a stage, from the best metric so far, until one is not kept."""
-        candidate = self._judge(stage, self._metric, self._first_gammas(), REGULARIZATIONS, widens=True)
+        first = REGULARIZATIONS if self._best is None else _near(self._best.regularization, 2)
+        candidate = self._judge(stage, self._metric, self._first_gammas(), first, widens=True)
         for _ in range(stage.rounds):
             if candidate is None:
                 return
@@ -228,8 +229,7 @@ class _Learning:
         metric = Metric.of_gradients(gradients.products, diagonal=self._diagonal)
         gamma = candidate.gamma
         gammas = self._family.around(gamma) if stage.compares else (gamma,)
-        position = REGULARIZATIONS.index(candidate.regularization)
-        near = REGULARIZATIONS[max(position - 1, 0) : position + 2]
+        near = _near(candidate.regularization, 1)
         following = self._judge(stage, metric, gammas, near, widens=stage.compares)
         if following is None:
             return None
@@ -300,3 +300,9 @@ class _Learning:
     ) -> Summed:
         """Return the function over all rows of the pilot, in parts that the rows alone determine."""
         return self._rows.reduce(function, argument, step, parts=max(1, self._rows.n_rows // PART_ROWS))
+
+
+def _near(regularization: float, steps: int) -> tuple[float, ...]:
+    """Return the λ of the grid that are at most so many steps away."""
+    position = REGULARIZATIONS.index(regularization)
+    return REGULARIZATIONS[max(position - steps, 0) : position + steps + 1]
