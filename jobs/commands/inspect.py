@@ -10,7 +10,7 @@ from ridgestream.jobs.runs.drift_warnings import drift_facts, drift_table
 from ridgestream.jobs.runs.trivial_errors import night_skills, skill_cell
 from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
 from ridgestream.pipeline.features.metric_summary import summarize_metric
-from ridgestream.pipeline.models.model_record import fitted_of, is_batch, is_refitted
+from ridgestream.pipeline.models.model_record import fitted_of, is_batch, is_refitted, n_basis_of
 from ridgestream.pipeline.monitoring.drift import compare_partitions, drifting_columns
 from ridgestream.pipeline.monitoring.segment_statistics import StatisticsReader
 from ridgestream.stores.catalog.ledger import read_ledger
@@ -55,7 +55,7 @@ def _model_facts(record: ModelRecord) -> dict[str, Any]:
         "parameters": record.parameters,
         "parameters_hash": record.parameters_hash,
         "data_snapshot": record.data_snapshot,
-        "n_basis": len(record.arrays.get("basis_vectors", ())),
+        "n_basis": n_basis_of(record),
         "counters": {name: finite(value) for name, value in record.counters.items()},
         "partitions_consumed": len(record.learned),
         "refitted": is_refitted(record),

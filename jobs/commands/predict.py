@@ -92,10 +92,10 @@ def _model_of(record: ModelRecord, extras: Extras) -> Model:
     model = model_of(record, with_uncertainty=extras.std or extras.level is not None)
     if extras.level is not None:
         intervals = _present(intervals_of(record), record, "intervals")
-        model = replace(model, intervals=intervals)
+        model = model.having(intervals=intervals)
         intervals.factors(extras.level)  # its error comes before any row is read
     if extras.probabilities:
-        model = replace(model, probabilities=_present(probabilities_of(record), record, "probabilities"))
+        model = model.having(probabilities=_present(probabilities_of(record), record, "probabilities"))
     return model
 
 

@@ -45,6 +45,9 @@ _UNTAKEN = {
 _BOUNDING = {REGULARIZATION: OnlineSettings.regularization, MAX_BASIS: LARGEST_CHOSEN}
 """The values of settings that are "auto" by which a run is planned; the pilot chooses no larger dictionary."""
 
+EXPERT_BASIS = 200
+"""The largest dictionary of a cell where max_basis is "auto"."""
+
 
 class ModelKeys(Section):
     """The model to train."""
@@ -67,6 +70,10 @@ class ModelKeys(Section):
     exists keeps what it has under "auto"."""
     metric_options: MetricSection | None = None
     """How the metric is learned, and settings are chosen."""
+    experts: Count = 1
+    """The number of cells of space that have an online learner each, with a dictionary of up to max_basis vectors. The
+    first training makes cells of the first rows, those of metric_options.rows, by k-means. The "auto" of max_basis is
+    200 then."""
     refit: bool | Literal["auto"] = "auto"
     """Whether one more pass fits the online learner's coefficients to all learned rows; "auto" tries it where there are
     at most 512 rows a vector, and keeps it if that lowers the error on rows left out. May change between nights."""
@@ -82,14 +89,15 @@ class ModelKeys(Section):
         """Return the values of these keys: None for "unlimited", and for "auto" the one that bounds the plan."""
         given = {name: getattr(self, name) for name in names}
         values = {name: None if value == UNLIMITED else value for name, value in given.items()}
-        return values | {name: _BOUNDING[name] for name in given if given[name] == AUTO}
+        bounding = _BOUNDING if self.experts == 1 else {**_BOUNDING, MAX_BASIS: EXPERT_BASIS}
+        return values | {name: bounding[name] for name in given if given[name] == AUTO}
 
     @property
     def chooses(self) -> frozenset[str]:
         """The settings that the pilot of a new model chooses."""
         taken = CHOOSABLE & (_ONLINE_KEYS if self.is_online else keys_of(self.method))
         open_keys = {name for name in taken - self._untaken if getattr(self, name) == AUTO}
-        if not self.is_online and METHODS[self.method].chooses_size:
+        if self.experts > 1 or (not self.is_online and METHODS[self.method].chooses_size):
             open_keys -= {MAX_BASIS}
         return frozenset(open_keys | ({GAMMA} if self.kernel.is_open else set()))
 
@@ -114,8 +122,9 @@ class ModelKeys(Section):
 
     @model_validator(mode="after")
     def _check_metric(self) -> Self:
-        if self.metric == STANDARDIZED and self.metric_options is not None and not self.chooses:
-            raise ValueError('metric_options goes with a metric to learn or settings that are "auto"')
+        is_used = self.metric != STANDARDIZED or self.chooses or self.experts > 1
+        if self.metric_options is not None and not is_used:
+            raise ValueError('metric_options goes with a metric to learn, with experts or settings that are "auto"')
         return self
 
     @model_validator(mode="after")
@@ -155,6 +164,8 @@ class ModelKeys(Section):
         untaken = sorted(self._untaken & self.model_fields_set)
         if untaken:
             raise ValueError(f"selection {selection} takes no {', '.join(untaken)}")
+        if self.experts > 1:
+            self._check_experts(selection)
         if selection == "fixed" and (self.dictionary is None) == (self.random_basis is None):
             raise ValueError(
                 "selection fixed takes one of dictionary, a Parquet file, and random_basis, a number of rows"
@@ -162,8 +173,16 @@ class ModelKeys(Section):
         if self.dictionary is not None and "random_seed" in self.model_fields_set:
             raise ValueError("random_seed goes with random_basis, not with a dictionary")
 
+    def _check_experts(self, selection: str) -> None:
+        if selection == "fixed" or getattr(self, "max_basis") == UNLIMITED:  # noqa: B009 (made at run time)
+            raise ValueError(
+                "experts select dictionaries of their own: selection is not fixed, max_basis not unlimited"
+            )
+        if self.refit is True:
+            raise ValueError("experts have no refit yet: leave refit out, or give model.experts = 1")
 
-_ONLINE_KEYS = frozenset({setting.name for setting in online_settings()} | _DICTIONARY | {"refit"})
+
+_ONLINE_KEYS = frozenset({setting.name for setting in online_settings()} | _DICTIONARY | {"refit", "experts"})
 
 
 if TYPE_CHECKING:

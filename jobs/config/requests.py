@@ -169,6 +169,7 @@ def _online_request(job: Job) -> OnlineRequest:
         kernel_parameters=model.kernel.parameters()[0],
         scaling_rows=_scaling_rows(job),
         dictionary=job.location(model.dictionary) if model.dictionary else None,
+        experts=model.experts,
         random_seed=model.values({"random_seed"})["random_seed"] if model.random_basis else None,
         unseen_categories=job.source.unseen_categories,
         rules=column_rules(job),

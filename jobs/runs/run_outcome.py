@@ -12,7 +12,7 @@ from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.jobs.runs.trivial_errors import Comparison, mean_of, night_skills
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.models.model_record import is_refitted
+from ridgestream.pipeline.models.model_record import is_refitted, n_basis_of
 from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
@@ -43,7 +43,7 @@ def with_night(
         partitions=tuple(entry.name for entry in entries),
         rows=rows,
         rows_seen=int(record.counters["rows_seen"]),
-        n_basis=len(record.arrays["basis_vectors"]),
+        n_basis=n_basis_of(record),
         progressive_error=trained.progressive_error if rows else None,
         test_error=None,
         test_mse=None,

@@ -167,6 +167,10 @@ TRAIN_BASIS_SMALLER_THAN_ASKED = Event(
     "train.basis_smaller_than_asked",
     "fewer rows than random_basis are independent of each other: the dictionary is smaller",
 )
+TRAIN_FEWER_CELLS = Event(
+    "train.fewer_cells",
+    "the first rows, those of metric_options.rows, have fewer different ones than experts: the model has fewer cells",
+)
 TRAIN_NOT_CALIBRATED = Event(
     "train.not_calibrated",
     "the model cannot be calibrated, and gives no intervals and no probabilities",

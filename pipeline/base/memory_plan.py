@@ -18,6 +18,10 @@ _LEARNER_MATRICES = 14
 (max_basis × max_basis) float64.
 """
 
+_CELL_MATRICES = 6
+"""P, K, P⁻¹ and K⁻¹ of a cell while it is being learned, and the triangles of P and K before and after, or in a record.
+"""
+
 _REFIT_MATRICES = 16
 """K and P of the model before and after, a state held for a checkpoint, the sums of a task, a segment and all rows, and
 the copies of a factorization.
@@ -97,11 +101,14 @@ class TrainingPlan:
     """Features of a row."""
     block_bytes: int
     """Bytes of one block of features."""
+    experts: int = 1
+    """The number of cells that have a learner each."""
 
     @property
     def learner_bytes(self) -> int:
-        """The learner's matrices and its dictionary."""
-        return plan_learner_bytes(self.max_basis, self.n_features)
+        """The learner's matrices and its dictionary, and those of all other cells."""
+        n, more = self.max_basis, self.experts - 1
+        return plan_learner_bytes(n, self.n_features) + 8 * more * n * (_CELL_MATRICES * n + 4 * self.n_features)
 
     def learner_room_bytes(self, limit_bytes: int) -> int:
         """Return the bytes that the limit leaves for a learner whose dictionary has no limit."""
@@ -115,7 +122,8 @@ class TrainingPlan:
     @property
     def work(self) -> str:
         """What needs the memory."""
-        return f"training with max_basis = {self.max_basis}"
+        cells = f" in each of {self.experts} cells" if self.experts > 1 else ""
+        return f"training with max_basis = {self.max_basis}{cells}"
 
     @property
     def share(self) -> str:
@@ -125,7 +133,7 @@ class TrainingPlan:
     @property
     def remedy(self) -> str:
         """How to need less."""
-        return "lower max_basis"
+        return "lower max_basis or experts" if self.experts > 1 else "lower max_basis"
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def calibrated_model_of(record: ModelRecord) -> Model:
     """Return the served model with its intervals or probabilities, as far as the record has them; O(n_basis³)."""
     intervals = intervals_of(record)
     model = model_of(record, with_uncertainty=intervals is not None)
-    return replace(model, intervals=intervals, probabilities=probabilities_of(record))
+    return model.having(intervals=intervals, probabilities=probabilities_of(record))
 
 
 def _with(record: ModelRecord, names: tuple[str, ...], *arrays: Floats | Integers) -> ModelRecord:

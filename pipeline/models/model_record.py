@@ -12,9 +12,13 @@ from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.dataset.feature_map_growth import METRIC, feature_map_of, with_feature_map
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import make_kernel
-from ridgestream.pipeline.models.predictor import Model
+from ridgestream.pipeline.models.experts_model import ExpertsModel, sharing_noise
+from ridgestream.pipeline.models.experts_record import CENTRES, experts_of, is_local, with_experts
+from ridgestream.pipeline.models.predictor import ExpansionModel, Model
 from ridgestream.pipeline.models.uncertainty import Uncertainty
 from ridgestream.pipeline.online.diagnostics import Numerics
+from ridgestream.pipeline.online.experts.experts_state import ExpertsState
+from ridgestream.pipeline.online.experts.local_experts import LocalExperts
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.online.state import OnlineState
@@ -23,6 +27,9 @@ from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics
 from ridgestream.stores.catalog.models import Arrays, ModelRecord
 from ridgestream.stores.errors.exceptions import ModelError
+
+Learner = OnlineLSSVM | LocalExperts
+"""What learns a stream of rows, and continues from its state."""
 
 PUBLISHED = "coefficients"
 ONLINE = "online"
@@ -39,11 +46,12 @@ _COUNTERS = ("rows_seen", "weight_seen", "penalty", "swaps")
 _NO_ARRAYS = (*_COUNTERS, "parameters", "numerics")
 
 
-def learner_of(record: ModelRecord) -> OnlineLSSVM:
+def learner_of(record: ModelRecord) -> Learner:
     """Return a learner that resumes from the record's state; raises ModelError if its arrays are not a valid state."""
-    state = state_of(record)
     with _damage_errors(record):
-        return OnlineLSSVM.from_state(state)
+        if is_local(record):
+            return LocalExperts.from_state(experts_of(record))
+        return OnlineLSSVM.from_state(state_of(record))
 
 
 @contextmanager
@@ -86,17 +94,34 @@ def _state_of(record: ModelRecord) -> OnlineState:
     return OnlineState(**values)
 
 
-def with_learner(record: ModelRecord, learner: OnlineLSSVM) -> ModelRecord:
+def with_learner(record: ModelRecord, learner: Learner) -> ModelRecord:
     """Return the record with the learner's state and its published coefficients."""
+    if isinstance(learner, LocalExperts):
+        return with_state(record, learner.published_state())
     record = with_state(record, learner.state())
     return replace(record, arrays=record.arrays | {PUBLISHED: np.ascontiguousarray(learner.coefficients())})
 
 
-def with_state(record: ModelRecord, state: OnlineState) -> ModelRecord:
+def with_state(record: ModelRecord, state: OnlineState | ExpertsState) -> ModelRecord:
     """Return the record with a learner's state only: enough to resume, not to predict."""
+    if isinstance(state, ExpertsState):
+        return with_experts(replace(record, arrays=_metric_of(record)), state)
     arrays = {f.name: getattr(state, f.name) for f in fields(state) if f.name not in _NO_ARRAYS}
     counters = {name: getattr(state, name) for name in _COUNTERS} | asdict(state.numerics)
     return replace(record, arrays=_metric_of(record) | cast("Arrays", arrays), counters=counters)
+
+
+def n_basis_of(record: ModelRecord) -> int:
+    """Return the number of basis vectors of a model, in all of its cells."""
+    if is_local(record):
+        return int(record.counters["n_basis"])
+    return len(record.arrays.get("basis_vectors", ()))
+
+
+def of_cell(record: ModelRecord, state: ExpertsState, cell: int) -> ModelRecord:
+    """Return the record that a cell's learner would have alone."""
+    alone = with_state(record, state.state_of(cell))
+    return replace(alone, arrays=alone.arrays | {PUBLISHED: state.expansion(cell)[1]})
 
 
 def _metric_of(record: ModelRecord) -> Arrays:
@@ -211,6 +236,9 @@ def _check_sums(record: ModelRecord) -> None:
 def widened(record: ModelRecord, before: FeatureMap, extended: FeatureMap) -> ModelRecord:
     """Return the record with an extended feature map: its basis vectors are zero in the new features."""
     positions, arrays = before.added_features(extended), dict(record.arrays)
+    if len(positions) and is_local(record):
+        with _damage_errors(record):
+            arrays |= with_experts(record, experts_of(record).widened(positions).published()).arrays
     for name, axis in (("basis_vectors", 1), ("centre", 0)):
         if len(positions) and name in arrays:
             arrays[name] = cast("Floats", np.insert(arrays[name], positions, 0.0, axis=axis))
@@ -228,15 +256,36 @@ def model_of(record: ModelRecord, *, with_uncertainty: bool = False) -> Model:
     Raises ModelError if the parts of the record are inconsistent.
     """
     with _damage_errors(record):
-        basis, feature_map = basis_of(record), feature_map_of(record)
-        coefficients = cast("Floats", record.arrays[PUBLISHED])
-        n_features = feature_map.n_features
-        shapes = {"basis_vectors": (len(basis.vectors), n_features), "centre": (n_features,)}
-        shapes[PUBLISHED] = (basis.n_functions, feature_map.target.n_outputs)
-        for name, shape in shapes.items():
-            _check_shape(record, name, shape)
-        uncertainty = _uncertainty_of(record, basis) if with_uncertainty else None
-        return Model(basis, coefficients, feature_map, uncertainty)
+        feature_map = feature_map_of(record)
+        if is_local(record):
+            return _experts_model_of(record, feature_map, with_uncertainty=with_uncertainty)
+        return expansion_of(record, feature_map, with_uncertainty=with_uncertainty)
+
+
+def expansion_of(
+    record: ModelRecord, feature_map: FeatureMap | None = None, *, with_uncertainty: bool = False
+) -> ExpansionModel:
+    """Return the model of a record with one dictionary; its feature map is read from the record if it is not given."""
+    feature_map = feature_map or feature_map_of(record)
+    basis, coefficients = basis_of(record), cast("Floats", record.arrays[PUBLISHED])
+    n_features = feature_map.n_features
+    shapes = {"basis_vectors": (len(basis.vectors), n_features), "centre": (n_features,)}
+    shapes[PUBLISHED] = (basis.n_functions, feature_map.target.n_outputs)
+    for name, shape in shapes.items():
+        _check_shape(record, name, shape)
+    return ExpansionModel(
+        basis, coefficients, feature_map, _uncertainty_of(record, basis) if with_uncertainty else None
+    )
+
+
+def _experts_model_of(record: ModelRecord, feature_map: FeatureMap, *, with_uncertainty: bool) -> ExpertsModel:
+    state = experts_of(record)
+    _check_shape(record, CENTRES, (len(state.cells), feature_map.n_features))
+    experts = [
+        expansion_of(of_cell(record, state, cell), feature_map, with_uncertainty=with_uncertainty)
+        for cell in state.answering.tolist()
+    ]
+    return ExpertsModel(state.cells, state.answering, sharing_noise(experts), feature_map)
 
 
 def _check_shape(record: ModelRecord, name: str, shape: tuple[int, ...]) -> None:
@@ -257,6 +306,16 @@ def basis_of(record: ModelRecord) -> Basis:
             raise ModelError(f"the model {record.name!r} lacks the array {name}: its record is damaged")
     vectors, centre = cast("Floats", record.arrays["basis_vectors"]), cast("Floats", record.arrays["centre"])
     return Basis(make_kernel(kernel.pop("name"), kernel, 1), vectors, centre, constant=learner.get("bias", False))
+
+
+def bases_of(record: ModelRecord) -> Iterator[Basis]:
+    """Yield the basis of a model, or of each of its cells."""
+    if not is_local(record):
+        yield basis_of(record)
+        return
+    state = experts_of(record)
+    for cell in state.answering.tolist():
+        yield basis_of(of_cell(record, state, cell))
 
 
 def _uncertainty_of(record: ModelRecord, basis: Basis) -> Uncertainty:

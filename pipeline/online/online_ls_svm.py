@@ -42,6 +42,7 @@ from ridgestream.pipeline.online.diagnostics import Numerics
 from ridgestream.pipeline.online.information_form import Information
 from ridgestream.pipeline.online.inverses import Condition
 from ridgestream.pipeline.online.row_strip import Workspace
+from ridgestream.pipeline.online.schedule import GRID_ROWS
 from ridgestream.pipeline.online.selection_rule import Selection
 from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.online.state import OnlineState
@@ -203,6 +204,11 @@ class OnlineLSSVM:
     def is_refreshed(self) -> bool:
         """Whether a scheduled refresh has just been made, so that a state taken now continues bit for bit."""
         return self._stream is not None and self._stream.is_refreshed
+
+    @property
+    def grid_rows(self) -> int:
+        """Rows at whose multiples after a refresh a stream may be split without a change of bits."""
+        return GRID_ROWS
 
     @property
     def condition(self) -> Condition | None:

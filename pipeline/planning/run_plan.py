@@ -15,7 +15,7 @@ from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
 from ridgestream.pipeline.dataset.stored_rows import TASK_ROWS
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.ingest.source_diff import count_usable_rows, diff_source
-from ridgestream.pipeline.models.model_record import is_refitted
+from ridgestream.pipeline.models.model_record import is_refitted, n_basis_of
 from ridgestream.pipeline.prediction.held_out import held_out_feature_map
 from ridgestream.pipeline.training.pilot import plan_pilot
 from ridgestream.pipeline.training.refit import count_features, may_refit, plan_refit
@@ -105,7 +105,7 @@ class RunPlan:
     @property
     def max_basis(self) -> int:
         """The size of the largest dictionary; without a limit, of the present one."""
-        present = len(self.record.arrays["basis_vectors"]) if self.record else 0
+        present = n_basis_of(self.record) if self.record else 0
         return self.trainer.request.max_basis or max(present, 1)
 
     @property

@@ -226,7 +226,7 @@ def evaluate(
     probabilities, their reliability. With the ranges of the rows learned, the rows outside of them are counted.
     """
     policies = policies or Policies()
-    model = replace(model, feature_map=with_boolean_fill(model.feature_map, schema))
+    model = model.having(feature_map=with_boolean_fill(model.feature_map, schema))
     executor.admit(partition_needs(files))
     report.begin(events.STEP_EVALUATE, None, partitions=len(files))
     total, summary = _of_no_rows(model, schema), InputSummary()
@@ -287,7 +287,7 @@ def _with_intervals(model: Model, level: float) -> Model:
         if model.intervals is not None:
             model.intervals.factors(level)
     except InputError:
-        return replace(model, intervals=None)
+        return model.having(intervals=None)
     return model
 
 

@@ -150,7 +150,7 @@ def predict(
     if inside:
         raise PartitionError(f"the predictions of {inside[0].path} would replace it: choose another output folder")
     keep, policies, extras = tuple(dict.fromkeys(keep)), policies or Policies(), extras or Extras()
-    model = replace(model, feature_map=with_boolean_fill(model.feature_map, schema))
+    model = model.having(feature_map=with_boolean_fill(model.feature_map, schema))
     _report_unused_columns(schema, files, keep, report)
     made_by = hash_of((RULES, model, schema, keep, extras, policies.missing, policies.unseen_categories))
     tasks = [PredictTask(file, output / file.name, keep, extras, made_by, again) for file in files]

@@ -6,6 +6,7 @@ method, rows are left out one by one from the sums, in closed form.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -16,9 +17,11 @@ from ridgestream.pipeline.calibration.leave_one_out import LeaveOneOut, LeftOut
 from ridgestream.pipeline.calibration.priority_sample import PrioritySample, sample_size
 from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
 from ridgestream.pipeline.models.calibration import kept_of
-from ridgestream.pipeline.models.model_record import is_batch, is_refitted, model_of
-from ridgestream.pipeline.models.predictor import Model
-from ridgestream.pipeline.sums.row_block import RowBlock
+from ridgestream.pipeline.models.experts_model import ExpertsModel
+from ridgestream.pipeline.models.experts_record import experts_of
+from ridgestream.pipeline.models.model_record import is_batch, is_refitted, model_of, of_cell
+from ridgestream.pipeline.models.predictor import ExpansionModel, Model
+from ridgestream.pipeline.sums.row_block import RowBlock, choose_rows
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.catalog.models import ModelRecord
@@ -51,6 +54,10 @@ class SampledRows:
     weights: Floats
     """The weight of each, its own times what it stands for in the sample, shape (rows,)."""
 
+    def part(self, chosen: Integers) -> Self:
+        """Return some of the rows."""
+        return type(self)(choose_rows(self.block, chosen), self.numbers[chosen], self.weights[chosen])
+
 
 def judge_left_out(context: TrainingContext, record: ModelRecord, learned: Sequence[int]) -> JudgedRows | None:
     """Return a sample of the learned rows, those of the segments `learned` in this order; None without any.
@@ -67,9 +74,11 @@ def judge_left_out(context: TrainingContext, record: ModelRecord, learned: Seque
         return None
     targets, weights = sampled.block.targets, sampled.weights
     model = model_of(record, with_uncertainty=True)
-    left_out = leave_out(model, record, sampled)
-    deviations, noise = (None, None) if context.classifies else (deviations_of(model, left_out), model.noise)
-    return JudgedRows(targets, kept.outputs[found] if kept else left_out.outputs, deviations, noise, weights)
+    outputs, deviations = _left_out(model, record, sampled)
+    noise = None if context.classifies else model.noise
+    return JudgedRows(
+        targets, kept.outputs[found] if kept else outputs, None if context.classifies else deviations, noise, weights
+    )
 
 
 def _judged_before(context: TrainingContext, kept: KeptPredictions, learned: Sequence[int]) -> JudgedRows | None:
@@ -99,7 +108,22 @@ def sampled_rows(
     return found, SampledRows(block, numbers, weights)
 
 
-def leave_out(model: Model, record: ModelRecord, rows: SampledRows) -> LeftOut:
+def _left_out(model: Model, record: ModelRecord, rows: SampledRows) -> tuple[Floats, Floats]:
+    """Return outputs and standard deviations of new observations, each (rows, n_outputs), at rows left out.
+
+    Those of local experts are left out of the sums of their own cells.
+    """
+    if isinstance(model, ExpansionModel):
+        left_out = leave_out(model, record, rows)
+        return left_out.outputs, deviations_of(model, left_out)
+    assert isinstance(model, ExpertsModel)  # noqa: S101 (there is no other)
+    state, (outputs, deviations) = experts_of(record), np.zeros((2, *rows.block.targets.shape))
+    for cell, expert, own in model.groups(rows.block.features):
+        outputs[own], deviations[own] = _left_out(expert, of_cell(record, state, cell), rows.part(own))
+    return outputs, deviations
+
+
+def leave_out(model: ExpansionModel, record: ModelRecord, rows: SampledRows) -> LeftOut:
     """Return the rows, left out of the model's sums one by one; `model` has uncertainty."""
     assert model.uncertainty is not None  # noqa: S101 (callers ask for it)
     basis, uncertainty, block = model.basis, model.uncertainty, rows.block
@@ -119,7 +143,7 @@ def leave_out(model: Model, record: ModelRecord, rows: SampledRows) -> LeftOut:
     )
 
 
-def deviations_of(model: Model, left_out: LeftOut) -> Floats:
+def deviations_of(model: ExpansionModel, left_out: LeftOut) -> Floats:
     """Return the standard deviation of a new observation at each row, as `Model.deviations`, in the learner's units."""
     assert model.uncertainty is not None  # noqa: S101 (callers ask for it)
     spread = left_out.novelty / model.uncertainty.penalty + left_out.leverage

@@ -24,7 +24,13 @@ from ridgestream.pipeline.calibration.priority_sample import PrioritySample, sam
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
 from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
 from ridgestream.pipeline.features.calendar import CYCLES
-from ridgestream.pipeline.models.model_record import model_of, refit_of, state_of, with_refit
+from ridgestream.pipeline.models.model_record import (
+    expansion_of,
+    n_basis_of,
+    refit_of,
+    state_of,
+    with_refit,
+)
 from ridgestream.pipeline.models.uncertainty import Uncertainty
 from ridgestream.pipeline.selection.regularization_path import choose_regularization
 from ridgestream.pipeline.sums.basis import Basis, plan_kernel_rows
@@ -65,7 +71,8 @@ def refit(context: TrainingContext, record: ModelRecord, segments: Sequence[int]
 
 def may_refit(request: Request, n_rows: int, n_basis: int) -> bool:
     """Return whether a refit of this many rows and vectors is tried: few rows, and a dictionary that grew with them."""
-    return isinstance(request, OnlineRequest) and request.selection != "fixed" and n_rows <= FEW_ROWS * n_basis
+    may_grow = isinstance(request, OnlineRequest) and request.selection != "fixed" and request.experts == 1
+    return may_grow and n_rows <= FEW_ROWS * n_basis
 
 
 def refit_if_better(context: TrainingContext, request: Request, trained: Trained, segments: Sequence[int]) -> Trained:
@@ -74,7 +81,7 @@ def refit_if_better(context: TrainingContext, request: Request, trained: Trained
     One that does not fit in memory, or has no solution, is not kept. Raises StoreError for rows that cannot be read.
     """
     record = trained.record
-    n_rows, n_basis = int(record.counters["rows_seen"]), len(record.arrays["basis_vectors"])
+    n_rows, n_basis = int(record.counters["rows_seen"]), n_basis_of(record)
     fits = plan_refit(count_features(context.ledger), n_basis).total_bytes <= context.memory_limit_bytes
     if not (fits and trained.entries and may_refit(request, n_rows, n_basis)):
         return trained
@@ -95,15 +102,15 @@ def _gain_of(
     """Return by which share a refit lowers the squared error on rows left out, and the standard error of that."""
     sample = PrioritySample.of(int(record.counters["rows_seen"]), sample_size(state_of(record).n_targets))
     _, rows = sampled_rows(context, refitted, segments, sample)
-    model, state = model_of(refitted, with_uncertainty=True), state_of(record)
+    model, state = expansion_of(refitted, with_uncertainty=True), state_of(record)
     own = Uncertainty.of(state, refit_of(refitted), state.parameters.regularization)
-    models = replace(model, coefficients=model_of(record).coefficients, uncertainty=own), model
+    models = replace(expansion_of(record), uncertainty=own), model
     targets = rows.block.targets
     w = np.ones(len(targets)) if rows.block.weights is None else rows.block.weights
     with one_blas_thread():
-        before, after = (np.square(targets - leave_out(m, refitted, rows).outputs).mean(axis=1) for m in models)
-        error, fall = float(w @ before), float(w @ (before - after))
-        spread = float(w**2 @ (before - after - fall / max(float(w.sum()), 1e-300)) ** 2)
+        was, now = (np.square(targets - leave_out(m, refitted, rows).outputs).mean(axis=1) for m in models)
+        error, fall = float(w @ was), float(w @ (was - now))
+        spread = float(w**2 @ (was - now - fall / max(float(w.sum()), 1e-300)) ** 2)
     return (fall / error, sqrt(spread) / error) if error > 0 else (0.0, 0.0)
 
 

@@ -209,6 +209,8 @@ class OnlineRequest(_Piloted):
     """The seed with which a fixed dictionary is drawn; None if it is selected or given."""
     unseen_categories: str = ERROR
     """The policy for categories that the model has not seen; may change between trainings."""
+    experts: int = 1
+    """The number of cells that have a learner each."""
 
     @property
     def kernel_grid(self) -> tuple[dict[str, float], ...]:
@@ -233,16 +235,14 @@ class OnlineRequest(_Piloted):
             "selection": self.selection,
             "dictionary": "given" if self.dictionary else None,
             "random_seed": self.random_seed,
+            **({"experts": self.experts} if self.experts > 1 else {}),
             **self._own_parameters(),
         }
 
     def with_choice(self, choice: Choice) -> Self:
         """Return the request with the settings that a pilot chose."""
-        values: dict[str, dict[str, Any]] = {
-            GAMMA: {"kernel_parameters": _with_gamma(self.kernel_parameters, choice.gamma)},
-            REGULARIZATION: {"regularization": choice.regularization},
-            MAX_BASIS: {"max_basis": choice.max_basis},
-        }
+        values: dict[str, Any] = {name: {name: getattr(choice, name)} for name in (REGULARIZATION, MAX_BASIS)}
+        values[GAMMA] = {"kernel_parameters": _with_gamma(self.kernel_parameters, choice.gamma)}
         return replace(self, **_only(values, self.chooses), chooses=frozenset(), chosen=self.chooses)
 
     def adopting(self, parameters: dict[str, Any]) -> Self:

@@ -10,7 +10,7 @@ from ridgestream.pipeline.batch.method import PassPlan
 from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.kernels import are_unrelated
 from ridgestream.pipeline.models.learned_ranges import with_ranges
-from ridgestream.pipeline.models.model_record import ONLINE, basis_of
+from ridgestream.pipeline.models.model_record import ONLINE, bases_of
 from ridgestream.pipeline.prediction.trivial_model import learned_targets, merge_targets, segment_targets
 from ridgestream.pipeline.training.batch import BatchTrainer
 from ridgestream.pipeline.training.context import TrainingContext
@@ -80,8 +80,8 @@ def train(trainer: Trainer, context: TrainingContext) -> Trained:
     trained = _with_targets(trainer.train(context), context)
     new = [entry.segment for entry in trained.entries]
     trained = replace(trained, record=with_ranges(trained.record, record, context.root, new))
-    basis = basis_of(trained.record)
-    if are_unrelated(basis.kernel, basis.vectors, basis.centre):
+    alone = [are_unrelated(basis.kernel, basis.vectors, basis.centre) for basis in bases_of(trained.record)]
+    if sum(alone) > len(alone) // 2:
         context.report.warn(events.TRAIN_VECTORS_UNRELATED)
     return trained
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from ridgestream.stores.catalog.models import check_model_name
+from ridgestream.stores.catalog.models import check_model_name, rows_a_chunk
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import read_errors, store_errors
 from ridgestream.stores.errors.zarr_settings import ZARR_FORMAT
@@ -34,7 +34,6 @@ COLLECT_BYTES = 2**30
 
 _GROUP = "checkpoints"
 _WRITING = "writing"
-_ROWS_A_CHUNK = 1024
 _BRANCH = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -129,7 +128,7 @@ class Checkpoints:
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         group.attrs.update({"record": cast("Any", record), "sha256": _hash_of(record, contiguous)})
         for name, values in contiguous.items():
-            create_array(group, name, values.shape, str(values.dtype), _ROWS_A_CHUNK)[...] = values
+            create_array(group, name, values.shape, str(values.dtype), rows_a_chunk(name))[...] = values
         return repository.flush(session, "Keep a checkpoint")
 
     def _move(self, branch: str, snapshot: str, *, exists: bool) -> None:

@@ -25,7 +25,7 @@ from ridgestream.stores.repository.store_format import (
 )
 from ridgestream.stores.schema.field_types import check_types, strictly_typed
 from ridgestream.stores.schema.record_hash import hash_arrays, hash_plain
-from ridgestream.stores.segments.checked_array import create_array, read_array
+from ridgestream.stores.segments.checked_array import create_array, read_array, write_changed_rows
 from ridgestream.stores.segments.size_limits import check_metadata
 from ridgestream.stores.segments.text_array import read_lines, write_lines
 
@@ -41,7 +41,7 @@ report of the last run; version 4 adds the arrays of a learned metric and of the
 and learned segments in chunks, since they grow with the store; version 5 adds the drift of columns, the arrays that
 calibrate a model, the coverage of a night and the gain of its refit, the ranges of the learned rows, the rules of
 columns to the parameters, and to the encoding time stamps as circles, scales that are not fixed yet, and plain
-indicators.
+indicators, and the cells of local experts.
 """
 
 LISTS = ("history", "learned")
@@ -55,6 +55,11 @@ TARGET_MOMENTS = "target_moments"
 
 LEARNED_RANGES = "learned_ranges"
 """The array with the smallest and the largest value of each numeric column in the rows learned, (2, n_numeric)."""
+
+CELLS = "cells"
+"""The array of a model of local experts with the state of a cell in each row: a row that has not changed costs a commit
+nothing.
+"""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _ROWS_A_CHUNK = 1024
@@ -271,22 +276,31 @@ def write_model(root: "zarr.Group", record: ModelRecord) -> None:
     path = f"{MODELS}/{check_model_name(record.name)}"
     with store_errors(f"the model {record.name!r}"):
         list_hashes(root, {path: hash_plain(plain), arrays_path(path): hash_arrays(record.arrays)})
-        group = _emptied_group(root, path)
+        group = _emptied_group(root, path, record.arrays)
         learned = plain.pop("learned")
         write_lines(group, "history", plain.pop("history"))
         write_lines(group, "learned", (learned[i : i + _A_LINE] for i in range(0, len(learned), _A_LINE)))
         group.attrs.put(json.loads(json.dumps(plain)))
         for key, array in record.arrays.items():
-            create_array(group, key, array.shape, str(array.dtype), _ROWS_A_CHUNK)[...] = array
+            if key not in group:
+                create_array(group, key, array.shape, str(array.dtype), rows_a_chunk(key))[...] = array
+            else:
+                write_changed_rows(group, key, array)
 
 
-def _emptied_group(root: "zarr.Group", path: str) -> "zarr.Group":
-    """Return the group of a model with nothing but its LISTS, if it has them."""
+def rows_a_chunk(key: str) -> int:
+    """Return the number of rows of an array in one chunk."""
+    return 1 if key == CELLS else _ROWS_A_CHUNK
+
+
+def _emptied_group(root: "zarr.Group", path: str, arrays: Arrays) -> "zarr.Group":
+    """Return the group of a model with its LISTS, if it has them, and with the CELLS if these have the same shape."""
     if not all(f"{path}/{name}" in root for name in LISTS):
         return root.create_group(path, overwrite=True)
     group = cast("zarr.Group", root[path])
-    for key in [*group.array_keys()]:
-        if key not in LISTS:
+    for key, array in [*group.arrays()]:
+        keeps_shape = key == CELLS and key in arrays and array.shape == arrays[key].shape
+        if key not in LISTS and not keeps_shape:
             del group[key]
     return group
 

@@ -57,6 +57,21 @@ def read_array(array: "zarr.Array[Any]", start: int | None = None, stop: int | N
         return check_present(values, subject)
 
 
+def write_changed_rows(group: "zarr.Group", name: str, values: npt.NDArray[Any]) -> None:
+    """Write those rows of an array of the group, a chunk each, whose bits differ; all of them if it cannot be read."""
+    array = cast("zarr.Array[Any]", group[name])
+    try:
+        changed = _as_bits(read_array(array)) != _as_bits(values)
+    except StoreError:
+        changed = np.ones(values.shape, dtype=bool)
+    for row in np.flatnonzero(changed.any(axis=1)).tolist():
+        array[row] = values[row]
+
+
+def _as_bits(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    return np.ascontiguousarray(values).view(np.int64)
+
+
 def seal_group(group: "zarr.Group", names: Iterable[str]) -> None:
     """Keep a hash of what a group says of itself, once it is written: attributes, and those of its arrays by name."""
     group.attrs[_HASH] = hash_plain(_description(group, names))

@@ -31,14 +31,14 @@ from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.dataset.feature_map_fit import fit_feature_map
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.models.predictor import PREDICTION_BYTES, Model
+from ridgestream.pipeline.models.predictor import PREDICTION_BYTES, ExpansionModel
 from ridgestream.pipeline.prediction.predict import predict
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.stores.parquet.partitions import PartitionFile, list_partitions
 from ridgestream.stores.schema.schema import Schema, SchemaRequest
 
 
-def make_model(folder: Path, rows: Rows, n_basis: int) -> tuple[Model, Schema]:
+def make_model(folder: Path, rows: Rows, n_basis: int) -> tuple[ExpansionModel, Schema]:
     """Return a model whose dictionary is drawn from the rows, with random coefficients, and the schema of forest."""
     (folder / "first").mkdir()
     (folder / "first" / "part-00.parquet").symlink_to(FOREST / "train" / "part-00.parquet")
@@ -49,10 +49,10 @@ def make_model(folder: Path, rows: Rows, n_basis: int) -> tuple[Model, Schema]:
     rng = np.random.default_rng(0)
     vectors = rows.X[np.sort(rng.choice(len(rows.X), n_basis, replace=False))]
     basis = Basis(RBF(GAMMA), vectors, np.zeros(vectors.shape[1]), constant=True)
-    return Model(basis, rng.standard_normal((n_basis + 1, 1)), feature_map), schema
+    return ExpansionModel(basis, rng.standard_normal((n_basis + 1, 1)), feature_map), schema
 
 
-def bare_products(rows: Rows, model: Model) -> Array:
+def bare_products(rows: Rows, model: ExpansionModel) -> Array:
     """Return Σ β_i k(x_i, x) + b of standardized rows in memory."""
     found, step = np.empty((len(rows.X), 1)), max(1, PREDICTION_BYTES // (8 * len(model.coefficients)))
     with one_blas_thread():
@@ -83,7 +83,7 @@ def measure(n_rows: int, n_basis: int, repeats: int, *, profile: bool) -> dict[s
     }
 
 
-def _whole(model: Model, schema: Schema, files: tuple[PartitionFile, ...], folder: Path) -> float:
+def _whole(model: ExpansionModel, schema: Schema, files: tuple[PartitionFile, ...], folder: Path) -> float:
     watch = Watch()
     done = predict(model, schema, files, folder / "out", (), InProcess(), Silent(), again=True)
     took = watch.read()
@@ -91,7 +91,7 @@ def _whole(model: Model, schema: Schema, files: tuple[PartitionFile, ...], folde
     return took.cpu_seconds
 
 
-def _bare(rows: Rows, model: Model) -> float:
+def _bare(rows: Rows, model: ExpansionModel) -> float:
     watch = Watch()
     bare_products(rows, model)
     took = watch.read()
@@ -99,7 +99,7 @@ def _bare(rows: Rows, model: Model) -> float:
     return took.cpu_seconds
 
 
-def _profile(model: Model, schema: Schema, files: tuple[PartitionFile, ...], folder: Path) -> None:
+def _profile(model: ExpansionModel, schema: Schema, files: tuple[PartitionFile, ...], folder: Path) -> None:
     profiler = cProfile.Profile()
     profiler.runcall(predict, model, schema, files, folder / "out", (), InProcess(), Silent(), again=True)
     pstats.Stats(profiler, stream=sys.stderr).sort_stats("tottime").print_stats(15)

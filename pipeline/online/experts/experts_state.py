@@ -1,7 +1,8 @@
 """The state of local experts: the cells, and each one's learner as a vector; a cell without rows has an empty one."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Self
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy as np
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.online.carried_model import CarriedModel
+from ridgestream.pipeline.online.diagnostics import Numerics
 from ridgestream.pipeline.online.experts.cells import Cells
-from ridgestream.pipeline.online.experts.packed_cell import CellLayout, is_published, n_basis_of
+from ridgestream.pipeline.online.experts.packed_cell import CellLayout, is_published, n_basis_of, numerics_of
 from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.online.state import OnlineState
 
@@ -48,6 +50,15 @@ class ExpertsState:
         """The cells that have a basis vector, in ascending order."""
         return np.flatnonzero([n_basis_of(packed) > 0 for packed in self.packed])
 
+    @property
+    def numerics(self) -> Numerics:
+        """The worst condition and drift of all cells, and the sums of what is counted."""
+        return reduce(Numerics.merge, (numerics_of(self.packed[cell]) for cell in self.started), Numerics())
+
+    def total(self, counter: int) -> float:
+        """Return the sum of a counter, one of `packed_cell`, over all cells in their order."""
+        return sum((float(self.packed[cell][counter]) for cell in self.started), 0.0)
+
     def state_of(self, cell: int) -> OnlineState:
         """Return the state of a cell's learner."""
         return self.layout.unpack(self.packed[cell], self.parameters, self.cells.centres[cell])
@@ -56,9 +67,20 @@ class ExpertsState:
         """Return the dictionary and the published coefficients of a cell of `published`."""
         return self.layout.expansion(self.packed[cell])
 
-    def with_states(self, states: Mapping[int, OnlineState]) -> Self:
-        """Return the state with these states of cells."""
-        return self._with({cell: self.layout.pack(state, None) for cell, state in states.items()})
+    def with_states(self, states: Iterable[tuple[int, OnlineState]]) -> Self:
+        """Return the state with these states of cells, by their numbers; one of them is at hand at a time."""
+        return self._with({cell: self.layout.pack(state, None) for cell, state in states})
+
+    def regularized(self, regularization: float) -> Self:
+        """Return the state with another λ for all rows of all cells, past ones too: P += (γ′ − γ)K."""
+        parameters = replace(self.parameters, regularization=regularization)
+
+        def changed(cell: int) -> OnlineState:
+            model = CarriedModel(self.state_of(cell), self.cells.centres[cell])
+            model.set_regularization(parameters)
+            return model.state()
+
+        return replace(self, parameters=parameters).with_states((cell, changed(cell)) for cell in self.started)
 
     def published(self) -> Self:
         """Return the state with the published coefficients of all cells; O(n_basis³) a cell that lacks them."""
@@ -67,7 +89,7 @@ class ExpertsState:
 
     def widened(self, indices: Integers) -> Self:
         """Return the state with features inserted at these indices, as `numpy.insert` takes them, zero in every row."""
-        states = {cell: self.state_of(cell).widened(indices) for cell in self.started}
+        states = ((cell, self.state_of(cell).widened(indices)) for cell in self.started)
         centres = np.insert(self.cells.centres, indices, 0.0, axis=1)
         return replace(self, cells=Cells(centres)).with_states(states)
 

@@ -152,10 +152,14 @@ class LocalExperts:
     @property
     def numerics(self) -> Numerics:
         """The worst condition and drift of all cells, and the sums of what is counted."""
-        started = set(self._state.started) | self._learners.keys()
-        kept = (numerics_of(self._state.packed[cell]) for cell in started - self._learners.keys())
+        kept = (self._state.packed[cell] for cell in self._state.started if cell not in self._learners)
         learning = (learner.numerics for learner in self._learners.values())
-        return reduce(Numerics.merge, (*kept, *learning), Numerics())
+        return reduce(Numerics.merge, (*map(numerics_of, kept), *learning), Numerics())
+
+    @property
+    def grid_rows(self) -> int:
+        """Rows at whose multiples after a refresh a stream may be split without a change of bits."""
+        return BUCKET_ROWS
 
     @property
     def is_refreshed(self) -> bool:
@@ -210,17 +214,12 @@ class LocalExperts:
             self._state, self._names = self._state.widened(indices), FeatureNames()
 
     def set_regularization(self, regularization: float) -> None:
-        """Change λ for all rows of all cells, past ones too, exactly, and refresh; O(n_basis³) a cell.
+        """Change λ for all rows of all cells, past ones too, exactly, and refresh; O(n_basis²) a cell.
 
         The dictionaries chosen so far stay. Raises InputError unless λ is a positive number.
         """
-        parameters = replace(self.parameters, regularization=regularization)
         self.refresh()
-        learners = {cell: self._learner(cell) for cell in self._state.started}
-        self._state = replace(self._state, parameters=parameters)
-        for learner in learners.values():
-            learner.set_regularization(regularization)
-        self.refresh()
+        self._state = self._state.regularized(regularization)
 
     def predict(self, X: npt.ArrayLike) -> Floats:
         """Return each row's prediction by its cell, shape (rows, n_targets), from published coefficients.
@@ -269,7 +268,7 @@ class LocalExperts:
         return BUCKET_ROWS * max(1, ROWS_A_VECTOR * vectors // BUCKET_ROWS)
 
     def _learned(self) -> ExpertsState:
-        return self._state.with_states({cell: learner.state() for cell, learner in self._learners.items()})
+        return self._state.with_states((cell, learner.state()) for cell, learner in self._learners.items())
 
     def _learner(self, cell: int) -> OnlineLSSVM:
         if cell not in self._learners:

@@ -19,9 +19,9 @@ from ridgestream.pipeline.base.serialization import from_plain, hash_of, to_plai
 from ridgestream.pipeline.calibration.kept_predictions import KeptPredictions
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, Stream
 from ridgestream.pipeline.features.feature_map import FeatureMap
-from ridgestream.pipeline.models.model_record import learner_of, with_state
+from ridgestream.pipeline.models.model_record import Learner, learner_of, with_state
 from ridgestream.pipeline.monitoring.learning_curve import Course
-from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
+from ridgestream.pipeline.online.experts.experts_state import ExpertsState
 from ridgestream.pipeline.online.schedule import REFRESH_ROWS
 from ridgestream.pipeline.online.state import OnlineState
 from ridgestream.pipeline.prediction.progressive_validation import Progressive
@@ -99,7 +99,7 @@ class OnlineCheckpoints:
         self._began, self._before = perf_counter(), 0.0
         self._due = monotonic() + KEEP_SECONDS
 
-    def load(self) -> tuple[OnlineLSSVM, Progress] | None:
+    def load(self) -> tuple[Learner, Progress] | None:
         """Return the saved learner and its progress; None without an intact checkpoint of these rows."""
         saved = self._keeper.load(self._key) if self._keeper else None
         try:
@@ -111,7 +111,7 @@ class OnlineCheckpoints:
             self._report.say(events.TRAIN_STARTED_FROM_CHECKPOINT, rows=checkpoint[1].rows)
         return checkpoint
 
-    def offer(self, learner: OnlineLSSVM, progress: Progress) -> None:
+    def offer(self, learner: Learner, progress: Progress) -> None:
         """Save the state after a scheduled refresh if the last checkpoint is old enough, else set it as pending.
 
         If it cannot be saved, a warning is reported and the training continues; it loses more rows if it is killed.
@@ -135,7 +135,7 @@ class OnlineCheckpoints:
         """Return the progress with the seconds until now, including those of earlier runs."""
         return replace(progress, seconds=self._before + perf_counter() - self._began)
 
-    def _plain(self, state: OnlineState, progress: Progress) -> tuple[dict[str, Any], Arrays]:
+    def _plain(self, state: OnlineState | ExpertsState, progress: Progress) -> tuple[dict[str, Any], Arrays]:
         stored_model = with_state(ModelRecord(self._key, {}, {}), state)
         last = self._stream.ranges[progress.blocks - 1]
         plain_progress, arrays = to_plain(progress)
@@ -149,7 +149,7 @@ class OnlineCheckpoints:
         }
         return plain, stored_model.arrays | {f"{_PROGRESS}{name}": array for name, array in arrays.items()}
 
-    def _read(self, plain: dict[str, Any], arrays: Arrays) -> tuple[OnlineLSSVM, Progress] | None:
+    def _read(self, plain: dict[str, Any], arrays: Arrays) -> tuple[Learner, Progress] | None:
         """Return the saved learner and progress; None for other rows. Damaged records raise one of several errors."""
         own = {name.removeprefix(_PROGRESS): array for name, array in arrays.items() if name.startswith(_PROGRESS)}
         progress: Progress = from_plain(Progress, plain["progress"], own)

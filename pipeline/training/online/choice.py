@@ -7,6 +7,7 @@ the pilot judges; by how much depends on its size and on the thresholds. It want
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,19 +18,26 @@ from ridgestream.pipeline.base.errors import InputWarning, NumericalBreakdown
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.kernels import KERNELS, Kernel
 from ridgestream.pipeline.metric.split import LATER_SHARE
+from ridgestream.pipeline.models.model_record import Learner
+from ridgestream.pipeline.online.experts.local_experts import LocalExperts
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.sums.row_block import RowBlock, drop_absent
+from ridgestream.pipeline.sums.row_set import ArrayRows
+from ridgestream.pipeline.training.online.cells import centres_of
 from ridgestream.pipeline.training.pilot import Pilot
 from ridgestream.pipeline.training.request import MAX_BASIS, REGULARIZATION, Choice, OnlineRequest
 
 JUDGED_ROWS = 16_384
-"""The first rows of the pilot that the learner is judged on, at most."""
+"""The first rows of the pilot that one learner is judged on, at most; local experts take all of them."""
 
 JUDGED_BYTES = 64 * 2**20
 """Their features, at most."""
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1_000.0)
 """Values of λn, of which the best judges a width."""
+
+EXPERT_PENALTIES = PENALTIES[:4]
+"""Those of a cell's learner, which has few rows."""
 
 LEAST_GAIN = 0.01
 """By which share of the error another width must be better."""
@@ -68,6 +76,13 @@ class LearnerTrials:
     """The first rows of the pilot, after the metric."""
     request: OnlineRequest
     """The learner's settings."""
+    centres: Floats | None = None
+    """The centres of cells that have a learner each; None for one learner."""
+
+    @property
+    def n_learners(self) -> int:
+        """The number of learners that share the rows."""
+        return 1 if self.centres is None else len(self.centres)
 
     def run(self, kernel: Kernel) -> Trial:
         """Return the error on the last fifth of the rows, having learned the others in their order.
@@ -77,29 +92,31 @@ class LearnerTrials:
         """
         features, targets, weights = self.rows.features, self.rows.targets, self.rows.weights
         cut = round((1 - LATER_SHARE) * len(features))
-        learner = self._learner(kernel, cut)
+        rows_each, penalties = cut / self.n_learners, PENALTIES if self.centres is None else EXPERT_PENALTIES
+        learner = self._learner(kernel, rows_each)
         try:
             with one_blas_thread(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", InputWarning)  # a width that suits no row is not taken
                 learner.partial_fit(features[:cut], targets[:cut], None if weights is None else weights[:cut])
-                trials = [Trial(self._later_error(learner, penalty / cut, cut), penalty) for penalty in PENALTIES]
+                trials = [Trial(self._later_error(learner, p / rows_each, cut), p) for p in penalties]
                 return min(trials, key=lambda trial: trial.error)
         except NumericalBreakdown:
             return Trial(float("inf"), 1.0)
 
-    def _learner(self, kernel: Kernel, n_rows: int) -> OnlineLSSVM:
+    def _learner(self, kernel: Kernel, n_rows: float) -> Learner:
         given = 0.0 if REGULARIZATION in self.request.chooses else self.request.regularization
-        return OnlineLSSVM(
-            kernel,
-            regularization=max(given, 1.0 / n_rows),
-            max_basis=min(self.request.max_basis or LARGEST_BASIS, LARGEST_BASIS),
-            novelty_threshold=self.request.novelty_threshold,
-            usefulness_threshold=self.request.usefulness_threshold,
-            selection=self.request.selection,
-            centre=np.zeros(self.rows.features.shape[1]),
-        )
+        settings: dict[str, Any] = {
+            "regularization": max(given, 1.0 / n_rows),
+            "max_basis": min(self.request.max_basis or LARGEST_BASIS, LARGEST_BASIS),
+            "novelty_threshold": self.request.novelty_threshold,
+            "usefulness_threshold": self.request.usefulness_threshold,
+            "selection": self.request.selection,
+        }
+        if self.centres is not None:
+            return LocalExperts(kernel, self.centres, **settings)
+        return OnlineLSSVM(kernel, **settings, centre=np.zeros(self.rows.features.shape[1]))
 
-    def _later_error(self, learner: OnlineLSSVM, regularization: float, cut: int) -> float:
+    def _later_error(self, learner: Learner, regularization: float, cut: int) -> float:
         learner.set_regularization(regularization)
         rows = self.rows
         losses: Floats = np.mean((learner.predict(rows.features[cut:]) - rows.targets[cut:]) ** 2, axis=1)
@@ -119,14 +136,15 @@ def choose_for_learner(pilot: Pilot, request: OnlineRequest, report: Reporter) -
     if request.selection == "fixed" or not (is_wide or REGULARIZATION in request.chooses):
         return choice
     sized = replace(request, max_basis=choice.max_basis) if MAX_BASIS in request.chooses else request
-    trials = LearnerTrials(_first_rows(pilot), sized)
-    if len(trials.rows.features) < FEWEST_ROWS:
+    rows = _first_rows(pilot, JUDGED_ROWS if request.experts == 1 else pilot.rows.n_rows)
+    if len(rows.features) < FEWEST_ROWS:
         return choice
+    trials = LearnerTrials(rows, sized, _centres(rows, request))
     gamma, trial = _best_width(pilot, trials, report, wide=is_wide)
     own = pilot.learned.best.errors.later if pilot.learned.best else trial.error
     if _is_far(pilot, trial) and trial.error > own + FAR_FROM_MEAN:
         report.warn(events.PILOT_LEARNER_FALLS_SHORT, mse_later=trial.error, mse_later_of_sums=own)
-    return replace(choice, gamma=gamma, regularization=trial.penalty / pilot.rows.n_rows)
+    return replace(choice, gamma=gamma, regularization=trial.penalty * trials.n_learners / pilot.rows.n_rows)
 
 
 def _best_width(pilot: Pilot, trials: LearnerTrials, report: Reporter, *, wide: bool) -> tuple[float | None, Trial]:
@@ -160,7 +178,13 @@ def _is_far(pilot: Pilot, trial: Trial) -> bool:
     return pilot.learned.best is not None and trial.error > FAR * pilot.learned.best.errors.later
 
 
-def _first_rows(pilot: Pilot) -> RowBlock:
-    count = min(pilot.rows.n_rows, JUDGED_ROWS, JUDGED_BYTES // (8 * max(pilot.rows.n_features, 1)))
+def _centres(rows: RowBlock, request: OnlineRequest) -> Floats | None:
+    if request.experts == 1:
+        return None
+    return centres_of(ArrayRows(rows.features, rows.targets, rows.weights), request)
+
+
+def _first_rows(pilot: Pilot, most: int) -> RowBlock:
+    count = min(pilot.rows.n_rows, most, JUDGED_BYTES // (8 * max(pilot.rows.n_features, 1)))
     block = drop_absent(pilot.rows.take(np.arange(count)))
     return replace(block, features=pilot.learned.metric.apply(block.features))

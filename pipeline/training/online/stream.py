@@ -17,6 +17,7 @@ from ridgestream.pipeline.dataset.block_stream import Block, Stream
 from ridgestream.pipeline.dataset.range_checks import check_errors, naming_partition
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.models.model_record import Learner
 from ridgestream.pipeline.monitoring.learning_curve import Course
 from ridgestream.pipeline.online.compiled.jit import noticing_compilation
 from ridgestream.pipeline.online.compiled.update import run_rows
@@ -49,7 +50,7 @@ class StreamTraining:
     report: Reporter
     """Receives progress."""
 
-    def learn(self, learner: OnlineLSSVM, progress: Progress) -> Progress:
+    def learn(self, learner: Learner, progress: Progress) -> Progress:
         """Learn the blocks after `progress`; return the progress at the end, with the errors of earlier predictions.
 
         Raises InputError naming the partition whose rows cannot be learned.
@@ -69,7 +70,7 @@ class StreamTraining:
         _warn_of_weights(learner, report)
         return progress
 
-    def _learn_block(self, learner: OnlineLSSVM, block: Block, progress: Progress) -> Progress:
+    def _learn_block(self, learner: Learner, block: Block, progress: Progress) -> Progress:
         with naming_partition(self.entries, block.block_range.segment):
             learner.widen(block.new_features)
             errors, kept, course = _predict_then_learn(learner, block, self.feature_map, progress)
@@ -80,7 +81,7 @@ class StreamTraining:
 
 
 def _predict_then_learn(
-    learner: OnlineLSSVM, block: Block, feature_map: FeatureMap, progress: Progress
+    learner: Learner, block: Block, feature_map: FeatureMap, progress: Progress
 ) -> tuple[Progressive, KeptPredictions, Course]:
     """Return the errors of a block's rows, predicted before they were learned, a sample of them, and the course.
 
@@ -123,7 +124,7 @@ def _warn_of_numerics(numerics: Numerics, progress: Progress, report: Reporter) 
         )
 
 
-def _warn_of_weights(learner: OnlineLSSVM, report: Reporter) -> None:
+def _warn_of_weights(learner: Learner, report: Reporter) -> None:
     """Warn of weights whose mean is far from one, since the thresholds are in units of weight."""
     mean = learner.weight_seen / learner.rows_seen if learner.rows_seen else 1.0
     if not 1 / FAR_WEIGHT <= mean <= FAR_WEIGHT:

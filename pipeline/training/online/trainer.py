@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ridgestream.pipeline.base import events
+from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.memory_plan import TrainingPlan, check_plans
 from ridgestream.pipeline.batch.method import PassPlan, sum_pass
 from ridgestream.pipeline.calibration.kept_predictions import KeptPredictions
@@ -15,12 +16,15 @@ from ridgestream.pipeline.dataset.range_checks import check_ranges
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.models.calibration import kept_of, with_kept
-from ridgestream.pipeline.models.model_record import check_complete, learner_of, with_learner
+from ridgestream.pipeline.models.model_record import Learner, check_complete, learner_of, n_basis_of, with_learner
+from ridgestream.pipeline.monitoring.learning_curve import Course
+from ridgestream.pipeline.online.experts.local_experts import LocalExperts
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.pipeline.prediction.progressive_validation import Progressive, last_value_errors, mean_errors
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
 from ridgestream.pipeline.training.context import TrainingContext
+from ridgestream.pipeline.training.online.cells import place_cells
 from ridgestream.pipeline.training.online.checkpoints import OnlineCheckpoints, Progress, key_of
 from ridgestream.pipeline.training.online.choice import choose_for_learner
 from ridgestream.pipeline.training.online.dictionary import (
@@ -74,7 +78,8 @@ class OnlineTrainer:
         n_outputs: int,
     ) -> TrainingPlan:
         """Return the memory that training needs; without `max_basis`, for the present dictionary."""
-        return TrainingPlan(self._most_basis(record), n_features + n_outputs - 1, BLOCK_BYTES)
+        most, n_values = self._most_basis(record), n_features + n_outputs - 1
+        return TrainingPlan(most, n_values, BLOCK_BYTES, self.request.experts)
 
     def passes(self, record: ModelRecord | None, n_rows: int, new_rows: int) -> tuple[PassPlan, ...]:  # noqa: ARG002
         """Return the passes of a training: one over the new rows."""
@@ -100,7 +105,7 @@ class OnlineTrainer:
     def _most_basis(self, record: ModelRecord | None) -> int:
         if self.request.max_basis is not None:
             return self.request.max_basis
-        return max(len(record.arrays["basis_vectors"]) if record else 0, 1)
+        return max(n_basis_of(record) if record else 0, 1)
 
 
 def check_online_parameters(record: ModelRecord, request: OnlineRequest) -> None:
@@ -113,8 +118,18 @@ def check_online_parameters(record: ModelRecord, request: OnlineRequest) -> None
     check_parameters(known, {**request.parameters(), **same})
 
 
-def new_learner(request: OnlineRequest, n_features: int, dictionary: StartingDictionary | None = None) -> OnlineLSSVM:
-    """Return the learner that the request describes; rows are standardized, so distances are measured from zero."""
+def new_learner(
+    request: OnlineRequest,
+    n_features: int,
+    dictionary: StartingDictionary | None = None,
+    centres: Floats | None = None,
+) -> Learner:
+    """Return the learner that the request describes, in cells around `centres` if there are any.
+
+    Rows are standardized, so that the distances of one learner are measured from zero.
+    """
+    if centres is not None:
+        return _new_experts(request, n_features, centres)
     return OnlineLSSVM(
         make_kernel(request.kernel, request.kernel_parameters, n_features),
         regularization=request.regularization,
@@ -125,6 +140,18 @@ def new_learner(request: OnlineRequest, n_features: int, dictionary: StartingDic
         dictionary=dictionary.vectors if dictionary else None,
         dictionary_rows=dictionary.places if dictionary else None,
         centre=np.zeros(n_features),
+    )
+
+
+def _new_experts(request: OnlineRequest, n_features: int, centres: Floats) -> LocalExperts:
+    return LocalExperts(
+        make_kernel(request.kernel, request.kernel_parameters, n_features),
+        centres,
+        regularization=request.regularization,
+        max_basis=request.max_basis,
+        novelty_threshold=request.novelty_threshold,
+        usefulness_threshold=request.usefulness_threshold,
+        selection=request.selection,
     )
 
 
@@ -184,7 +211,8 @@ class _OnlineTraining:
         stream = Stream(context.root, tuple(names), self.feature_map, self.encodings.maps, context.executor, names)
         checkpoints = OnlineCheckpoints(context.keeper, self._key(given), stream, self.entries, context.report)
         learner, progress = checkpoints.load() or self._begin(given)
-        learner.memory_limit_bytes = self.room_bytes
+        if isinstance(learner, OnlineLSSVM):
+            learner.memory_limit_bytes = self.room_bytes
         training = StreamTraining(
             stream=stream,
             entries=self.entries,
@@ -201,20 +229,22 @@ class _OnlineTraining:
         origin = given or partitions_to_draw_from(self.context, self.request)
         return key_of(parameters, self.encodings.known, self.context.record, origin)
 
-    def _begin(self, given: StartingDictionary | None) -> tuple[OnlineLSSVM, Progress]:
+    def _begin(self, given: StartingDictionary | None) -> tuple[Learner, Progress]:
         """Return the learner before the first row of this training, and its initial progress."""
         context = self.context
         if context.record is None:
             dictionary = given or draw_dictionary(context, self.request, self.feature_map)
-            learner = new_learner(self.request, self.feature_map.n_features, dictionary)
+            centres = place_cells(context, self.request, self.feature_map)
+            learner = new_learner(self.request, self.feature_map.n_features, dictionary, centres)
         else:
             learner = _restore(context.record, self.request, context)
         sums, before = Progressive(Evaluation(classes=context.classifies)), learner.numerics
         kept = kept_of(context.record) if context.record else None
         kept = kept or KeptPredictions.none(self.feature_map.target.n_outputs)
-        return learner, Progress(sums, kept, before.jitter_count, refused=before.refused)
+        course = Course(step=learner.grid_rows)
+        return learner, Progress(sums, kept, before.jitter_count, course=course, refused=before.refused)
 
-    def _trained(self, learner: OnlineLSSVM, progress: Progress) -> Trained:
+    def _trained(self, learner: Learner, progress: Progress) -> Trained:
         total, errors_of = progress.sums.total, progress.sums.errors()
         error, errors = mean_errors(total, self.feature_map)
         return Trained(
@@ -229,7 +259,7 @@ class _OnlineTraining:
             course=progress.course,
         )
 
-    def _record(self, learner: OnlineLSSVM) -> ModelRecord:
+    def _record(self, learner: Learner) -> ModelRecord:
         """Return the record with the requested parameters, without the learner's state."""
         context, last = self.context, self.encodings.last
         if context.record is None:
@@ -243,7 +273,7 @@ class _OnlineTraining:
         return with_feature_map(replace(context.record, parameters=parameters), last)
 
 
-def _restore(record: ModelRecord, request: OnlineRequest, context: TrainingContext) -> OnlineLSSVM:
+def _restore(record: ModelRecord, request: OnlineRequest, context: TrainingContext) -> Learner:
     """Return the record's learner, with the request's regularization."""
     learner = learner_of(record)
     if record.parameters["regularization"] != request.regularization:

@@ -32,7 +32,7 @@ def read_recipe_job(name: str) -> Job:
 
 
 def test_every_job_file_of_the_folder_is_a_recipe() -> None:
-    assert recipe_names() == ("forest", "forest-metric", "forest-select")
+    assert recipe_names() == ("forest", "forest-experts", "forest-metric", "forest-select")
     assert {f"{name}.toml" for name in recipe_names()} == {file.name for file in RECIPES.glob("*.toml")}
 
 
@@ -95,7 +95,8 @@ def test_a_store_of_that_name_goes_before_a_recipe(here: Path) -> None:
 @pytest.mark.parametrize("name", ["forrest", "forest.tom", "recipes/forest", ""])
 def test_an_unknown_name_is_refused_with_the_names_that_there_are(name: str) -> None:
     expected = (
-        f"no job file {Path(name)}, and no bundled recipe of that name (there are forest, forest-metric, forest-select)"
+        f"no job file {Path(name)}, and no bundled recipe of that name (there are forest, forest-experts, "
+        "forest-metric, forest-select)"
     )
     with pytest.raises(JobFileError, match=re.escape(expected)):
         read_job(Path(name), {})

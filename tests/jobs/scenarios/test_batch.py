@@ -23,7 +23,7 @@ from ridgestream.pipeline.base.reporter import Reporter, Silent
 from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.dataset import stored_rows
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.models.model_record import fitted_of, model_of
+from ridgestream.pipeline.models.model_record import expansion_of, fitted_of
 from ridgestream.pipeline.selection.fit_result import Fitted
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics
@@ -136,7 +136,7 @@ def test_a_night_adds_its_sums_for_the_existing_dictionary(method: str, work: Wo
 
 def fits_to_rows(work: Workplace, record: ModelRecord) -> tuple[Any, Any]:
     """What the model says of all rows of the source, and what a dense solve over them says."""
-    table, model = pq.read_table(work.folder / "rows"), model_of(record)
+    table, model = pq.read_table(work.folder / "rows"), expansion_of(record)
     numeric = np.column_stack([table[f"x{i}"].to_numpy() for i in range(4)])
     features = model.feature_map.features(numeric, np.empty((len(numeric), 0), dtype=np.int32), [])
     values, y = model.basis.values(features), np.where(table["label"].to_numpy() == 2, 1.0, -1.0)
@@ -148,7 +148,7 @@ def fits_to_rows(work: Workplace, record: ModelRecord) -> tuple[Any, Any]:
 def penalty_of(record: ModelRecord, values: Any) -> Any:
     """What λn is times: K, or for OROLS UᵀU, where the columns in the order of choice are QU with orthogonal Q."""
     if record.parameters["method"] != "orols":
-        return model_of(record).basis.penalty()
+        return expansion_of(record).basis.penalty()
     order = np.r_[values.shape[1] - 1, np.argsort(record.arrays["own_turns"][:, 0])]
     R = np.linalg.qr(values[:, order], mode="r")
     U = R / np.diagonal(R)[:, np.newaxis]

@@ -28,7 +28,7 @@ from ridgestream.pipeline.base import pass_checkpoint
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.dataset import stored_rows
 from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
-from ridgestream.pipeline.models.model_record import model_of
+from ridgestream.pipeline.models.model_record import expansion_of
 from ridgestream.pipeline.training import pilot
 from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.repository.store_location import StoreLocation
@@ -101,7 +101,7 @@ def test_the_served_model_measures_by_the_metric(tmp_path: Path) -> None:
     """A prediction is the kernel expansion in the metric's coordinates."""
     work = Workplace.new(tmp_path / "work", range(5))
     work.run_here(LARGER)
-    model = model_of(work.model())
+    model = expansion_of(work.model())
     table = draw_rows(7)
     feature_map = model.feature_map
     assert feature_map.metric is not None
@@ -118,14 +118,14 @@ def test_a_given_gamma_is_kept_and_a_missing_one_chosen(tmp_path: Path) -> None:
     notes = Notes()
     work.run_here(FULL, report=notes)
     chosen = float(str(notes.facts("pilot.chosen")["gamma_within_metric"]))
-    model = model_of(work.model())
+    model = expansion_of(work.model())
     assert model.basis.kernel.parameters() == {"gamma": 0.25}
     metric = model.feature_map.metric
     assert metric is not None
     assert np.sum(metric.root**2) == pytest.approx(4 * chosen * 4)
     given = {**FULL, "model.kernel.gamma": 0.7, "model.name": "given"}
     work.run_here(given)
-    kept = model_of(work.model("given"))
+    kept = expansion_of(work.model("given"))
     assert kept.basis.kernel.parameters() == {"gamma": 0.7}
     assert kept.feature_map.metric is not None
     assert np.sum(kept.feature_map.metric.root**2) == pytest.approx(4)

@@ -31,7 +31,7 @@ from ridgestream.pipeline.base.errors import InputError, MemoryRefused
 from ridgestream.pipeline.base.events import TRAIN_JITTER_ADDED
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Fact
-from ridgestream.pipeline.models.model_record import learner_of
+from ridgestream.pipeline.models.model_record import state_of
 from ridgestream.stores.catalog.models import list_models
 from ridgestream.stores.errors.exceptions import ModelError, PartitionError
 from ridgestream.stores.repository.store_location import StoreLocation
@@ -278,7 +278,7 @@ def test_numerics_are_reported_by_runs_and_by_inspect(tmp_path: Path) -> None:
     work = workplace(tmp_path)
     summary = work.run_here()
     [model] = run_inspect(StoreLocation(str(work.store)))["models"]
-    state = learner_of(work.model()).state()
+    state = state_of(work.model())
     assert 0.3 < summary["condition"] / np.linalg.cond(state.normal_matrix, 1) < 1.1
     assert summary["condition"] == model["counters"]["normal_condition"]
     assert summary["drift"] == model["counters"]["drift"] < 1e-6

@@ -23,7 +23,7 @@ from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.models.model_record import learner_of, model_of
+from ridgestream.pipeline.models.model_record import expansion_of, state_of
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.errors.exceptions import PartitionError
@@ -156,7 +156,7 @@ def test_an_extended_learner_equals_one_with_every_feature_from_the_first_row_on
     for number in range(5):
         learner.partial_fit(raw_features(draw(number), feature_map), scaled(draw(number), feature_map))
         learner.refresh()
-    state, learned = learner.state(), learner_of(record).state()
+    state, learned = learner.state(), state_of(record)
     np.testing.assert_array_equal(state.basis_rows, learned.basis_rows)
     np.testing.assert_allclose(learned.basis_vectors, state.basis_vectors, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(learned.normal_matrix, state.normal_matrix, rtol=1e-9, atol=1e-9)
@@ -210,7 +210,7 @@ def test_a_batch_model_keeps_its_dictionary_and_adds_the_sums_of_rows_with_a_new
     feature_map = FeatureMap.from_dict(after.encoding)
     np.testing.assert_array_equal(after.arrays["basis_vectors"][:, :5], before.arrays["basis_vectors"])
     assert not after.arrays["basis_vectors"][:, 5].any()
-    basis = model_of(after).basis
+    basis = expansion_of(after).basis
     values = basis.values(raw_features(pa.concat_tables([draw(n) for n in range(3)]), feature_map))
     np.testing.assert_allclose(after.arrays["refit_products"], values.T @ values, rtol=1e-7)
 
@@ -223,7 +223,7 @@ def test_a_refit_over_rows_from_before_and_after_an_extension_is_the_exact_solut
         put_all(work, [number])
         run(work, changes)
     record = work.model()
-    feature_map, basis = FeatureMap.from_dict(record.encoding), model_of(record).basis
+    feature_map, basis = FeatureMap.from_dict(record.encoding), expansion_of(record).basis
     everything = pa.concat_tables([draw(number) for number in range(4)])
     values = basis.values(raw_features(everything, feature_map))
     normal = values.T @ values + 1e-4 * 4 * ROWS * basis.penalty()
@@ -295,7 +295,7 @@ def test_rows_with_an_unseen_category_are_predicted_and_evaluated_by_policy(tmp_
     assert outcome.result["unseen_categories"] == {"colour": sum(blue)}
     assert f"colour ({sum(blue)})" in outcome.err
     predictions = pq.read_table(work.folder / "out")["prediction"].to_numpy()
-    model = model_of(work.model())
+    model = expansion_of(work.model())
     features = raw_features(held, model.feature_map)
     expected = model.feature_map.target.restore(model.basis.values(features) @ model.coefficients)[:, 0]
     np.testing.assert_allclose(predictions, expected, rtol=1e-9)

@@ -10,7 +10,7 @@ from support.stores.partitions import REQUEST, mixed_columns, write_partition
 from support.stores.stores import ingest_folder, ledger_of, new_store
 from support.stores.training import MODEL, context_of
 
-from ridgestream.pipeline.models.model_record import learner_of, model_of
+from ridgestream.pipeline.models.model_record import expansion_of, learner_of
 from ridgestream.pipeline.training.online.trainer import OnlineTrainer
 from ridgestream.pipeline.training.request import OnlineRequest
 from ridgestream.pipeline.training.training_result import find_unlearned
@@ -72,7 +72,7 @@ def test_a_model_without_basis_vectors_predicts_the_centre_of_the_targets(tmp_pa
     write_partition(tmp_path / "source" / "part-0.parquet", mixed_columns(20) | {"w": np.zeros(20)})
     store = new_store(tmp_path / "store")
     ingest_folder(store, tmp_path / "source", replace(REQUEST, weight="w"))
-    model = model_of(night(store))
+    model = expansion_of(night(store))
     assert model.basis.vectors.shape == (0, model.feature_map.n_features)
     codes = np.zeros((3, 1), dtype=np.int32)
     predicted = model.predict(np.zeros((3, 4)), codes, model.feature_map.code_maps([["red"]]))

@@ -14,7 +14,7 @@ from support.stores.stores import PicklingExecutor, ingest_folder, ledger_of, ne
 
 from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.pipeline.base.reporter import Silent
-from ridgestream.pipeline.models.predictor import Model
+from ridgestream.pipeline.models.predictor import ExpansionModel
 from ridgestream.pipeline.prediction.evaluate import Evaluation, evaluate
 from ridgestream.pipeline.prediction.last_value import LastValue
 from ridgestream.stores.errors.exceptions import PartitionError
@@ -22,7 +22,7 @@ from ridgestream.stores.parquet.partitions import list_partitions, read_batches
 from ridgestream.stores.schema.schema import Schema, SchemaRequest
 
 
-def trained(tmp_path: Path, request: SchemaRequest = REQUEST, **more: Any) -> tuple[Model, Schema]:
+def trained(tmp_path: Path, request: SchemaRequest = REQUEST, **more: Any) -> tuple[ExpansionModel, Schema]:
     """Return a model for an ingested partition, and the schema of the store."""
     store = new_store(tmp_path / "store")
     write_partition(tmp_path / "train" / "part-0.parquet", mixed_columns(200) | {k: v(200) for k, v in more.items()})
@@ -32,7 +32,9 @@ def trained(tmp_path: Path, request: SchemaRequest = REQUEST, **more: Any) -> tu
     return model_with(feature_map_of(store)), schema
 
 
-def evaluate_folder(model: Model, schema: Schema, folder: Path, executor: Executor | None = None) -> Evaluation:
+def evaluate_folder(
+    model: ExpansionModel, schema: Schema, folder: Path, executor: Executor | None = None
+) -> Evaluation:
     return evaluate(model, schema, list_partitions(folder), executor or InProcess(), Silent())
 
 
@@ -54,7 +56,7 @@ def classes(rows: int, seed: int = 0) -> dict[str, pa.Array]:
     return columns | {"y": pa.array(np.where(columns["y"].to_numpy() > 3, "yes", "no"))}
 
 
-def classifier(tmp_path: Path, weight: str | None = None) -> tuple[Model, Schema]:
+def classifier(tmp_path: Path, weight: str | None = None) -> tuple[ExpansionModel, Schema]:
     request = SchemaRequest("y", positive="yes", weight=weight)
     store = new_store(tmp_path / "store")
     write_partition(tmp_path / "train" / "0.parquet", classes(200) | ({weight: np.ones(200)} if weight else {}))

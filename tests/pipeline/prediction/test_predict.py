@@ -21,7 +21,7 @@ from support.stores.stores import PicklingExecutor, ingest_folder, ledger_of, ne
 from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Silent
-from ridgestream.pipeline.models.predictor import Model
+from ridgestream.pipeline.models.predictor import ExpansionModel
 from ridgestream.pipeline.prediction.predict import PredictionResult, predict
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
 from ridgestream.stores.parquet.partitions import check_apart, list_partitions, read_batches
@@ -30,16 +30,16 @@ from ridgestream.stores.schema.schema import Schema, SchemaRequest
 
 
 @pytest.fixture(scope="module")
-def regression(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Schema]:
+def regression(tmp_path_factory: pytest.TempPathFactory) -> tuple[ExpansionModel, Schema]:
     return trained(tmp_path_factory.mktemp("regression"), REQUEST)
 
 
 @pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Schema]:
+def classes(tmp_path_factory: pytest.TempPathFactory) -> tuple[ExpansionModel, Schema]:
     return trained(tmp_path_factory.mktemp("classes"), SchemaRequest("y", positive=1))
 
 
-def trained(folder: Path, request: SchemaRequest) -> tuple[Model, Schema]:
+def trained(folder: Path, request: SchemaRequest) -> tuple[ExpansionModel, Schema]:
     store = new_store(folder / "store")
     columns = mixed_columns(200)
     if request.positive is not None:
@@ -52,7 +52,7 @@ def trained(folder: Path, request: SchemaRequest) -> tuple[Model, Schema]:
 
 
 def predict_folder(
-    trained: tuple[Model, Schema],
+    trained: tuple[ExpansionModel, Schema],
     source: Path,
     output: Path,
     keep: Sequence[str] = (),
@@ -69,7 +69,9 @@ def without_target(rows: int, seed: int) -> dict[str, pa.Array]:
     return {name: column for name, column in mixed_columns(rows, seed).items() if name != "y"}
 
 
-def test_predictions_are_in_the_users_units_row_for_row(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_predictions_are_in_the_users_units_row_for_row(
+    regression: tuple[ExpansionModel, Schema], tmp_path: Path
+) -> None:
     columns = without_target(40_000, seed=5)
     write_partition(tmp_path / "in" / "part-0.parquet", columns, row_group_size=7000)
     assert predict_folder(regression, tmp_path / "in", tmp_path / "out") == 40_000
@@ -79,7 +81,7 @@ def test_predictions_are_in_the_users_units_row_for_row(regression: tuple[Model,
     np.testing.assert_allclose(table["prediction"].to_numpy(), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_classes_are_signs_of_scores(classes: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_classes_are_signs_of_scores(classes: tuple[ExpansionModel, Schema], tmp_path: Path) -> None:
     columns = without_target(300, seed=5)
     write_partition(tmp_path / "in" / "part-0.parquet", columns)
     predict_folder(classes, tmp_path / "in", tmp_path / "out")
@@ -92,7 +94,7 @@ def test_classes_are_signs_of_scores(classes: tuple[Model, Schema], tmp_path: Pa
 
 
 def test_each_partition_has_a_file_of_its_name_nested_and_empty_ones_too(
-    regression: tuple[Model, Schema], tmp_path: Path
+    regression: tuple[ExpansionModel, Schema], tmp_path: Path
 ) -> None:
     sizes = {"day=1/part-2.parquet": 20, "day=1/part-10.parquet": 0, "part-0.parquet": 3}
     for name, rows in sizes.items():
@@ -102,7 +104,7 @@ def test_each_partition_has_a_file_of_its_name_nested_and_empty_ones_too(
     assert {name: pq.read_metadata(tmp_path / "out" / name).num_rows for name in sizes} == sizes
 
 
-def test_columns_of_the_input_are_repeated_unchanged(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_columns_of_the_input_are_repeated_unchanged(regression: tuple[ExpansionModel, Schema], tmp_path: Path) -> None:
     columns = mixed_columns(50, seed=5)
     columns |= {
         "id": pa.array(range(50), pa.uint16()),
@@ -120,7 +122,9 @@ def test_columns_of_the_input_are_repeated_unchanged(regression: tuple[Model, Sc
     np.testing.assert_allclose(table["prediction"].to_numpy(), predictions_of(regression[0], columns), rtol=1e-9)
 
 
-def test_columns_may_be_permuted_and_extra_ones_are_reported(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_columns_may_be_permuted_and_extra_ones_are_reported(
+    regression: tuple[ExpansionModel, Schema], tmp_path: Path
+) -> None:
     columns = mixed_columns(30, seed=5)
     write_partition(tmp_path / "plain" / "part-0.parquet", columns)
     extra = {"extra": ["?"] * 30, "kept": range(30)}
@@ -134,14 +138,14 @@ def test_columns_may_be_permuted_and_extra_ones_are_reported(regression: tuple[M
     assert (notes.steps, notes.rows, notes.ended) == (["predict"], 30, [{"rows": 30, "partitions": 1}])
 
 
-def test_nothing_is_reported_if_no_column_is_ignored(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_nothing_is_reported_if_no_column_is_ignored(regression: tuple[ExpansionModel, Schema], tmp_path: Path) -> None:
     notes = Notes()
     files = list_partitions(write_mixed(tmp_path / "in", [3]))
     predict(*regression, files, tmp_path / "out", (), InProcess(), notes)
     assert notes.events == []
 
 
-def test_the_executor_does_not_change_the_files(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_the_executor_does_not_change_the_files(regression: tuple[ExpansionModel, Schema], tmp_path: Path) -> None:
     source = write_mixed(tmp_path / "in", [30, 0, 50], seed=5)
     predict_folder(regression, source, tmp_path / "here")
     predict_folder(regression, source, tmp_path / "there", executor=PicklingExecutor())
@@ -164,7 +168,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("change", "message"), BAD.values(), ids=BAD.keys())
 def test_a_bad_partition_is_named_and_files_finished_before_it_stay(
-    regression: tuple[Model, Schema], tmp_path: Path, change: dict[str, Any], message: str
+    regression: tuple[ExpansionModel, Schema], tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     write_partition(tmp_path / "in" / "part-0.parquet", mixed_columns(5))
     columns = {k: v for k, v in (mixed_columns(2) | change).items() if v is not None}
@@ -182,7 +186,7 @@ def test_a_bad_partition_is_named_and_files_finished_before_it_stay(
     ],
 )
 def test_columns_that_cannot_be_kept_are_refused(
-    regression: tuple[Model, Schema], tmp_path: Path, keep: list[str], message: str
+    regression: tuple[ExpansionModel, Schema], tmp_path: Path, keep: list[str], message: str
 ) -> None:
     write_partition(tmp_path / "in" / "part-0.parquet", mixed_columns(5) | {"prediction": range(5)})
     with pytest.raises(PartitionError, match=message):
@@ -191,7 +195,7 @@ def test_columns_that_cannot_be_kept_are_refused(
 
 
 def test_an_earlier_file_of_predictions_is_replaced_or_left_whole(
-    regression: tuple[Model, Schema], tmp_path: Path
+    regression: tuple[ExpansionModel, Schema], tmp_path: Path
 ) -> None:
     source = write_mixed(tmp_path / "in", [5])
     predict_folder(regression, source, tmp_path / "out")
@@ -208,7 +212,7 @@ def test_an_earlier_file_of_predictions_is_replaced_or_left_whole(
 
 
 def test_a_partition_that_changes_during_prediction_gives_no_file(
-    regression: tuple[Model, Schema], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    regression: tuple[ExpansionModel, Schema], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = write_mixed(tmp_path / "in", [10])
 
@@ -263,7 +267,7 @@ def interrupted_write(path: Path) -> None:
         raise KeyboardInterrupt
 
 
-def test_an_output_that_cannot_be_written_raises(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_written_raises(regression: tuple[ExpansionModel, Schema], tmp_path: Path) -> None:
     source = write_mixed(tmp_path / "in", [5])
     (tmp_path / "file").write_text("mine")
     with pytest.raises(StoreError, match=r"the predictions .*/file/part-0\.parquet cannot be written"):
@@ -276,7 +280,7 @@ def test_an_output_that_cannot_be_written_raises(regression: tuple[Model, Schema
 
 @pytest.mark.parametrize("path_form", ["plain", "dotted", "linked"])
 def test_predictions_never_replace_their_input(
-    regression: tuple[Model, Schema], tmp_path: Path, path_form: str
+    regression: tuple[ExpansionModel, Schema], tmp_path: Path, path_form: str
 ) -> None:
     source = write_mixed(tmp_path / "in", [5])
     (tmp_path / "link").symlink_to(source)
@@ -327,7 +331,9 @@ def test_old_unfinished_files_of_killed_processes_are_deleted(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_foreign_file_is_not_replaced(regression: tuple[Model, Schema], tmp_path: Path, *, again: bool) -> None:
+def test_a_foreign_file_is_not_replaced(
+    regression: tuple[ExpansionModel, Schema], tmp_path: Path, *, again: bool
+) -> None:
     source = write_mixed(tmp_path / "in", [5, 6])
     write_mixed(tmp_path / "out", [3])
     before = (tmp_path / "out" / "part-0.parquet").read_bytes()
@@ -341,7 +347,9 @@ def times_below(folder: Path) -> dict[str, int]:
     return {name: (folder / name).stat().st_mtime_ns for name in files_below(folder)}
 
 
-def test_finished_partitions_are_skipped_unless_again_is_set(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_finished_partitions_are_skipped_unless_again_is_set(
+    regression: tuple[ExpansionModel, Schema], tmp_path: Path
+) -> None:
     files = list_partitions(write_mixed(tmp_path / "in", [5, 0, 7]))
 
     def run(*, again: bool = False) -> PredictionResult:
@@ -372,7 +380,7 @@ OTHER: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("change", OTHER.values(), ids=OTHER.keys())
 def test_another_model_or_option_predicts_again(
-    regression: tuple[Model, Schema], tmp_path: Path, change: dict[str, Any]
+    regression: tuple[ExpansionModel, Schema], tmp_path: Path, change: dict[str, Any]
 ) -> None:
     model, schema = regression
     files = list_partitions(write_partition(tmp_path / "in" / "part-0.parquet", mixed_columns(5) | {"x": range(5)}))
@@ -387,7 +395,9 @@ def test_another_model_or_option_predicts_again(
     assert predict(model, schema, files, tmp_path / "out", (), InProcess(), Silent()).written == 1
 
 
-def test_another_input_under_the_same_name_is_predicted_again(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_another_input_under_the_same_name_is_predicted_again(
+    regression: tuple[ExpansionModel, Schema], tmp_path: Path
+) -> None:
     source = write_mixed(tmp_path / "in", [5, 6])
     predict_folder(regression, source, tmp_path / "out")
     (file, _) = list_partitions(source)
@@ -397,7 +407,7 @@ def test_another_input_under_the_same_name_is_predicted_again(regression: tuple[
     assert (result.written, result.skipped) == (1, 1)
 
 
-def test_bad_partitions_do_not_affect_others(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_bad_partitions_do_not_affect_others(regression: tuple[ExpansionModel, Schema], tmp_path: Path) -> None:
     source = write_mixed(tmp_path / "in", [5, 6, 7, 8])
     for number in (1, 2):
         write_partition(source / f"part-{number}.parquet", mixed_columns(2) | {"length": [0.0, np.nan]})
@@ -410,7 +420,7 @@ def test_bad_partitions_do_not_affect_others(regression: tuple[Model, Schema], t
     assert notes.ended == [{"rows": 8, "partitions": 4, "failed": 3}]
 
 
-def test_row_groups_have_131072_rows(regression: tuple[Model, Schema], tmp_path: Path) -> None:
+def test_row_groups_have_131072_rows(regression: tuple[ExpansionModel, Schema], tmp_path: Path) -> None:
     write_partition(tmp_path / "in" / "part-0.parquet", mixed_columns(150_000), row_group_size=1000)
     predict_folder(regression, tmp_path / "in", tmp_path / "out")
     metadata = pq.read_metadata(tmp_path / "out" / "part-0.parquet")

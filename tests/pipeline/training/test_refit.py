@@ -24,6 +24,7 @@ from ridgestream.pipeline.models.model_record import (
     refit_of,
     with_learner,
 )
+from ridgestream.pipeline.models.predictor import ExpansionModel
 from ridgestream.pipeline.training.online.trainer import OnlineTrainer
 from ridgestream.pipeline.training.refit import plan_refit, refit
 from ridgestream.stores.catalog.ledger import LedgerEntry
@@ -149,6 +150,7 @@ def test_rows_that_are_gone_are_an_error(tmp_path: Path) -> None:
 def test_error_bars_are_those_of_the_refit_by_the_direct_formula(tmp_path: Path) -> None:
     store, record = trained(tmp_path, weighted=True)
     dense, model = dense_refit(store, record), model_of(refit_here(store, record), with_uncertainty=True)
+    assert isinstance(model, ExpansionModel)
     assert model.uncertainty is not None
     np.testing.assert_allclose(model.uncertainty.noise, dense.noise, rtol=1e-6)
     k = dense.values[::7]
@@ -156,9 +158,8 @@ def test_error_bars_are_those_of_the_refit_by_the_direct_formula(tmp_path: Path)
     leverage = np.einsum("ij,ij->i", k @ np.linalg.inv(dense.normal_matrix), k)
     expected = dense.noise / dense.penalty * (novelty + dense.penalty * leverage)
     np.testing.assert_allclose(model.uncertainty.variance(k, np.ones(len(k)))[:, 0], expected, rtol=1e-6)
-    without = model_of(record, with_uncertainty=True).uncertainty
-    assert without is not None
-    assert abs(without.noise[0] / model.uncertainty.noise[0] - 1) > 1e-3
+    without = model_of(record, with_uncertainty=True)
+    assert abs(without.noise_variance[0] / model.uncertainty.noise[0] - 1) > 1e-3
 
 
 @pytest.mark.parametrize(("rows", "tasks"), [(0, 0), (1, 1), (65_536, 1), (65_537, 2), (200_000, 4)])

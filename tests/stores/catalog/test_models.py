@@ -25,7 +25,9 @@ from ridgestream.stores.catalog.models import (
     write_model,
 )
 from ridgestream.stores.errors.exceptions import ModelError, NewerFormat, StoreError
+from ridgestream.stores.repository.garbage_collection import measure_bytes
 from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.segments.checked_array import create_array, read_array, write_changed_rows
 
 NIGHT = Night("2026-01-02T03:04:05+00:00", ("a/part-0.parquet", "ü"), 10, 30, 4, 0.1 + 0.2, None, 1 / 3, 0.5)
 PARAMETERS: dict[str, Any] = {"method": "online", "kernel": {"name": "rbf", "gamma": 1 / 54}, "max_basis": 4}
@@ -53,6 +55,28 @@ def put(store: Store, *records: ModelRecord) -> None:
     with store.write("models") as writing:
         for record in records:
             write_model(writing.root, record)
+
+
+def test_cells_that_have_not_changed_cost_a_commit_nothing(tmp_path: Path) -> None:
+    store, cells = new_store(tmp_path / "store"), np.random.default_rng(0).normal(size=(60, 4000))
+    put(store, record_of(arrays={"cells": cells}))
+    before = measure_bytes(store) or 0
+    changed = cells.copy()
+    changed[7] += 1.0
+    changed[8, 0] = -0.0
+    for values in (changed, changed[:, ::-1], changed[:, :3990]):
+        put(store, record_of(arrays={"cells": values}))
+        assert same(require_model(store.root(), "forest"), record_of(arrays={"cells": values}))
+        if values is changed:
+            assert (measure_bytes(store) or 0) - before < cells.nbytes / 10
+
+
+def test_cells_that_are_damaged_are_written_anew() -> None:
+    cells = np.random.default_rng(0).normal(size=(3, 4))
+    group = zarr.open_group(zarr.storage.MemoryStore(), mode="w")
+    create_array(group, "cells", (3, 4), "float64", 1)[:2] = cells[:2]  # the last row is missing
+    write_changed_rows(group, "cells", cells)
+    np.testing.assert_array_equal(read_array(cast("zarr.Array[Any]", group["cells"])), cells)
 
 
 def same(left: ModelRecord, right: ModelRecord) -> bool:

@@ -12,7 +12,7 @@ from ridgestream.pipeline.features.columns import NumericColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.models.predictor import Model
+from ridgestream.pipeline.models.predictor import ExpansionModel
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.repository.repository import Store
@@ -33,15 +33,15 @@ def plain_map(names: Sequence[str], target: TargetMap | None = None) -> FeatureM
     return FeatureMap(columns, (), target or TargetMap((0.0,), (1.0,)))
 
 
-def model_with(feature_map: FeatureMap, n_basis: int = 20, seed: int = 0) -> Model:
+def model_with(feature_map: FeatureMap, n_basis: int = 20, seed: int = 0) -> ExpansionModel:
     """Return a model with a random dictionary and random coefficients."""
     rng = np.random.default_rng(seed)
     n = feature_map.n_features
     basis = Basis(RBF(1 / n), rng.standard_normal((n_basis, n)), np.zeros(n))
-    return Model(basis, rng.standard_normal((n_basis, 1)), feature_map)
+    return ExpansionModel(basis, rng.standard_normal((n_basis, 1)), feature_map)
 
 
-def predictions_of(model: Model, columns: dict[str, Any]) -> Array:
+def predictions_of(model: ExpansionModel, columns: dict[str, Any]) -> Array:
     """Return predictions for rows of columns, from the definition: standardized features, distances, exponentials."""
     fm = model.feature_map
     names = [column.name for column in fm.numeric]

@@ -14,6 +14,7 @@ from support.stores.training import MODEL, context_of
 
 from ridgestream.pipeline.dataset import block_stream
 from ridgestream.pipeline.online import stream_learner
+from ridgestream.pipeline.online.experts import local_experts
 from ridgestream.pipeline.training.online import checkpoints as online_checkpoints
 from ridgestream.pipeline.training.online.trainer import OnlineTrainer
 from ridgestream.pipeline.training.request import OnlineRequest
@@ -29,6 +30,7 @@ REQUESTS = {
     "supervised": MODEL,
     "growing": replace(MODEL, selection="novelty", max_basis=None, novelty_threshold=0.5),
     "drawn": replace(MODEL, selection="fixed", random_seed=3),
+    "experts": replace(MODEL, experts=4),
 }
 SIZES = [1400, 0, 700, 1, 2600]
 
@@ -59,6 +61,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_stream, "BLOCK_BYTES", 1)
     monkeypatch.setattr(segment_format, "CHUNK_BYTES", 1)
     monkeypatch.setattr(stream_learner, "REFRESH_ROWS", 1024)
+    monkeypatch.setattr(local_experts, "BUCKET_ROWS", 1024)
+    monkeypatch.setattr(local_experts, "ROWS_A_VECTOR", 1)
     monkeypatch.setattr(online_checkpoints, "KEEP_SECONDS", 0.0)
     monkeypatch.setattr(online_checkpoints, "COST", 0.0)
 
@@ -91,7 +95,7 @@ def bits(done: Trained) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("weighted", points([False, True], [True]))
-@pytest.mark.parametrize("request_name", points(REQUESTS, ["supervised"]))
+@pytest.mark.parametrize("request_name", points(REQUESTS, ["supervised", "experts"]))
 def test_from_every_checkpoint_a_training_ends_in_the_same_bits(
     tmp_path: Path, request_name: str, weighted: bool
 ) -> None:

@@ -1,10 +1,12 @@
 """Widths and penalties that the learner chooses on a pilot's rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.jobs.recording import Notes
 
-from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.kernels import RBF, Kernel
 from ridgestream.pipeline.metric.candidate import JudgedErrors
 from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, Round
 from ridgestream.pipeline.metric.metric import Metric
@@ -100,3 +102,20 @@ def test_a_learner_that_breaks_down_is_not_chosen() -> None:
     rows = pilot().rows.take(np.arange(N))
     trial = LearnerTrials(rows, REQUEST).run(RBF(gamma=1e-300))
     assert trial.error > 0.3
+
+
+def test_experts_are_judged_in_cells_and_their_penalty_is_that_of_a_cell_s_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request, tried = replace(REQUEST, experts=4, max_basis=20), []
+    run = LearnerTrials.run
+
+    def recorded(trials: LearnerTrials, kernel: Kernel) -> Trial:
+        tried.append((trials.n_learners, run(trials, kernel)))
+        return tried[-1][1]
+
+    monkeypatch.setattr(LearnerTrials, "run", recorded)
+    chosen = choose_for_learner(pilot(), request, Notes())
+    assert {n for n, _ in tried} == {4}
+    assert chosen.regularization in {penalty * 4 / N for penalty in choice.EXPERT_PENALTIES}
+    assert min(trial.error for _, trial in tried) < 0.3

@@ -1,0 +1,212 @@
+"""Local experts: a learner in each cell, by the same job files, nights and commands as one learner."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.jobs.jobs import (
+    REGRESSION,
+    ROWS,
+    Settings,
+    Workplace,
+    assert_same_model,
+    draw_regression,
+    draw_rows,
+    set_column,
+)
+from support.jobs.recording import Notes
+
+from ridgestream import LocalExperts
+from ridgestream.jobs.commands.plan import run_plan
+from ridgestream.jobs.config.job_file import read_job
+from ridgestream.jobs.config.model_section import EXPERT_BASIS
+from ridgestream.jobs.config.requests import model_request
+from ridgestream.jobs.config.values import JobFileError
+from ridgestream.pipeline.base.errors import MemoryRefused
+from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.reporter import Fact, Stopped
+from ridgestream.pipeline.models.model_record import learner_of
+from ridgestream.pipeline.planning import timing
+from ridgestream.stores.errors.exceptions import ModelError
+
+EXPERTS: Settings = {"model.experts": 5, "model.max_basis": 8, "model.metric_options.rows": ROWS}
+
+
+def column(table: pa.Table, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.asarray(table[name].to_numpy())
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    """One run on partitions 00 to 03."""
+    work = Workplace(tmp_path_factory.mktemp("straight"))
+    work.put_all(range(4))
+    work.run_here(EXPERTS)
+    return work
+
+
+def test_nights_are_one_run_bit_for_bit(tmp_path: Path, straight: Workplace) -> None:
+    work = Workplace(tmp_path)
+    for done in range(4):
+        work.put_all(range(done, done + 1))
+        summary = work.run_here(EXPERTS)
+    assert summary["rows_seen"] == 4 * ROWS
+    assert_same_model(work.model(), straight.model())
+    assert work.model().history[-1].test_error == straight.model().history[-1].test_error
+    assert 8 < summary["n_basis"] <= 40
+
+
+class StopsAfterTwo(Notes):
+    """A reporter that stops a training after two partitions."""
+
+    learned = 0
+
+    def advance(self, rows: int, **facts: Fact) -> None:
+        super().advance(rows, **facts)
+        self.learned += rows if "swaps" in facts else 0
+        if self.learned == 2 * ROWS:
+            raise Stopped(15)
+
+
+def test_a_stopped_training_goes_on_from_its_checkpoint(tmp_path: Path, straight: Workplace) -> None:
+    work = Workplace(tmp_path)
+    work.put_all(range(4))
+    with pytest.raises(Stopped):
+        work.run_here(EXPERTS, report=StopsAfterTwo())
+    notes = Notes()
+    work.run_here(EXPERTS, report=notes)
+    assert ("train.started_from_checkpoint", {"rows": 2 * ROWS}) in notes.events
+    assert_same_model(work.model(), straight.model())
+
+
+def test_a_night_changes_the_cells_that_it_touches_alone(tmp_path: Path) -> None:
+    work, rng = Workplace(tmp_path), np.random.default_rng(0)
+    changes = {**REGRESSION, **EXPERTS, "model.experts": 20, "evaluate.path": None}
+    for night, X in enumerate((rng.normal(size=(400, 2)), 0.5 + 0.001 * rng.normal(size=(50, 2)))):
+        before = work.model().arrays["cells"] if night else np.empty(0)
+        work.put(night, pa.table({"size": X[:, 0], "age": X[:, 1], "price": rng.normal(size=len(X))}))
+        work.run_here(changes)
+    assert np.count_nonzero((before != work.model().arrays["cells"]).any(axis=1)) == 1
+
+
+def test_numbers_have_error_bars_and_intervals(tmp_path: Path) -> None:
+    work = Workplace(tmp_path)
+    for number in range(3):
+        work.put(number, draw_regression(number))
+    work.put(0, draw_regression(1000), where="held-out")
+    changes = {**EXPERTS, **REGRESSION}
+    summary = work.run_here(changes)
+    table = work.predict_here("held-out", changes, with_std=True, level=0.9)
+    truth, predicted = column(draw_regression(1000), "price"), column(table, "prediction")
+    assert np.mean((truth - predicted) ** 2) == pytest.approx(summary["test_mse"], rel=1e-9)
+    assert summary["test_mse"] < 0.2 * truth.var()
+    assert 0.8 <= np.mean((column(table, "lower") <= truth) & (truth <= column(table, "upper"))) <= 1.0
+    assert (column(table, "std_observed") > column(table, "std")).all()
+
+
+def test_classes_weights_and_probabilities(tmp_path: Path) -> None:
+    work = Workplace(tmp_path)
+    for number in range(3):
+        weights = np.random.default_rng(number).choice([0.0, 1.0, 2.0], ROWS)
+        work.put(number, set_column(draw_rows(number), "w", weights))
+    work.put(0, set_column(draw_rows(1000), "w", np.ones(ROWS)), where="held-out")
+    changes = {**EXPERTS, "source.positive": None, "source.classes": "all", "source.weight": "w"}
+    summary = work.run_here(changes)
+    table = work.predict_here("held-out", changes, with_scores=True, with_probabilities=True)
+    share = np.mean(column(table, "prediction") != column(draw_rows(1000), "label"))
+    assert share == pytest.approx(summary["test_error"])
+    assert summary["test_error"] < 0.5
+    probabilities = np.stack([column(table, f"probability_{label}") for label in (1, 2, 3)])
+    np.testing.assert_allclose(probabilities.sum(axis=0), 1.0)
+
+
+def test_missing_values_and_a_category_that_arrives_late(tmp_path: Path) -> None:
+    work = Workplace(tmp_path)
+    few = {"model.scaling_rows": 100, "model.metric_options.rows": 100}
+    changes = {**EXPERTS, **few, "source.unseen_categories": "extend", "source.missing": "drop"}
+    for number, kinds in enumerate((["a", "b"], ["a", "b", "c"])):
+        rng = np.random.default_rng(number)
+        table = set_column(draw_rows(number), "kind", pa.array(rng.choice(kinds, ROWS)))
+        table = set_column(table, "x3", pa.array(np.where(rng.random(ROWS) < 0.1, np.nan, column(table, "x3"))))
+        work.put(number, table)
+        work.run_here({**changes, "evaluate.path": None})
+    together = Workplace(tmp_path / "together")
+    together.folder.mkdir()
+    for number in range(2):
+        source = work.folder / "rows" / f"part-{number:02d}.parquet"
+        together.put(number, pq.read_table(source))
+    together.run_here({**changes, "evaluate.path": None})
+    assert work.model().arrays["cell_centres"].shape == (5, 7)
+    assert_same_model(work.model(), together.model())
+
+
+def test_another_regularization_holds_for_all_cells(tmp_path: Path, straight: Workplace) -> None:
+    work = Workplace(tmp_path)
+    work.put_all(range(4))
+    work.run_here(EXPERTS)
+    work.run_here({**EXPERTS, "model.regularization": 1e-2})
+    one, other = (learner_of(place.model()) for place in (work, straight))
+    other.set_regularization(1e-2)
+    assert isinstance(one, LocalExperts)
+    assert isinstance(other, LocalExperts)
+    for mine, theirs in zip(one.state().packed, other.state().published().packed, strict=True):
+        np.testing.assert_array_equal(mine[:4], theirs[:4])
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_fewer_different_rows_than_cells_make_fewer_cells(tmp_path: Path) -> None:
+    work, notes = Workplace(tmp_path), Notes()
+    row = draw_regression(0).slice(0, 2)
+    work.put(0, pa.concat_tables([row] * 50))
+    work.run_here({**EXPERTS, **REGRESSION, "evaluate.path": None}, report=notes)
+    assert ("train.fewer_cells", {"cells": 2, "asked": 5, "rows": 100}) in notes.events
+    assert len(work.model().arrays["cell_centres"]) == 2
+    predicted = work.predict_here("rows", {**EXPERTS, **REGRESSION})
+    assert np.isfinite(column(predicted, "prediction")).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model.selection": "fixed", "model.random_basis": 4, "model.max_basis": None}, "selection is not fixed"),
+        ({"model.max_basis": "unlimited"}, "max_basis not unlimited"),
+        ({"model.refit": True}, "experts have no refit"),
+        ({"model.method": "ols"}, "method ols takes no experts"),
+    ],
+)
+def test_what_experts_cannot_have_is_refused(tmp_path: Path, changes: Settings, said: str) -> None:
+    with pytest.raises(JobFileError, match=said):
+        read_job(Workplace(tmp_path).job({**EXPERTS, **changes}), {})
+
+
+def test_dictionaries_of_experts_are_bounded_where_they_are_left_open(tmp_path: Path) -> None:
+    request = model_request(read_job(Workplace(tmp_path).job({**EXPERTS, "model.max_basis": "auto"}), {}))
+    assert request.max_basis == EXPERT_BASIS
+    assert "max_basis" not in request.chooses
+
+
+def test_another_number_of_experts_is_another_model(straight: Workplace) -> None:
+    with pytest.raises(ModelError, match="experts was 5, is 6"):
+        straight.run_here({**EXPERTS, "model.experts": 6})
+    with pytest.raises(ModelError, match="experts was 5, is none"):
+        straight.run_here({**EXPERTS, "model.experts": None, "model.metric_options.rows": None})
+
+
+def test_a_plan_tells_the_memory_and_the_time_of_all_cells(
+    straight: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "BUDGET_SECONDS", 0.0)  # the cells of the sample are placed all the same
+    plans = [
+        run_plan(read_job(straight.job({**EXPERTS, "model.experts": n}), {}), InProcess(), new_model=True)
+        for n in (2, 20_000)
+    ]
+    assert plans[1]["process_memory_bytes"] > plans[0]["process_memory_bytes"] + 8 * 20_000 * 6 * 8**2
+    assert plans[0]["train_seconds"] > 0
+
+
+def test_cells_that_do_not_fit_into_memory_are_refused(straight: Workplace) -> None:
+    with pytest.raises(MemoryRefused, match=r"max_basis = 8 in each of 90000 cells needs .*lower max_basis or experts"):
+        straight.run_here({**EXPERTS, "model.name": "other", "model.experts": 90_000, "memory_limit": "600MB"})
