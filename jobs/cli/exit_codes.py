@@ -12,6 +12,7 @@ NUMERICS, MEMORY, CLUSTER, MODEL = 6, 7, 8, 9
 HELD, UNREPORTED = 11, 12  # version 0.1.0 used 10
 FEED_STOPPED, NIGHT_FAILED, DRIFTED = 13, 14, 15  # of the command status alone
 OUTPUT_LOST = 16
+LASTING = 17  # of the command status alone
 INTERRUPTED, OUTPUT_UNREAD, TERMINATED = 130, 141, 143
 
 _EVENTS = {
@@ -52,6 +53,7 @@ STATUS_CODES = {
     "model": MODEL,
     "guard": HELD,
     "drift": DRIFTED,
+    "quality": LASTING,
 }
 """The exit code of the command status for each status of a job."""
 

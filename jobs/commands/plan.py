@@ -49,14 +49,15 @@ def run_plan(job: Job, executor: Executor, *, new_model: bool) -> dict[str, Any]
     workers = executor.count_workers()
     with ExitStack() as stack:
         sample, reason = _take_sample(job, plan, files, schema, stack)
-        memory_plans = plan.memory(*_shape(plan, sample))
+        n_features, n_outputs = _shape(plan, sample)
+        memory_plans = plan.memory(n_features, n_outputs)
         check_plans(memory_plans, plan.memory_limit_bytes)
         _admit(plan, executor, memory_plans)
         if job.evaluate is not None and plan.is_due:
             held_out.check(_held_out_map(plan, sample, schema), schema, executor)
         facts: dict[str, Any] = {"model": plan.trainer.request.name, "method": job.model.method}
         facts |= {"store": store_location(job).text, "store_exists": store_exists}
-        facts |= _work_facts(plan, files, workers) | _memory_facts(plan, memory_plans)
+        facts |= _work_facts(plan, files, workers) | _memory_facts(plan, memory_plans, n_features)
         return facts | (_time_facts(estimate_run(plan, sample, workers)) if sample else {"based_on": reason})
 
 
@@ -148,11 +149,11 @@ def _work_facts(plan: RunPlan, files: Sequence[PartitionFile], workers: int) -> 
     }
 
 
-def _memory_facts(plan: RunPlan, memory_plans: MemoryPlans) -> dict[str, Any]:
+def _memory_facts(plan: RunPlan, memory_plans: MemoryPlans, n_features: int) -> dict[str, Any]:
     training = memory_plans[0]
     return {
-        "n_features": training.n_features,
-        "decoded_bytes": 8 * training.n_features * plan.rows,
+        "n_features": n_features,
+        "decoded_bytes": 8 * n_features * plan.rows,
         "process_memory_bytes": max(each.total_bytes for each in memory_plans),
         "worker_memory_bytes": training.worker_bytes if isinstance(training, BatchPlan) else None,
         "memory_limit_bytes": plan.memory_limit_bytes,

@@ -10,14 +10,16 @@ from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.report.failed_reports import last_failure
 from ridgestream.jobs.runs.health import Health, read_health
+from ridgestream.jobs.runs.shortcomings import Shortfall
 from ridgestream.jobs.runs.trivial_errors import skill_of_night
+from ridgestream.stores.catalog.models import Night
 from ridgestream.stores.errors.exceptions import StoreError
 
 OK = "ok"
-STORE, FAILED, FEED, MODEL, GUARD, DRIFT = "store", "failed", "feed", "model", "guard", "drift"
+STORE, FAILED, FEED, MODEL, GUARD, DRIFT, QUALITY = "store", "failed", "feed", "model", "guard", "drift", "quality"
 """What may be wrong, the worst first."""
 
-_SEVERITY = (STORE, FAILED, FEED, MODEL, GUARD, DRIFT)
+_SEVERITY = (STORE, FAILED, FEED, MODEL, GUARD, DRIFT, QUALITY)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _NAMED = 3
 """Suspect partitions that are named at most."""
@@ -122,6 +124,23 @@ def _problems(health: Health, max_age: timedelta | None, now: datetime) -> Itera
         names, more = health.suspects[:_NAMED], len(health.suspects) - _NAMED
         shown = ", ".join(names) + (f" and {more} more" if more > 0 else "")
         yield Problem(DRIFT, f"drift in night {night.number}: {shown} unlike the partitions before")
+    yield from (Problem(QUALITY, message) for message in _shortcomings(health, night))
+
+
+def _shortcomings(health: Health, night: Night) -> Iterator[str]:
+    """Yield what stays wrong with the last night's model until somebody acts, and what helps."""
+    verdict, no_better_in = health.verdict, night.no_better_in or ()
+    if verdict is not None:
+        where = f" in {', '.join(no_better_in[:_NAMED])}" if night.test_mse_of or night.progressive_mse_of else ""
+        yield (
+            f"the model of night {night.number} is {verdict}{where}: give it columns that say something about the "
+            "target, or compare settings by `ridgestream select`"
+        )
+    for short in Shortfall.all_of(health.run.get("evaluation") or {}, night.coverage, night.rows):
+        yield (
+            f"of the {short.measured_on} of night {night.number} {100 * short.coverage:.1f} % lie in their "
+            f"{100 * short.level:g} % intervals: look at what has moved, or begin a new model (--new-model)"
+        )
 
 
 def _summary(health: Health, now: datetime) -> str:

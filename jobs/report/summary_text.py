@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from ridgestream.jobs.runs.shortcomings import NO_BETTER, Shortfall, verdict_on
 from ridgestream.jobs.runs.trivial_errors import over_last_value
 from ridgestream.stores.schema.class_labels import class_name
 
@@ -31,13 +32,24 @@ _TO_LOOK_AT = ("quarantined", "in_quarantine", "changed", "gone", "same_rows")
 
 def summarize_night(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a night's report, its headline, and sentences."""
-    state = _state(facts)
-    headline = _VERDICTS[state]
-    if state == LOOK and facts["figures"]["no_better_in"]:
-        headline = "No better than a constant" + _named_targets(facts)
-    elif state == LOOK and _is_below(over_last_value(facts["figures"])):
-        headline = "No better than the last value"
-    return {"state": state, "headline": headline, "sentences": [*_sentences(facts)]}
+    state, shortcoming = _state(facts), _shortcoming(facts)
+    if state in (GOOD, LOOK) and shortcoming:
+        return {"state": LOOK, "headline": shortcoming, "sentences": [*_sentences(facts)]}
+    return {"state": state, "headline": _VERDICTS[state], "sentences": [*_sentences(facts)]}
+
+
+def _shortcoming(facts: dict[str, Any]) -> str | None:
+    """Return what stays wrong with the model until somebody acts; None for a good one."""
+    figures = facts["figures"]
+    if verdict := verdict_on(figures["no_better_in"], figures):
+        return f"{verdict[0].upper()}{verdict[1:]}{_named_targets(facts)}"
+    if _shortfalls(facts):
+        return "Intervals cover too few values"
+    return "No better than the last value" if _is_below(over_last_value(figures)) else None
+
+
+def _shortfalls(facts: dict[str, Any]) -> list[Shortfall]:
+    return Shortfall.all_of(facts["evaluation"], facts["figures"]["coverage"], facts["figures"]["new_rows"])
 
 
 def summarize_failure(facts: dict[str, Any]) -> dict[str, Any]:
@@ -75,6 +87,11 @@ def _sentences(facts: dict[str, Any]) -> Iterator[str]:
     yield _what_it_did(facts)
     yield from _how_well(facts)
     yield from _how_certain(facts["evaluation"], facts["figures"]["coverage"])
+    if _shortfalls(facts):
+        yield (
+            "Intervals cover too few values: rows are unlike those that the model has learned. Look at what has moved, "
+            "or begin a new model (--new-model)."
+        )
     yield from _refit_tried(facts["figures"])
     yield from _who_serves(facts)
     yield from _the_dictionary(facts)
@@ -175,7 +192,9 @@ def _no_better(facts: dict[str, Any]) -> str:
     if "class_weight" in facts["card"]["parameters"]:
         reason = "source.class_weight has it find rare classes at the price of others."
     where = _named_targets(facts)
-    return f"The model is no better than a constant{where}: {constant} errs no more, but for chance; {reason}"
+    verdict = verdict_on(facts["figures"]["no_better_in"], facts["figures"])
+    told = "errs no more" if verdict == NO_BETTER else "errs more, but by no more than chance explains"
+    return f"The model is {verdict}{where}: {constant} {told}; {reason}"
 
 
 def _named_targets(facts: dict[str, Any]) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import store_location
 from ridgestream.jobs.runs.guard import night_served
+from ridgestream.jobs.runs.shortcomings import verdict_on
+from ridgestream.jobs.runs.trivial_errors import night_skills
 from ridgestream.pipeline.monitoring.drift import drifting_columns, recall_partitions
 from ridgestream.stores.catalog.ledger import Ledger, read_ledger
 from ridgestream.stores.catalog.models import ModelRecord, Night, read_model
@@ -60,6 +62,14 @@ class Health:
         """The partitions of the last night that are unlike those before them, but for what has been accepted since."""
         drifts = recall_partitions(self.ledger, self.record) if self.record else ()
         return tuple(drift.name for drift in drifts if drift.is_suspect)
+
+    @property
+    def verdict(self) -> str | None:
+        """How the last night's model compares with a constant; None if it is better, or weighs classes on purpose."""
+        record, night = self.record, self.night
+        if record is None or night is None or "class_weight" in record.parameters:
+            return None
+        return verdict_on(night.no_better_in or (), night_skills(night))
 
     @property
     def drifting(self) -> tuple[str, ...]:

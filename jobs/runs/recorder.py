@@ -189,6 +189,11 @@ def uncertainty_facts(evaluation: Evaluation, targets: tuple[str, ...]) -> dict[
     return facts
 
 
+def coverage_facts(evaluation: Evaluation | None, targets: tuple[str, ...]) -> dict[str, Any]:
+    """Return what tells whether intervals hold: their coverage, and the number of rows; empty without an evaluation."""
+    return {"rows": evaluation.rows, **uncertainty_facts(evaluation, targets)} if evaluation else {}
+
+
 def with_run(record: ModelRecord, recorder: Recorder) -> ModelRecord:
     """Return the model's record with that of the run which made its last night."""
     recorder.night = record.history[-1].number

@@ -51,8 +51,14 @@ class Comparison:
         sums = zip(self.targets, self.errors, self.trivial_errors, self.chance, strict=True)
         return tuple(name for name, *errors in sums if is_no_better(*errors))
 
+    @property
+    def _is_within_chance(self) -> bool:
+        """Whether the model errs less than the constant in all these targets, though not beyond chance."""
+        sums = zip(self.targets, self.errors, self.trivial_errors, strict=True)
+        return all(error < trivial for name, error, trivial in sums if name in self.no_better_in)
+
     def warn(self, report: Reporter) -> None:
-        """Warn of a model that is no better than a constant."""
+        """Warn of a model that is no better than a constant, or not beyond chance."""
         if not self.no_better_in:
             return
         facts: dict[str, Fact] = {"measured_on": self.measured_on}
@@ -60,7 +66,8 @@ class Comparison:
             facts["targets"] = ", ".join(self.no_better_in)
         else:
             facts |= {"error": self.errors[0], "trivial_error": self.trivial_errors[0], "chance": self.chance[0]}
-        report.warn(events.EVALUATE_NO_BETTER_THAN_CONSTANT, **facts)
+        no_better, within_chance = events.EVALUATE_NO_BETTER_THAN_CONSTANT, events.EVALUATE_NOT_BETTER_BEYOND_CHANCE
+        report.warn(within_chance if self._is_within_chance else no_better, **facts)
 
 
 def compare(trained: Trained, evaluation: Evaluation | None, targets: tuple[str, ...]) -> Comparison | None:

@@ -274,6 +274,12 @@ SELECTION_MODELS_COMPARED = Event(
 SELECTION_OLS_VECTORS = Event("selection.ols_vectors", "OLS selected basis vectors")
 SELECTION_OROLS_ROWS = Event("selection.orols_rows", "OROLS selected rows with large residuals")
 
+EVALUATE_COVERAGE_LOW = Event(
+    "evaluate.coverage_low",
+    "far fewer values lie in their intervals than their level says: rows are unlike those that the model has learned; "
+    "look at what has moved, or begin a new model (--new-model)",
+    casts_doubt=True,
+)
 EVALUATE_NO_BETTER_THAN_CONSTANT = Event(
     "evaluate.no_better_than_constant",
     "the model is no better than a constant: the mean of the target, or the largest class, errs no more",
@@ -282,6 +288,12 @@ EVALUATE_NO_BETTER_THAN_CONSTANT = Event(
 EVALUATE_NO_BETTER_THAN_LAST_VALUE = Event(
     "evaluate.no_better_than_last_value",
     "the model is no better than the last value: the target of the row before errs no more",
+    casts_doubt=True,
+)
+EVALUATE_NOT_BETTER_BEYOND_CHANCE = Event(
+    "evaluate.not_better_beyond_chance",
+    "the model is not better than a constant beyond chance: the mean of the target, or the largest class, errs more, "
+    "but by no more than chance explains",
     casts_doubt=True,
 )
 EVALUATE_ROWS_LEFT_OUT = Event("evaluate.rows_left_out", "rows lack a value and are not evaluated")

@@ -58,10 +58,13 @@ def calibrate(sample: Sample, request: Request, n_rows: int, memory_limit_bytes:
     )
     with suppress(TimeIsUp):
         train(trainer, context)
+        timing.is_complete = True
     timing.stop()
+    if timing.is_complete and sample.ledger.rows == n_rows:
+        return timing.whole_estimate(n_rows)
     if trainer.shares_passes:
         return timing.passes_estimate(trainer, sample.ledger.rows, n_rows)
-    return timing.stream_estimate(request.max_basis)
+    return timing.stream_estimate(request.max_basis, n_rows)
 
 
 def time_sums(sample: Sample, feature_map: FeatureMap, n_functions: int) -> float:

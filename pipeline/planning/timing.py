@@ -50,6 +50,8 @@ class Timing(Silent):
 
     started: float = field(default_factory=perf_counter)
     stopped: float = 0.0
+    is_complete: bool = False
+    """Whether the whole sample has been learned."""
     _piece_started: float = 0.0
     _in_pass: bool = False
     _pieces: list[_Piece] = field(default_factory=list)
@@ -89,17 +91,27 @@ class Timing(Silent):
         """Record the end of the training."""
         self.stopped = perf_counter()
 
+    def whole_estimate(self, n_rows: int) -> Estimate:
+        """Return the cost of a training that has been timed to its end."""
+        in_passes = sum(self._pass_seconds)
+        return Estimate(in_passes / n_rows, self.seconds - in_passes, n_rows, self.seconds)
+
     def last_row_seconds(self) -> float:
         """Return the seconds per row of the last piece."""
         return self._pieces[-1].seconds / self._pieces[-1].rows if self._pieces else 0.0
 
-    def stream_estimate(self, max_basis: int | None) -> Estimate:
-        """Return the cost of a late row: that of the second half of the sample, scaled by O(n²) if n still grows."""
-        late = self._pieces[len(self._pieces) // 2 :]
+    def stream_estimate(self, max_basis: int | None, n_rows: int) -> Estimate:
+        """Return the cost of a late row: that of the second half of the sample, scaled by O(n²) if n still grows.
+
+        The dictionary grows at most as fast as in that half, and up to `max_basis`.
+        """
+        half = len(self._pieces) // 2
+        early, late = self._pieces[:half], self._pieces[half:]
         rows, seconds = sum(piece.rows for piece in late), sum(piece.seconds for piece in late)
-        n_basis = max(piece.n_basis for piece in late)
-        growth = max(1.0, (max_basis or n_basis) / max(n_basis, 1)) ** 2
-        return Estimate(growth * seconds / rows, 0.0, sum(piece.rows for piece in self._pieces), self.seconds)
+        n_basis, learned = max(late[-1].n_basis, 1), rows + sum(piece.rows for piece in early)
+        pace = (late[-1].n_basis - (early[-1].n_basis if early else 0)) / rows
+        final = min(max_basis or n_basis, n_basis + pace * (n_rows - learned))
+        return Estimate(max(1.0, final / n_basis) ** 2 * seconds / rows, 0.0, learned, self.seconds)
 
     def passes_estimate(self, trainer: Trainer, sample_rows: int, n_rows: int) -> Estimate:
         """Return the cost of a row in all passes, and of the work between passes."""

@@ -141,7 +141,7 @@ def test_every_documented_code_is_here() -> None:
     help_text = run_command("--help").out
     documented = {int(code) for code in re.findall(r"(\d+)\s+[a-z]", help_text.split("Exit codes:")[1])}
     elsewhere = {exit_codes.UNEXPECTED, exit_codes.OUTPUT_LOST, exit_codes.OUTPUT_UNREAD}
-    elsewhere |= {exit_codes.FEED_STOPPED, exit_codes.NIGHT_FAILED, exit_codes.DRIFTED}
+    elsewhere |= {exit_codes.FEED_STOPPED, exit_codes.NIGHT_FAILED, exit_codes.DRIFTED, exit_codes.LASTING}
     assert documented - elsewhere == {case.code for case in CASES} | set(SIGNALS.values())
 
 

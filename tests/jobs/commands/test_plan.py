@@ -27,7 +27,7 @@ from ridgestream.pipeline.base.reporter import Fact
 from ridgestream.pipeline.batch.ols import OLSSettings
 from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.planning import run_estimate
-from ridgestream.pipeline.planning.timing import Estimate
+from ridgestream.pipeline.planning.timing import Estimate, Timing
 from ridgestream.pipeline.training.request import BatchRequest
 from ridgestream.pipeline.training.trainer import trainer_of
 from ridgestream.stores.errors.exceptions import ModelError, PartitionError
@@ -333,6 +333,11 @@ def test_workers_share_passes_but_not_a_stream(work: Workplace, monkeypatch: pyt
     assert plan(work, settings_of("online"), ThreeWorkers())["train_seconds"] == 610.0
 
 
+def test_a_trial_that_has_learned_all_rows_is_the_estimate(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Timing, "whole_estimate", lambda _, n_rows: Estimate(1.0, 10.0, n_rows, 1.0))
+    assert plan(work, settings_of("online", max_basis=1000))["train_seconds"] == 610.0
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("cluster", points(["tcp://127.0.0.1:1", "file:nowhere.json"], ["file:nowhere.json"]))
 def test_an_unreachable_cluster_is_refused_as_by_the_run(work: Workplace, cluster: str) -> None:
@@ -368,7 +373,7 @@ def test_plan_counts_the_present_workers(work: Workplace, tmp_path: Path) -> Non
 
 def test_regression_and_several_classes_can_be_planned(work: Workplace, tmp_path: Path) -> None:
     classes = plan(work, {"source.positive": None, "source.classes": "all"})
-    assert (classes["rows"], classes["passes"]) == (600, 1)
+    assert (classes["rows"], classes["passes"], classes["n_features"]) == (600, 1, 4)
     prices = Workplace(tmp_path / "prices")
     prices.put(0, draw_regression(0))
     assert plan(prices, {**REGRESSION, "evaluate.path": None})["n_features"] == 2

@@ -16,7 +16,7 @@ from ridgestream.jobs.commands.status import parse_age, run_status
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.values import JobFileError
 
-JOB: Settings = {"report": "out", "model.guard": 0.05}
+JOB: Settings = {"report": "out", "model.guard": 0.05, "model.max_basis": 60}
 DAY = timedelta(days=1)
 
 
@@ -133,7 +133,7 @@ def test_a_feed_that_has_stopped_is_told_by_the_age_of_the_last_new_partition(wo
 
 def test_a_night_without_new_partitions_does_not_feed_the_model(work: Workplace) -> None:
     fed_at = status_of(work)["fed_at"]
-    work.run_here({**JOB, "model.regularization": 1e-3})
+    work.run_here({**JOB, "model.regularization": 1e-3, "model.guard": 1.0})
     assert (status_of(work)["night"], status_of(work)["fed_at"]) == (2, fed_at)
 
 

@@ -16,6 +16,7 @@ from support.jobs.recording import Notes
 
 from ridgestream.jobs.commands.evaluate import run_evaluate
 from ridgestream.jobs.commands.history import run_rollback
+from ridgestream.jobs.commands.status import run_status
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.stores.catalog.models import TARGET_MOMENTS
@@ -23,6 +24,7 @@ from ridgestream.stores.catalog.models import TARGET_MOMENTS
 SINGLE: dict[str, Any] = dict(REGRESSION)
 EACH: dict[str, Any] = {"source.positive": None, "source.classes": "all"}
 NO_BETTER = "evaluate.no_better_than_constant"
+WITHIN_CHANCE = "evaluate.not_better_beyond_chance"
 Draw = Callable[[int, int], pa.Table]
 
 
@@ -185,16 +187,21 @@ def test_of_a_target_of_noise_the_report_says_that_the_model_is_no_better_than_a
     put(work, noise(kind), held_out=held_out)
     changes = (SINGLE if kind == "regression" else EACH) | ({} if held_out else {"evaluate.path": None})
     facts = report_of(work.run_here(changes | {"report": None}))
-    words, (said,) = facts["words"], [each for each in facts["said"] if each["code"] == NO_BETTER]
-    assert (words["state"], words["headline"]) == ("look", "No better than a constant")
-    assert sum("no better than a constant" in sentence for sentence in words["sentences"]) == 1
+    words, (said,) = facts["words"], [each for each in facts["said"] if each["code"] in (NO_BETTER, WITHIN_CHANCE)]
+    skill = facts["figures"]["skill" if held_out else "progressive_skill"]
+    verdict = "no better than a constant" if skill <= 0 else "not better than a constant beyond chance"
+    assert said["code"] == (NO_BETTER if skill <= 0 else WITHIN_CHANCE)
+    assert (words["state"], words["headline"]) == ("look", verdict.capitalize())
+    assert sum(f"is {verdict}: " in sentence for sentence in words["sentences"]) == 1
+    status = run_status(read_job(work.job(changes), {}), None)
+    assert (status["status"], f"the model of night 1 is {verdict}: " in status["message"]) == ("quality", True)
     assert said["measured_on"] == ("held-out rows" if held_out else "new rows")
     figures = facts["figures"]
     pair = figures["skill"], figures["progressive_skill"]
     assert (pair[0] is None) == (not held_out)
     assert max(skill for skill in pair if skill is not None) < 0.2
     if held_out:
-        assert NO_BETTER in evaluated(work, changes)[1].codes
+        assert said["code"] in evaluated(work, changes)[1].codes
 
 
 def test_of_several_targets_those_of_noise_are_named(tmp_path: Path) -> None:
