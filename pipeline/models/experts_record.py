@@ -49,14 +49,19 @@ def with_experts(record: ModelRecord, state: ExpertsState) -> ModelRecord:
 
 def experts_of(record: ModelRecord) -> ExpertsState:
     """Return the state of a record's cells; damaged records raise one of several errors."""
-    if CENTRES not in record.arrays:
-        raise ModelError(f"the model {record.name!r} lacks the array {CENTRES}: its record is damaged")
-    cells, centres = (cast("Floats", record.arrays[name]) for name in (CELLS, CENTRES))
+    cells, centres = (_matrix(record, name) for name in (CELLS, CENTRES))
     layout = CellLayout(centres.shape[1], int(record.counters[_N_TARGETS]))
     parameters = OnlineSettings.from_dict(record.parameters["learner"])
     state = ExpertsState(parameters, Cells.of(centres), layout.n_targets, tuple(_trimmed(row, layout) for row in cells))
     state.check()
     return state
+
+
+def _matrix(record: ModelRecord, name: str) -> Floats:
+    array = record.arrays.get(name)
+    if array is None or array.ndim != 2 or array.dtype != np.float64:
+        raise ModelError(f"the model {record.name!r} has no matrix of float64 {name}: its record is damaged")
+    return cast("Floats", array)
 
 
 def _trimmed(row: Floats, layout: CellLayout) -> Floats:

@@ -1,5 +1,6 @@
 """Local experts: a learner in each cell, by the same job files, nights and commands as one learner."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Fact, Stopped
-from ridgestream.pipeline.models.model_record import learner_of
+from ridgestream.pipeline.models.model_record import learner_of, model_of
 from ridgestream.pipeline.planning import timing
 from ridgestream.stores.errors.exceptions import ModelError
 
@@ -210,3 +211,16 @@ def test_a_plan_tells_the_memory_and_the_time_of_all_cells(
 def test_cells_that_do_not_fit_into_memory_are_refused(straight: Workplace) -> None:
     with pytest.raises(MemoryRefused, match=r"max_basis = 8 in each of 90000 cells needs .*lower max_basis or experts"):
         straight.run_here({**EXPERTS, "model.name": "other", "model.experts": 90_000, "memory_limit": "600MB"})
+
+
+def test_a_damaged_record_is_refused(straight: Workplace) -> None:
+    record = straight.model()
+    cells = record.arrays["cells"]
+    longer = cells.copy()
+    longer[2, 0] = 1e6
+    for damaged in (cells.astype(np.int64), cells.ravel(), cells[:, :9], cells[1:], longer, None):
+        arrays = {name: array for name, array in record.arrays.items() if name != "cell_centres" or damaged is not None}
+        broken = replace(record, arrays=arrays | ({} if damaged is None else {"cells": damaged}))
+        for read in (learner_of, model_of):
+            with pytest.raises(ModelError, match="damaged"):
+                read(broken)
