@@ -9,12 +9,15 @@ Each kill is of a run on a new store; afterwards the same command is run to its 
 import argparse
 import json
 import os
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # `support`, as pytest finds it
 
 from support.jobs.crashes import MODES, CrashBench, Kill, KillResult, crash_bench, kill_all, spread
 from support.stores.object_store import object_store

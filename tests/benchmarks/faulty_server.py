@@ -7,6 +7,7 @@ Prints JSON: the counts, and a line for each silence.
 
 import argparse
 import json
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # `support`, as pytest finds it
+
 from support.jobs.jobs import Outcome, Workplace, clean_environment, draw_rows, run_command
 from support.stores.faulty_proxy import FaultyProxy, Rule, faulty_proxy
 from support.stores.object_store import ObjectStore, object_store
