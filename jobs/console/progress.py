@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 PROGRESS_SECONDS = 7.0
 """How often a line says how far a step has come that advances."""
 
+WORTH_SECONDS = 1.0
+"""How long a step takes whose end is worth a line though a run has many of it."""
+
 
 _KEY_ORDER = ["timestamp", "level", "event", "message"]
 
@@ -61,6 +64,7 @@ class _CurrentStep:
 class LineReporter:
     """Writes a line when a step ends, with its facts, and one every PROGRESS_SECONDS while it goes on.
 
+    The end of a step that a run has many of is written only where it has taken WORTH_SECONDS.
     As a context, it also says what is going on where no line has been written for ten seconds, in a step or between.
     """
 
@@ -95,8 +99,10 @@ class LineReporter:
     def end(self, **facts: Fact) -> None:
         """Write the step's line."""
         current, self._current = self._current, None
-        if current is not None:
-            seconds = perf_counter() - current.began
+        if current is None:
+            return
+        seconds = perf_counter() - current.began
+        if seconds >= WORTH_SECONDS or not current.step.is_repeated:
             facts = {"rows": current.throughput.rows} | facts | {"seconds": round(seconds, 2)}
             self._write("info", current.step.code, current.step.name, **_known(facts))
 

@@ -29,6 +29,8 @@ class Step:
     """A stable code for programs, such as `train`."""
     name: str
     """The name for people; in the list below it may have placeholders for numbers in braces."""
+    is_repeated: bool = False
+    """Whether a run has many of it, of which a log needs only those that take long."""
 
     def numbered(self, **numbers: int) -> Self:
         """Return the step with the fields of its name filled in."""
@@ -48,9 +50,9 @@ STEP_KERNEL_RIDGE_PASS = Step("kernel_ridge_pass", "kernel ridge")
 STEP_KMEANS_PASS = Step("kmeans_pass", "pass {number} of {passes} of k-means")
 STEP_LEARN_SHARDS = Step("learn_shards", "learn {shards} shards")
 STEP_LS_SVM_PASS = Step("ls_svm_pass", "ls-svm")
-STEP_METRIC_COMPARISON = Step("metric_comparison", "metric: compare two rounds")
-STEP_METRIC_GRADIENTS = Step("metric_gradients", "metric: gradients")
-STEP_METRIC_SUMS = Step("metric_sums", "metric: sums of the pilot")
+STEP_METRIC_COMPARISON = Step("metric_comparison", "metric: compare two rounds", is_repeated=True)
+STEP_METRIC_GRADIENTS = Step("metric_gradients", "metric: gradients", is_repeated=True)
+STEP_METRIC_SUMS = Step("metric_sums", "metric: sums of the pilot", is_repeated=True)
 STEP_OLS_PASS = Step("ols_pass", "OLS from {vectors} vectors")
 STEP_OROLS_PASS = Step("orols_pass", "pass {number} of OROLS")
 STEP_PREDICT = Step("predict", "predict")

@@ -23,7 +23,7 @@ from support.jobs.jobs import (
 )
 
 from ridgestream.jobs.cli import exit_codes
-from ridgestream.jobs.console import throughput
+from ridgestream.jobs.console import progress, throughput
 from ridgestream.jobs.console.log_format import guess_log
 from ridgestream.jobs.console.progress import LineReporter, TerminalReporter
 from ridgestream.jobs.console.throughput import Throughput
@@ -229,6 +229,23 @@ def test_a_name_that_looks_like_markup_is_shown_above_and_beside_a_bar_as_it_is(
     shown = capsys.readouterr().err
     assert "column=a[red]b:x:\n" in shown
     assert "partition=part[/x]:x:.parquet" in shown
+
+
+def test_of_a_step_that_a_run_has_many_of_the_long_ones_have_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress, "perf_counter", lambda: now[0])
+    report = LineReporter()
+    for step, seconds in [(events.STEP_METRIC_SUMS, 0.9), (events.STEP_METRIC_SUMS, 1.1), (events.STEP_TRAIN, 0.9)]:
+        report.begin(step, None)
+        now[0] += seconds
+        report.end()
+    lines = capsys.readouterr().err.splitlines()
+    assert [re.findall(r"event='(\w+)'.* seconds=(.*)", line)[0] for line in lines] == [
+        ("metric_sums", "1.1"),
+        ("train", "0.9"),
+    ]
 
 
 @pytest.mark.parametrize("make", [LineReporter, lambda: LineReporter("json"), TerminalReporter])
