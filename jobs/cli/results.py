@@ -9,6 +9,9 @@ from ridgestream.jobs.console.escaping import harmless_cells
 from ridgestream.jobs.console.log_format import Log, json_line
 from ridgestream.pipeline.base import events
 
+_DIGITS = 6
+"""Significant digits of a number that a person reads; JSON has all."""
+
 _UNPRINTED = {"by_class", "probabilities.reliability"}
 """What is printed with the confusion, or only in reports."""
 
@@ -37,7 +40,9 @@ def _format(value: Any) -> str:  # noqa: ANN401
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
+        return ", ".join(map(_format, value)) or "none"
+    if isinstance(value, float):
+        return f"{value:.{_DIGITS}g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

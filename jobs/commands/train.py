@@ -94,7 +94,7 @@ def _train(training: "_TrainJob") -> dict[str, Any]:
     trained, evaluation, failure = training.refit_and_evaluate(trained)
     verdict, failure = training.guard(evaluation, failure)
     record = training.with_night(trained, evaluation, held=failure is not None or bool(verdict and verdict.served))
-    warn_of_unusual_runs(training.ledger, record, trained, report)
+    warn_of_unusual_runs(job, training.ledger, record, trained, report)
     report.note_end(trained.course, verdict, job.model.guard or 0.0, failure)
     record = with_run(with_drift(record, drifts), report)
     snapshot = training.commit(record)

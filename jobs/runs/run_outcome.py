@@ -1,25 +1,36 @@
 """The entry of a night in a model's history, the result of a run, and warnings about unusual runs."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from ridgestream.jobs.config.job_file import Job
+from ridgestream.jobs.config.requests import source_partitions
 from ridgestream.jobs.runs.guard import night_served
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.jobs.runs.trivial_errors import Comparison, mean_of, night_skills
 from ridgestream.pipeline.base import events
-from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.base.reporter import Fact, Reporter
 from ridgestream.pipeline.models.model_record import is_refitted, n_basis_of
 from ridgestream.pipeline.prediction.evaluate import Evaluation
+from ridgestream.pipeline.prediction.trivial_model import TargetMoments
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
-from ridgestream.stores.catalog.models import CONFUSION, Arrays, ModelRecord, Night
+from ridgestream.stores.catalog.models import CONFUSION, TARGET_MOMENTS, Arrays, ModelRecord, Night
+from ridgestream.stores.errors.exceptions import PartitionError, StoreError
+from ridgestream.stores.parquet.partitions import read_batches
+from ridgestream.stores.schema.class_labels import class_name
+from ridgestream.stores.schema.schema import Schema
 
 LEAST_SCALING_ROWS = 500
 """So many rows tell a column's deviation within some three per cent."""
+
+_NAMED = 10
+"""Classes, or targets, that are named."""
 
 
 def with_night(
@@ -124,15 +135,45 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
     return result | {name: value for name, value in (night_skills(night) if night else {}).items() if value is not None}
 
 
-def warn_of_unusual_runs(ledger: Ledger, record: ModelRecord, trained: Trained, report: Reporter) -> None:
-    """Report what is allowed but rarely intended: scaling by few rows, one class, no refit again."""
+def warn_of_unusual_runs(job: Job, ledger: Ledger, record: ModelRecord, trained: Trained, report: Reporter) -> None:
+    """Report what is allowed but rarely intended: scaling by few rows, one class, one target value, no refit again."""
     _warn_of_early_scaling(ledger, record, trained, report)
+    schema = ledger.schema
     if trained.one_class:
-        schema = ledger.schema
-        positive = {"positive": schema.positive} if schema and schema.positive is not None else {}
-        report.warn(events.TRAIN_ONE_CLASS, **positive)
+        report.warn(events.TRAIN_ONE_CLASS, **_positive_facts(job, schema, trained))
+    if constant := _constant_targets(schema, record):
+        report.warn(events.TRAIN_TARGET_CONSTANT, columns=", ".join(constant[:_NAMED]))
     if [night.refitted for night in record.history[-2:]] == [True, False]:
         report.say(events.TRAIN_NOT_REFITTED)
+
+
+def _positive_facts(job: Job, schema: Schema | None, trained: Trained) -> dict[str, Fact]:
+    """Return the class that is learned against the rest, and the classes that there are; empty if each is learned."""
+    if schema is None or schema.positive is None:
+        return {}
+    return {"positive": schema.positive, "classes": _first_classes(job, schema, trained)}
+
+
+def _first_classes(job: Job, schema: Schema, trained: Trained) -> str:
+    """Return the first classes in the first of the partitions learned, as far as the source still has it."""
+    learned, names = {entry.name for entry in trained.entries}, dict[str, None]()
+    with suppress(PartitionError, StoreError):
+        file = next((file for file in source_partitions(job) if file.name in learned), None)
+        for batch in read_batches(file, list(schema.targets)) if file else ():
+            labels = batch.column(0).unique().to_pylist()
+            names |= dict.fromkeys(class_name(label) for label in labels if label is not None)
+    shown = sorted(names)[:_NAMED]
+    return ", ".join(shown) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+def _constant_targets(schema: Schema | None, record: ModelRecord) -> tuple[str, ...]:
+    """Return the targets of a regression that have one value in all rows learned."""
+    moments = record.arrays.get(TARGET_MOMENTS)
+    if schema is None or schema.classifies or moments is None:
+        return ()
+    learned = TargetMoments.from_array(np.asarray(moments, dtype=np.float64))
+    errors = learned.constant_errors(learned, classes=False)
+    return tuple(name for name, error in zip(schema.targets, errors, strict=False) if error == 0.0)
 
 
 def _warn_of_early_scaling(ledger: Ledger, record: ModelRecord, trained: Trained, report: Reporter) -> None:

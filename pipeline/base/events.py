@@ -146,7 +146,7 @@ FEATURES_TIMES_AS_CALENDAR = Event(
 PILOT_CHOSEN = Event("pilot.chosen", "settings have been chosen by the first rows, and stay as they are")
 PILOT_LATER_ROWS_DISAGREE = Event(
     "pilot.later_rows_disagree",
-    "the data change with time: later rows want other settings than rows left out at random, and decide",
+    "later rows want other settings than rows left out at random, and decide; the data may change with time",
 )
 PILOT_LEARNER_FALLS_SHORT = Event(
     "pilot.learner_falls_short",
@@ -195,7 +195,7 @@ TRAIN_NO_ROWS = Event(
 )
 TRAIN_NOT_REFITTED = Event(
     "train.not_refitted",
-    "the coefficients are those of the online learner again: this run was not asked to refit",
+    "the coefficients are those of the online learner again, without a refit",
 )
 TRAIN_NOTHING_NEW = Event("train.nothing_new", "nothing new to learn")
 TRAIN_ONE_CLASS = Event(
@@ -239,6 +239,11 @@ TRAIN_STOPPED_WITH_CHECKPOINT = Event(
     "stopped: a checkpoint is saved, and the same command goes on from there",
 )
 TRAIN_STOPPED_WITHOUT_CHECKPOINT = Event("train.stopped_without_checkpoint", "stopped: no checkpoint could be saved")
+TRAIN_TARGET_CONSTANT = Event(
+    "train.target_constant",
+    "the target has one value in all rows learned so far: there is nothing to predict; is it the right column?",
+    casts_doubt=True,
+)
 TRAIN_VECTORS_UNRELATED = Event(
     "train.vectors_unrelated",
     "the kernel values of half of the dictionary's vectors with all others are nearly zero: so are the scores of rows "

@@ -1,5 +1,6 @@
 """The interface through which long steps report progress and events; the commands decide how they are shown."""
 
+from signal import Signals
 from typing import Protocol
 
 from ridgestream.pipeline.base.events import Event, Step
@@ -14,6 +15,9 @@ class Stopped(BaseException):
         super().__init__(number)
         self.number = number
         """The number of the signal that requested the stop."""
+
+    def __str__(self) -> str:
+        return f"terminated by {Signals(self.number).name}"
 
 
 class Reporter(Protocol):

@@ -1,6 +1,7 @@
 """Every night that fails leaves a report, whatever it failed by, and the success that follows replaces it."""
 
 import json
+import signal
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,10 @@ from support.stores.object_store import object_store
 
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.config.job_file import read_job
+from ridgestream.jobs.report.facts import failure_facts
 from ridgestream.jobs.report.failed_reports import failed_reports, last_failure, replace_failed_reports
+from ridgestream.jobs.runs.recorder import Recorder
+from ridgestream.pipeline.base.reporter import Stopped
 from ridgestream.stores.errors.exceptions import ModelError
 
 REPORTS: Settings = {"report": "out"}
@@ -135,3 +139,9 @@ def test_reports_of_failures_in_an_object_store_are_found_and_replaced(
         replace_failed_reports(job, Notes())
         assert [key for key in server.keys("out") if key] == ["model-0001.json"]  # Arrow leaves a mark of the folder
         assert last_failure(job) is None
+
+
+def test_a_run_that_was_stopped_says_by_which_signal(work: Workplace) -> None:
+    job = read_job(work.job(REPORTS), {})
+    facts = failure_facts(job, Recorder(Notes()), Stopped(signal.SIGTERM))
+    assert (facts["failure"], facts["words"]["sentences"][0]) == ("terminated by SIGTERM",) * 2

@@ -23,7 +23,8 @@ def test_an_event_has_its_code_and_its_facts_and_may_cast_doubt_on_the_model(tmp
     quiet = report_of(work, {"model.max_basis": 100, "model.scaling_rows": 1})
     assert (quiet["said"], quiet["doubtful"], quiet["words"]["state"]) == ([], False, "good")
     loud = report_of(work, {"source.positive": 9, "store": "other", "model.scaling_rows": 1})
-    assert {"code": TRAIN_ONE_CLASS.code, "message": TRAIN_ONE_CLASS.sentence, "positive": 9} in loud["said"]
+    facts = {"positive": 9, "classes": "1, 2, 3"}
+    assert {"code": TRAIN_ONE_CLASS.code, "message": TRAIN_ONE_CLASS.sentence, **facts} in loud["said"]
     assert (loud["doubtful"], loud["words"]["state"]) == (True, "look")
 
 

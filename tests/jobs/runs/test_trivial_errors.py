@@ -220,6 +220,7 @@ def test_a_constant_target_says_nothing_of_the_model(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     put(work, lambda seed, rows: set_column(draw_regression(seed, rows), "price", np.full(rows, 0.1)))
     facts = report_of(work.run_here(SINGLE | {"report": None}))
+    assert [each["columns"] for each in facts["said"] if each["code"] == "train.target_constant"] == ["price"]
     assert (facts["figures"]["trivial_error"], facts["figures"]["skill"]) == (0.0, None)
     assert facts["figures"]["no_better_in"] == []
 

@@ -309,7 +309,7 @@ def test_coefficients_within_rounding_are_refused_and_a_poor_fit_of_fewer_rows_i
 def test_one_class_and_no_rows_are_reported(work: Workplace, tmp_path: Path) -> None:
     notes = Notes()
     run_with(work, changes_for("ols", source__positive=9), report=notes)
-    assert "train.one_class" in notes.codes
+    assert notes.all("train.one_class") == [{"positive": 9, "classes": "1, 2, 3"}]
     nothing = Workplace(tmp_path / "nothing")
     nothing.put(0, draw_rows(0, 0))
     run_with(nothing, changes_for("ols", evaluate__path=None), report=notes)
