@@ -21,7 +21,9 @@ from support.jobs.jobs import (
 from support.jobs.recording import Notes
 
 from ridgestream import LocalExperts
+from ridgestream.jobs.commands.history import run_rollback
 from ridgestream.jobs.commands.plan import run_plan
+from ridgestream.jobs.commands.train import Held
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.model_section import EXPERT_BASIS
 from ridgestream.jobs.config.requests import model_request
@@ -224,3 +226,22 @@ def test_a_damaged_record_is_refused(straight: Workplace) -> None:
         for read in (learner_of, model_of):
             with pytest.raises(ModelError, match="damaged"):
                 read(broken)
+
+
+def test_several_targets_a_rollback_and_a_guard(tmp_path: Path) -> None:
+    work = Workplace(tmp_path)
+    changes = {**EXPERTS, **REGRESSION, "source.target": ["price", "other"], "model.guard": 0.1}
+    for number, where in ((0, "rows"), (1, "rows"), (1000, "held-out")):
+        table = draw_regression(number)
+        work.put(number, set_column(table, "other", pa.array(np.cos(column(table, "age")))), where=where)
+    work.run_here(changes)
+    first = work.model()
+    wrong = draw_regression(2)
+    wrong = set_column(wrong, "price", pa.array(column(wrong, "price")[::-1].copy()))
+    work.put(2, set_column(wrong, "other", pa.array(np.full(ROWS, 40.0))))
+    with pytest.raises(Held):
+        work.run_here(changes)
+    held = work.predict_here("held-out", changes)
+    run_rollback(read_job(work.job(changes), {}), 1, 0.0, replay=False)
+    assert_same_model(work.model(), first)
+    assert work.predict_here("held-out", changes)["prediction_other"].equals(held["prediction_other"])
