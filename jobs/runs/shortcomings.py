@@ -60,4 +60,5 @@ class Shortfall:
 
     def warn(self, report: Reporter) -> None:
         """Warn of it."""
-        report.warn(events.EVALUATE_COVERAGE_LOW, **vars(self))
+        told = {"measured_on": self.measured_on, "interval": self.level, "coverage": self.coverage, "rows": self.rows}
+        report.warn(events.EVALUATE_COVERAGE_LOW, **told)

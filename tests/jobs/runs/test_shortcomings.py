@@ -65,7 +65,7 @@ def test_intervals_that_cover_too_few_values_are_told_by_log_report_and_status(t
     notes = Notes()
     result = work.run_here({**REGRESSION, "report": None}, report=notes)
     (said,) = notes.all("evaluate.coverage_low")
-    assert (said["measured_on"], said["level"], said["rows"]) == ("held-out rows", 0.9, 200)
+    assert (said["measured_on"], said["interval"], said["rows"]) == ("held-out rows", 0.9, 200)
     assert 0.0 < float(str(said["coverage"])) < 0.6
     words = json.loads(Path(result["report"]["json"]).read_text())["words"]
     assert (words["state"], words["headline"]) == ("look", "Intervals cover too few values")

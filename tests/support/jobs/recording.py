@@ -8,6 +8,9 @@ from ridgestream.pipeline.base.events import Event, Step
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Fact
 
+LINE_KEYS = {"timestamp", "level", "event", "message", "run"}
+"""What each line of a log has beside the facts of its event."""
+
 
 @dataclass
 class Notes:
@@ -28,6 +31,7 @@ class Notes:
         self.ended.append(facts)
 
     def say(self, event: Event, **facts: Fact) -> None:
+        assert not facts.keys() & LINE_KEYS, f"{event.code}: a line of the log has these keys already"
         self.events.append((event.code, facts))
 
     warn = say
