@@ -41,8 +41,8 @@ class Shortfall:
 
     @property
     def is_far(self) -> bool:
-        """Whether, beyond chance, the misses are twice as many as the level allows, or the hits half as many."""
-        far = min(1 - self.level, self.level / 2)
+        """Whether, beyond chance, the misses are three times as many as the level allows, or the hits half as many."""
+        far = min(2 * (1 - self.level), self.level / 2)
         chance = sqrt(self.level * (1 - self.level) / self.rows) if self.rows else self.level
         return self.level - self.coverage > max(far, _SURE * chance)
 

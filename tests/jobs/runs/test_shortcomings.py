@@ -41,9 +41,9 @@ def test_a_model_that_errs_less_than_a_constant_is_not_called_no_better(
     ("level", "coverage", "rows", "is_far"),
     [
         (0.9, 0.017, 400, True),
-        (0.9, 0.79, 400, True),
-        (0.9, 0.81, 10**6, False),
-        (0.9, 0.7, 30, False),
+        (0.9, 0.69, 400, True),
+        (0.9, 0.71, 10**6, False),
+        (0.9, 0.69, 30, False),
         (0.9, 0.0, 10, True),
         (0.9, 0.0, 0, False),
         (0.99, 0.9, 400, True),
