@@ -26,8 +26,9 @@ app = typer.Typer(
     help="Stream Parquet partitions through chunked Zarr storage into sparse kernel least-squares models.",
     epilog="Exit codes: 0 done, 1 unexpected, 2 usage or job file, 3 input data, 4 store, 5 store in use, 6 numerics, "
     "7 memory, 8 cluster, 9 model, 11 held back by the guard, 12 committed, but without its report, "
-    "of status alone: 13 feed stopped, 14 last night failed, 15 drift; 16 done, but the output could not be written, "
-    "130 interrupted, 141 done, but nobody read the output, 143 terminated.",
+    "of status alone: 13 feed stopped, 14 last night failed, 15 drift, 17 quality; "
+    "16 done, but the output could not be written, 130 interrupted, 141 done, but nobody read the output, "
+    "143 terminated.",
 )
 
 for _command in (
