@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 
 _COMMITTED = "what was committed stands"
@@ -46,10 +47,10 @@ def given_up(task: str, lost: int, allowed: int, cause: str, remedy: str) -> Clu
 
 @contextmanager
 def scheduler_errors() -> Iterator[None]:
-    """Raise ClusterError if the scheduler goes while it is asked."""
+    """Raise ClusterError if the scheduler goes while it, or a task that it has, is waited for."""
     from distributed.client import ClosedClientError
 
     try:
         yield
-    except (OSError, ClosedClientError) as error:
+    except (OSError, ClosedClientError, CancelledError) as error:
         raise scheduler_gone(error) from error

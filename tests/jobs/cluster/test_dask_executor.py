@@ -3,10 +3,12 @@
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +39,7 @@ from ridgestream.jobs.cluster.dask_executor import open_executor
 from ridgestream.jobs.commands.evaluate import run_evaluate
 from ridgestream.jobs.commands.predict import run_predict
 from ridgestream.jobs.commands.run import run_job
+from ridgestream.jobs.config.cluster_options import ClusterOptions
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Silent
@@ -221,6 +224,22 @@ def test_a_scheduler_without_workers_is_an_error_after_the_time_that_the_job_giv
     assert (done.code, done.out) == (exit_codes.CLUSTER, "")
     assert f"no worker came to the cluster {cluster.address} within 0.5 s" in done.err
     assert not work.store.exists()
+
+
+@pytest.mark.thorough
+def test_a_scheduler_killed_while_workers_are_asked_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ridgestream.jobs.cluster.workers.probe", sleep)  # as many seconds as there are threads
+    with real_cluster(tmp_path, workers=1) as cluster:
+        killing = threading.Timer(1.5, cluster.scheduler.kill)
+        killing.start()
+        with (
+            pytest.raises(ClusterError, match=r"the scheduler has gone or has dropped a task"),
+            open_executor(cluster.address, PATIENCE, ClusterOptions(threads=4)),
+        ):
+            pass
+        killing.join()
 
 
 def test_a_connection_that_closes_during_a_result_is_an_error_for_a_lost_scheduler(
