@@ -20,7 +20,6 @@ from support.jobs.jobs import (
     start_command,
     wait_until,
 )
-from support.points import points
 
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.cluster.dask_executor import open_executor
@@ -65,8 +64,8 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield cluster.address
 
 
-@pytest.mark.samples
-@pytest.mark.parametrize("method", points(METHODS, ["ols", "shard-merge-select"]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("method", METHODS)
 def test_the_number_of_workers_changes_no_bit(
     method: str, address: str, tmp_path: Path, straight: dict[str, Workplace]
 ) -> None:

@@ -95,6 +95,7 @@ def test_a_night_changes_the_cells_that_it_touches_alone(tmp_path: Path) -> None
     assert np.count_nonzero((before != work.model().arrays["cells"]).any(axis=1)) == 1
 
 
+@pytest.mark.thorough
 def test_numbers_have_error_bars_and_intervals(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     for number in range(3):
@@ -126,6 +127,7 @@ def test_classes_weights_and_probabilities(tmp_path: Path) -> None:
     np.testing.assert_allclose(probabilities.sum(axis=0), 1.0)
 
 
+@pytest.mark.thorough
 def test_missing_values_and_a_category_that_arrives_late(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     few = {"model.scaling_rows": 100, "model.metric_options.rows": 100}
@@ -146,6 +148,7 @@ def test_missing_values_and_a_category_that_arrives_late(tmp_path: Path) -> None
     assert_same_model(work.model(), together.model())
 
 
+@pytest.mark.thorough
 def test_another_regularization_holds_for_all_cells(tmp_path: Path, straight: Workplace) -> None:
     work = Workplace(tmp_path)
     work.put_all(range(4))
@@ -160,6 +163,7 @@ def test_another_regularization_holds_for_all_cells(tmp_path: Path, straight: Wo
         np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.thorough
 def test_fewer_different_rows_than_cells_make_fewer_cells(tmp_path: Path) -> None:
     work, notes = Workplace(tmp_path), Notes()
     row = draw_regression(0).slice(0, 2)
@@ -228,6 +232,7 @@ def test_a_damaged_record_is_refused(straight: Workplace) -> None:
                 read(broken)
 
 
+@pytest.mark.thorough
 def test_several_targets_a_rollback_and_a_guard(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
     changes = {**EXPERTS, **REGRESSION, "source.target": ["price", "other"], "model.guard": 0.1}

@@ -121,6 +121,7 @@ def test_killed_between_the_steps_of_a_checkpoint(work: Workplace, undisturbed: 
     assert_same(work, undisturbed)
 
 
+@pytest.mark.thorough
 def test_killed_while_superseded_checkpoints_are_deleted(work: Workplace, undisturbed: Workplace) -> None:
     """Collected after each checkpoint that superseded one: the new one is in its place by then."""
     collect = "import ridgestream.stores.catalog.checkpoints as c; c.COLLECT_BYTES = 0\n"
@@ -135,6 +136,7 @@ def test_killed_while_superseded_checkpoints_are_deleted(work: Workplace, undist
     assert_same(work, undisturbed)
 
 
+@pytest.mark.thorough
 def test_checkpoints_left_by_a_kill_after_the_commit_do_no_harm(work: Workplace, undisturbed: Workplace) -> None:
     run_until(killed_at("ridgestream.stores.catalog.checkpoints.Checkpoints.delete", 0), work, JOB)
     assert len(branches(work)) == 2
@@ -168,6 +170,7 @@ def test_partitions_that_come_between_two_kills_are_learned_after_the_others(tmp
     assert_same(work, straight)
 
 
+@pytest.mark.thorough
 def test_killed_in_the_middle_of_a_partition(tmp_path: Path) -> None:
     """One of 50,000 rows: the learner refreshes once on its way."""
     rows = 50_000

@@ -84,6 +84,7 @@ def change_everything(location: StoreLocation) -> Store:
     return store
 
 
+@pytest.mark.thorough
 def test_every_conditional_write_may_lose_its_answer(proxy: FaultyProxy, location: StoreLocation) -> None:
     """Each is carried out and not answered, and Icechunk repeats it against itself."""
     proxy.arm(Rule("lose", "PUT", conditional=True, once=True))
