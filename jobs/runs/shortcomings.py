@@ -60,5 +60,10 @@ class Shortfall:
 
     def warn(self, report: Reporter) -> None:
         """Warn of it."""
-        told = {"measured_on": self.measured_on, "interval": self.level, "coverage": self.coverage, "rows": self.rows}
-        report.warn(events.EVALUATE_COVERAGE_LOW, **told)
+        report.warn(
+            events.EVALUATE_COVERAGE_LOW,
+            measured_on=self.measured_on,
+            interval=self.level,
+            coverage=self.coverage,
+            rows=self.rows,
+        )
