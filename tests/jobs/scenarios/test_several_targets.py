@@ -136,7 +136,7 @@ def test_a_cluster_leaves_no_trace(tmp_path: Path, straight: Workplace) -> None:
     (inspected_model,) = run_command("inspect", work.job(JOB), "--json").result["models"]
     assert inspected_model["history"][-1]["test_mse_of"] == night.test_mse_of
     text = run_command("evaluate", work.job(JOB)).out
-    assert f"test_mse_of.rent  {summary['test_mse_of']['rent']}" in text
+    assert f"test_mse_of.rent  {summary['test_mse_of']['rent']:.6g}" in text
 
 
 def test_a_list_of_one_target_is_that_target(tmp_path: Path) -> None:
