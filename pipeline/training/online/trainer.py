@@ -128,30 +128,22 @@ def new_learner(
 
     Rows are standardized, so that the distances of one learner are measured from zero.
     """
+    kernel = make_kernel(request.kernel, request.kernel_parameters, n_features)
+    settings: dict[str, Any] = {
+        "regularization": request.regularization,
+        "max_basis": request.max_basis,
+        "novelty_threshold": request.novelty_threshold,
+        "usefulness_threshold": request.usefulness_threshold,
+        "selection": request.selection,
+    }
     if centres is not None:
-        return _new_experts(request, n_features, centres)
+        return LocalExperts(kernel, centres, **settings)
     return OnlineLSSVM(
-        make_kernel(request.kernel, request.kernel_parameters, n_features),
-        regularization=request.regularization,
-        max_basis=request.max_basis,
-        novelty_threshold=request.novelty_threshold,
-        usefulness_threshold=request.usefulness_threshold,
-        selection=request.selection,
+        kernel,
+        **settings,
         dictionary=dictionary.vectors if dictionary else None,
         dictionary_rows=dictionary.places if dictionary else None,
         centre=np.zeros(n_features),
-    )
-
-
-def _new_experts(request: OnlineRequest, n_features: int, centres: Floats) -> LocalExperts:
-    return LocalExperts(
-        make_kernel(request.kernel, request.kernel_parameters, n_features),
-        centres,
-        regularization=request.regularization,
-        max_basis=request.max_basis,
-        novelty_threshold=request.novelty_threshold,
-        usefulness_threshold=request.usefulness_threshold,
-        selection=request.selection,
     )
 
 
