@@ -24,6 +24,7 @@ from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.files.paths import FileLocation
 from ridgestream.stores.parquet.partitions import check_apart, linked_folders
+from ridgestream.stores.segments.segments import Segments
 
 Part = TypeVar("Part", Intervals, Probabilities)
 
@@ -57,7 +58,7 @@ def run_predict(
         check_apart(location, output)
     model = _model_of(served.record, extras)
     where = served.schema, files, output, section.keep, executor, report
-    given, ranges = policies(job), learned_ranges(served.root, served.record)
+    given, ranges = policies(job), learned_ranges(Segments(served.root), served.record)
     done = predict(model, *where, extras=extras, policies=given, again=again, ranges=ranges)
     return {
         "model": served.record.name,

@@ -44,6 +44,7 @@ from ridgestream.stores.catalog.snapshots import served_record
 from ridgestream.stores.errors.exceptions import PartitionError, StoreError
 from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.repository.repository import Store, WriteSession
+from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
     import zarr
@@ -193,7 +194,7 @@ class _TrainJob:
     @property
     def context(self) -> TrainingContext:
         return TrainingContext(
-            root=self.root,
+            segments=Segments(self.root),
             ledger=self.ledger,
             record=self.plan.record,
             memory_limit_bytes=memory_limit_bytes(self.job),

@@ -27,6 +27,7 @@ from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.parquet.partitions import PartitionFile, read_arrow_schema
 from ridgestream.stores.schema.schema import Schema, infer_schema
+from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
     import zarr
@@ -96,7 +97,8 @@ def evaluate_held_out(
     report: Reporter,
 ) -> Evaluation:
     """Return the evaluation of a record's calibrated model on held-out partitions, as the job asks for it."""
-    learned, ranges = learned_targets(root, schema, record), learned_ranges(root, record)
+    segments = Segments(root)
+    learned, ranges = learned_targets(segments, schema, record), learned_ranges(segments, record)
     level = job.evaluate.interval if job.evaluate else COVERAGE_LEVEL
     where = schema, files, executor, report, policies(job)
     return evaluate(calibrated_model_of(record), *where, learned=learned, level=level, ranges=ranges)

@@ -24,6 +24,7 @@ from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.model_grid import FITTED_SHARE, GridPoint, GridSearch, Loss, best_and_simplest
 from ridgestream.pipeline.training.pilot import kernel_family, plan_pilot
 from ridgestream.pipeline.training.request import FULL_FEATURES, Request, with_pilot
+from ridgestream.stores.segments.segments import Segments
 
 
 def run_select(job: Job, report: Reporter) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def run_select(job: Job, report: Reporter) -> dict[str, Any]:
 def _judge(job: Job, sample: Sample, request: Request, report: Reporter) -> list[GridPoint]:
     feature_map, ledger = sample.feature_map(request), sample.ledger
     context = TrainingContext(
-        root=sample.root,
+        segments=Segments(sample.root),
         ledger=ledger,
         record=None,
         memory_limit_bytes=memory_limit_bytes(job),

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +22,7 @@ from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.stores.requests.activity import ACTIVITY
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.row_batch import Rows
-from ridgestream.stores.segments.segments import Segment, Segments
-
-if TYPE_CHECKING:
-    import zarr
+from ridgestream.stores.segments.segments import SegmentRows, SegmentSource
 
 BLOCK_BYTES = 8 * 2**20
 """Memory limit for the features of one block."""
@@ -76,7 +72,7 @@ class Stream:
 
     def __init__(
         self,
-        root: "zarr.Group",
+        segments: SegmentSource,
         numbers: Sequence[int],
         feature_map: FeatureMap,
         maps: Sequence[FeatureMap] | None = None,
@@ -88,7 +84,6 @@ class Stream:
         If the feature map grows, `maps` holds the extended map of each segment. Blocks are read by `executor`; `names`
         are the partitions of the segments, for messages.
         """
-        segments = Segments(root)
         maps_of = dict(zip(numbers, maps or [feature_map] * len(numbers), strict=True))
         self.ranges: tuple[BlockRange, ...] = tuple(
             block_range
@@ -154,7 +149,7 @@ def read_blocks(task: BlockTask, reader: "BlockReader") -> list[Block]:
     return [reader.read(block_range) for block_range in task.ranges]
 
 
-def _cut(number: int, segment: Segment, feature_map: FeatureMap) -> Iterator[BlockRange]:
+def _cut(number: int, segment: SegmentRows, feature_map: FeatureMap) -> Iterator[BlockRange]:
     # without the first target, as when one target was the only case: existing streams keep their boundaries
     row_bytes = 8 * (feature_map.n_features + feature_map.target.n_outputs - 1)
     return plan_blocks([(number, segment.rows, segment.chunk_rows)], BLOCK_BYTES, row_bytes)
@@ -167,7 +162,7 @@ class BlockReader:
     """
 
     def __init__(
-        self, segments: Segments, feature_map: FeatureMap, maps: Mapping[int, FeatureMap] | None = None
+        self, segments: SegmentSource, feature_map: FeatureMap, maps: Mapping[int, FeatureMap] | None = None
     ) -> None:
         self._segments, self._feature_map = segments, feature_map
         self._map_of = {number: each for number, each in (maps or {}).items() if each is not feature_map}
@@ -214,7 +209,7 @@ class _OpenSegment:
     """A segment with the maps of its codes."""
 
     number: int
-    segment: Segment
+    segment: SegmentRows
     feature_map: FeatureMap
 
     @cached_property

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.dataset.numeric_fit import HoursReader, fit_numeric
@@ -17,17 +16,14 @@ from ridgestream.stores.schema.class_labels import MAX_CLASSES, Label, class_nam
 from ridgestream.stores.schema.column_rules import OF_NEW_MODELS, PLAIN, ColumnRules
 from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.segment_format import SegmentFacts
-from ridgestream.stores.segments.segments import Segments
-
-if TYPE_CHECKING:
-    import zarr
+from ridgestream.stores.segments.segments import SegmentSource
 
 REST = "rest"
 """The name of all classes but the positive one."""
 
 
 def fit_feature_map(
-    root: "zarr.Group",
+    segments: SegmentSource,
     ledger: Ledger,
     scaling_rows: int | None,
     rules: ColumnRules = OF_NEW_MODELS,
@@ -48,7 +44,7 @@ def fit_feature_map(
         raise InputError("there is no row to standardize by: ingest a partition that has rows first")
     if error := rules.find_error(schema.features):
         raise InputError(error)
-    scaling = find_scaling(root, [entry.segment for entry in ledger.entries], scaling_rows)
+    scaling = find_scaling(segments, [entry.segment for entry in ledger.entries], scaling_rows)
     facts, n_numeric = list(scaling.values()), len(schema.numeric)
     moments = merge_moments([Moments.from_array(f.moments) for f in facts], n_numeric + len(schema.targets)).as_array()
     target_moments = Moments.from_array(moments[:, n_numeric:])
@@ -57,7 +53,7 @@ def fit_feature_map(
         weights = weigh_classes(class_weight, _class_rows(schema, target, facts, target_moments))
         target = replace(target, class_weights=weights)
     return FeatureMap(
-        fit_numeric(schema, rules, Moments.from_array(moments[:, :n_numeric]), HoursReader(root, scaling)),
+        fit_numeric(schema, rules, Moments.from_array(moments[:, :n_numeric]), HoursReader(segments, scaling)),
         _categorical_columns(schema, rules, facts, ledger.categories if whole_ledger else None),
         target,
     )
@@ -115,21 +111,22 @@ def _classes(ledger: Ledger) -> tuple[Label, ...]:
     return tuple(sorted(ledger.classes))
 
 
-def has_rows(root: "zarr.Group", ledger: Ledger) -> bool:
+def has_rows(segments: SegmentSource, ledger: Ledger) -> bool:
     """Return whether there is a row of positive weight, which a first training needs."""
-    segments = Segments(root)
     return any(_weight(segments[entry.segment].facts()) > 0 for entry in ledger.entries if entry.rows)
 
 
-def find_scaling(root: "zarr.Group", segments: Collection[int], scaling_rows: int | None) -> dict[int, SegmentFacts]:
+def find_scaling(
+    segments: SegmentSource, numbers: Collection[int], scaling_rows: int | None
+) -> dict[int, SegmentFacts]:
     """Return the facts of the first segments that make up `scaling_rows` rows, or of all if it is None, by segment.
 
     A row counts as one, whatever its weight, unless that is zero.
     """
     facts: dict[int, SegmentFacts] = {}
-    opened, rows = Segments(root), 0
-    for number in ACTIVITY.counted(segments, "the partitions that fix the standardization"):
-        segment = opened[number]
+    rows = 0
+    for number in ACTIVITY.counted(numbers, "the partitions that fix the standardization"):
+        segment = segments[number]
         facts[number] = segment.facts()
         if scaling_rows is not None:
             rows += segment.count_weighted_rows()

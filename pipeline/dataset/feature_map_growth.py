@@ -8,7 +8,7 @@ the same partitions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self, cast
+from typing import Self, cast
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats
@@ -29,10 +29,7 @@ from ridgestream.stores.schema.class_labels import class_name
 from ridgestream.stores.schema.column_rules import OF_NEW_MODELS, ColumnRules
 from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.segment_format import SegmentFacts
-from ridgestream.stores.segments.segments import Segments
-
-if TYPE_CHECKING:
-    import zarr
+from ridgestream.stores.segments.segments import SegmentSource
 
 _NAMED = 12
 """Classes that are named at most."""
@@ -66,7 +63,7 @@ class Encodings:
 
 
 def plan_encodings(
-    root: "zarr.Group",
+    segments: SegmentSource,
     ledger: Ledger,
     *,
     record: ModelRecord | None,
@@ -87,12 +84,14 @@ def plan_encodings(
     """
     if record is None:
         whole_ledger = policy == ERROR
-        first = fit_feature_map(root, ledger, scaling_rows, rules, whole_ledger=whole_ledger, class_weight=class_weight)
+        first = fit_feature_map(
+            segments, ledger, scaling_rows, rules, whole_ledger=whole_ledger, class_weight=class_weight
+        )
         _report_class_weights(ledger.schema, first.target, report)
-        report_fitted(root, ledger, scaling_rows, first, report)
+        report_fitted(segments, ledger, scaling_rows, first, report)
     else:
         first = encoding_of(record, ledger.schema)
-    maps, scales, unseen, segments = [first], OpenScales(first), _UnseenCategories(), Segments(root)
+    maps, scales, unseen = [first], OpenScales(first), _UnseenCategories()
     for entry in ACTIVITY.counted(entries, "the categories of partitions"):
         facts = segments[entry.segment].facts()
         _check(entry, facts, first, policy)

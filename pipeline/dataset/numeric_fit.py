@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +13,7 @@ from ridgestream.stores.schema.column_rules import CALENDAR, COMMON, ELAPSED, RA
 from ridgestream.stores.schema.column_types import BOOLEAN, TIMESTAMP
 from ridgestream.stores.schema.schema import Feature, Schema
 from ridgestream.stores.segments.segment_format import SegmentFacts
-from ridgestream.stores.segments.segments import Segments
-
-if TYPE_CHECKING:
-    import zarr
+from ridgestream.stores.segments.segments import SegmentSource
 
 _HOUR_ROWS = 65_536
 """Rows in which an hour of the day is looked for, at most."""
@@ -27,8 +23,8 @@ _HOUR_ROWS = 65_536
 class HoursReader:
     """Looks for time stamps with an hour of the day in the rows that fix the standardization."""
 
-    root: "zarr.Group"
-    """The store's root."""
+    segments: SegmentSource
+    """The segments of the rows."""
     scaling: Mapping[int, SegmentFacts]
     """The statistics of these rows, by segment."""
 
@@ -37,9 +33,9 @@ class HoursReader:
         extremes = np.array([facts.moments[3:, position] for facts in self.scaling.values()])
         if has_hours(extremes[np.isfinite(extremes)]):
             return True
-        opened, rows = Segments(self.root), 0
+        rows = 0
         for number in self.scaling:
-            segment = opened[number]
+            segment = self.segments[number]
             some = segment.read(0, min(segment.rows, _HOUR_ROWS - rows))
             rows += len(some)
             if has_hours(some.numeric[:, position].astype(np.float64)):

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +12,7 @@ from ridgestream.pipeline.sums.moments import Moments
 from ridgestream.stores.catalog.ledger import LedgerEntry
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.requests.activity import ACTIVITY
-from ridgestream.stores.segments.segments import Segments
-
-if TYPE_CHECKING:
-    import zarr
+from ridgestream.stores.segments.segments import SegmentSource
 
 LARGEST_PREDICTION = 10 * LARGEST_VALUE
 """No target is beyond LARGEST_VALUE, so that a prediction beyond this is an overflow or close to one."""
@@ -58,10 +54,9 @@ def _are_near(statistics: Moments, columns: Sequence[tuple[str, float, float]]) 
 
 
 def check_ranges(
-    root: "zarr.Group", entries: Sequence[LedgerEntry], feature_map: FeatureMap, targets: Sequence[str]
+    segments: SegmentSource, entries: Sequence[LedgerEntry], feature_map: FeatureMap, targets: Sequence[str]
 ) -> None:
     """Raise InputError naming the first partition with a value too far out for the model; no row is read."""
-    segments = Segments(root)
     for entry in ACTIVITY.counted(entries, "the ranges of partitions"):
         try:
             check_range(segments[entry.segment].facts().moments, feature_map, targets)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +14,7 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.sums.moments import Moments, merge_moments
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.segments.segment_format import SegmentFacts
-
-if TYPE_CHECKING:
-    import zarr
+from ridgestream.stores.segments.segments import SegmentSource
 
 LARGE_SHARE = 0.1
 """A scale rests on few rows if one of them alone makes up more than this share of the variance …"""
@@ -36,10 +33,10 @@ _NAMED = 10
 
 
 def report_fitted(
-    root: "zarr.Group", ledger: Ledger, scaling_rows: int | None, feature_map: FeatureMap, report: Reporter
+    segments: SegmentSource, ledger: Ledger, scaling_rows: int | None, feature_map: FeatureMap, report: Reporter
 ) -> None:
     """Report what is unusual in the columns of a new model's feature map."""
-    facts = list(find_scaling(root, [entry.segment for entry in ledger.entries], scaling_rows).values())
+    facts = list(find_scaling(segments, [entry.segment for entry in ledger.entries], scaling_rows).values())
     n_numeric = len(feature_map.numeric)
     moments = merge_moments([Moments.from_array(f.moments[:, :n_numeric]) for f in facts], n_numeric)
     _report_uninformative(feature_map, moments, facts, report)

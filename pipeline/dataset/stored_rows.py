@@ -8,7 +8,7 @@ of partitions into nights. A task sums a large part, or several small ones, of w
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,10 +27,7 @@ from ridgestream.pipeline.sums.normal_equations import SeveralStatistics, Summin
 from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import Sums, cut_evenly
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
-from ridgestream.stores.segments.segments import Segments
-
-if TYPE_CHECKING:
-    import zarr
+from ridgestream.stores.segments.segments import SegmentSource
 
 TASK_ROWS = 65_536
 """Rows per part, a multiple of every segment's chunk; large enough that returning the sums costs little."""
@@ -98,9 +95,9 @@ class StoredRows:
 
     def __init__(
         self,
-        root: "zarr.Group",
+        segments: SegmentSource,
         ledger: Ledger,
-        segments: Iterable[int],
+        numbers: Iterable[int],
         feature_map: FeatureMap,
         executor: Executor,
         report: Reporter,
@@ -108,13 +105,13 @@ class StoredRows:
         checkpoints: CheckpointStore | None = None,
         limit: int | None = None,
     ) -> None:
-        numbers = set(segments)
+        wanted = set(numbers)
         ends = np.cumsum([entry.rows for entry in ledger.entries])
-        chosen = (entry for entry in ledger.entries if entry.segment in numbers)
+        chosen = (entry for entry in ledger.entries if entry.segment in wanted)
         self._entries = list(chosen if limit is None else _first_rows(chosen, limit))
         self._firsts = {e.segment: int(end) - e.rows for e, end in zip(ledger.entries, ends, strict=True)}
         self._ends = np.cumsum([entry.rows for entry in self._entries], dtype=np.int64)
-        self._source = RowSource(BlockReader(Segments(root), feature_map), feature_map)
+        self._source = RowSource(BlockReader(segments, feature_map), feature_map)
         self._executor, self._report, self._checkpoints = executor, report, checkpoints
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +11,7 @@ from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
 from ridgestream.stores.catalog.models import LEARNED_RANGES, ModelRecord
 from ridgestream.stores.errors.exceptions import ModelError
-from ridgestream.stores.segments.segments import Segments
-
-if TYPE_CHECKING:
-    import zarr
+from ridgestream.stores.segments.segments import SegmentSource
 
 CHANCE = 1e-4
 """How often rows that are like those learned are reported."""
@@ -56,14 +53,14 @@ class LearnedRanges:
         return {name: k for name, k in ordered if share**k * (1 + k * (1 - share)) < limit}
 
 
-def learned_ranges(root: "zarr.Group", record: ModelRecord) -> LearnedRanges:
+def learned_ranges(segments: SegmentSource, record: ModelRecord) -> LearnedRanges:
     """Return the ranges of a model; those of older releases' models come from the segments. No row is read."""
     feature_map = feature_map_of(record)
     columns = tuple(column.name for column in feature_map.numeric)
     counted = tuple(position for position, column in enumerate(feature_map.numeric) if column.is_linear)
     extremes = record.arrays.get(LEARNED_RANGES)
     if extremes is None:
-        extremes = _merged(root, record.learned, _no_rows(len(columns)))
+        extremes = _merged(segments, record.learned, _no_rows(len(columns)))
     if extremes.shape != (2, len(columns)) or extremes.dtype != np.float64:
         raise ModelError(
             f"the model {record.name!r} is damaged: {LEARNED_RANGES} has the shape {extremes.shape}, {extremes.dtype}"
@@ -72,20 +69,20 @@ def learned_ranges(root: "zarr.Group", record: ModelRecord) -> LearnedRanges:
 
 
 def with_ranges(
-    record: ModelRecord, before: ModelRecord | None, root: "zarr.Group", numbers: Iterable[int]
+    record: ModelRecord, before: ModelRecord | None, segments: SegmentSource, numbers: Iterable[int]
 ) -> ModelRecord:
     """Return the record with its ranges, those `before` extended by the segments that were learned since."""
     n_numeric = len(feature_map_of(record).numeric)
-    known = learned_ranges(root, before).extremes if before else _no_rows(n_numeric)
+    known = learned_ranges(segments, before).extremes if before else _no_rows(n_numeric)
     if not n_numeric:
         return record
-    extremes = _merged(root, numbers, known)
+    extremes = _merged(segments, numbers, known)
     return replace(record, arrays=record.arrays | {LEARNED_RANGES: extremes})
 
 
-def _merged(root: "zarr.Group", numbers: Iterable[int], extremes: Floats) -> Floats:
+def _merged(segments: SegmentSource, numbers: Iterable[int], extremes: Floats) -> Floats:
     """Return extremes (2, n_numeric) extended by the rows of weight above zero of these segments, if still there."""
-    segments, n_numeric = Segments(root), extremes.shape[1]
+    n_numeric = extremes.shape[1]
     low, high = extremes
     for number in numbers:
         if number in segments:

@@ -258,7 +258,7 @@ def _scaled_by(segments: StatisticsReader, record: ModelRecord) -> list[int]:
     if record.scaled_by or not record.history:
         return [number for number in record.scaled_by if number in segments]
     first = [number for number in record.learned[: len(record.history[0].partitions)] if number in segments]
-    return list(find_scaling(segments.root, first, record.parameters["scaling_rows"]))
+    return list(find_scaling(segments.segments, first, record.parameters["scaling_rows"]))
 
 
 def _errors_of(record: ModelRecord) -> dict[int, float | None]:

@@ -98,16 +98,15 @@ class StatisticsReader:
     """Reads the statistics of a snapshot's segments."""
 
     def __init__(self, root: "zarr.Group") -> None:
-        self.root = root
-        self._segments = Segments(root)
+        self.segments = Segments(root)
 
     def __contains__(self, number: int) -> bool:
-        return number in self._segments
+        return number in self.segments
 
     def read(self, numbers: Sequence[int]) -> Iterator[SegmentStatistics]:
         """Yield the statistics of segments in order; large ones concurrently, because object stores respond slowly."""
         for start in range(0, len(numbers), _AHEAD):
-            opened = [self._segments[number] for number in numbers[start : start + _AHEAD]]
+            opened = [self.segments[number] for number in numbers[start : start + _AHEAD]]
             if sum(not segment.is_packed for segment in opened) > 1:
                 with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="facts") as pool:
                     yield from pool.map(_statistics_of, opened)

@@ -25,6 +25,7 @@ from ridgestream.pipeline.training.training_result import Standing, find_unlearn
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, read_ledger
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.parquet.partitions import PartitionFile
+from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
     import zarr
@@ -192,7 +193,7 @@ def plan_run(
         standing=standing,
         fresh=fresh,
         fresh_rows=tuple(count_usable_rows(fresh)),
-        has_stored_rows=root is not None and standing.record is None and has_rows(root, standing.ledger),
+        has_stored_rows=root is not None and standing.record is None and has_rows(Segments(root), standing.ledger),
         asks_refit=asks_refit,
         may_refit=may_refit,
         memory_limit_bytes=memory_limit_bytes,

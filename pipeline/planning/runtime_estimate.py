@@ -24,6 +24,7 @@ from ridgestream.pipeline.sums.normal_equations import Summing
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.request import Request, without_pilot
 from ridgestream.pipeline.training.trainer import train, trainer_of
+from ridgestream.stores.segments.segments import Segments
 
 _LEAST_ROWS = 2048
 """Fewest rows to learn, if there are as many."""
@@ -54,7 +55,11 @@ def calibrate(sample: Sample, request: Request, n_rows: int, memory_limit_bytes:
     _warm_up()
     trainer, timing = trainer_of(without_pilot(request)), Timing()
     context = TrainingContext(
-        root=sample.root, ledger=sample.ledger, record=None, memory_limit_bytes=memory_limit_bytes, report=timing
+        segments=Segments(sample.root),
+        ledger=sample.ledger,
+        record=None,
+        memory_limit_bytes=memory_limit_bytes,
+        report=timing,
     )
     with suppress(TimeIsUp):
         train(trainer, context)
@@ -70,11 +75,11 @@ def calibrate(sample: Sample, request: Request, n_rows: int, memory_limit_bytes:
 def time_sums(sample: Sample, feature_map: FeatureMap, n_functions: int) -> float:
     """Return the seconds per row of summing the products with a dictionary of `n_functions` vectors."""
     ledger = sample.ledger
-    segments = [entry.segment for entry in ledger.entries]
-    rows = StoredRows(sample.root, ledger, segments, feature_map, InProcess(), Silent())
+    segments, numbers = Segments(sample.root), [entry.segment for entry in ledger.entries]
+    rows = StoredRows(segments, ledger, numbers, feature_map, InProcess(), Silent())
     vectors = rows.take(np.resize(np.arange(rows.n_rows), n_functions)).features
     basis = Basis(RBF(1.0 / rows.n_features), vectors, np.zeros(rows.n_features))
-    first = StoredRows(sample.root, ledger, segments[:1], feature_map, InProcess(), Silent())
+    first = StoredRows(segments, ledger, numbers[:1], feature_map, InProcess(), Silent())
     started = perf_counter()
     first.statistics((Summing(basis, first.n_targets),), events.STEP_CALIBRATE)
     return (perf_counter() - started) / max(1, first.n_rows)

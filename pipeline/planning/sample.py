@@ -25,6 +25,7 @@ from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, lis
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
 from ridgestream.stores.schema.schema import SchemaRequest
+from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +68,7 @@ class Sample:
         """Return the feature map that a new model of these rows would have."""
         ledger = self.ledger
         encodings = plan_encodings(
-            self.root,
+            Segments(self.root),
             ledger,
             record=None,
             entries=ledger.entries,

@@ -27,6 +27,7 @@ from ridgestream.stores.requests.activity import ACTIVITY
 from ridgestream.stores.schema.column_rules import ColumnRules
 from ridgestream.stores.schema.row_batch import Rows
 from ridgestream.stores.schema.schema import Schema
+from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
     import zarr
@@ -148,4 +149,4 @@ def held_out_feature_map(
     """
     if record is not None:
         return encoding_of(record, ledger.schema)
-    return fit_feature_map(root, ledger, scaling_rows, rules, whole_ledger=policy == ERROR)
+    return fit_feature_map(Segments(root), ledger, scaling_rows, rules, whole_ledger=policy == ERROR)

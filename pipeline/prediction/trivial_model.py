@@ -7,7 +7,7 @@ the store follow from the moments of their targets, without reading a row; an ev
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
@@ -18,10 +18,7 @@ from ridgestream.stores.catalog.models import TARGET_MOMENTS, ModelRecord
 from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.segment_format import SegmentFacts
-from ridgestream.stores.segments.segments import Segments
-
-if TYPE_CHECKING:
-    import zarr
+from ridgestream.stores.segments.segments import SegmentSource
 
 _ROUNDING = 1e-12
 """A target is its constant if it differs by at most this share of it, as equal targets and their mean may."""
@@ -126,10 +123,10 @@ def is_no_better(error: float, trivial_error: float, chance: float = 0.0) -> boo
 
 
 def segment_targets(
-    root: "zarr.Group", schema: Schema, record: ModelRecord, numbers: Iterable[int]
+    segments: SegmentSource, schema: Schema, record: ModelRecord, numbers: Iterable[int]
 ) -> list[TargetMoments]:
     """Return the moments of the targets of each segment, with the classes of a model; no row is read."""
-    segments, classes = Segments(root), record.encoding.get("classes") or ()
+    classes = record.encoding.get("classes") or ()
     return [_moments_of(segments[number].facts(), schema, classes) for number in numbers]
 
 
@@ -149,13 +146,12 @@ def _moments_of(facts: SegmentFacts, schema: Schema, classes: Sequence[Label]) -
     return TargetMoments.of(moments)
 
 
-def learned_targets(root: "zarr.Group", schema: Schema, record: ModelRecord) -> TargetMoments:
+def learned_targets(segments: SegmentSource, schema: Schema, record: ModelRecord) -> TargetMoments:
     """Return the moments of the targets that the model has learned; of older releases' models, from the segments."""
     stored = record.arrays.get(TARGET_MOMENTS)
     if stored is None:
-        segments = Segments(root)
         known = [number for number in record.learned if number in segments]
-        return merge_targets(segment_targets(root, schema, record, known))
+        return merge_targets(segment_targets(segments, schema, record, known))
     n_classes = len(record.encoding.get("classes") or ()) or 2
     if stored.shape != (3, n_classes if schema.classifies else len(schema.targets)):
         raise ModelError(f"the model {record.name!r} is damaged: {TARGET_MOMENTS} has the shape {stored.shape}")

@@ -8,7 +8,7 @@ on any number of workers.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,10 +31,7 @@ from ridgestream.pipeline.training.training_result import Trained, begin_record
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord, check_parameters
 from ridgestream.stores.schema.column_rules import with_rules
-from ridgestream.stores.segments.segments import Segments
-
-if TYPE_CHECKING:
-    import zarr
+from ridgestream.stores.segments.segments import SegmentSource
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,7 @@ class BatchTrainer:
         fitted = fit.fit(record, new, [*learned, *(entry.segment for entry in entries)])
         check_fitted(fitted, context.report, shrinks=self.method.shrinks)
         parameters = request.parameters()
-        record = record or begin_record(context.root, context.ledger, self.request.name, parameters, encodings.last)
+        record = record or begin_record(context.segments, context.ledger, self.request.name, parameters, encodings.last)
         record = with_fitted(replace(record, parameters=parameters), fitted)
         return _trained(record, entries, errors, encodings, context, perf_counter() - began)
 
@@ -130,7 +127,7 @@ class BatchTrainer:
         """
         ledger, entries = context.ledger, context.unlearned
         encodings = plan_encodings(
-            context.root,
+            context.segments,
             ledger,
             record=context.record,
             entries=entries,
@@ -144,7 +141,7 @@ class BatchTrainer:
         plan = self.plan_memory(context.record, ledger.rows, encodings.last.n_features, encodings.last.target.n_outputs)
         check_plans([plan], context.memory_limit_bytes)
         context.executor.admit([MemoryNeed(plan.worker_bytes)])
-        check_ranges(context.root, entries, encodings.last, context.targets)
+        check_ranges(context.segments, entries, encodings.last, context.targets)
         return run_pilot(encodings, context, self.request)
 
     def _errors_on(
@@ -177,7 +174,7 @@ def _trained(
     seconds: float,
 ) -> Trained:
     if errors is None:
-        return Trained(record, entries, None, (), seconds, _has_one_class(context.root, context.ledger, entries))
+        return Trained(record, entries, None, (), seconds, _has_one_class(context.segments, context.ledger, entries))
     error, errors_of_targets = mean_errors(errors.total, encodings.last)
     errors_of_segments = errors.errors()
     return Trained(
@@ -192,9 +189,8 @@ def _trained(
     )
 
 
-def _has_one_class(root: "zarr.Group", ledger: Ledger, entries: Iterable[LedgerEntry]) -> bool:
+def _has_one_class(segments: SegmentSource, ledger: Ledger, entries: Iterable[LedgerEntry]) -> bool:
     """Return whether all rows with weight of these partitions are of one class."""
-    segments = Segments(root)
     facts = [segments[entry.segment].facts() for entry in entries if entry.rows]
     if ledger.schema is not None and ledger.schema.positive is not None:
         signs = np.array([fact.moments[3:, -1] for fact in facts if fact.moments[0, -1] > 0])

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.pipeline.base.pass_checkpoint import CheckpointStore
@@ -12,17 +11,15 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.training.training_result import find_unlearned
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import ModelRecord
-
-if TYPE_CHECKING:
-    import zarr
+from ridgestream.stores.segments.segments import SegmentSource
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingContext:
     """The data, limits, executor, reporter and checkpoints of a training."""
 
-    root: "zarr.Group"
-    """The root of the snapshot that holds the rows."""
+    segments: SegmentSource
+    """The rows."""
     ledger: Ledger
     """The partitions that the model learns, in order."""
     record: ModelRecord | None
@@ -51,12 +48,12 @@ class TrainingContext:
         """Whether the target is a class."""
         return self.ledger.schema is not None and self.ledger.schema.classifies
 
-    def rows(self, segments: Iterable[int], feature_map: FeatureMap, limit: int | None = None) -> StoredRows:
+    def rows(self, numbers: Iterable[int], feature_map: FeatureMap, limit: int | None = None) -> StoredRows:
         """Return the rows of these segments, or the first `limit`, as a row set that the executor's tasks read."""
         return StoredRows(
-            self.root,
+            self.segments,
             self.ledger,
-            segments,
+            numbers,
             feature_map,
             self.executor,
             report=self.report,

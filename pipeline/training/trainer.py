@@ -79,7 +79,7 @@ def train(trainer: Trainer, context: TrainingContext) -> Trained:
         return Trained(record, (), None, (), 0.0)
     trained = _with_targets(trainer.train(context), context)
     new = [entry.segment for entry in trained.entries]
-    trained = replace(trained, record=with_ranges(trained.record, record, context.root, new))
+    trained = replace(trained, record=with_ranges(trained.record, record, context.segments, new))
     alone = [are_unrelated(basis.kernel, basis.vectors, basis.centre) for basis in bases_of(trained.record)]
     if sum(alone) > len(alone) // 2:
         context.report.warn(events.TRAIN_VECTORS_UNRELATED)
@@ -94,13 +94,13 @@ def _with_targets(trained: Trained, context: TrainingContext) -> Trained:
     schema, before, record = context.ledger.schema, context.record, trained.record
     if schema is None:
         return trained
-    new = segment_targets(context.root, schema, record, [entry.segment for entry in trained.entries])
+    new = segment_targets(context.segments, schema, record, [entry.segment for entry in trained.entries])
     new_rows = merge_targets(new)
     if not new_rows.weight:
         trained = replace(trained, progressive_error=None, progressive_mse_of=())
         if any(entry.rows for entry in trained.entries):
             context.report.warn(events.TRAIN_WEIGHTS_ALL_ZERO, weight=schema.weight)
-    learned = merge_targets([learned_targets(context.root, schema, before), *new] if before else new)
+    learned = merge_targets([learned_targets(context.segments, schema, before), *new] if before else new)
     if not learned.weight:
         return trained
     record = replace(record, arrays=record.arrays | {TARGET_MOMENTS: learned.as_array()})

@@ -9,6 +9,7 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.monitoring.learning_curve import Course
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, read_ledger
 from ridgestream.stores.catalog.models import ModelRecord, read_model
+from ridgestream.stores.segments.segments import SegmentSource
 
 if TYPE_CHECKING:
     import zarr
@@ -84,8 +85,8 @@ def find_unlearned(ledger: Ledger, record: ModelRecord | None) -> tuple[LedgerEn
 
 
 def begin_record(
-    root: "zarr.Group", ledger: Ledger, name: str, parameters: dict[str, Any], feature_map: FeatureMap
+    segments: SegmentSource, ledger: Ledger, name: str, parameters: dict[str, Any], feature_map: FeatureMap
 ) -> ModelRecord:
     """Return the record of a new model that learns the partitions of the ledger."""
-    scaling = find_scaling(root, [entry.segment for entry in ledger.entries], parameters["scaling_rows"])
+    scaling = find_scaling(segments, [entry.segment for entry in ledger.entries], parameters["scaling_rows"])
     return with_feature_map(ModelRecord(name, parameters, {}, scaled_by=tuple(scaling)), feature_map)

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -28,6 +28,35 @@ if TYPE_CHECKING:
 
 _OPEN_PACKS = 4
 """Number of packs that stay open, each with its rows in memory."""
+
+
+class SegmentRows(Protocol):
+    """Rows of one partition that can be read repeatedly, and their statistics."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows per chunk, by which blocks are cut; reads aligned to multiples of it read no row twice."""
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Return the rows from `start` up to `stop`."""
+
+    def count_weighted_rows(self) -> int:
+        """Return the number of rows of positive weight."""
+
+    def facts(self) -> SegmentFacts:
+        """Return their moments, category tables and quantile sketch."""
+
+
+class SegmentSource(Protocol):
+    """Segments by number: those of a store's snapshot, or rows that are in no store."""
+
+    def __contains__(self, number: int) -> bool: ...
+
+    def __getitem__(self, number: int) -> SegmentRows: ...
 
 
 @dataclass(frozen=True)

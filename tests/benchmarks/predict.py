@@ -36,6 +36,7 @@ from ridgestream.pipeline.prediction.predict import predict
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.stores.parquet.partitions import PartitionFile, list_partitions
 from ridgestream.stores.schema.schema import Schema, SchemaRequest
+from ridgestream.stores.segments.segments import Segments
 
 
 def make_model(folder: Path, rows: Rows, n_basis: int) -> tuple[ExpansionModel, Schema]:
@@ -44,7 +45,10 @@ def make_model(folder: Path, rows: Rows, n_basis: int) -> tuple[ExpansionModel, 
     (folder / "first" / "part-00.parquet").symlink_to(FOREST / "train" / "part-00.parquet")
     store = new_store(folder / "store")
     ingest_folder(store, folder / "first", SchemaRequest("Cover_Type", positive=2))
-    feature_map, schema = fit_feature_map(store.root(), ledger_of(store), PARTITION_ROWS), ledger_of(store).schema
+    feature_map, schema = (
+        fit_feature_map(Segments(store.root()), ledger_of(store), PARTITION_ROWS),
+        ledger_of(store).schema,
+    )
     assert schema is not None
     rng = np.random.default_rng(0)
     vectors = rows.X[np.sort(rng.choice(len(rows.X), n_basis, replace=False))]

@@ -167,7 +167,7 @@ class _OnlineTraining:
         record, ledger, entries = context.record, context.ledger, context.unlearned
         policy = request.unseen_categories if record else request.first_categories
         encodings = plan_encodings(
-            context.root,
+            context.segments,
             ledger,
             record=record,
             entries=entries,
@@ -183,7 +183,7 @@ class _OnlineTraining:
         )
         plan = trainer.plan_memory(record, ledger.rows, encodings.last.n_features, encodings.first.target.n_outputs)
         check_plans([plan], context.memory_limit_bytes)
-        check_ranges(context.root, entries, encodings.first, context.targets)
+        check_ranges(context.segments, entries, encodings.first, context.targets)
         return cls(
             request=request,
             context=context,
@@ -200,7 +200,7 @@ class _OnlineTraining:
     def train(self) -> Trained:
         context, given = self.context, read_given(self.context, self.request, self.feature_map)
         names = {entry.segment: entry.name for entry in self.entries}
-        stream = Stream(context.root, tuple(names), self.feature_map, self.encodings.maps, context.executor, names)
+        stream = Stream(context.segments, tuple(names), self.feature_map, self.encodings.maps, context.executor, names)
         checkpoints = OnlineCheckpoints(context.keeper, self._key(given), stream, self.entries, context.report)
         learner, progress = checkpoints.load() or self._begin(given)
         if isinstance(learner, OnlineLSSVM):
@@ -256,7 +256,7 @@ class _OnlineTraining:
         context, last = self.context, self.encodings.last
         if context.record is None:
             parameters = {**self.request.parameters(), "learner": learner.parameters.as_dict()}
-            return begin_record(context.root, context.ledger, self.request.name, parameters, last)
+            return begin_record(context.segments, context.ledger, self.request.name, parameters, last)
         changed: dict[str, Any] = {"regularization": self.request.regularization}
         parameters = context.record.parameters
         parameters = parameters | changed | {"learner": parameters["learner"] | changed}

@@ -32,6 +32,7 @@ from ridgestream.pipeline.dataset.block_stream import Block, Stream
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.training.refit import refit
 from ridgestream.stores.catalog.ledger import read_ledger
+from ridgestream.stores.segments.segments import Segments
 
 LOST = "cluster.worker_lost"
 
@@ -204,10 +205,10 @@ def test_blocks_for_the_learner_come_in_order_and_a_bounded_number_ahead(
     work.run_here({"evaluate.path": None})
     root, numbers = open_store(work.store).root(), (0, 1, 2)
     feature_map = FeatureMap.from_dict(work.model().encoding)
-    here = list(Stream(root, numbers, feature_map).blocks())
+    here = list(Stream(Segments(root), numbers, feature_map).blocks())
     with open_executor(two_workers.address, PATIENCE) as executor:
         assert isinstance(executor, DaskExecutor)
-        blocks = Stream(root, numbers, feature_map, executor=executor).blocks()
+        blocks = Stream(Segments(root), numbers, feature_map, executor=executor).blocks()
         there: list[Block] = []
         for block in blocks:
             there.append(block)

@@ -21,6 +21,7 @@ from ridgestream.pipeline.features.columns import CategoricalColumn
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.segments import segment_format, segments
+from ridgestream.stores.segments.segments import Segments
 
 SIZES = [700, 0, 256, 1000, 1]
 ORDERS = range(len(SIZES))
@@ -41,7 +42,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def blocks_of(store: Store, orders: Any = ORDERS) -> Iterator[Block]:
-    return Stream(store.root(), orders, feature_map_of(store)).blocks()
+    return Stream(Segments(store.root()), orders, feature_map_of(store)).blocks()
 
 
 def decoding_threads() -> list[str]:
@@ -89,7 +90,7 @@ def test_segments_are_read_in_the_given_order(store: Store) -> None:
 
 
 def test_a_stream_can_start_at_any_block_of_its_plan(store: Store) -> None:
-    stream = Stream(store.root(), ORDERS, feature_map_of(store))
+    stream = Stream(Segments(store.root()), ORDERS, feature_map_of(store))
     whole = list(stream.blocks())
     assert tuple(block.block_range for block in whole) == stream.ranges
     for begin in range(len(whole) + 1):
@@ -140,11 +141,11 @@ def test_damage_raises_when_its_block_is_requested_and_not_before(store: Store) 
     damage(store, 1000)
     blocks: list[Block] = []
     with pytest.raises(StoreError, match=r"segments/000003/\w+ of the store"):
-        blocks.extend(Stream(root, ORDERS, feature_map).blocks())
+        blocks.extend(Stream(Segments(root), ORDERS, feature_map).blocks())
     assert decoding_threads() == []
     blocks = []
     with pytest.raises(StoreError, match=r"segments/000003/\w+ of the store"):
-        gather(Stream(root, ORDERS, feature_map).blocks(), blocks)
+        gather(Stream(Segments(root), ORDERS, feature_map).blocks(), blocks)
     assert {block.block_range.segment for block in blocks} >= {0, 1, 2}
 
 
@@ -164,14 +165,14 @@ def test_a_category_unknown_to_the_model_has_all_indicators_zero(store: Store) -
     numeric = tuple(replace(column, centre=0.0, scale=1.0) for column in whole.numeric)
     colours = CategoricalColumn("colour", whole.categorical[0].categories[:2], (0.0, 0.0), (1.0, 1.0))
     smaller = replace(whole, numeric=numeric, categorical=(colours,))
-    for block, full in zip(Stream(store.root(), ORDERS, smaller).blocks(), blocks_of(store), strict=True):
+    for block, full in zip(Stream(Segments(store.root()), ORDERS, smaller).blocks(), blocks_of(store), strict=True):
         indicators = (full.features * whole.scale + whole.centre)[:, 4:]
         np.testing.assert_allclose(block.features[:, 4:], indicators[:, :2], atol=1e-12)
     assert decoding_threads() == []
 
 
 def test_a_stream_that_is_closed_early_leaves_no_thread(store: Store) -> None:
-    blocks = Stream(store.root(), ORDERS, feature_map_of(store)).blocks()
+    blocks = Stream(Segments(store.root()), ORDERS, feature_map_of(store)).blocks()
     next(blocks)
     assert len(decoding_threads()) == 1
     blocks.close()  # type: ignore[attr-defined]

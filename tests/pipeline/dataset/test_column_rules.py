@@ -20,6 +20,7 @@ from ridgestream.stores.errors.exceptions import PartitionError, StoreError
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.schema.column_rules import ColumnRules
 from ridgestream.stores.schema.schema import SchemaRequest
+from ridgestream.stores.segments.segments import Segments
 
 RNG = np.random.default_rng(0)
 MOMENTS = [datetime(2024, 1, 1 + n % 28, n % 24, tzinfo=UTC) for n in range(200)]
@@ -46,7 +47,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def fit(store: Store, rules: ColumnRules | None = None) -> FeatureMap:
-    return fit_feature_map(store.root(), ledger_of(store), None, rules or ColumnRules())
+    return fit_feature_map(Segments(store.root()), ledger_of(store), None, rules or ColumnRules())
 
 
 def numeric(feature_map: FeatureMap) -> dict[str, NumericColumn]:
@@ -131,7 +132,7 @@ def said_of(tmp_path: Path, parts: list[dict[str, Any]], rules: ColumnRules | No
     ingest_folder(store, tmp_path / "in", SchemaRequest("y"))
     ledger = ledger_of(store)
     plan_encodings(
-        store.root(),
+        Segments(store.root()),
         ledger,
         record=None,
         entries=ledger.entries,

@@ -16,6 +16,7 @@ from ridgestream.pipeline.dataset.feature_map_growth import plan_encodings
 from ridgestream.pipeline.ingest.ingest import ingest
 from ridgestream.stores.parquet.partitions import list_partitions
 from ridgestream.stores.schema.schema import SchemaRequest
+from ridgestream.stores.segments.segments import Segments
 
 VALUES: dict[pa.DataType, list[Any]] = {
     pa.float64(): [None, 0.0, -0.0, 1e-30, 5e3],
@@ -35,7 +36,13 @@ def test_columns_with_one_value_or_none_are_named_when_the_map_is_frozen(tmp_pat
         ingest(store, list_partitions(tmp_path / "in"), request, InProcess(), Silent(), policies=policies)
     ledger = ledger_of(store)
     plan_encodings(
-        store.root(), ledger, record=None, entries=ledger.entries, scaling_rows=3, policy="ignore", report=notes
+        Segments(store.root()),
+        ledger,
+        record=None,
+        entries=ledger.entries,
+        scaling_rows=3,
+        policy="ignore",
+        report=notes,
     )
     different = {name: len(set(column.to_pylist()) - {None}) for name, column in rows.items()}
     for code, count in (("features.columns_constant", 1), ("features.columns_without_values", 0)):

@@ -36,7 +36,7 @@ from ridgestream.stores.parquet.partitions import list_partitions
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.schema.column_rules import OF_OLDER_MODELS
 from ridgestream.stores.schema.schema import Feature, Schema, SchemaRequest
-from ridgestream.stores.segments.segments import Segment
+from ridgestream.stores.segments.segments import Segment, Segments
 
 KINDS = {"length": "numeric", "count": "numeric", "flag": "boolean", "colour": "categorical"}
 WHOLE = Schema("y", None, tuple(Feature(name, kind) for name, kind in KINDS.items()))
@@ -67,7 +67,7 @@ def features_of(store: Store, feature_map: FeatureMap) -> RowBlock:
     """Return the standardized rows of the whole store."""
     ledger = ledger_of(store)
     segments = [entry.segment for entry in ledger.entries]
-    rows = StoredRows(store.root(), ledger, segments, feature_map, InProcess(), Silent())
+    rows = StoredRows(Segments(store.root()), ledger, segments, feature_map, InProcess(), Silent())
     return rows.take(np.arange(ledger.rows))
 
 
@@ -105,7 +105,7 @@ def test_imputed_features_are_those_of_scikit_learn(
     write_all(path / "in", parts)
     store = ingested_store(path, "impute")
     ledger = ledger_of(store)
-    feature_map = fit_feature_map(store.root(), ledger, 1 if scaling else None, OF_OLDER_MODELS)
+    feature_map = fit_feature_map(Segments(store.root()), ledger, 1 if scaling else None, OF_OLDER_MODELS)
     training = frame_of(parts[0] if scaling else pa.concat_tables(parts))
     expected = Pipeline(training, ledger.categories[0]).features(frame_of(pa.concat_tables(parts)))
     block = features_of(store, feature_map)
@@ -235,7 +235,13 @@ def test_a_column_without_any_value_stays_zero_until_it_has_one_and_is_reported(
     store, notes = ingested_store(tmp_path, "impute"), Notes()
     ledger = ledger_of(store)
     encodings = plan_encodings(
-        store.root(), ledger, record=None, entries=ledger.entries, scaling_rows=1, policy="ignore", report=notes
+        Segments(store.root()),
+        ledger,
+        record=None,
+        entries=ledger.entries,
+        scaling_rows=1,
+        policy="ignore",
+        report=notes,
     )
     assert notes.events[0][1] == {"columns": "x, c"}
     feature_map = encodings.last
@@ -245,7 +251,7 @@ def test_a_column_without_any_value_stays_zero_until_it_has_one_and_is_reported(
         (),
     )
     np.testing.assert_array_equal(features_of(store, feature_map).features[:, 0], [0.0, 0.0, 0.0, -0.5, 0.5])
-    unopened = fit_feature_map(store.root(), ledger, 1)
+    unopened = fit_feature_map(Segments(store.root()), ledger, 1)
     np.testing.assert_array_equal(features_of(store, unopened).features[:3, 0], [0.0, 0.0, 0.0])
 
 
@@ -262,7 +268,7 @@ def test_a_partition_whose_rows_are_all_dropped_has_no_rows(tmp_path: Path) -> N
 def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: Path, missing: str) -> None:
     table = draw_with_missing(300, 1)
     store = ingested_store(write_all(tmp_path / "in", [draw_with_missing(300, 0)]).parent, "impute")
-    model = model_with(fit_feature_map(store.root(), ledger_of(store), None, OF_OLDER_MODELS))
+    model = model_with(fit_feature_map(Segments(store.root()), ledger_of(store), None, OF_OLDER_MODELS))
     files = list_partitions(write_partition(tmp_path / "new" / "part-0.parquet", table, row_group_size=70))
     notes, policies = Notes(), Policies(missing=missing)
     summary = predict(model, WHOLE, files, tmp_path / "out", ("y",), InProcess(), notes, policies=policies).summary
@@ -292,7 +298,7 @@ def test_predictions_are_row_for_row_and_null_where_a_row_is_left_out(tmp_path: 
 def test_left_out_rows_are_not_evaluated(tmp_path: Path, missing: str) -> None:
     table = draw_with_missing(200, 1, target=missing == "drop")
     store = ingested_store(write_all(tmp_path / "in", [draw_with_missing(300, 0)]).parent, "impute")
-    model = model_with(fit_feature_map(store.root(), ledger_of(store), None, OF_OLDER_MODELS))
+    model = model_with(fit_feature_map(Segments(store.root()), ledger_of(store), None, OF_OLDER_MODELS))
     files = list_partitions(write_partition(tmp_path / "held" / "part-0.parquet", table))
     notes = Notes()
     evaluation = evaluate(model, WHOLE, files, InProcess(), notes, Policies(missing=missing))

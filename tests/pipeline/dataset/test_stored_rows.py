@@ -35,6 +35,7 @@ from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import ArrayRows, RowSet, cut_evenly
 from ridgestream.pipeline.training.new_row_errors import judge_rows
 from ridgestream.stores.repository.repository import Store
+from ridgestream.stores.segments.segments import Segments
 
 SIZES = [300, 0, 500, 1, 257]
 
@@ -77,14 +78,22 @@ def rows_of(
 ) -> StoredRows:
     ledger = ledger_of(store)
     return StoredRows(
-        store.root(), ledger, orders, feature_map_of(store), executor or InProcess(), Notes(), checkpoints=checkpoints
+        Segments(store.root()),
+        ledger,
+        orders,
+        feature_map_of(store),
+        executor or InProcess(),
+        Notes(),
+        checkpoints=checkpoints,
     )
 
 
 @pytest.mark.parametrize("limit", [1, 299, 300, 301, 801, 5000])
 def test_the_first_rows_are_those_of_the_first_partitions(store: Store, limit: int) -> None:
     ledger, whole = ledger_of(store), rows_of(store)
-    first = StoredRows(store.root(), ledger, range(5), feature_map_of(store), InProcess(), Notes(), limit=limit)
+    first = StoredRows(
+        Segments(store.root()), ledger, range(5), feature_map_of(store), InProcess(), Notes(), limit=limit
+    )
     count = min(limit, whole.n_rows)
     assert first.n_rows == count
     np.testing.assert_array_equal(first.take(np.arange(count)).features, whole.take(np.arange(count)).features)

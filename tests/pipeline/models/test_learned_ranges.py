@@ -10,6 +10,7 @@ from support.jobs.jobs import ROWS, Workplace, draw_rows, open_store, set_column
 from ridgestream.pipeline.models.learned_ranges import CHANCE, LearnedRanges, learned_ranges
 from ridgestream.stores.catalog.models import LEARNED_RANGES
 from ridgestream.stores.errors.exceptions import ModelError
+from ridgestream.stores.segments.segments import Segments
 
 RANGES = LearnedRanges(("a", "b", "c"), (0, 2), np.array([[0.0, 5.0, -1.0], [1.0, 6.0, 1.0]]), 1000)
 
@@ -46,10 +47,10 @@ def test_ranges_are_those_of_all_nights_and_models_without_them_take_the_store_s
     values = np.concatenate([np.column_stack([table[f"x{i}"].to_numpy() for i in range(4)]) for table in tables])
     np.testing.assert_array_equal(record.arrays[LEARNED_RANGES], [values.min(axis=0), values.max(axis=0)])
     root, extremes = open_store(work.store).root(), record.arrays.pop(LEARNED_RANGES)
-    older = learned_ranges(root, record)
+    older = learned_ranges(Segments(root), record)
     np.testing.assert_array_equal(older.extremes, extremes)
     assert (older.columns, older.rows) == (("x0", "x1", "x2", "x3"), 3 * ROWS)
     for array in (extremes[:, :3], extremes.astype(np.int64)):
         damaged = replace(record, arrays=record.arrays | {LEARNED_RANGES: array})
         with pytest.raises(ModelError, match=r"is damaged: learned_ranges has the shape \(2, "):
-            learned_ranges(root, damaged)
+            learned_ranges(Segments(root), damaged)

@@ -17,6 +17,7 @@ from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.schema.column_rules import ELAPSED, ColumnRules
+from ridgestream.stores.segments.segments import Segments
 
 Array = npt.NDArray[np.float64]
 
@@ -24,7 +25,7 @@ Array = npt.NDArray[np.float64]
 def feature_map_of(store: Store, scaling_rows: int | None = None) -> FeatureMap:
     """Return the feature map of a model that is created now; a time stamp is its elapsed time, one feature."""
     root = store.root()
-    return fit_feature_map(root, read_ledger(root), scaling_rows, ColumnRules(timestamps=ELAPSED))
+    return fit_feature_map(Segments(root), read_ledger(root), scaling_rows, ColumnRules(timestamps=ELAPSED))
 
 
 def plain_map(names: Sequence[str], target: TargetMap | None = None) -> FeatureMap:

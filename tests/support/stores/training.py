@@ -13,6 +13,7 @@ from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.schema.column_rules import ELAPSED, ColumnRules
+from ridgestream.stores.segments.segments import Segments
 
 MODEL = OnlineRequest(
     name="m",
@@ -38,7 +39,7 @@ def context_of(
 ) -> TrainingContext:
     """Return the context for training on the store's last commit, with practically unlimited memory."""
     return TrainingContext(
-        root=store.root(),
+        segments=Segments(store.root()),
         ledger=ledger or ledger_of(store),
         record=record,
         memory_limit_bytes=2**40,
