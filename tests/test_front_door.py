@@ -18,20 +18,28 @@ import ridgestream
 TOP = Path(__file__).parents[1]
 HEAVY = ("numpy", "scipy", "numba", "zarr", "icechunk", "dask", "distributed", "pyarrow", "pydantic", "typer")
 NAMES = {
+    "ClusterError",
     "DaskDataset",
     "ExpertsState",
     "InputError",
     "InputWarning",
+    "JobFileError",
     "Linear",
     "LocalExperts",
+    "ModelError",
     "NumericalBreakdown",
     "OnlineLSSVM",
     "OnlineState",
+    "OpenStore",
+    "PartitionError",
     "Polynomial",
     "RBF",
     "Store",
     "StoreError",
     "StoreLocation",
+    "StoreLocked",
+    "StoredModel",
+    "open",
     "open_dask_arrays",
 }
 

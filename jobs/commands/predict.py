@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ridgestream.jobs.config.job_file import Job
-from ridgestream.jobs.config.requests import Served, listed_partitions, open_served, policies
+from ridgestream.jobs.config.requests import listed_partitions, open_served, policies
 from ridgestream.jobs.config.sections import PredictSection
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.console.log_format import describe_run
@@ -15,7 +15,6 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.calibration.intervals import Intervals
 from ridgestream.pipeline.calibration.probabilities import Probabilities
 from ridgestream.pipeline.models.calibration import intervals_of, probabilities_of
-from ridgestream.pipeline.models.learned_ranges import learned_ranges
 from ridgestream.pipeline.models.model_record import model_of
 from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.prediction.predict import predict
@@ -24,7 +23,7 @@ from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.files.paths import FileLocation
 from ridgestream.stores.parquet.partitions import check_apart, linked_folders
-from ridgestream.stores.segments.segments import Segments
+from ridgestream.stores.schema.schema import Schema
 
 Part = TypeVar("Part", Intervals, Probabilities)
 
@@ -52,14 +51,13 @@ def run_predict(
     served = open_served(job, snapshot)
     describe_run(night=night_served(served.record) or None)
     served.warn_if_held(report)
-    extras = _extras(extras or Extras(), section, served)
+    extras = _extras(extras or Extras(), section, served.schema)
     files = listed_partitions(job, source, report)
     for location in (source, *linked_folders(source, files), job.location(job.source.path)):
         check_apart(location, output)
-    model = _model_of(served.record, extras)
+    model = model_with(served.record, extras)
     where = served.schema, files, output, section.keep, executor, report
-    given, ranges = policies(job), learned_ranges(Segments(served.root), served.record)
-    done = predict(model, *where, extras=extras, policies=given, again=again, ranges=ranges)
+    done = predict(model, *where, extras=extras, policies=policies(job), again=again, ranges=served.ranges())
     return {
         "model": served.record.name,
         "rows": done.rows,
@@ -73,23 +71,27 @@ def run_predict(
     }
 
 
-def _extras(asked: Extras, section: PredictSection, served: Served) -> Extras:
+def _extras(asked: Extras, section: PredictSection, schema: Schema) -> Extras:
     """Return the columns that command and job ask for; raises JobFileError if the target cannot have one of them."""
     level = asked.level if asked.level is not None else section.interval
-    extras = replace(asked, level=level, probabilities=asked.probabilities or section.proba)
-    if extras.scores and not served.schema.classifies:
-        raise JobFileError("--scores is for classes; the job regresses on a number")
-    if extras.probabilities and not served.schema.classifies:
-        raise JobFileError("--proba is for classes; the job regresses on a number: --interval has intervals")
+    return check_extras(replace(asked, level=level, probabilities=asked.probabilities or section.proba), schema)
+
+
+def check_extras(extras: Extras, schema: Schema) -> Extras:
+    """Return the columns that are asked for; raises JobFileError if the target cannot have one of them."""
+    if extras.scores and not schema.classifies:
+        raise JobFileError("--scores is for classes, and the target is a number")
+    if extras.probabilities and not schema.classifies:
+        raise JobFileError("--proba is for classes, and the target is a number: --interval has intervals")
     if extras.level is not None and not 0 < extras.level < 1:
         raise JobFileError(f"--interval takes a level above 0 and below 1, such as 0.9; it is {extras.level:g}")
-    if extras.level is not None and served.schema.classifies:
-        raise JobFileError("--interval is for numbers; the job learns classes: --proba has their probabilities")
+    if extras.level is not None and schema.classifies:
+        raise JobFileError("--interval is for numbers, and the target is a class: --proba has the probability of each")
     return extras
 
 
-def _model_of(record: ModelRecord, extras: Extras) -> Model:
-    """Return the served model with what the columns take; raises ModelError or InputError if it lacks that."""
+def model_with(record: ModelRecord, extras: Extras) -> Model:
+    """Return the model of a record with what the columns take; raises ModelError or InputError if it lacks that."""
     model = model_of(record, with_uncertainty=extras.std or extras.level is not None)
     if extras.level is not None:
         intervals = _present(intervals_of(record), record, "intervals")

@@ -14,6 +14,7 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Fact, Reporter, Silent
 from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricSettings
+from ridgestream.pipeline.models.learned_ranges import LearnedRanges, learned_ranges
 from ridgestream.pipeline.training.request import BatchRequest, MetricRequest, OnlineRequest, Request
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import ModelRecord, require_model
@@ -29,6 +30,7 @@ from ridgestream.stores.schema.column_rules import ColumnRules
 from ridgestream.stores.schema.column_types import TIMESTAMP
 from ridgestream.stores.schema.schema import Schema, SchemaRequest
 from ridgestream.stores.segments.available_memory import available_bytes
+from ridgestream.stores.segments.segments import Segments
 
 if TYPE_CHECKING:
     import zarr
@@ -69,6 +71,10 @@ class Served:
     is_held: bool = False
     """Whether the guard held it back; such a model is returned only by the number of its night."""
 
+    def ranges(self) -> LearnedRanges:
+        """Return the ranges of the rows that the model has learned."""
+        return learned_ranges(Segments(self.root), self.record)
+
     def warn_if_held(self, report: Reporter) -> None:
         """Warn if the guard held the model back."""
         if self.is_held:
@@ -76,16 +82,20 @@ class Served:
 
 
 def open_served(job: Job, name: str | None = None) -> Served:
-    """Return the job's model as it is served, or as a night (its number), a tag or a snapshot has it.
+    """Return the job's model as `serve` does; raises StoreError if there is no such store."""
+    return serve(Store.open(store_location(job)), job.model.name, name)
 
-    Raises StoreError or ModelError if there is no such store, partition, model or night. Of a night's number, its own
-    model is returned, even if it was held back.
+
+def serve(store: Store, model: str, name: str | None = None) -> Served:
+    """Return a model as it is served, or as a night (its number), a tag or a snapshot has it.
+
+    Raises StoreError or ModelError if there is no such partition, model or night. Of a night's number, its own model
+    is returned, even if it was held back.
     """
-    store = Store.open(store_location(job))
     with prefix_errors(store.location.text):
-        snapshot = find_snapshot(store, job.model.name, name) if name else store.snapshot()
+        snapshot = find_snapshot(store, model, name) if name else store.snapshot()
         root = store.root(snapshot)
-        record, schema = require_model(root, job.model.name), read_ledger(root).schema
+        record, schema = require_model(root, model), read_ledger(root).schema
         own = bool(name and name.isdecimal())
         served = record if own else served_record(store, record)
     if schema is None:

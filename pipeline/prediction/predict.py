@@ -1,11 +1,9 @@
 """Prediction: for each Parquet partition a task and an output file, row by row; finished files are kept."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.executor import Executor
@@ -16,19 +14,12 @@ from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
 from ridgestream.pipeline.dataset.task_label import partition_needs
 from ridgestream.pipeline.models.learned_ranges import LearnedRanges
 from ridgestream.pipeline.models.predictor import Model
-from ridgestream.pipeline.prediction.evaluate import predictions_of
-from ridgestream.pipeline.prediction.input_checks import InputChecker, InputSummary
-from ridgestream.pipeline.prediction.prediction_columns import (
-    Extras,
-    mask_rows,
-    prediction_columns,
-    prediction_fields,
-    uncertainty_columns,
-)
+from ridgestream.pipeline.prediction.batch_predictor import BatchPredictor
+from ridgestream.pipeline.prediction.input_checks import InputSummary
+from ridgestream.pipeline.prediction.prediction_columns import Extras
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.errors.transient import is_transient
 from ridgestream.stores.files.paths import FileLocation, is_same_location
-from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.parquet.partitions import PartitionFile, check_unchanged, read_arrow_schema, read_batches
 from ridgestream.stores.parquet.predictions import read_provenance, write_predictions
 from ridgestream.stores.schema.column_types import check_column
@@ -201,34 +192,18 @@ def _predict_rows(
     import pyarrow as pa
 
     arrow = read_arrow_schema(task.file)
-    decoder = Decoder(schema, str(task.file.path), with_target=False, missing=policies.missing)
-    decoder.check(arrow)
-    checker = InputChecker(model.feature_map, decoder, policies, ranges)
-    new = prediction_fields(schema, model, decoder.file, task.extras)
+    path = str(task.file.path)
+    predictor = BatchPredictor(model, schema, path, extras=task.extras, policies=policies, ranges=ranges)
+    new = predictor.open(arrow)
     copied = _copied_fields(task, arrow, {field.name for field in new})
     out_schema = pa.schema([*copied, *new])
     with write_predictions(task.output, out_schema) as writer:
-        for batch, predicted in _predict_batches(task, model, decoder, checker):
-            columns = [batch.column(field.name) for field in copied] + predicted
+        for batch in read_batches(task.file, list(dict.fromkeys([*predictor.columns, *task.keep]))):
+            columns = [batch.column(field.name) for field in copied] + predictor.predict(batch)
             writer.write_batch(pa.record_batch(columns, schema=out_schema))
         check_unchanged(task.file)
-        writer.set_provenance({**task.provenance, "asked": asdict(checker.summary)})
-    return checker.summary
-
-
-def _predict_batches(
-    task: PredictTask, model: Model, decoder: Decoder, checker: InputChecker
-) -> "Iterator[tuple[pa.RecordBatch, list[pa.Array]]]":
-    """Yield each batch with its prediction columns, in the order of `prediction_fields`."""
-    names = list(dict.fromkeys([*decoder.schema.columns(with_target=False), *task.keep]))
-    for batch in read_batches(task.file, names):
-        rows = decoder.decode(batch)
-        answered, maps = checker.check(rows)
-        numbers = np.arange(decoder.rows - len(rows), decoder.rows)
-        outputs = predictions_of(model, rows, maps, decoder.file, numbers)
-        columns = prediction_columns(outputs, model, decoder.schema, with_scores=task.extras.scores)
-        columns += uncertainty_columns(model, task.extras, outputs, (rows, maps), decoder.file, numbers)
-        yield batch, columns if answered.all() else [mask_rows(answered, column) for column in columns]
+        writer.set_provenance({**task.provenance, "asked": asdict(predictor.summary)})
+    return predictor.summary
 
 
 def _copied_fields(task: PredictTask, arrow: "pa.Schema", names: set[str]) -> "list[pa.Field]":

@@ -7,6 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ridgestream.jobs.api.open_store import OpenStore as OpenStore
+    from ridgestream.jobs.api.open_store import open as open  # noqa: A004 (ridgestream.open)
+    from ridgestream.jobs.api.stored_model import StoredModel as StoredModel
+    from ridgestream.jobs.cluster.cluster_error import ClusterError as ClusterError
+    from ridgestream.jobs.config.values import JobFileError as JobFileError
     from ridgestream.pipeline.base.errors import InputError as InputError
     from ridgestream.pipeline.base.errors import InputWarning as InputWarning
     from ridgestream.pipeline.base.errors import NumericalBreakdown as NumericalBreakdown
@@ -19,46 +24,65 @@ if TYPE_CHECKING:
     from ridgestream.pipeline.online.experts.local_experts import LocalExperts as LocalExperts
     from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM as OnlineLSSVM
     from ridgestream.pipeline.online.state import OnlineState as OnlineState
+    from ridgestream.stores.errors.exceptions import ModelError as ModelError
+    from ridgestream.stores.errors.exceptions import PartitionError as PartitionError
     from ridgestream.stores.errors.exceptions import StoreError as StoreError
+    from ridgestream.stores.errors.exceptions import StoreLocked as StoreLocked
     from ridgestream.stores.repository.repository import Store as Store
     from ridgestream.stores.repository.store_location import StoreLocation as StoreLocation
 
 __version__ = "0.2.0"
 
 _MODULES = {
+    "ClusterError": "jobs.cluster.cluster_error",
     "DaskDataset": "pipeline.dataset.dask_arrays",
     "ExpertsState": "pipeline.online.experts.experts_state",
     "InputError": "pipeline.base.errors",
     "InputWarning": "pipeline.base.errors",
+    "JobFileError": "jobs.config.values",
     "Linear": "pipeline.kernels",
     "LocalExperts": "pipeline.online.experts.local_experts",
+    "ModelError": "stores.errors.exceptions",
     "NumericalBreakdown": "pipeline.base.errors",
     "OnlineLSSVM": "pipeline.online.online_ls_svm",
     "OnlineState": "pipeline.online.state",
+    "OpenStore": "jobs.api.open_store",
+    "PartitionError": "stores.errors.exceptions",
     "Polynomial": "pipeline.kernels",
     "RBF": "pipeline.kernels",
     "Store": "stores.repository.repository",
     "StoreError": "stores.errors.exceptions",
     "StoreLocation": "stores.repository.store_location",
+    "StoreLocked": "stores.errors.exceptions",
+    "StoredModel": "jobs.api.stored_model",
+    "open": "jobs.api.open_store",
     "open_dask_arrays": "pipeline.dataset.dask_arrays",
 }
 
 __all__ = [
     "RBF",
+    "ClusterError",
     "DaskDataset",
     "ExpertsState",
     "InputError",
     "InputWarning",
+    "JobFileError",
     "Linear",
     "LocalExperts",
+    "ModelError",
     "NumericalBreakdown",
     "OnlineLSSVM",
     "OnlineState",
+    "OpenStore",
+    "PartitionError",
     "Polynomial",
     "Store",
     "StoreError",
     "StoreLocation",
+    "StoreLocked",
+    "StoredModel",
     "__version__",
+    "open",
     "open_dask_arrays",
 ]
 

@@ -157,7 +157,7 @@ def test_what_cannot_be_told_is_refused_with_what_helps(tmp_path: Path) -> None:
         work.predict_here("held-out", PRICES, level=0.99)
     with pytest.raises(JobFileError, match=r"--interval takes a level above 0 and below 1"):
         work.predict_here("held-out", PRICES, level=90.0)
-    with pytest.raises(JobFileError, match=r"--proba is for classes; .* --interval has intervals"):
+    with pytest.raises(JobFileError, match=r"--proba is for classes, .* --interval has intervals"):
         work.predict_here("held-out", PRICES, with_probabilities=True)
 
 
