@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.errors import TOO_LARGE, NumericalBreakdown
@@ -49,17 +49,18 @@ def cholesky(matrix: Floats, name: str) -> Cholesky:
 
     Raises NumericalBreakdown, with `name` and a remedy, if a jitter of 10⁻¹⁰ of the largest entry does not suffice.
     """
-    check_kernel_sums(np.tril(matrix), name)
     if not len(matrix):
         return Cholesky(np.empty((0, 0)), 0.0, 1.0)
-    largest = float(np.max(np.diagonal(matrix)))
-    for relative in JITTERS:
+    norm, largest = _one_norm(matrix), float(np.max(np.diagonal(matrix)))
+    if not math.isfinite(norm):
+        check_kernel_sums(np.tril(matrix), name)
+    for jitter in (relative * largest for relative in JITTERS):
         attempt = np.array(matrix, order="F")
-        attempt[np.diag_indices_from(attempt)] += relative * largest
-        norm = _one_norm(attempt)
+        if jitter:
+            attempt.ravel(order="K")[:: len(matrix) + 1] += jitter
         factor, info = lapack.dpotrf(attempt, lower=1, clean=0, overwrite_a=1)
         if info == 0:
-            return Cholesky(factor, relative * largest, _condition(factor, norm))
+            return Cholesky(factor, jitter, _condition(factor, norm + jitter))
     raise NumericalBreakdown(
         f"the {name} ({len(matrix)} × {len(matrix)}) is not positive definite within rounding, even with "
         f"{JITTERS[-1]:g} of its largest entry added to the diagonal; raise novelty_threshold or regularization"
@@ -81,18 +82,19 @@ def mirror(lower: Floats) -> Floats:
 
 
 def pack(symmetric: Floats) -> Floats:
-    """Return one triangle of a symmetric matrix (n, n), n(n + 1)/2 numbers."""
+    """Return one triangle of a symmetric matrix (n, n), n(n + 1)/2 numbers; its upper triangle is read."""
     packed, info = lapack.dtrttp(symmetric.T, uplo="L") if len(symmetric) else (np.empty(0), 0)
     check_info("dtrttp", info)
     return np.asarray(packed)
 
 
-def unpack(packed: Floats) -> Floats:
-    """Return the symmetric matrix, C order, of which `pack` returned a triangle."""
+def unpack(packed: Floats, *, whole: bool = True) -> Floats:
+    """Return the symmetric matrix, C order, of which `pack` returned a triangle; unless `whole`, its upper triangle."""
     n = (math.isqrt(8 * len(packed) + 1) - 1) // 2
     lower, info = lapack.dtpttr(n, packed, uplo="L") if n else (np.empty((0, 0)), 0)
     check_info("dtpttr", info)
-    return mirror(np.asfortranarray(lower))
+    lower = np.asfortranarray(lower)
+    return mirror(lower) if whole else lower.T
 
 
 def check_kernel_sums(values: Floats, name: str) -> None:
@@ -109,8 +111,7 @@ def check_info(routine: str, info: int) -> None:
 
 
 def _one_norm(lower: Floats) -> float:
-    absolute = np.abs(np.tril(lower))
-    return float(np.max(absolute.sum(axis=0) + absolute.sum(axis=1) - np.diagonal(absolute)))
+    return float(np.max(blas.dsymv(1.0, np.abs(lower), np.ones(len(lower)), lower=1)))
 
 
 def _condition(factor: Floats, norm: float) -> float:

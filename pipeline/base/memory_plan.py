@@ -18,9 +18,11 @@ _LEARNER_MATRICES = 14
 (max_basis × max_basis) float64.
 """
 
-_CELL_MATRICES = 6
-"""P, K, P⁻¹ and K⁻¹ of a cell while it is being learned, and the triangles of P and K before and after, or in a record.
-"""
+_CELL_MATRICES = 5
+"""The triangles of P and K of a cell: before a part and after it, with published coefficients, and in two records."""
+
+_PARTS = 2
+"""Parts of rows alive at once: the blocks of one, and these joined."""
 
 _REFIT_MATRICES = 16
 """K and P of the model before and after, a state held for a checkpoint, the sums of a task, a segment and all rows, and
@@ -103,6 +105,8 @@ class TrainingPlan:
     """Bytes of one block of features."""
     experts: int = 1
     """The number of cells that have a learner each."""
+    part_bytes: int = 0
+    """Bytes of the features that are divided among the cells at once."""
 
     @property
     def learner_bytes(self) -> int:
@@ -117,7 +121,7 @@ class TrainingPlan:
     @property
     def total_bytes(self) -> int:
         """The bytes of the whole process."""
-        return _BASE_BYTES + self.learner_bytes + _PREFETCHED_BLOCKS * self.block_bytes
+        return _BASE_BYTES + self.learner_bytes + _PREFETCHED_BLOCKS * self.block_bytes + _PARTS * self.part_bytes
 
     @property
     def work(self) -> str:

@@ -4,10 +4,11 @@ Blocks are decoded by a thread of this process or by the workers of a cluster; t
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +49,23 @@ class Block:
     """Shape (rows,); None if all weights are 1."""
     new_features: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Positions at which features were inserted since the previous block, as used by `numpy.insert`."""
+    n_ranges: int = 1
+    """How many ranges of the stream it has."""
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Self]) -> Self:
+        """Return consecutive blocks of one segment as one."""
+        first, last = blocks[0], blocks[-1]
+        if first is last:
+            return first
+        return cls(
+            replace(last.block_range, start=first.block_range.start),
+            np.concatenate([block.features for block in blocks]),
+            np.concatenate([block.targets for block in blocks]),
+            None if first.weights is None else np.concatenate([cast("Floats", block.weights) for block in blocks]),
+            first.new_features,
+            len(blocks),
+        )
 
 
 @dataclass(frozen=True)
@@ -65,6 +83,17 @@ class BlockTask:
         first, last = self.ranges[0], self.ranges[-1]
         label = TaskLabel(self.partitions[0], first.start, first.stop)
         return label.through(TaskLabel(self.partitions[1], last.start, last.stop))
+
+
+def gathered(blocks: Iterable[Block], most_rows: Callable[[int], int]) -> Iterator[Block]:
+    """Yield consecutive blocks of a segment as one, of at most `most_rows` for their number of features if several."""
+    waiting: list[Block] = []
+    for block in blocks:
+        waiting.append(block)
+        rows, n_features = waiting[0].features.shape
+        if block.block_range.ends_segment or (len(waiting) + 1) * rows > most_rows(n_features):
+            yield Block.joined(waiting)
+            waiting = []
 
 
 class Stream:

@@ -59,10 +59,10 @@ class CarriedModel:
         """Whether enough rows were summed since the coefficients of a fixed dictionary were last solved for."""
         return self._has_summed_rows and self.rows_seen - self._solved_at >= rows_between_solutions(self.rows_seen)
 
-    def state(self) -> OnlineState:
-        """Return a copy of the exact state."""
+    def state(self, *, whole: bool = True) -> OnlineState:
+        """Return a copy of the exact state; unless `whole`, K and P are those of `Information.matrices`."""
         information = self.information
-        gram, normal_matrix = information.symmetric_matrices()
+        gram, normal_matrix = information.matrices(whole=whole)
         return OnlineState(
             parameters=self.settings,
             centre=np.zeros(information.basis_vectors.shape[1]) if self.centre is None else self.centre.copy(),

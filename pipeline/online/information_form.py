@@ -34,8 +34,8 @@ class Information:
         self.n_basis = state.n_basis
         self.vectors: Floats = state.basis_vectors.copy()
         self.row_numbers: Integers = state.basis_rows.copy()
-        self.gram_array: Floats = np.array(state.gram, order="F")
-        self.normal_array: Floats = np.array(state.normal_matrix, order="F")
+        self.gram_array: Floats = np.array(state.gram.T, order="F")
+        self.normal_array: Floats = np.array(state.normal_matrix.T, order="F")
         self.rhs_array: Floats = state.normal_rhs.copy()
         self.target_square: Floats = state.target_square.copy()
         self.penalty: float = state.penalty
@@ -118,9 +118,11 @@ class Information:
         normal += (penalty - self.penalty) * self.gram
         self.penalty = penalty
 
-    def symmetric_matrices(self) -> tuple[Floats, Floats]:
-        """Return K and P in full."""
-        return symmetric(self.gram), symmetric(self.normal_matrix)
+    def matrices(self, *, whole: bool) -> tuple[Floats, Floats]:
+        """Return K and P, C order: in full, or their upper triangles, in memory that changes with the next row."""
+        if whole:
+            return symmetric(self.gram), symmetric(self.normal_matrix)
+        return self.gram.T, self.normal_matrix.T
 
 
 Scalar = TypeVar("Scalar", bound=np.generic)

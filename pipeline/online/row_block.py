@@ -1,5 +1,6 @@
 """A block of weighted rows of the stream."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -8,7 +9,7 @@ from ridgestream.pipeline.base.array_checks import Floats, Integers
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Consecutive rows of the stream, all of positive weight."""
+    """Rows of the stream, in its order."""
 
     X: Floats
     """The rows, shape (rows, n_features)."""
@@ -24,4 +25,11 @@ class RowBlock:
 
     def after(self, start: int) -> Self:
         """Return the rows from `start` on."""
-        return type(self)(self.X[start:], self.targets[start:], self.weights[start:], self.row_numbers[start:])
+        return self._select(slice(start, None))
+
+    def parts(self, rows: int) -> Iterator[Self]:
+        """Yield parts of this many rows, and the rest."""
+        return (self._select(slice(start, start + rows)) for start in range(0, len(self), rows))
+
+    def _select(self, rows: slice) -> Self:
+        return type(self)(self.X[rows], self.targets[rows], self.weights[rows], self.row_numbers[rows])

@@ -59,9 +59,9 @@ class ExpertsState:
         """Return the sum of a counter, one of `packed_cell`, over all cells in their order."""
         return sum((float(self.packed[cell][counter]) for cell in self.started), 0.0)
 
-    def state_of(self, cell: int) -> OnlineState:
-        """Return the state of a cell's learner."""
-        return self.layout.unpack(self.packed[cell], self.parameters, self.cells.centres[cell])
+    def state_of(self, cell: int, *, whole: bool = True) -> OnlineState:
+        """Return the state of a cell's learner; unless `whole`, K and P are upper triangles."""
+        return self.layout.unpack(self.packed[cell], self.parameters, self.cells.centres[cell], whole=whole)
 
     def expansion(self, cell: int) -> tuple[Floats, Floats]:
         """Return the dictionary and the published coefficients of a cell of `published`."""
@@ -76,9 +76,9 @@ class ExpertsState:
         parameters = replace(self.parameters, regularization=regularization)
 
         def changed(cell: int) -> OnlineState:
-            model = CarriedModel(self.state_of(cell), self.cells.centres[cell])
+            model = CarriedModel(self.state_of(cell, whole=False), self.cells.centres[cell])
             model.set_regularization(parameters)
-            return model.state()
+            return model.state(whole=False)
 
         return replace(self, parameters=parameters).with_states((cell, changed(cell)) for cell in self.started)
 
@@ -89,7 +89,7 @@ class ExpertsState:
 
     def widened(self, indices: Integers) -> Self:
         """Return the state with features inserted at these indices, as `numpy.insert` takes them, zero in every row."""
-        states = ((cell, self.state_of(cell).widened(indices)) for cell in self.started)
+        states = ((cell, self.state_of(cell, whole=False).widened(indices)) for cell in self.started)
         centres = np.insert(self.cells.centres, indices, 0.0, axis=1)
         return replace(self, cells=Cells(centres)).with_states(states)
 
@@ -103,7 +103,7 @@ class ExpertsState:
             self.expansion(cell)
 
     def _published(self, cell: int) -> Floats:
-        state = self.state_of(cell)
+        state = self.state_of(cell, whole=False)
         return self.layout.pack(state, CarriedModel(state, state.centre).published_coefficients())
 
     def _with(self, packed: Mapping[int, Floats]) -> Self:

@@ -6,7 +6,6 @@ themselves change, and continues exactly from its state. f jumps where cells mee
 """
 
 from dataclasses import replace
-from functools import reduce
 from typing import Self, cast
 
 import numpy as np
@@ -14,24 +13,18 @@ import numpy.typing as npt
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers, check_rows, check_targets, check_weights
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
-from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
+from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.features.feature_names import FeatureNames
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.online.diagnostics import Numerics
+from ridgestream.pipeline.online.experts.cell_learning import learn_part, part_rows
 from ridgestream.pipeline.online.experts.cells import Cells
 from ridgestream.pipeline.online.experts.experts_state import ExpertsState
-from ridgestream.pipeline.online.experts.packed_cell import N_BASIS, ROWS_SEEN, SWAPS, WEIGHT_SEEN, numerics_of
-from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM, expand
-from ridgestream.pipeline.online.row_strip import Workspace
-from ridgestream.pipeline.online.schedule import REFRESH_ROWS
+from ridgestream.pipeline.online.experts.packed_cell import N_BASIS, ROWS_SEEN, SWAPS, WEIGHT_SEEN
+from ridgestream.pipeline.online.online_ls_svm import expand
+from ridgestream.pipeline.online.row_block import RowBlock
 from ridgestream.pipeline.online.selection_rule import Selection
 from ridgestream.pipeline.online.settings import OnlineSettings
-
-BUCKET_ROWS = REFRESH_ROWS
-"""Rows that are divided among the cells at once, so that one cell's matrices are at hand at a time."""
-
-ROWS_A_VECTOR = 8
-"""Learners are refreshed after so many rows of a stream for each basis vector that all cells may have."""
 
 
 class LocalExperts:
@@ -50,9 +43,11 @@ class LocalExperts:
 
     Raises InputError for a value outside its bounds.
 
-    Each cell is the learner that would have been given its rows alone, bit for bit, and refreshed as often. Splitting a
-    stream over several calls at multiples of 32,768 rows after a refresh does not change the bits of the result; other
-    splits give the same decisions, and the same values to rounding.
+    Each cell is the learner that would have been given its rows alone, bit for bit, and refreshed as often: at the end
+    of every call, and within one after `grid_rows` rows, which are 131,072, or fewer of many features. A stream may be
+    split there without a change of bits; other splits give the same decisions, and the same values to rounding. A call
+    costs O(max_basis³) for every cell that has some of its rows: give many at a time. One that raises an error leaves
+    the learner as it was.
 
     Attributes:
         parameters: The settings of all cells.
@@ -93,9 +88,7 @@ class LocalExperts:
         if not (parameters.rule.grows and parameters.max_basis):
             raise InputError("every cell selects its own dictionary: selection is not 'fixed', and max_basis a number")
         self._state: ExpertsState = ExpertsState.begin(parameters, Cells.of(centres))
-        self._names, self._workspace = FeatureNames(), Workspace()
-        self._learners: dict[int, OnlineLSSVM] = {}
-        self._position, self._is_interrupted = 0, False
+        self._names = FeatureNames()
 
     @classmethod
     def from_state(cls, state: ExpertsState) -> Self:
@@ -132,39 +125,37 @@ class LocalExperts:
     @property
     def n_basis(self) -> int:
         """The number of basis vectors of all cells."""
-        return int(self._sum("n_basis", N_BASIS))
+        return int(self._state.total(N_BASIS))
 
     @property
     def rows_seen(self) -> int:
         """Rows learned so far, those of weight zero included."""
-        return int(self._sum("rows_seen", ROWS_SEEN))
+        return int(self._state.total(ROWS_SEEN))
 
     @property
     def weight_seen(self) -> float:
         """The sum of their weights."""
-        return self._sum("weight_seen", WEIGHT_SEEN)
+        return self._state.total(WEIGHT_SEEN)
 
     @property
     def swaps(self) -> int:
         """How often a basis vector was replaced, in all cells."""
-        return int(self._sum("swaps", SWAPS))
+        return int(self._state.total(SWAPS))
 
     @property
     def numerics(self) -> Numerics:
         """The worst condition and drift of all cells, and the sums of what is counted."""
-        kept = (self._state.packed[cell] for cell in self._state.started if cell not in self._learners)
-        learning = (learner.numerics for learner in self._learners.values())
-        return reduce(Numerics.merge, (*map(numerics_of, kept), *learning), Numerics())
+        return self._state.numerics
 
     @property
     def grid_rows(self) -> int:
-        """Rows at whose multiples after a refresh a stream may be split without a change of bits."""
-        return BUCKET_ROWS
+        """Rows at whose multiples a call may be split without a change of bits."""
+        return part_rows(self.cells.centres.shape[1])
 
     @property
     def is_refreshed(self) -> bool:
-        """Whether a refresh has just been made, so that a state taken now continues bit for bit."""
-        return not self._learners
+        """Whether a state taken now continues bit for bit: always."""
+        return True
 
     def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Learn rows X (rows, n_features) and targets y (rows,) or (rows, n_targets); O(max_basis²) per row.
@@ -181,44 +172,32 @@ class LocalExperts:
 
         Its shape is (rows, n_targets).
         """
-        self._check_intact()
         names = self._names.check(X)
         rows = check_rows(X, self.cells.centres.shape[1])
         targets = check_targets(y, len(rows), self._state.n_targets or None)
         weights = check_weights(sample_weight, len(rows))
-        self._state, self._names = replace(self._state, n_targets=targets.shape[1]), names
-        predictions, start = np.zeros_like(targets), 0
-        self._is_interrupted = True
+        block = RowBlock(rows, targets, weights, self.rows_seen + np.arange(len(rows)))
+        state, predictions = replace(self._state, n_targets=targets.shape[1]), [np.empty((0, targets.shape[1]))]
         with one_blas_thread():
-            while start < len(rows):
-                part = slice(start, min(start + BUCKET_ROWS - self._position % BUCKET_ROWS, len(rows)))
-                predictions[part] = self._learn_bucket(rows[part], targets[part], weights[part])
-                start = part.stop
-        self._is_interrupted = False
-        return predictions
+            for part in block.parts(self.grid_rows):
+                state, before = learn_part(state, part)
+                predictions.append(before)
+        self._state, self._names = state, names
+        return np.concatenate(predictions)
 
     def refresh(self) -> None:
-        """Let every cell continue from its exact sums, and start the grid here; O(n_basis³) at a cell's next row.
-
-        Called at every partition's end. A state taken now gives the bits of an uninterrupted run.
-        """
-        self._state, self._learners, self._position = self.state(), {}, 0
+        """Do nothing: every call ends with a refresh of the cells that it touched."""
 
     def widen(self, indices: Integers) -> None:
-        """Insert features at these indices, as `numpy.insert` takes them, zero in every row so far.
-
-        Called right after `refresh`, the learner equals one that continues from its widened state.
-        """
+        """Insert features at these indices, as `numpy.insert` takes them, zero in every row so far."""
         if len(indices):
-            self.refresh()
             self._state, self._names = self._state.widened(indices), FeatureNames()
 
     def set_regularization(self, regularization: float) -> None:
-        """Change λ for all rows of all cells, past ones too, exactly, and refresh; O(n_basis²) a cell.
+        """Change λ for all rows of all cells, past ones too, exactly; O(n_basis²) a cell.
 
         The dictionaries chosen so far stay. Raises InputError unless λ is a positive number.
         """
-        self.refresh()
         self._state = self._state.regularized(regularization)
 
     def predict(self, X: npt.ArrayLike) -> Floats:
@@ -239,55 +218,10 @@ class LocalExperts:
         return predictions
 
     def state(self) -> ExpertsState:
-        """Return the whole state; taken where `is_refreshed`, it continues bit for bit."""
-        self._check_intact()
-        return self._learned()
+        """Return the whole state, which continues bit for bit."""
+        return self._state
 
     def published_state(self) -> ExpertsState:
         """Return the state with the published coefficients of every cell; O(n_basis³) a cell with new rows."""
-        if self._learners:
-            return self.state().published()
         self._state = self._state.published()
         return self._state
-
-    def _learn_bucket(self, rows: Floats, targets: Floats, weights: Floats) -> Floats:
-        """Learn rows of one bucket cell by cell; refresh where the schedule says so."""
-        predictions, first = np.empty_like(targets), self.rows_seen
-        for cell, own in self.cells.groups(rows):
-            arguments = rows[own], targets[own], weights[own]
-            predictions[own] = self._learner(cell).predict_then_learn(*arguments, row_numbers=first + own)
-        self._position += len(rows)
-        if self._position % self._refresh_rows == 0:
-            self._state, self._learners = self._learned(), {}
-        return predictions
-
-    @property
-    def _refresh_rows(self) -> int:
-        """Rows of a partition between two refreshes: a multiple of BUCKET_ROWS, many for the vectors of all cells."""
-        vectors = len(self.cells) * (self.parameters.max_basis or 0)
-        return BUCKET_ROWS * max(1, ROWS_A_VECTOR * vectors // BUCKET_ROWS)
-
-    def _learned(self) -> ExpertsState:
-        return self._state.with_states((cell, learner.state()) for cell, learner in self._learners.items())
-
-    def _learner(self, cell: int) -> OnlineLSSVM:
-        if cell not in self._learners:
-            self._learners[cell] = OnlineLSSVM.from_state(self._state.state_of(cell), self._workspace)
-        return self._learners[cell]
-
-    def _sum(self, name: str, position: int) -> float:
-        """Return the sum of a counter over all cells, in their order."""
-        total = 0.0
-        for cell, packed in enumerate(self._state.packed):
-            learner = self._learners.get(cell)
-            kept = float(packed[position]) if len(packed) else 0.0
-            total += kept if learner is None else float(getattr(learner, name))
-        return total
-
-    def _check_intact(self) -> None:
-        """Raise NumericalBreakdown if an error interrupted `predict_then_learn` between two cells."""
-        if self._is_interrupted:
-            raise NumericalBreakdown(
-                "a previous error interrupted this learner in the middle of a block; restore it from a state that was "
-                "taken before with LocalExperts.from_state(...)"
-            )

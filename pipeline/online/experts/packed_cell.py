@@ -51,9 +51,10 @@ class CellLayout:
         }
         return np.concatenate([np.ravel(parts[name]) for name in self._sizes(m)])
 
-    def unpack(self, packed: Floats, parameters: OnlineSettings, centre: Floats) -> OnlineState:
+    def unpack(self, packed: Floats, parameters: OnlineSettings, centre: Floats, *, whole: bool = True) -> OnlineState:
         """Return the state of a vector, which may be longer; an empty one is that of a cell without rows.
 
+        Unless `whole`, K and P are upper triangles, which are enough to continue learning.
         Raises InputError for a vector that is too short for what it says of itself.
         """
         if not rows_seen_of(packed):
@@ -64,8 +65,8 @@ class CellLayout:
             centre=centre,
             basis_vectors=parts["basis_vectors"].reshape(m, self.n_features),
             basis_rows=parts["basis_rows"].astype(np.int64),
-            gram=unpack(parts["gram"]),
-            normal_matrix=unpack(parts["normal_matrix"]),
+            gram=unpack(parts["gram"], whole=whole),
+            normal_matrix=unpack(parts["normal_matrix"], whole=whole),
             normal_rhs=parts["normal_rhs"].reshape(m, self.n_targets),
             target_square=parts["target_square"].reshape(self.n_targets, self.n_targets),
             rows_seen=rows_seen_of(packed),

@@ -3,7 +3,7 @@
 The learner is compiled ahead of the first row: a run says what it waits for, and its rates are those of learning.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.calibration.kept_predictions import KeptPredictions
-from ridgestream.pipeline.dataset.block_stream import Block, Stream
+from ridgestream.pipeline.dataset.block_stream import Block, Stream, gathered
 from ridgestream.pipeline.dataset.range_checks import check_errors, naming_partition
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import RBF
@@ -22,6 +22,8 @@ from ridgestream.pipeline.monitoring.learning_curve import Course
 from ridgestream.pipeline.online.compiled.jit import noticing_compilation
 from ridgestream.pipeline.online.compiled.update import run_rows
 from ridgestream.pipeline.online.diagnostics import Numerics
+from ridgestream.pipeline.online.experts.cell_learning import part_rows
+from ridgestream.pipeline.online.experts.local_experts import LocalExperts
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.prediction.evaluate import Evaluation, compare
 from ridgestream.pipeline.prediction.progressive_validation import Progressive, mean_errors, sum_losses
@@ -59,7 +61,7 @@ class StreamTraining:
         compile_learner_as_step(report)
         report.begin(events.STEP_TRAIN, sum(entry.rows for entry in self.entries), partitions=len(self.entries))
         report.advance(progress.rows)
-        for block in self.stream.blocks(progress.blocks):
+        for block in self._blocks(learner, progress.blocks):
             progress = self._learn_block(learner, block, progress)
             self.checkpoints.offer(learner, progress)
             total = progress.sums.total
@@ -70,6 +72,11 @@ class StreamTraining:
         _warn_of_weights(learner, report)
         return progress
 
+    def _blocks(self, learner: Learner, begin: int) -> Iterator[Block]:
+        """Return the blocks from number `begin` on, as large as cells can be given at once."""
+        blocks = self.stream.blocks(begin)
+        return gathered(blocks, part_rows) if isinstance(learner, LocalExperts) else blocks
+
     def _learn_block(self, learner: Learner, block: Block, progress: Progress) -> Progress:
         with naming_partition(self.entries, block.block_range.segment):
             learner.widen(block.new_features)
@@ -77,7 +84,7 @@ class StreamTraining:
             if block.block_range.ends_segment and learner.rows_seen:
                 learner.refresh()
         check_errors(errors.errors(), self.entries)
-        return progress.after(len(block.features), errors, kept, course)
+        return progress.after(block, errors, kept, course)
 
 
 def _predict_then_learn(

@@ -18,6 +18,7 @@ from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.models.calibration import kept_of, with_kept
 from ridgestream.pipeline.models.model_record import Learner, check_complete, learner_of, n_basis_of, with_learner
 from ridgestream.pipeline.monitoring.learning_curve import Course
+from ridgestream.pipeline.online.experts.cell_learning import PART_BYTES
 from ridgestream.pipeline.online.experts.local_experts import LocalExperts
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.prediction.evaluate import Evaluation
@@ -79,7 +80,8 @@ class OnlineTrainer:
     ) -> TrainingPlan:
         """Return the memory that training needs; without `max_basis`, for the present dictionary."""
         most, n_values = self._most_basis(record), n_features + n_outputs - 1
-        return TrainingPlan(most, n_values, BLOCK_BYTES, self.request.experts)
+        experts = self.request.experts
+        return TrainingPlan(most, n_values, BLOCK_BYTES, experts, PART_BYTES if experts > 1 else 0)
 
     def passes(self, record: ModelRecord | None, n_rows: int, new_rows: int) -> tuple[PassPlan, ...]:  # noqa: ARG002
         """Return the passes of a training: one over the new rows."""

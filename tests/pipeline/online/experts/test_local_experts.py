@@ -8,18 +8,18 @@ import numpy.typing as npt
 import pytest
 
 from ridgestream import RBF, ExpertsState, InputError, LocalExperts, NumericalBreakdown, OnlineLSSVM, OnlineState
-from ridgestream.pipeline.online.experts import local_experts
+from ridgestream.pipeline.online.experts import cell_learning, local_experts
+from ridgestream.pipeline.online.experts.cell_learning import part_rows
 
 Array = npt.NDArray[np.float64]
 KERNEL = RBF(2.0)
 CENTRES = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
-BUCKET = 256
+PART = 256
 
 
 @pytest.fixture(autouse=True)
-def _small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_experts, "BUCKET_ROWS", BUCKET)
-    monkeypatch.setattr(local_experts, "ROWS_A_VECTOR", 10_000)  # no scheduled refresh
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell_learning, "PART_ROWS", PART)
 
 
 def rows(n: int = 1500, seed: int = 0) -> tuple[Array, Array, Array]:
@@ -60,8 +60,9 @@ def test_each_cell_is_the_learner_of_its_rows_alone_bit_for_bit() -> None:
     predictions = learner.predict_then_learn(X, y, w)
     for cell in range(3):
         own, single = np.flatnonzero(nearest(X) == cell), alone(cell)
-        for start in range(0, len(X), BUCKET):
-            part = own[(own >= start) & (own < start + BUCKET)]
+        for start in range(0, len(X), PART):
+            part = own[(own >= start) & (own < start + PART)]
+            single = OnlineLSSVM.from_state(single.state())
             before = single.predict_then_learn(X[part], y[part], w[part])
             np.testing.assert_array_equal(predictions[part], before)
         state = learner.state().state_of(cell)
@@ -73,27 +74,20 @@ def test_a_stream_split_on_the_grid_and_continued_from_states_has_the_same_bits(
     X, y, w = rows()
     straight, resumed = experts(), experts()
     for start, stop in ((0, 700), (700, 1500)):
-        straight.partial_fit(X[start:stop], y[start:stop], w[start:stop])
-        straight.refresh()
-        for first in range(start, stop, BUCKET):
-            part = slice(first, min(first + BUCKET, stop))
-            resumed.partial_fit(X[part], y[part], w[part])
-        resumed = LocalExperts.from_state(resumed.state())
+        before = straight.predict_then_learn(X[start:stop], y[start:stop], w[start:stop])
+        for first in range(start, stop, PART):
+            part = slice(first, min(first + PART, stop))
+            predicted = resumed.predict_then_learn(X[part], y[part], w[part])
+            np.testing.assert_array_equal(predicted, before[first - start : first - start + PART])
+            resumed = LocalExperts.from_state(resumed.state())
     assert_same(straight.state(), resumed.state())
     assert (straight.n_basis, straight.swaps, straight.rows_seen) == (resumed.n_basis, resumed.swaps, 1500)
     assert straight.weight_seen == w.sum()
 
 
-def test_a_scheduled_refresh_keeps_the_state_and_bounds_the_work_lost_in_a_long_partition(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(local_experts, "ROWS_A_VECTOR", 32)  # 3 cells × 8 vectors × 32 rows = 3 buckets
-    X, y, w = rows()
-    learner = experts().partial_fit(X[:512], y[:512], w[:512])
-    assert not learner.is_refreshed
-    assert learner.partial_fit(X[512:768], y[512:768], w[512:768]).is_refreshed
-    resumed = LocalExperts.from_state(learner.state())
-    assert_same(learner.partial_fit(X[768:], y[768:]).state(), resumed.partial_fit(X[768:], y[768:]).state())
+def test_parts_are_small_enough_for_rows_of_many_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert [part_rows(n) for n in (1, 54, 1000, 10**6)] == [131_072, 131_072, 8192, 4096]
 
 
 def test_cells_without_new_rows_are_not_touched() -> None:
@@ -160,14 +154,13 @@ def test_widening_and_another_regularization_are_those_of_each_learner() -> None
     )
 
 
-def test_an_interrupted_learner_learns_no_more() -> None:
-    broken = LocalExperts(RBF(1.0), CENTRES)
+def test_a_call_that_fails_leaves_the_learner_as_it_was() -> None:
+    learner = LocalExperts(RBF(1.0), CENTRES).partial_fit(CENTRES[:2], np.ones(2))
+    before = learner.state()
     with pytest.raises(NumericalBreakdown, match="underflow"):
-        broken.partial_fit(CENTRES, np.ones(3), np.full(3, 1e-320))
-    with pytest.raises(NumericalBreakdown, match="restore it from a state"):
-        broken.partial_fit(CENTRES, np.ones(3))
-    with pytest.raises(NumericalBreakdown, match="restore it from a state"):
-        broken.state()
+        learner.partial_fit(CENTRES[::-1], np.ones(3), np.array([1e-320, 1.0, 1.0]))
+    assert learner.state() is before
+    assert learner.partial_fit(CENTRES, np.ones(3)).rows_seen == 5
 
 
 @pytest.mark.parametrize(

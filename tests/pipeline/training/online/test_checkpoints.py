@@ -14,7 +14,7 @@ from support.stores.training import MODEL, context_of
 
 from ridgestream.pipeline.dataset import block_stream
 from ridgestream.pipeline.online import stream_learner
-from ridgestream.pipeline.online.experts import local_experts
+from ridgestream.pipeline.online.experts import cell_learning
 from ridgestream.pipeline.training.online import checkpoints as online_checkpoints
 from ridgestream.pipeline.training.online.trainer import OnlineTrainer
 from ridgestream.pipeline.training.request import OnlineRequest
@@ -61,8 +61,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_stream, "BLOCK_BYTES", 1)
     monkeypatch.setattr(segment_format, "CHUNK_BYTES", 1)
     monkeypatch.setattr(stream_learner, "REFRESH_ROWS", 1024)
-    monkeypatch.setattr(local_experts, "BUCKET_ROWS", 1024)
-    monkeypatch.setattr(local_experts, "ROWS_A_VECTOR", 1)
+    monkeypatch.setattr(cell_learning, "PART_ROWS", 1024)
     monkeypatch.setattr(online_checkpoints, "KEEP_SECONDS", 0.0)
     monkeypatch.setattr(online_checkpoints, "COST", 0.0)
 
