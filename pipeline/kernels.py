@@ -18,7 +18,7 @@ from ridgestream.pipeline.base.array_checks import Floats, check_point, check_ro
 from ridgestream.pipeline.base.bounds import check_bounds, is_finite_number
 from ridgestream.pipeline.base.errors import InputError
 
-_SAFE_SQUARED_NORM = 500.0
+SAFE_SQUARED_NORM = 500.0
 """With γ‖x‖² and γ‖z‖² up to this, the rounding of γ‖x − z‖², about 4·2⁻⁵³·γ(‖x‖² + ‖z‖²), stays below 10⁻¹²."""
 
 _ROWS_AT_ONCE = 64
@@ -125,7 +125,7 @@ class RBF(_Parameters):
 
     def _is_far(self, squared_norms: Floats) -> npt.NDArray[np.bool_]:
         """Whether rows are so far from the centre that the expanded exponent would lose digits."""
-        return np.asarray(self.gamma * squared_norms > _SAFE_SQUARED_NORM)
+        return np.asarray(self.gamma * squared_norms > SAFE_SQUARED_NORM)
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ NAMES = {
     "StoredModel",
     "open",
     "open_dask_arrays",
+    "to_onnx",
 }
 
 

@@ -14,7 +14,7 @@ HOUR, WEEKDAY, DAY_OF_YEAR = "hour", "weekday", "day_of_year"
 CYCLES = (HOUR, WEEKDAY, DAY_OF_YEAR)
 
 DAY_SECONDS = 86_400
-_THURSDAY = 3
+THURSDAY = 3
 """The weekday of the first of January 1970, from Monday, 0."""
 
 _YEARS = (365, 366)
@@ -38,7 +38,7 @@ def _position(cycle: str, seconds: Integers) -> Integers:
     if cycle == HOUR:
         return second
     if cycle == WEEKDAY:
-        return np.asarray((days + _THURSDAY) % 7)
+        return np.asarray((days + THURSDAY) % 7)
     dates = days.astype("datetime64[D]")
     years = dates.astype("datetime64[Y]")
     begin, end = years.astype("datetime64[D]"), (years + 1).astype("datetime64[D]")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ridgestream.pipeline.base.errors import NumericalBreakdown as NumericalBreakdown
     from ridgestream.pipeline.dataset.dask_arrays import DaskDataset as DaskDataset
     from ridgestream.pipeline.dataset.dask_arrays import open_dask_arrays as open_dask_arrays
+    from ridgestream.pipeline.exports.onnx_model import to_onnx as to_onnx
     from ridgestream.pipeline.kernels import RBF as RBF
     from ridgestream.pipeline.kernels import Linear as Linear
     from ridgestream.pipeline.kernels import Polynomial as Polynomial
@@ -57,6 +58,7 @@ _MODULES = {
     "StoredModel": "jobs.api.stored_model",
     "open": "jobs.api.open_store",
     "open_dask_arrays": "pipeline.dataset.dask_arrays",
+    "to_onnx": "pipeline.exports.onnx_model",
 }
 
 __all__ = [
@@ -84,6 +86,7 @@ __all__ = [
     "__version__",
     "open",
     "open_dask_arrays",
+    "to_onnx",
 ]
 
 

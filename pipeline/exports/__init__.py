@@ -1,0 +1,1 @@
+"""Served models for other runtimes: ONNX, scikit-learn, MLflow."""
