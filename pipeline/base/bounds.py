@@ -13,7 +13,7 @@ from ridgestream.pipeline.base.errors import InputError
 def check_bounds(settings: object) -> None:
     """Raise InputError for the first field of a dataclass whose value its annotation does not allow.
 
-    Checks `Annotated[int, …]` and `Annotated[float, …]` with `Gt`, `Ge`, `Lt`, `Literal[...]`, `bool`, tuples and
+    Checks `Annotated[int, …]` and `Annotated[float, …]` with `Gt`, `Ge`, `Lt`, `Le`, `Literal[...]`, `bool`, tuples and
     unions of them, and `None`; fields of other types are not checked.
     """
     for name, hint in get_type_hints(type(settings), include_extras=True).items():
@@ -56,9 +56,11 @@ def describe(hint: Any) -> str | None:  # noqa: ANN401
 def _describe_number(kind: type, markers: tuple[Any, ...]) -> str | None:
     bounds = {type(marker): marker for marker in markers}
     above, least = bounds.get(annotated_types.Gt), bounds.get(annotated_types.Ge)
-    below = bounds.get(annotated_types.Lt)
+    below, most = bounds.get(annotated_types.Lt), bounds.get(annotated_types.Le)
     if above is None and least is None:
         return None
+    if most is not None and least is not None:
+        return f"from {least.ge:g} to {most.le:g}"
     if kind is int:
         return f"a whole number of at least {least.ge}" if least else f"a whole number above {above.gt}"  # type: ignore[union-attr]
     if below is not None:
@@ -96,4 +98,6 @@ def _is_within(marker: object, value: float) -> bool:
         return bool(value > marker.gt)  # type: ignore[operator]
     if isinstance(marker, annotated_types.Ge):
         return bool(value >= marker.ge)  # type: ignore[operator]
+    if isinstance(marker, annotated_types.Le):
+        return bool(value <= marker.le)  # type: ignore[operator]
     return bool(value < marker.lt) if isinstance(marker, annotated_types.Lt) else True  # type: ignore[operator]

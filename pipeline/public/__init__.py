@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ridgestream.pipeline.online.experts.local_experts import LocalExperts as LocalExperts
     from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM as OnlineLSSVM
     from ridgestream.pipeline.online.state import OnlineState as OnlineState
+    from ridgestream.pipeline.policy.kernel_lstd import KernelLSTD as KernelLSTD
+    from ridgestream.pipeline.policy.online_lstd import OnlineLSTD as OnlineLSTD
     from ridgestream.stores.errors.exceptions import ModelError as ModelError
     from ridgestream.stores.errors.exceptions import PartitionError as PartitionError
     from ridgestream.stores.errors.exceptions import StoreError as StoreError
@@ -41,11 +43,13 @@ _MODULES = {
     "InputError": "pipeline.base.errors",
     "InputWarning": "pipeline.base.errors",
     "JobFileError": "jobs.config.values",
+    "KernelLSTD": "pipeline.policy.kernel_lstd",
     "Linear": "pipeline.kernels",
     "LocalExperts": "pipeline.online.experts.local_experts",
     "ModelError": "stores.errors.exceptions",
     "NumericalBreakdown": "pipeline.base.errors",
     "OnlineLSSVM": "pipeline.online.online_ls_svm",
+    "OnlineLSTD": "pipeline.policy.online_lstd",
     "OnlineState": "pipeline.online.state",
     "OpenStore": "jobs.api.open_store",
     "PartitionError": "stores.errors.exceptions",
@@ -69,11 +73,13 @@ __all__ = [
     "InputError",
     "InputWarning",
     "JobFileError",
+    "KernelLSTD",
     "Linear",
     "LocalExperts",
     "ModelError",
     "NumericalBreakdown",
     "OnlineLSSVM",
+    "OnlineLSTD",
     "OnlineState",
     "OpenStore",
     "PartitionError",

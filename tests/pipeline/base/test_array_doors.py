@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import ridgestream
-from ridgestream import RBF, InputError, Linear, LocalExperts, OnlineLSSVM, Polynomial
+from ridgestream import RBF, InputError, KernelLSTD, Linear, LocalExperts, OnlineLSSVM, OnlineLSTD, Polynomial
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.batch.ols import OLSSettings, fit_ols
 from ridgestream.pipeline.kernels import Kernel
@@ -32,6 +32,19 @@ def learner(**more: Any) -> OnlineLSSVM:
 
 def experts(centres: Any = ((0.0, 20.0), (20.0, 0.0))) -> LocalExperts:
     return LocalExperts(RBF(0.5), centres, max_basis=5, regularization=1e-3)
+
+
+def lstd(dictionary: Any = ((0.0, 20.0), (20.0, 0.0))) -> KernelLSTD:
+    return KernelLSTD(RBF(0.5), dictionary=dictionary)
+
+
+def online_lstd() -> OnlineLSTD:
+    return OnlineLSTD(RBF(0.5), max_basis=5)
+
+
+def evaluated(X: Any, y: Any, w: Any) -> tuple[Any, ...]:
+    """Transitions that lead back to where they started, the last of which ends an episode."""
+    return X, y, X, np.arange(20) == 19, w
 
 
 def fitted() -> OnlineLSSVM:
@@ -70,6 +83,12 @@ DOORS: dict[str, Door] = {
     "LocalExperts.partial_fit": lambda X, y, w: [experts().partial_fit(X, y, w).predict(good()[0])],
     "LocalExperts.predict_then_learn": lambda X, y, w: [experts().predict_then_learn(X, y, w)],
     "LocalExperts.predict": lambda X, _, __: [experts().partial_fit(*good()).predict(X)],
+    "KernelLSTD": lambda X, _, __: [lstd(X[:4]).fit(*evaluated(*good())).coefficients()],
+    "KernelLSTD.fit": lambda X, y, w: [lstd().fit(*evaluated(X, y, w)).coefficients()],
+    "KernelLSTD.partial_fit": lambda X, y, w: [lstd().partial_fit(*evaluated(X, y, w)).coefficients()],
+    "KernelLSTD.predict": lambda X, _, __: [lstd().fit(*evaluated(*good())).predict(X)],
+    "OnlineLSTD.partial_fit": lambda X, y, w: [online_lstd().partial_fit(*evaluated(X, y, w)).coefficients()],
+    "OnlineLSTD.predict": lambda X, _, __: [online_lstd().partial_fit(*evaluated(*good())).predict(X)],
     "RBF.block": block(RBF(0.5)),
     "RBF.slopes": slopes(RBF(0.5)),
     "RBF.diagonal": diagonal(RBF(0.5)),
@@ -152,6 +171,7 @@ def test_any_dtype_and_layout_gives_the_same_bits(door: str, layouts: tuple[str,
     if layouts[0] == "list" and door in (
         "OnlineLSSVM",
         "LocalExperts",
+        "KernelLSTD",
         *(f"{kernel.__name__}.{name}" for kernel in (RBF, Polynomial, Linear) for name in ("block", "slopes")),
     ):
         arguments[0] = np.array(arguments[0])  # these doors of the tests slice it

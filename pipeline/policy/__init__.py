@@ -1,0 +1,1 @@
+"""Policy evaluation: value functions of states from transitions, by least squares temporal differences."""

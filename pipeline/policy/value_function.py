@@ -1,0 +1,102 @@
+"""Value functions over a dictionary: sums over transitions, with the coefficients that follow from them."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated, Self
+
+import numpy as np
+import numpy.typing as npt
+from annotated_types import Ge, Gt, Le
+
+from ridgestream.pipeline.base.array_checks import Floats, check_rows, check_targets, check_weights
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.bounds import check_bounds
+from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.events import STEP_SUM_TRANSITIONS
+from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.row_set import ArrayRows, RowSet
+from ridgestream.pipeline.sums.temporal_differences import TransitionStatistics, TransitionSumming, sum_transitions
+
+
+@dataclass(frozen=True)
+class LSTDSettings:
+    """What a value function is, apart from its dictionary."""
+
+    discount: Annotated[float, Ge(0), Le(1)] = 0.99
+    """γ: a reward after t further steps counts γᵗ; 1 only if episodes end."""
+    regularization: Annotated[float, Gt(0)] = 1e-5
+    """λ per row: the coefficients solve (A + λnK)β = b."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+
+
+@dataclass(frozen=True)
+class ValueFunction:
+    """V(x) = Σ βᵢ k(xᵢ, x) for each reward, from the transitions summed so far."""
+
+    basis: Basis
+    """The dictionary."""
+    settings: LSTDSettings
+    """Discount and regularization."""
+    sums: TransitionStatistics
+    """The sums over the transitions."""
+
+    @classmethod
+    def empty(cls, basis: Basis, settings: LSTDSettings, n_rewards: int) -> Self:
+        """Return the value function of no transition, which is zero."""
+        return cls(basis, settings, TransitionStatistics.empty(basis.n_functions, n_rewards))
+
+    @property
+    def summing(self) -> TransitionSumming:
+        """The sums that it is computed from."""
+        return TransitionSumming(self.basis, self.settings.discount, self.sums.rhs.shape[1])
+
+    @cached_property
+    def coefficients(self) -> Floats:
+        """β = (A + λnK)⁻¹b, shape (n_basis, n_rewards), read-only; raises NumericalBreakdown if that is singular."""
+        with one_blas_thread():
+            solution = self.sums.solve(self.basis.penalty(), self.settings.regularization)
+        solution.setflags(write=False)
+        return solution
+
+    def learn(self, transitions: RowSet) -> Self:
+        """Return the value function with these transitions added; one pass of O(n_basis²) a row."""
+        return self.merge(transitions.reduce(sum_transitions, self.summing, STEP_SUM_TRANSITIONS))
+
+    def merge(self, sums: TransitionStatistics) -> Self:
+        """Return the value function with these sums added."""
+        return replace(self, sums=self.sums.merge(sums))
+
+    def predict(self, X: Floats) -> Floats:
+        """Return V at rows (rows, n_features), shape (rows, n_rewards); O(n_basis) a row."""
+        values, step = np.empty((len(X), self.sums.rhs.shape[1])), self.basis.kernel_rows
+        for start in range(0, len(X), step):
+            part = slice(start, start + step)
+            values[part] = self.basis.values(X[part]) @ self.coefficients
+        return values
+
+
+def check_transitions(
+    X: npt.ArrayLike,
+    reward: npt.ArrayLike,
+    X_next: npt.ArrayLike,
+    done: npt.ArrayLike | None,
+    sample_weight: npt.ArrayLike | None,
+    values: ValueFunction | None,
+) -> ArrayRows:
+    """Return transitions as rows with the features (x, x′, c), as many features and rewards as those of `values`.
+
+    Raises InputError naming an invalid argument.
+    """
+    rows = check_rows(X, values.basis.vectors.shape[1] if values else None)
+    rewards = check_targets(reward, len(rows), values.sums.rhs.shape[1] if values else None, "reward")
+    following = check_rows(X_next, rows.shape[1], "X_next")
+    if len(following) != len(rows):
+        raise InputError(f"X_next must have one row for each of the {len(rows)} rows of X, it has {len(following)}")
+    ends = np.zeros(len(rows)) if done is None else check_weights(done, len(rows), "done")
+    wrong = np.flatnonzero((ends != 0) & (ends != 1))
+    if len(wrong):
+        raise InputError(f"done of row {wrong[0]} is {ends[wrong[0]]}; it must be 1 where an episode ends, else 0")
+    weights = None if sample_weight is None else check_weights(sample_weight, len(rows))
+    return ArrayRows(np.column_stack([rows, following, 1.0 - ends]), rewards, weights)
