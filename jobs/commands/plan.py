@@ -28,6 +28,8 @@ from ridgestream.pipeline.planning.run_estimate import RunEstimate, estimate_run
 from ridgestream.pipeline.planning.run_plan import RunPlan
 from ridgestream.pipeline.planning.runtime_estimate import plan_sample_rows
 from ridgestream.pipeline.planning.sample import Sample, sampled_files, take_sample
+from ridgestream.pipeline.training.online.cell_number import cell_basis, most_cells
+from ridgestream.pipeline.training.request import EXPERTS, OnlineRequest
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.parquet.decoder import Decoder
@@ -56,7 +58,7 @@ def run_plan(job: Job, executor: Executor, *, new_model: bool) -> dict[str, Any]
         if job.evaluate is not None and plan.is_due:
             held_out.check(_held_out_map(plan, sample, schema), schema, executor)
         facts: dict[str, Any] = {"model": plan.trainer.request.name, "method": job.model.method}
-        facts |= {"store": store_location(job).text, "store_exists": store_exists}
+        facts |= {"store": store_location(job).text, "store_exists": store_exists} | _cell_facts(plan)
         facts |= _work_facts(plan, files, workers) | _memory_facts(plan, memory_plans, n_features)
         return facts | (_time_facts(estimate_run(plan, sample, workers)) if sample else {"based_on": reason})
 
@@ -147,6 +149,17 @@ def _work_facts(plan: RunPlan, files: Sequence[PartitionFile], workers: int) -> 
         "tasks_a_pass": plan.tasks_per_pass,
         "workers": workers,
     }
+
+
+def _cell_facts(plan: RunPlan) -> dict[str, Any]:
+    """Return the number of cells of local experts, or between which numbers the first training chooses."""
+    request = plan.trainer.request
+    if not isinstance(request, OnlineRequest):
+        return {}
+    if EXPERTS in request.chooses:
+        most = most_cells(plan.rows, cell_basis(request))
+        return {"experts": f"1 to {most}, chosen at the first training"}
+    return {"experts": request.experts} if request.experts > 1 else {}
 
 
 def _memory_facts(plan: RunPlan, memory_plans: MemoryPlans, n_features: int) -> dict[str, Any]:

@@ -23,7 +23,14 @@ from ridgestream.pipeline.batch.shared_settings import MethodSettings, SharedReg
 from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricName
 from ridgestream.pipeline.models.model_record import ONLINE
 from ridgestream.pipeline.online.settings import OnlineSettings
-from ridgestream.pipeline.training.request import GAMMA, LARGEST_CHOSEN, MAX_BASIS, REGULARIZATION
+from ridgestream.pipeline.training.request import (
+    EXPERT_BASIS,
+    EXPERTS,
+    GAMMA,
+    LARGEST_CHOSEN,
+    MAX_BASIS,
+    REGULARIZATION,
+)
 
 AUTO_REFIT = "auto"
 """The value of `refit` that leaves it to the rows."""
@@ -44,9 +51,6 @@ _UNTAKEN = {
 
 _BOUNDING = {REGULARIZATION: OnlineSettings.regularization, MAX_BASIS: LARGEST_CHOSEN}
 """The values of settings that are "auto" by which a run is planned; the pilot chooses no larger dictionary."""
-
-EXPERT_BASIS = 200
-"""The largest dictionary of a cell where max_basis is "auto"."""
 
 
 class ModelKeys(Section):
@@ -70,10 +74,11 @@ class ModelKeys(Section):
     exists keeps what it has under "auto"."""
     metric_options: MetricSection | None = None
     """How the metric is learned, and settings are chosen."""
-    experts: Count = 1
+    experts: Count | Literal["auto"] = 1
     """The number of cells of space that have an online learner each, with a dictionary of up to max_basis vectors. The
     first training makes cells of the first rows, those of metric_options.rows, by k-means. The "auto" of max_basis is
-    200 then."""
+    200 then. "auto": as many as err least on rows left out of these, scaled to the rows of the first training, at least
+    5 for each vector of a cell; 1 where one dictionary is as good. It stays as it is."""
     refit: bool | Literal["auto"] = "auto"
     """Whether one more pass fits the online learner's coefficients to all learned rows; "auto" tries it where there are
     at most 512 rows a vector, and keeps it if that lowers the error on rows left out. May change between nights."""
@@ -89,7 +94,7 @@ class ModelKeys(Section):
         """Return the values of these keys: None for "unlimited", and for "auto" the one that bounds the plan."""
         given = {name: getattr(self, name) for name in names}
         values = {name: None if value == UNLIMITED else value for name, value in given.items()}
-        bounding = _BOUNDING if self.experts == 1 else {**_BOUNDING, MAX_BASIS: EXPERT_BASIS}
+        bounding = {**_BOUNDING, MAX_BASIS: EXPERT_BASIS} if self._has_cells else _BOUNDING
         return values | {name: bounding[name] for name in given if given[name] == AUTO}
 
     @property
@@ -97,9 +102,20 @@ class ModelKeys(Section):
         """The settings that the pilot of a new model chooses."""
         taken = CHOOSABLE & (_ONLINE_KEYS if self.is_online else keys_of(self.method))
         open_keys = {name for name in taken - self._untaken if getattr(self, name) == AUTO}
-        if self.experts > 1 or (not self.is_online and METHODS[self.method].chooses_size):
+        if self._has_cells or (not self.is_online and METHODS[self.method].chooses_size):
             open_keys -= {MAX_BASIS}
+        open_keys |= {EXPERTS} if self.experts == AUTO else set()
         return frozenset(open_keys | ({GAMMA} if self.kernel.is_open else set()))
+
+    @property
+    def fixed_experts(self) -> int:
+        """The number of cells, 1 if it is chosen."""
+        return 1 if self.experts == AUTO else self.experts
+
+    @property
+    def _has_cells(self) -> bool:
+        """Whether the job gives a number of cells."""
+        return self.fixed_experts > 1
 
     @property
     def _untaken(self) -> set[str]:
@@ -122,7 +138,7 @@ class ModelKeys(Section):
 
     @model_validator(mode="after")
     def _check_metric(self) -> Self:
-        is_used = self.metric != STANDARDIZED or self.chooses or self.experts > 1
+        is_used = self.metric != STANDARDIZED or self.chooses or self._has_cells
         if self.metric_options is not None and not is_used:
             raise ValueError('metric_options goes with a metric to learn, with experts or settings that are "auto"')
         return self
@@ -164,7 +180,7 @@ class ModelKeys(Section):
         untaken = sorted(self._untaken & self.model_fields_set)
         if untaken:
             raise ValueError(f"selection {selection} takes no {', '.join(untaken)}")
-        if self.experts > 1:
+        if self.experts != 1:
             self._check_experts(selection)
         if selection == "fixed" and (self.dictionary is None) == (self.random_basis is None):
             raise ValueError(

@@ -13,9 +13,9 @@ from ridgestream.jobs.recipes.bundled import recipe_names
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Fact, Reporter, Silent
-from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricSettings
+from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricRequest, MetricSettings
 from ridgestream.pipeline.models.learned_ranges import LearnedRanges, learned_ranges
-from ridgestream.pipeline.training.request import BatchRequest, MetricRequest, OnlineRequest, Request
+from ridgestream.pipeline.training.request import BatchRequest, OnlineRequest, Request
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import ModelRecord, require_model
 from ridgestream.stores.catalog.snapshots import find_snapshot, served_record
@@ -179,7 +179,7 @@ def _online_request(job: Job) -> OnlineRequest:
         kernel_parameters=model.kernel.parameters()[0],
         scaling_rows=_scaling_rows(job),
         dictionary=job.location(model.dictionary) if model.dictionary else None,
-        experts=model.experts,
+        experts=model.fixed_experts,
         random_seed=model.values({"random_seed"})["random_seed"] if model.random_basis else None,
         unseen_categories=job.source.unseen_categories,
         rules=column_rules(job),

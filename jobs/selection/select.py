@@ -18,12 +18,13 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.ingest.source_diff import count_usable_rows
 from ridgestream.pipeline.metric.learning import MetricForm
 from ridgestream.pipeline.metric.metric import Metric
+from ridgestream.pipeline.metric.settings import FULL_FEATURES
 from ridgestream.pipeline.planning.sample import MOST_ROWS, Sample, take_sample
 from ridgestream.pipeline.sums.row_set import RowSet
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.model_grid import FITTED_SHARE, GridPoint, GridSearch, Loss, best_and_simplest
 from ridgestream.pipeline.training.pilot import kernel_family, plan_pilot
-from ridgestream.pipeline.training.request import FULL_FEATURES, Request, with_pilot
+from ridgestream.pipeline.training.request import Request, with_pilot
 from ridgestream.stores.segments.segments import Segments
 
 

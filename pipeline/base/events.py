@@ -144,6 +144,10 @@ FEATURES_TIMES_AS_CALENDAR = Event(
     "learned, so that a trend in time is not followed",
 )
 
+PILOT_CELLS_TRIED = Event(
+    "pilot.cells_tried",
+    "this number of cells has been judged by rows left out of the pilot, at random and the last ones",
+)
 PILOT_CHOSEN = Event("pilot.chosen", "settings have been chosen by the first rows, and stay as they are")
 PILOT_LATER_ROWS_DISAGREE = Event(
     "pilot.later_rows_disagree",

@@ -107,6 +107,8 @@ class TrainingPlan:
     """The number of cells that have a learner each."""
     part_bytes: int = 0
     """Bytes of the features that are divided among the cells at once."""
+    chooses_experts: bool = False
+    """Whether their number is yet to be chosen, and this is the largest."""
 
     @property
     def learner_bytes(self) -> int:
@@ -126,7 +128,8 @@ class TrainingPlan:
     @property
     def work(self) -> str:
         """What needs the memory."""
-        cells = f" in each of {self.experts} cells" if self.experts > 1 else ""
+        most = "up to " if self.chooses_experts else ""
+        cells = f" in each of {most}{self.experts} cells" if self.experts > 1 else ""
         return f"training with max_basis = {self.max_basis}{cells}"
 
     @property
@@ -137,6 +140,8 @@ class TrainingPlan:
     @property
     def remedy(self) -> str:
         """How to need less."""
+        if self.chooses_experts:
+            return "lower max_basis, give experts a number"
         return "lower max_basis or experts" if self.experts > 1 else "lower max_basis"
 
 

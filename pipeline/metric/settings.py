@@ -1,7 +1,7 @@
 """The settings of a learned metric."""
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal, Self
 
 from annotated_types import Ge
 
@@ -16,6 +16,9 @@ STANDARDIZED: MetricName = "standardized"
 
 AUTO: MetricName = "auto"
 """By a matrix, or weighed where there are many features."""
+
+FULL_FEATURES = 256
+"""With "auto", the metric is a full matrix for at most so many features, and diagonal for more."""
 
 
 ROWS_PER_VECTOR = 4
@@ -41,3 +44,28 @@ class MetricSettings:
     def bounded_basis(self, n_rows: int) -> int:
         """Return the number of vectors of a pilot with this many rows."""
         return max(1, min(self.basis, n_rows // ROWS_PER_VECTOR))
+
+
+@dataclass(frozen=True)
+class MetricRequest:
+    """A metric to be learned at a model's first training."""
+
+    name: str
+    """diagonal, full, or auto."""
+    options: MetricSettings
+    """How it is learned."""
+
+    def is_diagonal(self, n_features: int) -> bool:
+        """Return whether the metric weighs each feature by itself."""
+        return self.name == "diagonal" or (self.name == AUTO and n_features > FULL_FEATURES)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters that the record keeps."""
+        return {"metric": self.name, "metric_options": asdict(self.options)}
+
+    @classmethod
+    def of(cls, parameters: dict[str, Any]) -> Self | None:
+        """Return the metric of a record's parameters; None for that of the standardized features."""
+        if "metric" not in parameters:
+            return None
+        return cls(parameters["metric"], MetricSettings(**parameters["metric_options"]))

@@ -12,6 +12,7 @@ from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
 from ridgestream.pipeline.dataset.feature_map_growth import METRIC, feature_map_of, with_feature_map
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import make_kernel
+from ridgestream.pipeline.models.cell_trials import TRIALS
 from ridgestream.pipeline.models.experts_model import ExpertsModel, sharing_noise
 from ridgestream.pipeline.models.experts_record import CENTRES, experts_of, is_local, with_experts
 from ridgestream.pipeline.models.predictor import ExpansionModel, Model
@@ -105,10 +106,10 @@ def with_learner(record: ModelRecord, learner: Learner) -> ModelRecord:
 def with_state(record: ModelRecord, state: OnlineState | ExpertsState) -> ModelRecord:
     """Return the record with a learner's state only: enough to resume, not to predict."""
     if isinstance(state, ExpertsState):
-        return with_experts(replace(record, arrays=_metric_of(record)), state)
+        return with_experts(replace(record, arrays=_frozen(record)), state)
     arrays = {f.name: getattr(state, f.name) for f in fields(state) if f.name not in _NO_ARRAYS}
     counters = {name: getattr(state, name) for name in _COUNTERS} | asdict(state.numerics)
-    return replace(record, arrays=_metric_of(record) | cast("Arrays", arrays), counters=counters)
+    return replace(record, arrays=_frozen(record) | cast("Arrays", arrays), counters=counters)
 
 
 def n_basis_of(record: ModelRecord) -> int:
@@ -124,9 +125,9 @@ def of_cell(record: ModelRecord, state: ExpertsState, cell: int) -> ModelRecord:
     return replace(alone, arrays=alone.arrays | {PUBLISHED: state.expansion(cell)[1]})
 
 
-def _metric_of(record: ModelRecord) -> Arrays:
-    """Return the array that stays when all others are replaced."""
-    return {name: array for name, array in record.arrays.items() if name == METRIC}
+def _frozen(record: ModelRecord) -> Arrays:
+    """Return the arrays that stay when all others are replaced: what the first training settled."""
+    return {name: array for name, array in record.arrays.items() if name in (METRIC, TRIALS)}
 
 
 def with_refit(record: ModelRecord, sums: BlockStatistics, coefficients: Floats, regularization: float) -> ModelRecord:
@@ -183,7 +184,7 @@ def with_fitted(record: ModelRecord, fitted: Fitted) -> ModelRecord:
     }
     parameters = record.parameters | {"learner": learner_parameters}
     counters |= {"rows_seen": sums.rows, **fitted.notes}
-    return replace(record, parameters=parameters, arrays=_metric_of(record) | cast("Arrays", arrays), counters=counters)
+    return replace(record, parameters=parameters, arrays=_frozen(record) | cast("Arrays", arrays), counters=counters)
 
 
 def fitted_of(record: ModelRecord) -> Fitted:

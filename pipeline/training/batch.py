@@ -142,7 +142,8 @@ class BatchTrainer:
         check_plans([plan], context.memory_limit_bytes)
         context.executor.admit([MemoryNeed(plan.worker_bytes)])
         check_ranges(context.segments, entries, encodings.last, context.targets)
-        return run_pilot(encodings, context, self.request)
+        measured, request, _ = run_pilot(encodings, context, self.request)
+        return measured, request
 
     def _errors_on(
         self,

@@ -20,7 +20,14 @@ from ridgestream.pipeline.metric.settings import MetricSettings
 from ridgestream.pipeline.metric.split import LATER_SHARE
 from ridgestream.pipeline.sums.row_set import RowSet
 from ridgestream.pipeline.training.context import TrainingContext
-from ridgestream.pipeline.training.request import LARGEST_CHOSEN, MAX_BASIS, REGULARIZATION, Choice, Request
+from ridgestream.pipeline.training.request import (
+    EXPERTS,
+    LARGEST_CHOSEN,
+    MAX_BASIS,
+    REGULARIZATION,
+    Choice,
+    Request,
+)
 from ridgestream.stores.catalog.models import ModelRecord
 
 FLAT_SHARE = 0.01
@@ -72,11 +79,13 @@ class Pilot:
         """The settings that suit a dictionary drawn at random, with λ for all rows of the first training."""
         return Choice(self.gamma, self.penalty / max(self.n_all, 1), self.max_basis)
 
+    def scale(self, gamma: float | None) -> float:
+        """Return the factor of all distances by which a chosen γ becomes one over the number of features."""
+        return float(np.sqrt(gamma * self.family.n_features)) if gamma is not None and self.family.chooses else 1.0
+
     def metric(self, gamma: float | None) -> Metric:
         """Return the metric; where γ is chosen, scaled so that it becomes one over the number of features."""
-        if gamma is None or not self.family.chooses:
-            return self.learned.metric
-        return self.learned.metric.scaled(float(np.sqrt(gamma * self.family.n_features)))
+        return self.learned.metric.scaled(self.scale(gamma))
 
 
 RequestKind = TypeVar("RequestKind", bound=Request)
@@ -87,8 +96,10 @@ def run_pilot(
     context: TrainingContext,
     request: RequestKind,
     choose: Callable[[Pilot], Choice] = lambda pilot: pilot.choice,
-) -> tuple[Encodings, RequestKind]:
+) -> tuple[Encodings, RequestKind, Choice | None]:
     """Return the feature maps of a training with the metric of a new model, and the request with its chosen settings.
+
+    The choice is returned, too, its cells measured by that metric; None without a pilot.
 
     The pilot is the first `metric_options.rows` rows of the ledger, fewer of more than 335 features. Its kernel has the
     γ that the request gives; if it gives none, the best of several; `choose` chooses the settings for the method. With
@@ -96,15 +107,17 @@ def run_pilot(
     """
     settings, plan = request.pilot, plan_pilot(request, context.record, encodings.first.n_features, context.ledger.rows)
     if settings is None or plan is None:
-        return encodings, request
+        return encodings, request, None
     check_plans([plan], context.memory_limit_bytes)
     context.executor.admit([MemoryNeed(plan.total_bytes)])
     pilot = _learn(encodings.first, context, request, settings)
     choice = choose(pilot)
     _report(pilot, choice, request, context)
     if request.metric is None:
-        return encodings, request.with_choice(choice)
-    return encodings.measured_by(pilot.metric(choice.gamma)), request.with_choice(replace(choice, gamma=None))
+        return encodings, request.with_choice(choice), choice
+    centres = None if choice.centres is None else choice.centres * pilot.scale(choice.gamma)
+    measured = replace(choice, gamma=None, centres=centres)
+    return encodings.measured_by(pilot.metric(choice.gamma)), request.with_choice(measured), measured
 
 
 def _learn(first: FeatureMap, context: TrainingContext, request: Request, settings: MetricSettings) -> Pilot:
@@ -167,7 +180,7 @@ def _chosen(pilot: Pilot, choice: Choice, request: Request) -> dict[str, Fact]:
 
     With a learned metric, γ is the one that scales it.
     """
-    values: dict[str, Fact] = {REGULARIZATION: choice.regularization, MAX_BASIS: choice.max_basis}
+    values: dict[str, Fact] = {name: getattr(choice, name) for name in (EXPERTS, REGULARIZATION, MAX_BASIS)}
     name = "gamma" if request.metric is None else "gamma_within_metric"
     gamma: dict[str, Fact] = {name: choice.gamma} if pilot.family.chooses else {}
     return gamma | {name: value for name, value in values.items() if name in request.chooses}

@@ -24,6 +24,7 @@ from ridgestream.pipeline.calibration.priority_sample import PrioritySample, sam
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
 from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
 from ridgestream.pipeline.features.calendar import CYCLES
+from ridgestream.pipeline.models.experts_record import is_local
 from ridgestream.pipeline.models.model_record import (
     expansion_of,
     n_basis_of,
@@ -83,7 +84,7 @@ def refit_if_better(context: TrainingContext, request: Request, trained: Trained
     record = trained.record
     n_rows, n_basis = int(record.counters["rows_seen"]), n_basis_of(record)
     fits = plan_refit(count_features(context.ledger), n_basis).total_bytes <= context.memory_limit_bytes
-    if not (fits and trained.entries and may_refit(request, n_rows, n_basis)):
+    if is_local(record) or not (fits and trained.entries and may_refit(request, n_rows, n_basis)):
         return trained
     try:
         refitted = refit(context, record, segments)

@@ -1,8 +1,9 @@
 """Requests: the model that a job asks for, and the parameters that the model's record keeps."""
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self, cast
 
+from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.batch.method import PlanTask
 from ridgestream.pipeline.batch.registry import METHODS, section_of
@@ -13,19 +14,19 @@ from ridgestream.pipeline.batch.shared_settings import (
     shared_settings,
 )
 from ridgestream.pipeline.features.class_weights import ClassWeight
-from ridgestream.pipeline.metric.settings import AUTO, MetricSettings
+from ridgestream.pipeline.metric.settings import AUTO, MetricRequest, MetricSettings
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.files.paths import FileLocation
 from ridgestream.stores.schema.column_rules import OF_NEW_MODELS, SOURCE, ColumnRules, rules_of
 
-FULL_FEATURES = 256
-"""With "auto", the metric is a full matrix for at most so many features, and diagonal for more."""
-
-GAMMA, REGULARIZATION, MAX_BASIS = "kernel.gamma", "regularization", "max_basis"
+GAMMA, REGULARIZATION, MAX_BASIS, EXPERTS = "kernel.gamma", "regularization", "max_basis", "experts"
 """The settings that a pilot can choose, by their keys in `[model]`."""
 
 LARGEST_CHOSEN = 1_000
 """The largest dictionary that a pilot chooses."""
+
+EXPERT_BASIS = 200
+"""The largest dictionary of a cell where max_basis is "auto"."""
 
 CHOSEN_FACTORS = (0.1, 1.0, 10.0)
 """A batch method that compares several λ compares these multiples of the pilot's."""
@@ -44,31 +45,12 @@ class Choice:
     """λ per row."""
     max_basis: int
     """The largest dictionary."""
-
-
-@dataclass(frozen=True)
-class MetricRequest:
-    """A metric to be learned at a model's first training."""
-
-    name: str
-    """diagonal, full, or auto."""
-    options: MetricSettings
-    """How it is learned."""
-
-    def is_diagonal(self, n_features: int) -> bool:
-        """Return whether the metric weighs each feature by itself."""
-        return self.name == "diagonal" or (self.name == "auto" and n_features > FULL_FEATURES)
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the parameters that the record keeps."""
-        return {"metric": self.name, "metric_options": asdict(self.options)}
-
-    @classmethod
-    def of(cls, parameters: dict[str, Any]) -> Self | None:
-        """Return the metric of a record's parameters; None for that of the standardized features."""
-        if "metric" not in parameters:
-            return None
-        return cls(parameters["metric"], MetricSettings(**parameters["metric_options"]))
+    experts: int = 1
+    """The number of cells that have a learner each."""
+    centres: Floats | None = field(default=None, compare=False)
+    """The centres of cells that were made for the choice, (n_cells, n_features), measured by the pilot's metric."""
+    trials: Floats | None = field(default=None, compare=False)
+    """The numbers of cells that were compared, a row each with the values of TRIAL; None where the number is given."""
 
 
 class Request(Protocol):
@@ -210,7 +192,7 @@ class OnlineRequest(_Piloted):
     unseen_categories: str = ERROR
     """The policy for categories that the model has not seen; may change between trainings."""
     experts: int = 1
-    """The number of cells that have a learner each."""
+    """The number of cells that have a learner each; 1 until a pilot has chosen it."""
 
     @property
     def kernel_grid(self) -> tuple[dict[str, float], ...]:
@@ -241,13 +223,18 @@ class OnlineRequest(_Piloted):
 
     def with_choice(self, choice: Choice) -> Self:
         """Return the request with the settings that a pilot chose."""
-        values: dict[str, Any] = {name: {name: getattr(choice, name)} for name in (REGULARIZATION, MAX_BASIS)}
+        values: dict[str, Any] = {name: {name: getattr(choice, name)} for name in (REGULARIZATION, MAX_BASIS, EXPERTS)}
         values[GAMMA] = {"kernel_parameters": _with_gamma(self.kernel_parameters, choice.gamma)}
         return replace(self, **_only(values, self.chooses), chooses=frozenset(), chosen=self.chooses)
 
     def adopting(self, parameters: dict[str, Any]) -> Self:
         """Return the request with the settings of an existing model where this one leaves the choice to a pilot."""
-        choice = Choice(parameters["kernel"].get("gamma"), parameters["regularization"], parameters["max_basis"])
+        choice = Choice(
+            parameters["kernel"].get("gamma"),
+            parameters["regularization"],
+            parameters["max_basis"],
+            parameters.get("experts", 1),
+        )
         return replace(self.with_choice(choice), **self._adopted(parameters))
 
 

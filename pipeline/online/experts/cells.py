@@ -63,7 +63,7 @@ class Cells:
         cells = self.nearest(rows) if answering is None else answering[Cells(self.centres[answering]).nearest(rows)]
         order = np.argsort(cells, kind="stable")
         present, starts = np.unique(cells[order], return_index=True)
-        yield from zip(present.tolist(), np.split(order, starts[1:]), strict=True)
+        yield from zip(present.tolist(), np.split(order, starts)[1:], strict=True)
 
     def _nearest(self, rows: Floats, half: Floats) -> Integers:
         """Return the nearest centres by x·c − ‖c‖²/2, or by differences where rounding could decide."""

@@ -7,21 +7,24 @@ the pilot judges; by how much depends on its size and on the thresholds. It want
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from ridgestream.pipeline.base import events
-from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputWarning, NumericalBreakdown
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.kernels import KERNELS, Kernel
-from ridgestream.pipeline.metric.split import LATER_SHARE
+from ridgestream.pipeline.metric.candidate import JudgedErrors, Verdict
+from ridgestream.pipeline.metric.split import JUDGES, LATER, LEARNED, Split
 from ridgestream.pipeline.models.model_record import Learner
 from ridgestream.pipeline.online.experts.local_experts import LocalExperts
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
-from ridgestream.pipeline.sums.row_block import RowBlock, drop_absent
+from ridgestream.pipeline.sums.row_block import RowBlock, choose_rows, drop_absent
 from ridgestream.pipeline.sums.row_set import ArrayRows
 from ridgestream.pipeline.training.online.cells import centres_of
 from ridgestream.pipeline.training.pilot import Pilot
@@ -62,10 +65,15 @@ LARGEST_BASIS = 1_000
 class Trial:
     """What the learner's trial with one kernel came to."""
 
-    error: float
-    """The mean squared error on the last fifth of the rows; infinite where the learner broke down."""
+    errors: JudgedErrors
+    """The mean squared errors on the rows that judge; infinite where the learner broke down."""
     penalty: float
-    """The λn with which it is least."""
+    """The λn with which they are least."""
+
+    @property
+    def error(self) -> float:
+        """The error on all rows that judge."""
+        return self.errors.pooled
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,8 @@ class LearnerTrials:
     """The learner's settings."""
     centres: Floats | None = None
     """The centres of cells that have a learner each; None for one learner."""
+    leaves_out: bool = False
+    """Whether rows left out at random judge, beside the last ones."""
 
     @property
     def n_learners(self) -> int:
@@ -85,23 +95,35 @@ class LearnerTrials:
         return 1 if self.centres is None else len(self.centres)
 
     def run(self, kernel: Kernel) -> Trial:
-        """Return the error on the last fifth of the rows, having learned the others in their order.
+        """Return the errors on the rows that judge, having learned the others in their order.
 
-        It is that of the best penalty of several on the dictionary that was selected, since the λ of a whole stream is
-        too small for its first rows.
+        They are those of the best penalty of several on the dictionary that was selected, since the λ of a whole stream
+        is too small for its first rows.
         """
-        features, targets, weights = self.rows.features, self.rows.targets, self.rows.weights
-        cut = round((1 - LATER_SHARE) * len(features))
-        rows_each, penalties = cut / self.n_learners, PENALTIES if self.centres is None else EXPERT_PENALTIES
+        penalties, learned = PENALTIES if self.centres is None else EXPERT_PENALTIES, self.learned
+        rows_each = len(learned.features) / self.n_learners
         learner = self._learner(kernel, rows_each)
         try:
             with one_blas_thread(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", InputWarning)  # a width that suits no row is not taken
-                learner.partial_fit(features[:cut], targets[:cut], None if weights is None else weights[:cut])
-                trials = [Trial(self._later_error(learner, p / rows_each, cut), p) for p in penalties]
-                return min(trials, key=lambda trial: trial.error)
+                learner.partial_fit(learned.features, learned.targets, learned.weights)
+                trials = [Trial(self._errors(learner, p / rows_each), p) for p in penalties][::-1]
+                return trials[Verdict.of([trial.errors for trial in trials]).index]
         except NumericalBreakdown:
-            return Trial(float("inf"), 1.0)
+            return Trial(JudgedErrors(inf, inf, inf, 0), 1.0)
+
+    @property
+    def learned(self) -> RowBlock:
+        """The rows that are learned."""
+        return self._part(LEARNED)
+
+    @cached_property
+    def _groups(self) -> Integers:
+        groups = Split(len(self.rows.features)).groups(0, len(self.rows.features))
+        return groups if self.leaves_out else np.where(groups == LATER, LATER, LEARNED)
+
+    def _part(self, group: int) -> RowBlock:
+        return choose_rows(self.rows, np.flatnonzero(self._groups == group))
 
     def _learner(self, kernel: Kernel, n_rows: float) -> Learner:
         given = 0.0 if REGULARIZATION in self.request.chooses else self.request.regularization
@@ -116,11 +138,18 @@ class LearnerTrials:
             return LocalExperts(kernel, self.centres, **settings)
         return OnlineLSSVM(kernel, **settings, centre=np.zeros(self.rows.features.shape[1]))
 
-    def _later_error(self, learner: Learner, regularization: float, cut: int) -> float:
+    def _errors(self, learner: Learner, regularization: float) -> JudgedErrors:
         learner.set_regularization(regularization)
-        rows = self.rows
-        losses: Floats = np.mean((learner.predict(rows.features[cut:]) - rows.targets[cut:]) ** 2, axis=1)
-        return float(np.average(losses, weights=None if rows.weights is None else rows.weights[cut:]))
+        (later, later_weight, rows), (random, random_weight, _) = (self._loss(learner, judge) for judge in JUDGES)
+        pooled = (later + random) / (later_weight + random_weight)
+        return JudgedErrors(later / later_weight, random / max(random_weight, 1.0), pooled, rows)
+
+    def _loss(self, learner: Learner, judge: int) -> tuple[float, float, int]:
+        """Return the sum of the judge's weighted squared errors, that of its weights, and the number of its rows."""
+        rows = self._part(judge)
+        losses = np.mean((learner.predict(rows.features) - rows.targets) ** 2, axis=1)
+        weights = np.ones(len(losses)) if rows.weights is None else rows.weights
+        return float(weights @ losses), float(weights.sum()), len(losses)
 
 
 def choose_for_learner(pilot: Pilot, request: OnlineRequest, report: Reporter) -> Choice:
@@ -129,34 +158,37 @@ def choose_for_learner(pilot: Pilot, request: OnlineRequest, report: Reporter) -
     From the pilot's γ on by doubling and halving, where γ is chosen; of widths that are about as good, the narrowest if
     more rows may follow. The penalty λn is that of as many rows as the pilot has, whatever the rows of the first
     training. Where the dictionary is given, or there are few rows, both are the pilot's; where neither is open, no
-    row is read.
+    row is read. Local experts are judged in their cells, which the choice returns.
     """
     choice = replace(pilot.choice, regularization=pilot.penalty / max(pilot.rows.n_rows, 1))
-    is_wide = pilot.family.chooses and KERNELS[request.kernel].is_stationary
-    if request.selection == "fixed" or not (is_wide or REGULARIZATION in request.chooses):
+    is_open = _chooses_width(pilot, request) or REGULARIZATION in request.chooses
+    if request.selection == "fixed" or not is_open:
         return choice
-    sized = replace(request, max_basis=choice.max_basis) if MAX_BASIS in request.chooses else request
-    rows = _first_rows(pilot, JUDGED_ROWS if request.experts == 1 else pilot.rows.n_rows)
+    rows = first_rows(pilot, JUDGED_ROWS if request.experts == 1 else pilot.rows.n_rows)
     if len(rows.features) < FEWEST_ROWS:
         return choice
-    trials = LearnerTrials(rows, sized, _centres(rows, request))
-    gamma, trial = _best_width(pilot, trials, report, wide=is_wide)
+    centres = centres_of(as_row_set(rows), request, report) if request.experts > 1 else None
+    trials = LearnerTrials(rows, sized(request, choice), centres)
+    gamma, trial = best_width(pilot, trials, report, pilot.gamma)
     own = pilot.learned.best.errors.later if pilot.learned.best else trial.error
     if _is_far(pilot, trial) and trial.error > own + FAR_FROM_MEAN:
         report.warn(events.PILOT_LEARNER_FALLS_SHORT, mse_later=trial.error, mse_later_of_sums=own)
-    return replace(choice, gamma=gamma, regularization=trial.penalty * trials.n_learners / pilot.rows.n_rows)
+    regularization = trial.penalty * trials.n_learners / pilot.rows.n_rows
+    return replace(choice, gamma=gamma, regularization=regularization, experts=trials.n_learners, centres=centres)
 
 
-def _best_width(pilot: Pilot, trials: LearnerTrials, report: Reporter, *, wide: bool) -> tuple[float | None, Trial]:
-    """Return γ and its trial; the pilot's, where γ is given or the kernel, one of the inner product, has no width."""
+def best_width(
+    pilot: Pilot, trials: LearnerTrials, report: Reporter, first: float | None
+) -> tuple[float | None, Trial]:
+    """Return the best γ from `first` on, with its trial; `first` where γ is given, or the kernel has no width."""
     results: dict[float | None, Trial] = {}
-    best = wanted = pilot.gamma
+    best = wanted = first
     while wanted not in results:
         results[wanted] = trials.run(pilot.family.make(wanted))
         report.say(events.PILOT_WIDTH_TRIED, gamma=wanted, mse_later=results[wanted].error)
         if results[wanted].error < (1 - LEAST_GAIN) * results[best].error:
             best = wanted
-        following = _following_width(pilot, results, best) if wide else None
+        following = _following_width(pilot, results, best) if _chooses_width(pilot, trials.request) else None
         wanted = best if following is None else following
     if pilot.is_full and best is not None:
         most = (1 + NARROWER_LOSS) * results[best].error
@@ -173,18 +205,28 @@ def _following_width(pilot: Pilot, results: Mapping[float | None, Trial], best: 
     return pilot.family.far_narrower(results) if neighbour is None and _is_far(pilot, results[best]) else neighbour
 
 
+def _chooses_width(pilot: Pilot, request: OnlineRequest) -> bool:
+    """Return whether γ is chosen, and is a width: a kernel of the inner product has none."""
+    return pilot.family.chooses and KERNELS[request.kernel].is_stationary
+
+
 def _is_far(pilot: Pilot, trial: Trial) -> bool:
     """Return whether a trial's error is a multiple of that of the pilot's own model on its later rows."""
     return pilot.learned.best is not None and trial.error > FAR * pilot.learned.best.errors.later
 
 
-def _centres(rows: RowBlock, request: OnlineRequest) -> Floats | None:
-    if request.experts == 1:
-        return None
-    return centres_of(ArrayRows(rows.features, rows.targets, rows.weights), request)
+def sized(request: OnlineRequest, choice: Choice) -> OnlineRequest:
+    """Return the request with the chosen size of the dictionary, where it is chosen."""
+    return replace(request, max_basis=choice.max_basis) if MAX_BASIS in request.chooses else request
 
 
-def _first_rows(pilot: Pilot, most: int) -> RowBlock:
+def as_row_set(rows: RowBlock) -> ArrayRows:
+    """Return the rows of a block as a row set."""
+    return ArrayRows(rows.features, rows.targets, rows.weights)
+
+
+def first_rows(pilot: Pilot, most: int) -> RowBlock:
+    """Return the pilot's first rows, those of weight zero left out, measured by its metric: `most`, or JUDGED_BYTES."""
     count = min(pilot.rows.n_rows, most, JUDGED_BYTES // (8 * max(pilot.rows.n_features, 1)))
     block = drop_absent(pilot.rows.take(np.arange(count)))
     return replace(block, features=pilot.learned.metric.apply(block.features))

@@ -1,6 +1,7 @@
 """Training the online learner: the partitions that a model has not learned, streamed once each, in ledger order."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ridgestream.pipeline.dataset.range_checks import check_ranges
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.models.calibration import kept_of, with_kept
+from ridgestream.pipeline.models.cell_trials import TRIALS
 from ridgestream.pipeline.models.model_record import Learner, check_complete, learner_of, n_basis_of, with_learner
 from ridgestream.pipeline.monitoring.learning_curve import Course
 from ridgestream.pipeline.online.experts.cell_learning import PART_BYTES
@@ -25,6 +27,7 @@ from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.pipeline.prediction.progressive_validation import Progressive, last_value_errors, mean_errors
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
 from ridgestream.pipeline.training.context import TrainingContext
+from ridgestream.pipeline.training.online.cell_number import cell_basis, choose_number, most_cells
 from ridgestream.pipeline.training.online.cells import place_cells
 from ridgestream.pipeline.training.online.checkpoints import OnlineCheckpoints, Progress, key_of
 from ridgestream.pipeline.training.online.choice import choose_for_learner
@@ -36,10 +39,10 @@ from ridgestream.pipeline.training.online.dictionary import (
 )
 from ridgestream.pipeline.training.online.stream import StreamTraining
 from ridgestream.pipeline.training.pilot import run_pilot
-from ridgestream.pipeline.training.request import CHOSEN, OnlineRequest
+from ridgestream.pipeline.training.request import CHOSEN, EXPERTS, Choice, OnlineRequest
 from ridgestream.pipeline.training.training_result import Trained, begin_record
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
-from ridgestream.stores.catalog.models import ModelRecord, check_parameters
+from ridgestream.stores.catalog.models import Arrays, ModelRecord, check_parameters
 from ridgestream.stores.schema.column_rules import with_rules
 
 
@@ -74,14 +77,22 @@ class OnlineTrainer:
     def plan_memory(
         self,
         record: ModelRecord | None,
-        n_rows: int,  # noqa: ARG002
+        n_rows: int,
         n_features: int,
         n_outputs: int,
     ) -> TrainingPlan:
-        """Return the memory that training needs; without `max_basis`, for the present dictionary."""
-        most, n_values = self._most_basis(record), n_features + n_outputs - 1
-        experts = self.request.experts
-        return TrainingPlan(most, n_values, BLOCK_BYTES, experts, PART_BYTES if experts > 1 else 0)
+        """Return the memory that training needs; without `max_basis`, for the present dictionary.
+
+        Where the number of cells is chosen, it is for one dictionary or the most cells, whichever needs more.
+        """
+        request, n_values = self.request, n_features + n_outputs - 1
+        part_bytes = PART_BYTES if request.experts > 1 else 0
+        plans = [TrainingPlan(self._most_basis(record), n_values, BLOCK_BYTES, request.experts, part_bytes)]
+        if EXPERTS in request.chooses:
+            basis = cell_basis(request)
+            most = most_cells(n_rows, basis)
+            plans.append(TrainingPlan(basis, n_values, BLOCK_BYTES, most, PART_BYTES, chooses_experts=True))
+        return max(plans, key=lambda plan: plan.total_bytes)
 
     def passes(self, record: ModelRecord | None, n_rows: int, new_rows: int) -> tuple[PassPlan, ...]:  # noqa: ARG002
         """Return the passes of a training: one over the new rows."""
@@ -160,6 +171,8 @@ class _OnlineTraining:
     """The policy for categories without an indicator."""
     encodings: Encodings
     """The feature maps of the partitions."""
+    choice: Choice | None
+    """What the pilot of a new model chose; None without one."""
     room_bytes: int
     """The memory that the limit leaves for a learner without `max_basis`."""
 
@@ -180,9 +193,9 @@ class _OnlineTraining:
             rules=request.rules,
             opens_scales=request.dictionary is None,
         )
-        encodings, request = run_pilot(
-            encodings, context, request, lambda pilot: choose_for_learner(pilot, request, context.report)
-        )
+        choose = choose_number if EXPERTS in request.chooses else choose_for_learner
+        asked = partial(choose, request=request, report=context.report)
+        encodings, request, choice = run_pilot(encodings, context, request, asked)
         plan = trainer.plan_memory(record, ledger.rows, encodings.last.n_features, encodings.first.target.n_outputs)
         check_plans([plan], context.memory_limit_bytes)
         check_ranges(context.segments, entries, encodings.first, context.targets)
@@ -192,6 +205,7 @@ class _OnlineTraining:
             entries=entries,
             policy=policy,
             encodings=encodings,
+            choice=choice,
             room_bytes=plan.learner_room_bytes(context.memory_limit_bytes),
         )
 
@@ -228,8 +242,7 @@ class _OnlineTraining:
         context = self.context
         if context.record is None:
             dictionary = given or draw_dictionary(context, self.request, self.feature_map)
-            centres = place_cells(context, self.request, self.feature_map)
-            learner = new_learner(self.request, self.feature_map.n_features, dictionary, centres)
+            learner = new_learner(self.request, self.feature_map.n_features, dictionary, self._centres())
         else:
             learner = _restore(context.record, self.request, context)
         sums, before = Progressive(Evaluation(classes=context.classifies)), learner.numerics
@@ -237,6 +250,11 @@ class _OnlineTraining:
         kept = kept or KeptPredictions.none(self.feature_map.target.n_outputs)
         course = Course(step=learner.grid_rows)
         return learner, Progress(sums, kept, before.jitter_count, course=course, refused=before.refused)
+
+    def _centres(self) -> Floats | None:
+        if self.choice is not None and self.choice.centres is not None:
+            return self.choice.centres
+        return place_cells(self.context, self.request, self.feature_map)
 
     def _trained(self, learner: Learner, progress: Progress) -> Trained:
         total, errors_of = progress.sums.total, progress.sums.errors()
@@ -253,12 +271,16 @@ class _OnlineTraining:
             course=progress.course,
         )
 
+    def _trials(self) -> Arrays:
+        return {TRIALS: self.choice.trials} if self.choice is not None and self.choice.trials is not None else {}
+
     def _record(self, learner: Learner) -> ModelRecord:
         """Return the record with the requested parameters, without the learner's state."""
         context, last = self.context, self.encodings.last
         if context.record is None:
             parameters = {**self.request.parameters(), "learner": learner.parameters.as_dict()}
-            return begin_record(context.segments, context.ledger, self.request.name, parameters, last)
+            record = begin_record(context.segments, context.ledger, self.request.name, parameters, last)
+            return replace(record, arrays=record.arrays | self._trials())
         changed: dict[str, Any] = {"regularization": self.request.regularization}
         parameters = context.record.parameters
         parameters = parameters | changed | {"learner": parameters["learner"] | changed}

@@ -25,14 +25,15 @@ from ridgestream.jobs.commands.history import run_rollback
 from ridgestream.jobs.commands.plan import run_plan
 from ridgestream.jobs.commands.train import Held
 from ridgestream.jobs.config.job_file import read_job
-from ridgestream.jobs.config.model_section import EXPERT_BASIS
 from ridgestream.jobs.config.requests import model_request
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Fact, Stopped
+from ridgestream.pipeline.models.cell_trials import trials_of
 from ridgestream.pipeline.models.model_record import learner_of, model_of
 from ridgestream.pipeline.planning import timing
+from ridgestream.pipeline.training.request import EXPERT_BASIS
 from ridgestream.stores.errors.exceptions import ModelError
 
 EXPERTS: Settings = {"model.experts": 5, "model.max_basis": 8, "model.metric_options.rows": ROWS}
@@ -200,6 +201,48 @@ def test_another_number_of_experts_is_another_model(straight: Workplace) -> None
         straight.run_here({**EXPERTS, "model.experts": 6})
     with pytest.raises(ModelError, match="experts was 5, is none"):
         straight.run_here({**EXPERTS, "model.experts": None, "model.metric_options.rows": None})
+
+
+def test_the_number_is_chosen_once_and_stays(tmp_path: Path) -> None:
+    work, notes = Workplace(tmp_path), Notes()
+    for number in range(3):
+        X = np.random.default_rng(number).uniform(-3, 3, size=(ROWS, 2))
+        bumps = np.sin(2 * X[:, 0]) * np.cos(2 * X[:, 1])  # more than four vectors can follow
+        work.put(number, pa.table({"size": X[:, 0], "age": X[:, 1], "price": bumps}))
+    auto: Settings = {"model.experts": "auto", "model.max_basis": 4, "model.metric_options.rows": 3 * ROWS}
+    changes = {**REGRESSION, **EXPERTS, **auto, "model.kernel.gamma": 2.0, "evaluate.path": None}
+    job, most = read_job(work.job(changes), {}), 3 * ROWS // (5 * 4)
+    assert run_plan(job, InProcess(), new_model=False)["experts"] == f"1 to {most}, chosen at the first training"
+    work.run_here(changes, report=notes)
+    first = work.model()
+    number = first.parameters["experts"]
+    assert 1 < number <= most
+    assert "experts" in first.parameters["chosen"]
+    assert len(first.arrays["cell_centres"]) == number
+    assert [facts["cells"] for code, facts in notes.events if code == "pilot.cells_tried"] == [
+        trial["cells"] for trial in trials_of(first)
+    ]
+    assert dict(notes.events)["pilot.chosen"]["experts"] == number
+    for night, again in ((3, changes), (4, {**changes, "model.experts": number})):
+        work.put(night, draw_regression(night))
+        work.run_here(again)
+    last = work.model()
+    assert (last.parameters["experts"], last.counters["rows_seen"]) == (number, 5 * ROWS)
+    np.testing.assert_array_equal(last.arrays["cell_trials"], first.arrays["cell_trials"])
+    np.testing.assert_array_equal(last.arrays["cell_centres"], first.arrays["cell_centres"])
+
+
+def test_a_number_that_is_not_chosen_yet_bounds_memory(straight: Workplace) -> None:
+    changes = {**EXPERTS, "model.name": "other", "model.experts": "auto", "memory_limit": "10MB"}
+    with pytest.raises(MemoryRefused, match=r"in each of up to \d+ cells needs .*give experts a number"):
+        straight.run_here(changes)
+
+
+def test_a_damaged_table_of_trials_is_refused(straight: Workplace) -> None:
+    record = straight.model()
+    assert trials_of(record) == []
+    with pytest.raises(ModelError, match="cell_trials has the shape"):
+        trials_of(replace(record, arrays=record.arrays | {"cell_trials": np.zeros((2, 3))}))
 
 
 def test_a_plan_tells_the_memory_and_the_time_of_all_cells(

@@ -9,10 +9,10 @@ from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.metric.candidate import JudgedErrors
 from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, Round
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.settings import MetricSettings
+from ridgestream.pipeline.metric.settings import MetricRequest, MetricSettings
 from ridgestream.pipeline.sums.row_set import ArrayRows
 from ridgestream.pipeline.training.pilot import Pilot, count_rows, plan_pilot
-from ridgestream.pipeline.training.request import LARGEST_CHOSEN, Choice, MetricRequest, OnlineRequest
+from ridgestream.pipeline.training.request import LARGEST_CHOSEN, Choice, OnlineRequest
 
 ROWS = ArrayRows(np.zeros((100, 2)), np.zeros(100))
 REQUEST = OnlineRequest(

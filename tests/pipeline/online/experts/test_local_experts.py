@@ -129,6 +129,12 @@ def test_few_rows_and_duplicates(n: int) -> None:
     assert LocalExperts.from_state(learner.state()).partial_fit(*rows(20)).rows_seen == n + 20
 
 
+def test_no_rows_are_predicted_and_learned() -> None:
+    learner = experts().partial_fit(*rows())
+    assert learner.predict(np.empty((0, 2))).shape == (0, 2)
+    assert learner.predict_then_learn(np.empty((0, 2)), np.empty((0, 2))).shape == (0, 2)
+
+
 def test_all_rows_in_one_cell() -> None:
     X, y, w = rows()
     far = experts(CENTRES + np.array([[0.0, 0.0], [99.0, 0.0], [0.0, 99.0]])).partial_fit(X, y, w)

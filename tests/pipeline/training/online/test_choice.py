@@ -42,9 +42,11 @@ def pilot(gamma: float = 0.5, *, n_rows: int = N, is_full: bool = False, chooses
 
 
 def fake_errors(monkeypatch: pytest.MonkeyPatch, errors: dict[float, float]) -> None:
-    monkeypatch.setattr(
-        LearnerTrials, "run", lambda _, kernel: Trial(errors.get(kernel.parameters()["gamma"], 9.0), 2.0)
-    )
+    def run(_: LearnerTrials, kernel: Kernel) -> Trial:
+        error = errors.get(kernel.parameters()["gamma"], 9.0)
+        return Trial(JudgedErrors(error, 0.0, error, N // 5), 2.0)
+
+    monkeypatch.setattr(LearnerTrials, "run", run)
 
 
 def test_a_width_that_suits_the_target_is_found_from_a_wide_one_on() -> None:

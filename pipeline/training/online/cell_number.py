@@ -1,0 +1,151 @@
+"""The number of cells of a new model, judged by the learners themselves on rows left out of the pilot.
+
+One dictionary is compared with cells that have ever fewer rows each. What is chosen is the number of rows of a cell:
+the first training has as many cells as its own rows fill. Rows left out at random judge, and the last ones, which
+decide where the two disagree: many cells remember places, which does not help where the rows of tomorrow lie elsewhere.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import nan, sqrt
+
+import numpy as np
+
+from ridgestream.pipeline.base import events
+from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.reporter import Reporter, Silent
+from ridgestream.pipeline.metric.candidate import Verdict
+from ridgestream.pipeline.models.cell_trials import TRIAL
+from ridgestream.pipeline.sums.row_block import RowBlock
+from ridgestream.pipeline.training.online.cells import centres_of
+from ridgestream.pipeline.training.online.choice import (
+    LearnerTrials,
+    Trial,
+    as_row_set,
+    best_width,
+    choose_for_learner,
+    first_rows,
+    sized,
+)
+from ridgestream.pipeline.training.pilot import Pilot
+from ridgestream.pipeline.training.request import EXPERT_BASIS, EXPERTS, MAX_BASIS, Choice, OnlineRequest
+
+ROWS_A_VECTOR = 5
+"""The fewest rows of a cell for each vector that it may have."""
+
+MOST_CELLS = 1_000
+"""The largest number of cells that is chosen."""
+
+RATIO = 3
+"""The ratio of one number of cells to the next that is tried."""
+
+LEAST_GAIN = 0.01
+"""By which share of the error more cells must be better, beside one over the root of the number of rows that judge."""
+
+
+@dataclass(frozen=True)
+class NumberTrial:
+    """What a number of cells came to."""
+
+    n_cells: int
+    """The number; 1 for one dictionary."""
+    rows_each: float
+    """The rows that a cell learned in the mean."""
+    gamma: float | None
+    """The best γ; None for a kernel without."""
+    trial: Trial
+    """Its trial."""
+
+    @property
+    def row(self) -> list[float]:
+        """The values of TRIAL, as a record keeps them."""
+        errors, gamma = self.trial.errors, nan if self.gamma is None else self.gamma
+        return [self.n_cells, self.rows_each, gamma, self.trial.penalty, errors.random, errors.later]
+
+
+def choose_number(pilot: Pilot, request: OnlineRequest, report: Reporter) -> Choice:
+    """Return the settings of one dictionary or, where cells are better, of cells; O(max_basis²) a row, number and γ."""
+    alone = replace(request, chooses=request.chooses - {EXPERTS})
+    one = choose_for_learner(pilot, alone, report)
+    numbers = _Numbers(pilot, alone, report)
+    if not numbers.several:
+        return one
+    tried = [numbers.try_one(one), *numbers.try_several(one.gamma)]
+    best, table = best_number(tried), np.array([each.row for each in tried])
+    return replace(one if best.n_cells == 1 else numbers.choice(best), trials=table)
+
+
+def most_cells(n_rows: int, basis: int) -> int:
+    """Return how many cells with dictionaries of this size so many rows can fill, at least 1."""
+    return max(1, min(n_rows // (ROWS_A_VECTOR * basis), MOST_CELLS))
+
+
+def cell_basis(request: OnlineRequest) -> int:
+    """Return the size of the dictionary of a cell, if the number of cells is chosen."""
+    return EXPERT_BASIS if MAX_BASIS in request.chooses or request.max_basis is None else request.max_basis
+
+
+def best_number(tried: Sequence[NumberTrial]) -> NumberTrial:
+    """Return the fewest cells that are about as good as any number of them; `tried` has ascending numbers."""
+    verdict = Verdict.of([each.trial.errors for each in tried])
+    errors = [each.trial.errors.later if verdict.by_later else each.trial.error for each in tried]
+    later_rows = max(each.trial.errors.later_rows for each in tried)
+    margin = LEAST_GAIN + 1 / sqrt(max(later_rows, 1))
+    return next(each for each, error in zip(tried, errors, strict=True) if error <= (1 + margin) * min(errors))
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Numbers of cells, tried on a pilot's rows."""
+
+    pilot: Pilot
+    request: OnlineRequest
+    report: Reporter
+
+    @property
+    def basis(self) -> int:
+        return cell_basis(self.request)
+
+    @cached_property
+    def rows(self) -> RowBlock:
+        return first_rows(self.pilot, self.pilot.rows.n_rows)
+
+    @cached_property
+    def learned_rows(self) -> int:
+        """The number of rows that a trial learns; the others judge."""
+        return len(LearnerTrials(self.rows, self.request, leaves_out=True).learned.features)
+
+    @property
+    def several(self) -> list[int]:
+        """The numbers of more than one cell that are tried, ascending."""
+        most = most_cells(self.learned_rows, self.basis)
+        return [most // RATIO**power for power in range(10) if most // RATIO**power > 1][::-1]
+
+    def try_one(self, choice: Choice) -> NumberTrial:
+        """Return the trial of one dictionary with its settings."""
+        trials = LearnerTrials(self.rows, sized(self.request, choice), leaves_out=True)
+        return self._done(trials, choice.gamma, trials.run(self.pilot.family.make(choice.gamma)))
+
+    def try_several(self, gamma: float | None) -> Iterator[NumberTrial]:
+        """Yield the trial of each number, with the best γ from that of the number before on."""
+        request = replace(self.request, max_basis=self.basis)
+        for number in self.several:
+            trials = LearnerTrials(self.rows, request, self._centres(number, Silent()), leaves_out=True)
+            gamma, trial = best_width(self.pilot, trials, Silent(), gamma)
+            yield self._done(trials, gamma, trial)
+
+    def choice(self, best: NumberTrial) -> Choice:
+        """Return the settings of cells with so many rows each of the first training, or as many as vectors need."""
+        number = min(round(self.pilot.n_all / best.rows_each), most_cells(self.pilot.n_all, self.basis))
+        centres = self._centres(number, self.report)
+        regularization = best.trial.penalty / best.rows_each
+        return Choice(best.gamma, regularization, self.basis, experts=len(centres), centres=centres)
+
+    def _centres(self, number: int, report: Reporter) -> Floats:
+        return centres_of(as_row_set(self.rows), replace(self.request, experts=number), report)
+
+    def _done(self, trials: LearnerTrials, gamma: float | None, trial: Trial) -> NumberTrial:
+        done = NumberTrial(trials.n_learners, self.learned_rows / trials.n_learners, gamma, trial)
+        self.report.say(events.PILOT_CELLS_TRIED, **dict(zip(TRIAL, done.row, strict=True)))
+        return done

@@ -1,0 +1,109 @@
+"""The number of cells, chosen by rows left out of a pilot."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.jobs.recording import Notes
+
+from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.metric.candidate import JudgedErrors
+from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, Round
+from ridgestream.pipeline.metric.metric import Metric
+from ridgestream.pipeline.sums.row_set import ArrayRows
+from ridgestream.pipeline.training.online.cell_number import NumberTrial, best_number, choose_number, most_cells
+from ridgestream.pipeline.training.online.choice import Trial, choose_for_learner
+from ridgestream.pipeline.training.pilot import Pilot
+from ridgestream.pipeline.training.request import EXPERT_BASIS, EXPERTS, OnlineRequest
+
+N = 600
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-3, 3, size=(N, 2))
+REQUEST = OnlineRequest(
+    name="m",
+    kernel="rbf",
+    kernel_parameters={},
+    regularization=1e-5,
+    max_basis=8,
+    novelty_threshold=1e-2,
+    usefulness_threshold=1e-4,
+    scaling_rows=100,
+    chooses=frozenset({"kernel.gamma", "regularization", EXPERTS}),
+)
+
+
+def pilot(targets: np.ndarray[tuple[int], np.dtype[np.float64]], n_all: int = N) -> Pilot:
+    errors = JudgedErrors(0.3, 0.3, 0.3, N // 5)
+    best = Round(N, 25, 1.0, 1e-3, errors, kept=True)
+    family = KernelFamily(lambda given: RBF(gamma=given or 1.0), 2)
+    learned = LearnedMetric(Metric.standardized(2), best, (best,))
+    return Pilot(ArrayRows(X, targets), n_all, is_full=n_all > N, family=family, learned=learned)
+
+
+WAVES = np.sin(4 * X[:, 0]) * np.cos(4 * X[:, 1])
+"""Far more bumps than a dictionary of eight vectors can follow."""
+
+
+def trial(n_cells: int, pooled: float, later: float) -> NumberTrial:
+    return NumberTrial(n_cells, 1_000 / n_cells, 1.0, Trial(JudgedErrors(later, pooled, pooled, 10_000), 0.1))
+
+
+@pytest.mark.parametrize(
+    ("tried", "best"),
+    [
+        ([(1, 1.0, 1.0), (4, 0.8, 0.8), (12, 0.5, 0.5)], 12),
+        ([(1, 1.0, 1.0), (4, 0.99, 0.99), (12, 0.985, 0.985)], 1),  # one dictionary is as good
+        ([(1, 1.0, 1.0), (4, 0.80, 0.8), (12, 0.79, 0.79)], 4),
+        ([(1, 1.0, 0.9), (4, 0.8, 0.9), (12, 0.5, 1.2)], 1),  # cells remember places: later rows decide
+        ([(1, 1.0, 1.0), (4, np.inf, np.inf), (12, 0.5, 0.5)], 12),
+    ],
+)
+def test_the_fewest_cells_are_taken_that_are_about_as_good(
+    tried: Sequence[tuple[int, float, float]], best: int
+) -> None:
+    assert best_number([trial(*each) for each in tried]).n_cells == best
+
+
+@pytest.mark.parametrize(("n_rows", "basis", "most"), [(10, 200, 1), (50_000, 200, 50), (10**9, 100, 1_000)])
+def test_every_vector_has_its_rows(n_rows: int, basis: int, most: int) -> None:
+    assert most_cells(n_rows, basis) == most
+
+
+def test_cells_are_scaled_to_the_rows_of_the_first_training() -> None:
+    """The rows of a cell, and its penalty, are those of the trial, whatever the number of rows."""
+    chosen, notes = [], Notes()
+    for n_all in (N, 4 * N):
+        chosen.append(choose_number(pilot(WAVES, n_all), REQUEST, notes))
+        assert chosen[-1].trials is not None
+        best = min(chosen[-1].trials.tolist(), key=lambda row: row[4])
+        assert best[0] > 1
+        assert chosen[-1].experts <= n_all // 40
+        assert chosen[-1].regularization == best[3] / best[1]
+    assert chosen[1].experts >= 3.9 * chosen[0].experts
+    assert chosen[0].centres is not None
+    assert chosen[0].centres.shape == (chosen[0].experts, 2)
+    tried = [facts["cells"] for code, facts in notes.events if code == "pilot.cells_tried"]
+    assert tried == 2 * [1, 3, 9]
+
+
+def test_one_dictionary_is_taken_where_it_is_as_good_with_the_settings_that_it_has_without_a_choice() -> None:
+    flat = pilot(0.1 * X[:, 0] + 0.5 * RNG.normal(size=N))
+    chosen = choose_number(flat, REQUEST, Notes())
+    assert chosen.trials is not None
+    assert chosen == choose_for_learner(flat, replace(REQUEST, chooses=REQUEST.chooses - {EXPERTS}), Notes())
+    assert (chosen.experts, chosen.centres) == (1, None)
+
+
+def test_where_rows_do_not_fill_two_cells_none_are_tried() -> None:
+    notes = Notes()
+    open_size = replace(REQUEST, chooses=REQUEST.chooses | {"max_basis"})
+    chosen = choose_number(pilot(WAVES), open_size, notes)
+    assert 2 * 5 * EXPERT_BASIS > N
+    assert (chosen.experts, chosen.trials) == (1, None)
+    assert "pilot.cells_tried" not in notes.codes
+
+
+def test_rows_that_are_all_alike_make_one_cell_or_few() -> None:
+    rows = replace(pilot(WAVES), rows=ArrayRows(np.repeat(X[:2], N // 2, axis=0), np.repeat(WAVES[:2], N // 2)))
+    assert choose_number(rows, REQUEST, Notes()).experts <= 2
