@@ -21,7 +21,7 @@ from ridgestream.jobs.runs.job_plan import evaluate_held_out
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.jobs.runs.recorder import coverage_facts, evaluation_notes, uncertainty_facts
 from ridgestream.jobs.runs.run_outcome import with_errors
-from ridgestream.jobs.runs.shortcomings import Shortfall
+from ridgestream.jobs.runs.shortcomings import warn_of_coverage
 from ridgestream.jobs.runs.trivial_errors import Comparison, mean_of
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter, Silent
@@ -119,8 +119,7 @@ def _facts(job: Job, served: Served, evaluation: Evaluation, report: Reporter) -
     if len(evaluation.test_mse_of) > 1:
         result["test_mse_of"] = dict(zip(served.schema.targets, evaluation.test_mse_of, strict=True))
     result |= uncertainty_facts(evaluation, served.schema.targets)
-    for short in Shortfall.all_of(coverage_facts(evaluation, served.schema.targets), None, 0):
-        short.warn(report)
+    warn_of_coverage(report, coverage_facts(evaluation, served.schema.targets))
     result |= _against_constant(served, evaluation, report)
     if is_ordered(job, served.schema) and evaluation.last_value.errors:
         last = mean_of(evaluation.last_value.errors)

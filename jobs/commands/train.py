@@ -14,7 +14,7 @@ from ridgestream.jobs.runs.guard import Verdict, compare_with_served, hold_back,
 from ridgestream.jobs.runs.job_plan import HeldOut, evaluate_held_out, plan_job
 from ridgestream.jobs.runs.recorder import Recorder, coverage_facts, with_run
 from ridgestream.jobs.runs.run_outcome import learned_by, outcome, warn_of_unusual_runs, with_night
-from ridgestream.jobs.runs.shortcomings import Shortfall
+from ridgestream.jobs.runs.shortcomings import warn_of_coverage
 from ridgestream.jobs.runs.trivial_errors import compare, warn_of_last_value
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import MemoryRefused, NumericalBreakdown
@@ -279,8 +279,8 @@ class _TrainJob:
         arguments = trained, next_night_number(stored), self.snapshot, evaluation, targets, comparison
         record = with_night(*arguments, ordered=is_ordered(self.job, schema))
         warn_of_last_value(record.history[-1], self.report)
-        for short in Shortfall.all_of(coverage_facts(evaluation, targets), trained.coverage, record.history[-1].rows):
-            short.warn(self.report)
+        new_rows = record.history[-1].rows
+        warn_of_coverage(self.report, coverage_facts(evaluation, targets), trained.coverage, new_rows)
         return hold_back(record, night_served(self.guarded)) if self.guarded and held else record
 
     def commit(self, record: ModelRecord) -> str:

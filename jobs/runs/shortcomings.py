@@ -67,3 +67,11 @@ class Shortfall:
             coverage=self.coverage,
             rows=self.rows,
         )
+
+
+def warn_of_coverage(
+    report: Reporter, evaluation: Mapping[str, Any], coverage: float | None = None, new_rows: int = 0
+) -> None:
+    """Warn where intervals cover too few values, by an evaluation and by the new rows that the model before covered."""
+    for shortfall in Shortfall.all_of(evaluation, coverage, new_rows):
+        shortfall.warn(report)
