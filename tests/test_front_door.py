@@ -34,6 +34,7 @@ NAMES = {
     "PartitionError",
     "Polynomial",
     "RBF",
+    "RunResult",
     "Store",
     "StoreError",
     "StoreLocation",
@@ -41,6 +42,7 @@ NAMES = {
     "StoredModel",
     "open",
     "open_dask_arrays",
+    "run",
     "to_onnx",
 }
 

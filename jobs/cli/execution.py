@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ridgestream.jobs.cli.exit_handling import ExitHandler, orderly_exit
-from ridgestream.jobs.cli.options import ClusterJobOptions, JobOptions, RunOptions, StoreOptions, absolute_location
+from ridgestream.jobs.cli.options import (
+    ClusterJobOptions,
+    JobOptions,
+    PredictOptions,
+    RunOptions,
+    StoreOptions,
+    absolute_location,
+)
 from ridgestream.jobs.cli.results import print_result
 from ridgestream.jobs.console.log_format import describe_run, route_libraries
 from ridgestream.pipeline.base import events
@@ -29,7 +36,6 @@ Step = Callable[["Job", "Executor", "Reporter"], dict[str, Any]]
 
 def open_job(handler: ExitHandler, options: JobOptions) -> "Job":
     """Read the job that the options name, with their changes; from now on, something must move."""
-    from ridgestream.jobs.config.job_file import read_job
     from ridgestream.jobs.config.requests import store_location
     from ridgestream.jobs.config.values import parse_flags
 
@@ -42,11 +48,24 @@ def open_job(handler: ExitHandler, options: JobOptions) -> "Job":
         flags["cluster"] = options.cluster if path == options.cluster else f"file:{Path(path).absolute()}"
     if isinstance(options, RunOptions) and options.log is not None:
         flags["log"] = options.log
-    job = read_job(options.job, flags)
+    job = _read_job(options, flags)
     location = store_location(job)
     describe_run(store=location.text, model=job.model.name)
     handler.watch(job.stall_seconds)
     return job
+
+
+def _read_job(options: JobOptions, flags: dict[str, Any]) -> "Job":
+    """Read the job file that the options name; where rows are predicted, a store stands for a job."""
+    from ridgestream.jobs.config.job_file import read_job
+    from ridgestream.jobs.config.requests import job_of_store, names_store
+    from ridgestream.jobs.config.values import JobFileError
+
+    if not isinstance(options, PredictOptions) or not names_store(options.job):
+        return read_job(Path(options.job), flags)
+    if options.store is not None:
+        raise JobFileError(f"--store goes with a job file, and {options.job} is a store")
+    return job_of_store(absolute_location(options.job), flags)
 
 
 def find_store(handler: ExitHandler, options: StoreOptions) -> "tuple[StoreLocation, Job | None]":
@@ -57,7 +76,7 @@ def find_store(handler: ExitHandler, options: StoreOptions) -> "tuple[StoreLocat
 
     if is_job_file(options.location):
         named = JobOptions(
-            job=Path(options.location), settings=options.settings, store=options.store, as_json=options.as_json
+            job=options.location, settings=options.settings, store=options.store, as_json=options.as_json
         )
         job = open_job(handler, named)
         return store_location(job), job
@@ -103,7 +122,7 @@ def _watch_metrics(handler: ExitHandler, options: RunOptions, command: str) -> "
     """Return what collects the metrics of the command; they are written as it ends, if the options ask for that."""
     from ridgestream.jobs.runs.metrics import RunMetrics, check_file
 
-    metrics, path = RunMetrics(command, str(options.job)), options.metrics
+    metrics, path = RunMetrics(command, options.job), options.metrics
     if path is not None:
         check_file(path)
         handler.at_exit = lambda code, has_time: _write_metrics(handler, metrics, path, code, has_time=has_time)

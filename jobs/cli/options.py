@@ -62,7 +62,7 @@ class JobOptions:
     """Which job, and how its result is printed."""
 
     job: Annotated[
-        Path, typer.Argument(metavar="JOB.toml", help=f"The job file, {_RECIPES}.", autocompletion=complete_job)
+        str, typer.Argument(metavar="JOB.toml", help=f"The job file, {_RECIPES}.", autocompletion=complete_job)
     ]
     settings: Settings = None
     store: OtherStore = None
@@ -111,8 +111,14 @@ class RunOptions(ClusterJobOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions(RunOptions):
-    """The options of a run that predicts: the columns beside the predictions."""
+    """The options of a run that predicts: a store may take the place of the job, and the columns beside predictions."""
 
+    job: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB.toml|STORE", help=f"The job file, a store, {_RECIPES}.", autocompletion=complete_job
+        ),
+    ]
     with_std: Annotated[bool, typer.Option("--std", help="Add standard deviations.")] = False
     with_scores: Annotated[bool, typer.Option("--scores", help="Add each class's score.")] = False
     level: Annotated[

@@ -116,7 +116,7 @@ def predict(
     again: Annotated[bool, typer.Option("--again", help="Predict finished partitions again, too.")] = False,
     snapshot: Snapshot = None,
 ) -> None:
-    """Predict Parquet partitions, row for row, one output file each."""
+    """Predict Parquet partitions, row for row, one output file each, by the model of a job or of a store."""
     from ridgestream.jobs.commands.predict import run_predict
     from ridgestream.pipeline.prediction.prediction_columns import Extras
 

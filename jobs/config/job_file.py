@@ -199,20 +199,25 @@ def read_job(path: Path, flags: dict[str, Any]) -> Job:
             "a store is named in a job file, or by --store beside one"
         )
 
+    content = read_toml(path) if is_file else read_recipe(str(path))
+    return make_job(content, flags, f"the job {path}", path.absolute() if is_file else None)
+
+
+def make_job(settings: dict[str, Any], flags: dict[str, Any], label: str, path: Path | None = None) -> Job:
+    """Return the job with the settings of its file, before which `flags` and the environment go.
+
+    Raises JobFileError, which calls the job `label`, naming every key that is missing, unknown or wrong.
+    """
+
     class JobFromFile(Job):
-        file = path.absolute() if is_file else None
-        content = read_toml(path) if is_file else read_recipe(str(path))
+        file = path
+        content = settings
 
     try:
-        return _validated(JobFromFile, path, flags)
+        return JobFromFile(**flags)
     except RecursionError as error:
-        raise JobFileError(f"the job {path} cannot be used: its values are nested too deeply") from error
-
-
-def _validated(job: type[Job], path: Path, flags: dict[str, Any]) -> Job:
-    try:
-        return job(**flags)
+        raise JobFileError(f"{label} cannot be used: its values are nested too deeply") from error
     except ValidationError as error:
-        raise JobFileError(f"the job {path} cannot be used:\n{list_errors(error, Job)}") from error
+        raise JobFileError(f"{label} cannot be used:\n{list_errors(error, Job)}") from error
     except SettingsError as error:
-        raise JobFileError(f"the job {path} cannot be read: {error}") from error
+        raise JobFileError(f"{label} cannot be read: {error}") from error

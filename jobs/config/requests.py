@@ -3,10 +3,10 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ridgestream.jobs.config.cluster_options import FILE, ClusterOptions
-from ridgestream.jobs.config.job_file import Job
+from ridgestream.jobs.config.job_file import Job, make_job
 from ridgestream.jobs.config.method_sections import online_settings
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.recipes.bundled import recipe_names
@@ -17,9 +17,9 @@ from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricRequest, Me
 from ridgestream.pipeline.models.learned_ranges import LearnedRanges, learned_ranges
 from ridgestream.pipeline.training.request import BatchRequest, OnlineRequest, Request
 from ridgestream.stores.catalog.ledger import read_ledger
-from ridgestream.stores.catalog.models import ModelRecord, require_model
+from ridgestream.stores.catalog.models import ModelRecord, list_models, require_model
 from ridgestream.stores.catalog.snapshots import find_snapshot, served_record
-from ridgestream.stores.errors.exceptions import StoreError
+from ridgestream.stores.errors.exceptions import ModelError, StoreError
 from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.files.paths import FileLocation
 from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, list_partitions, list_source
@@ -261,3 +261,26 @@ def is_job_file(path: str) -> bool:
     with suppress(OSError):
         return Path(path).is_file() if path.endswith(".toml") else path in recipe_names() and not Path(path).exists()
     return False
+
+
+def names_store(text: str) -> bool:
+    """Return whether a text on the command line names a store, and no job: a URL or a folder."""
+    return "://" in text or (Path(text).is_dir() and text not in recipe_names())
+
+
+def job_of_store(location: str, flags: dict[str, Any]) -> Job:
+    """Return the job that a store stands for where its model predicts: the only model, unless `flags` name one.
+
+    The target is a placeholder, since the store knows its own. Raises StoreError or ModelError if there is no such
+    store, or not one model.
+    """
+    flags = {**flags, "store": location}
+    source = {"path": location, "target": "the store's"}
+    job = make_job({"source": source}, flags, f"the store {location}, with these settings,")
+    if "name" in job.model.model_fields_set:
+        return job
+    names = list_models(Store.open(store_location(job)).root())
+    if len(names) != 1:
+        found = ", ".join(names) or "none"
+        raise ModelError(f"the store {location} has the models {found}: name one by --set model.name=NAME")
+    return make_job({"source": source, "model": {"name": names[0]}}, flags, location)

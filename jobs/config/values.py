@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Iterable
 from typing import Any
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -16,19 +17,27 @@ def parse_flags(assignments: list[str]) -> dict[str, Any]:
 
     `source.positive=` with nothing behind it takes back what the environment or the file says.
     """
-    flags: dict[str, Any] = {}
+    pairs = []
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not re.fullmatch(r"\w+(\.\w+)*", key):
             raise JobFileError(f"--set takes KEY=VALUE, such as model.max_basis=100; {assignment!r} is not")
-        section = flags
+        pairs.append((key, parse_value(text) if text else None))
+    return nest_keys(pairs)
+
+
+def nest_keys(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return settings nested like a job file from dotted keys; raises JobFileError if a key with a value has keys."""
+    nested: dict[str, Any] = {}
+    for key, value in pairs:
+        section = nested
         *parents, last = key.split(".")
         for parent in parents:
             section = section.setdefault(parent, {})
             if not isinstance(section, dict):
-                raise JobFileError(f"--set {assignment}: another --set gives {parent} a value, so it has no keys")
-        section[last] = parse_value(text) if text else None
-    return flags
+                raise JobFileError(f"{key} cannot be set: {parent} is given a value, too, so it has no keys")
+        section[last] = value
+    return nested
 
 
 def parse_value(text: str) -> Any:  # noqa: ANN401

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ridgestream.jobs.api.open_store import OpenStore as OpenStore
     from ridgestream.jobs.api.open_store import open as open  # noqa: A004 (ridgestream.open)
+    from ridgestream.jobs.api.run import RunResult as RunResult
+    from ridgestream.jobs.api.run import run as run
     from ridgestream.jobs.api.stored_model import StoredModel as StoredModel
     from ridgestream.jobs.cluster.cluster_error import ClusterError as ClusterError
     from ridgestream.jobs.config.values import JobFileError as JobFileError
@@ -55,6 +57,7 @@ _MODULES = {
     "PartitionError": "stores.errors.exceptions",
     "Polynomial": "pipeline.kernels",
     "RBF": "pipeline.kernels",
+    "RunResult": "jobs.api.run",
     "Store": "stores.repository.repository",
     "StoreError": "stores.errors.exceptions",
     "StoreLocation": "stores.repository.store_location",
@@ -62,6 +65,7 @@ _MODULES = {
     "StoredModel": "jobs.api.stored_model",
     "open": "jobs.api.open_store",
     "open_dask_arrays": "pipeline.dataset.dask_arrays",
+    "run": "jobs.api.run",
     "to_onnx": "pipeline.exports.onnx_model",
 }
 
@@ -84,6 +88,7 @@ __all__ = [
     "OpenStore",
     "PartitionError",
     "Polynomial",
+    "RunResult",
     "Store",
     "StoreError",
     "StoreLocation",
@@ -92,6 +97,7 @@ __all__ = [
     "__version__",
     "open",
     "open_dask_arrays",
+    "run",
     "to_onnx",
 ]
 

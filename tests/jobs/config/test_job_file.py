@@ -300,7 +300,7 @@ def test_set_refuses_what_is_no_assignment(assignment: str) -> None:
 
 
 def test_set_refuses_keys_below_a_value() -> None:
-    with pytest.raises(JobFileError, match=r"--set model\.max_basis=3: another --set gives model a value"):
+    with pytest.raises(JobFileError, match=r"model\.max_basis cannot be set: model is given a value, too"):
         parse_flags(["model=3", "model.max_basis=3"])
 
 
