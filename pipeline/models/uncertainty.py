@@ -17,6 +17,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ridgestream.pipeline.base.array_checks import Floats, check_rows, check_weights
+from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.cholesky import Cholesky, cholesky
 from ridgestream.pipeline.online.state import OnlineState
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics
@@ -39,11 +40,14 @@ class Uncertainty:
     def of(cls, state: OnlineState, sums: BlockStatistics | None = None, regularization: float | None = None) -> Self:
         """Compute it from a learner's state, or with other sums over the same rows, and another λ; O(n_basis³)."""
         sums = accumulated_sums(state) if sums is None else sums
-        return cls.from_sums(sums, state.gram, state.n_basis, regularization or state.parameters.regularization)
+        regularization = regularization or state.parameters.published_regularization(state.weight_seen)
+        return cls.from_sums(sums, state.gram, state.n_basis, regularization)
 
     @classmethod
     def from_sums(cls, sums: BlockStatistics, penalty: Floats, n_basis: int, regularization: float) -> Self:
         """Compute it from the sums of n_functions ≥ n_basis functions, their penalty and λ per row; O(n_functions³)."""
+        if not regularization > 0:
+            raise InputError("error bars need a penalty: unpenalized coefficients have none")
         normal = sums.factorize(penalty, regularization)
         gram = cholesky(penalty[:n_basis, :n_basis], "kernel matrix K of the dictionary")
         return cls(gram, normal, regularization * sums.weight, estimate_noise(sums, normal))

@@ -17,7 +17,7 @@ from ridgestream.pipeline.online.information_form import Information
 from ridgestream.pipeline.online.inverses import Inverses, Solution
 from ridgestream.pipeline.online.row_block import RowBlock
 from ridgestream.pipeline.online.row_strip import Strip, Workspace
-from ridgestream.pipeline.online.schedule import octave, rows_between_solutions, selection_penalty
+from ridgestream.pipeline.online.schedule import octave, rows_between_solutions
 from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.online.state import OnlineState
 
@@ -113,14 +113,14 @@ class CarriedModel:
         before, self.weight_seen = octave(self.weight_seen), weight_seen
         self.rows_seen += rows
         if weight_seen > 0 and octave(weight_seen) != before:
-            self.information.set_penalty(selection_penalty(self.settings.regularization, weight_seen))
+            self.information.set_penalty(self.settings.selection_penalty(weight_seen))
             self.refresh()
 
     def set_regularization(self, settings: OnlineSettings) -> None:
         """Adopt settings that differ in λ alone: P += (γ′ − γ)K; a refresh must follow."""
         self.settings = settings
         if self.weight_seen > 0:
-            self.information.set_penalty(selection_penalty(settings.regularization, self.weight_seen))
+            self.information.set_penalty(settings.selection_penalty(self.weight_seen))
 
     def refresh(self, *, scheduled: bool = True) -> None:
         """Recompute P⁻¹, K⁻¹ and β, or, if no row can change the dictionary, β alone; O(n_basis³).
@@ -137,11 +137,12 @@ class CarriedModel:
             self.numerics = self.numerics.after_refresh(self.inverses.condition, drift)
 
     def published_coefficients(self) -> Floats:
-        """Return β = (P + (λn − γ)K)⁻¹z, shape (n_basis, n_targets); O(n_basis³)."""
+        """Return β = (P + (γ′ − γ)K)⁻¹z, γ′ the published penalty, shape (n_basis, n_targets); O(n_basis³)."""
         information = self.information
         if not (self.n_basis and self.weight_seen > 0):
             return np.zeros_like(information.normal_rhs)
-        excess = self.settings.regularization * self.weight_seen - information.penalty
+        regularization = self.settings.published_regularization(self.weight_seen)
+        excess = regularization * self.weight_seen - information.penalty
         with one_blas_thread():
             matrix = information.normal_matrix + excess * information.gram
             return cholesky(matrix, "normal matrix P").solve(information.normal_rhs)
@@ -200,7 +201,7 @@ class CarriedModel:
         if not k > 0:
             return
         weight = float(block.weights[0])
-        penalty = selection_penalty(self.settings.regularization, self.weight_seen + weight)
+        penalty = self.settings.selection_penalty(self.weight_seen + weight)
         self.information.start(block, k, penalty)
         self.refresh()
 

@@ -5,7 +5,7 @@ Departures from the paper, each with its reason:
 - The state is the information form {D, K, P, z, yᵀy, n, γ}, not P⁻¹: it is exact, and P⁻¹, K⁻¹ and β are recomputed
   from it at fixed row counts, so that they cannot drift over millions of rows.
 - Regularization is per row, γ = λ·2^⌊log₂ n⌋ for selection and λn for the published coefficients; the paper's
-  γ = t·10⁻⁵ needs the length of the stream beforehand.
+  γ = t·10⁻⁵ needs the length of the stream beforehand, `stream_rows`.
 - Δ_b is the slides' δ²/Δ + γδ: the printed equation (14) is not the Schur complement. In (18) the sign is minus.
 - When the dictionary is full, a vector is added and another deleted only where that would not restore the state, and
   then in one step, a swap.
@@ -17,7 +17,7 @@ Departures from the paper, each with its reason:
   are only summed, and predictions made before learning use coefficients that are solved for at intervals (`schedule`).
 """
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Self, cast
 
 import numpy as np
@@ -82,6 +82,9 @@ class OnlineLSSVM:
         dictionary: Basis vectors (n_basis, n_features) for `selection="fixed"`, and only for it, linearly independent
             in feature space. They set `max_basis`; a smaller one, other than the default, is refused.
         dictionary_rows: The numbers of these vectors in the stream, whole numbers (n_basis,), if they come from it.
+        stream_rows: The rows t of the whole stream, if γ is to be λt from the first row on, as in the paper.
+        unpenalized: Whether the published coefficients have no penalty; with `selection="novelty"`, they are those of
+            kernel recursive least squares (Engel, Mannor & Meir 2004). Default False.
         centre: Point (n_features,) relative to which a stationary kernel computes distances, default the first row.
             It changes rounding and speed, not values: choose one in the middle of the rows.
 
@@ -145,6 +148,8 @@ class OnlineLSSVM:
         selection: str = OnlineSettings.selection,
         dictionary: npt.ArrayLike | None = None,
         dictionary_rows: npt.ArrayLike | None = None,
+        stream_rows: int | None = None,
+        unpenalized: bool = False,
         centre: npt.ArrayLike | None = None,
     ) -> None:
         self.parameters = OnlineSettings(
@@ -154,6 +159,8 @@ class OnlineLSSVM:
             novelty_threshold=novelty_threshold,
             usefulness_threshold=usefulness_threshold,
             selection=cast("Selection", selection),
+            stream_rows=stream_rows,
+            unpenalized=unpenalized,
         )
         if self.parameters.rule.grows == (dictionary is not None):
             raise InputError("a dictionary is given if selection is 'fixed', and only then")
@@ -301,7 +308,7 @@ class OnlineLSSVM:
             self._stream.refresh()
 
     def coefficients(self) -> Floats:
-        """Return the published β = (P + (λn − γ)K)⁻¹z, shape (n_basis, n_targets); O(n_basis³) after new rows.
+        """Return the published β, (P + (λn − γ)K)⁻¹z, shape (n_basis, n_targets); O(n_basis³) after new rows.
 
         The array is read-only.
         """
@@ -340,15 +347,8 @@ class OnlineLSSVM:
         """
         state.check()
         settings = state.parameters
-        learner = cls(
-            settings.kernel,
-            regularization=settings.regularization,
-            max_basis=settings.max_basis,
-            novelty_threshold=settings.novelty_threshold,
-            usefulness_threshold=settings.usefulness_threshold,
-            selection=settings.selection,
-            dictionary=None if settings.rule.grows else state.basis_vectors,
-        )
+        own = {item.name: getattr(settings, item.name) for item in fields(settings)}
+        learner = cls(**own, dictionary=None if settings.rule.grows else state.basis_vectors)
         learner._workspace = workspace or learner._workspace
         learner._continue_from(state)
         return learner

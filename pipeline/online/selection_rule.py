@@ -4,7 +4,7 @@
   replace the weakest basis vector.
 - `novelty`: approximate linear dependence, as in kernel recursive least squares (Engel, Mannor & Meir 2004, "The kernel
   recursive least-squares algorithm"). Every novel row enters until the dictionary is full; none is replaced. Departure:
-  the coefficients minimize the regularized cost of the online LS-SVM.
+  the coefficients minimize the regularized cost of the online LS-SVM, unless they are `unpenalized`.
 - `fixed`: the dictionary is given, and no row changes it.
 """
 

@@ -6,8 +6,13 @@ from typing import Annotated, Any, Self
 from annotated_types import Ge, Gt
 
 from ridgestream.pipeline.base.bounds import check_bounds
+from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.settings import Internal
 from ridgestream.pipeline.kernels import Kernel, check_kernel, make_kernel
+from ridgestream.pipeline.online.schedule import selection_penalty
 from ridgestream.pipeline.online.selection_rule import SELECTIONS, Selection, SelectionRule
+
+_INTERNAL = ("stream_rows", "unpenalized")
 
 
 @dataclass(frozen=True)
@@ -26,23 +31,42 @@ class OnlineSettings:
     """TOL2, in squared target units: a candidate is taken only if novelty times reduction of the cost exceeds this."""
     selection: Selection = "supervised"
     """Which rows enter the dictionary: novel and useful ones, novel ones, or none because the dictionary is given."""
+    stream_rows: Annotated[Annotated[int, Ge(1)] | None, Internal()] = None
+    """The rows t of the whole stream: γ is λt from the first row on; None for the rows seen so far."""
+    unpenalized: Annotated[bool, Internal()] = False
+    """Whether the published coefficients have no penalty, which needs selection = "novelty"."""
 
     def __post_init__(self) -> None:
         check_kernel(self.kernel)
         check_bounds(self)
+        if self.unpenalized and self.selection != "novelty":
+            raise InputError(f"unpenalized coefficients need selection 'novelty', it is {self.selection!r}")
 
     @property
     def rule(self) -> SelectionRule:
         """The selection rule."""
         return SELECTIONS[self.selection]
 
+    def selection_penalty(self, weight: float) -> float:
+        """Return γ with which rows are selected: λ·2^⌊log₂ n⌋ for the weight n seen, or λt for a stream of t rows."""
+        if self.stream_rows is not None:
+            return self.regularization * self.stream_rows
+        return selection_penalty(self.regularization, weight)
+
+    def published_regularization(self, weight: float) -> float:
+        """Return γ/n of the published coefficients, n the weight seen: λ, or λt/n for a stream of t rows, or 0."""
+        if self.unpenalized:
+            return 0.0
+        return self.regularization if self.stream_rows is None else self.regularization * self.stream_rows / weight
+
     def as_dict(self) -> dict[str, Any]:
-        """Return numbers and strings, the kernel as its name and parameters."""
-        return {**asdict(self), "kernel": {"name": self.kernel.name, **self.kernel.parameters()}}
+        """Return numbers and strings, the kernel as its name and parameters; internal ones only if they are set."""
+        values = {name: value for name, value in asdict(self).items() if value or name not in _INTERNAL}
+        return {**values, "kernel": {"name": self.kernel.name, **self.kernel.parameters()}}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Return the settings that `as_dict` was called on; `selection` may be absent, as in old records."""
+        """Return the settings that `as_dict` was called on; what is absent has its default."""
         kernel = dict(values["kernel"])
         name = kernel.pop("name")
         return cls(**{**values, "kernel": make_kernel(name, kernel, n_features=1)})

@@ -1,5 +1,6 @@
 """Selection rules: novelty alone, a given dictionary, no limit; each against a dense reference, and its bits."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -75,10 +76,14 @@ def test_novelty_is_krls_row_by_row(
     learner = OnlineLSSVM(
         KERNEL, selection="novelty", regularization=LAMBDA, novelty_threshold=threshold, max_basis=max_basis
     ).partial_fit(X, y, weights)
-    assert learner.state().basis_rows.tolist() == reference.basis_rows
+    state = learner.state()
+    assert state.basis_rows.tolist() == reference.basis_rows
     assert learner.swaps == 0
     expected = np.asarray(reference.predict(X, LAMBDA), dtype=np.float64)
     assert np.allclose(learner.predict(X), expected, rtol=0, atol=1e-8)
+    unpenalized = OnlineLSSVM.from_state(replace(state, parameters=replace(state.parameters, unpenalized=True)))
+    engels = np.asarray(reference.predict(X, 0.0), dtype=np.float64)
+    assert np.allclose(unpenalized.predict(X), engels, rtol=0, atol=1e-6 * np.abs(engels).max())
 
 
 def test_novelty_does_not_test_usefulness() -> None:

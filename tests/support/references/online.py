@@ -93,12 +93,14 @@ class RowByRow:
         dtype: Number = np.longdouble,
         refresh_every: int = 1,
         max_condition: float = math.inf,
+        stream_rows: int | None = None,
     ) -> None:
         if not (regularization > 0 and max_basis >= 1 and refresh_every >= 1):
             raise ValueError("expected regularization > 0, max_basis >= 1 and refresh_every >= 1")
         self.kernel, self.regularization, self.max_basis = kernel, regularization, max_basis
         self.novelty_threshold, self.usefulness_threshold = novelty_threshold, usefulness_threshold
         self.dtype, self.refresh_every, self.max_condition = dtype, refresh_every, max_condition
+        self.stream_rows = stream_rows
         self.basis_vectors: Array = np.zeros((0, 0), dtype)
         self.basis_rows: list[int] = []
         self.gram: Array = np.zeros((0, 0), dtype)
@@ -129,8 +131,8 @@ class RowByRow:
         return solve(self.normal_matrix, self.normal_rhs)
 
     def published_coefficients(self) -> Array:
-        """(P + (lambda n - gamma) K)^-1 z: the coefficients at exactly lambda n, shape (m, c)."""
-        correction = self.dtype(self.regularization) * self.dtype(self.weight_seen) - self.penalty
+        """(P + (lambda n - gamma) K)^-1 z: the coefficients at exactly lambda n, or lambda t, shape (m, c)."""
+        correction = self.dtype(self.regularization) * self.dtype(self.stream_rows or self.weight_seen) - self.penalty
         return solve(self.normal_matrix + correction * self.gram, self.normal_rhs)
 
     def predict(self, X: npt.ArrayLike) -> Array:
@@ -188,7 +190,10 @@ class RowByRow:
 
     def _penalty_due(self) -> Real:
         """gamma = lambda 2^floor(log2 n); frexp takes the floor without rounding."""
-        penalty: Real = np.ldexp(self.dtype(self.regularization), math.frexp(self.weight_seen)[1] - 1)
+        regularization = self.dtype(self.regularization)
+        if self.stream_rows is not None:
+            return regularization * self.dtype(self.stream_rows)
+        penalty: Real = np.ldexp(regularization, math.frexp(self.weight_seen)[1] - 1)
         return penalty
 
     def _follow_penalty(self) -> None:
