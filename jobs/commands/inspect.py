@@ -5,11 +5,14 @@ from typing import Any
 
 from ridgestream.jobs.console.confusion_table import confusion_facts, print_confusion
 from ridgestream.jobs.console.log_format import finite
-from ridgestream.jobs.report.summary_text import criterion_of
+from ridgestream.jobs.report.cell_text import notable_cells, sentences_of_cells
+from ridgestream.jobs.report.summary_text import criterion_of, figure
 from ridgestream.jobs.runs.drift_warnings import drift_facts, drift_table
 from ridgestream.jobs.runs.trivial_errors import night_skills, skill_cell
 from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
 from ridgestream.pipeline.features.metric_summary import summarize_metric
+from ridgestream.pipeline.models.cell_summary import summarize_cells
+from ridgestream.pipeline.models.cell_trials import TRIAL, trials_of
 from ridgestream.pipeline.models.model_record import fitted_of, is_batch, is_refitted, n_basis_of
 from ridgestream.pipeline.monitoring.drift import compare_partitions, drifting_columns
 from ridgestream.pipeline.monitoring.segment_statistics import StatisticsReader
@@ -65,6 +68,10 @@ def _model_facts(record: ModelRecord) -> dict[str, Any]:
     }
     if metric := summarize_metric(feature_map_of(record)):
         facts["metric"] = metric
+    if cells := summarize_cells(record):
+        facts["cells"] = cells
+    if trials := trials_of(record):
+        facts["cell_trials"] = trials
     if record.encoding.get("classes"):
         facts["classes"] = record.encoding["classes"]
     path = fitted_of(record).path if is_batch(record) else None
@@ -108,6 +115,11 @@ def show_inspection(contents: dict[str, Any]) -> None:
         console.print(_numerics_line(model))
         if "metric" in model:
             console.print(_metric_line(model["metric"]))
+        if "cells" in model:
+            console.print(_cell_table(model["cells"], console.width))
+            console.print("\n".join(sentences_of_cells(model)), soft_wrap=True)
+        if "cell_trials" in model:
+            console.print(_trial_table(model["cell_trials"], console.width))
         if "confusion" in model:
             console.print(f"model {model['name']}, on the held-out rows of its last night:")
             print_confusion(console, model["confusion"])
@@ -131,6 +143,35 @@ def _metric_line(metric: dict[str, Any]) -> str:
     """Return the columns that distances depend on most, in one line."""
     leading = ", ".join(f"{each['column']} {100 * each['share']:.1f} %" for each in metric["importance"][:_COLUMNS])
     return f"metric {metric['form']}: distances depend on {leading}"
+
+
+def _cell_table(cells: dict[str, Any], width: int) -> Any:  # noqa: ANN401
+    from ridgestream.jobs.console.tables import fitted_table
+
+    title = f"{cells['count']:,} cells, error {figure(cells['error'])}: the weakest, starved and busiest"
+    names = ("cell", "", "rows", "vectors", "error", "drift")
+    rows = [
+        (
+            str(each["cell"]),
+            kind,
+            f"{each['rows']:,}",
+            f"{each['n_basis']:,}",
+            figure(each["error"]),
+            figure(each["drift"]),
+        )
+        for kind, each in notable_cells(cells)
+    ]
+    return fitted_table(title, names, rows, width, first=("cell", "", "error", "rows"), right=names[2:])
+
+
+def _trial_table(trials: list[dict[str, Any]], width: int) -> Any:  # noqa: ANN401
+    from ridgestream.jobs.console.tables import fitted_table
+
+    names = ("cells", "rows a cell", "gamma", "penalty", "left out", "later")
+    rows = [(f"{each['cells']:,}", *(figure(each[name]) for name in TRIAL[1:])) for each in trials]
+    return fitted_table(
+        "numbers of cells compared", names, rows, width, first=("cells", "left out", "later"), right=names
+    )
 
 
 def _choice_line(model: dict[str, Any]) -> str:

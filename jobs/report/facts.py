@@ -23,6 +23,8 @@ from ridgestream.jobs.report.summary_text import summarize_failure, summarize_ni
 from ridgestream.jobs.runs.guard import night_served
 from ridgestream.jobs.runs.recorder import Recorder
 from ridgestream.jobs.runs.trivial_errors import night_skills
+from ridgestream.pipeline.models.cell_summary import summarize_cells
+from ridgestream.pipeline.models.cell_trials import trials_of
 from ridgestream.pipeline.models.model_record import fitted_of, is_batch
 from ridgestream.pipeline.monitoring.drift import PartitionDrift, drifting_columns
 from ridgestream.pipeline.selection.fit_result import Path
@@ -107,6 +109,8 @@ def _facts_of(stored: StoredNight, drifts: Sequence[PartitionDrift] | None) -> d
         "failure": run.get("failure"),
         "figures": _figures(stored),
         "numerics": numerics_facts(record),
+        "cells": summarize_cells(record),
+        "cell_trials": trials_of(record),
         "nights": [_night(each) for each in thinned(record.history, MAX_POINTS)],
         "course": run.get("course", {}),
         "path": _path(record),

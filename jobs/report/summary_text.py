@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from ridgestream.jobs.report.cell_text import sentences_of_cells
 from ridgestream.jobs.runs.shortcomings import NO_BETTER, Shortfall, verdict_on
 from ridgestream.jobs.runs.trivial_errors import over_last_value
 from ridgestream.stores.schema.class_labels import class_name
@@ -95,6 +96,7 @@ def _sentences(facts: dict[str, Any]) -> Iterator[str]:
     yield from _refit_tried(facts["figures"])
     yield from _who_serves(facts)
     yield from _the_dictionary(facts)
+    yield from sentences_of_cells(facts)
     yield from _the_metric(facts["card"].get("metric"))
     yield from _the_columns(facts["said"])
     yield from _suspects(facts)
@@ -239,11 +241,13 @@ def _who_serves(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _the_dictionary(facts: dict[str, Any]) -> Iterator[str]:
-    max_basis = facts["card"]["parameters"].get("max_basis")
+    max_basis, cells = facts["card"]["parameters"].get("max_basis"), facts["cells"].get("count")
     n_basis, swaps = facts["figures"]["n_basis"], facts["figures"]["swaps"]
     limit = f", of {max_basis:,} at most" if max_basis else ""
     if max_basis is not None and n_basis >= max_basis:
         limit = " and is full"
+    if cells:
+        limit = f" in {count(cells, 'cell')}, of {max_basis:,} at most in each"
     so_far = f", with {count(int(swaps), 'swap')} so far" if swaps else ""
     yield f"The dictionary has {count(n_basis, 'vector')}{limit}{so_far}."
     path = facts["path"]

@@ -37,6 +37,11 @@ def summarize_metric(feature_map: FeatureMap) -> dict[str, Any]:
     }
 
 
+def describe_direction(axis: Floats, feature_map: FeatureMap) -> list[dict[str, Any]]:
+    """Return the largest entries of a direction (n_features,), with the names of their features."""
+    return _largest(axis, _feature_names(feature_map))
+
+
 def column_importance(feature_map: FeatureMap) -> dict[str, float]:
     """Return each column's share of the squared gradients over an equal share, at most 1; without a metric, of none.
 

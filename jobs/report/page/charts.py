@@ -1,11 +1,15 @@
 """The plots of a report: errors, dictionary size and swaps against rows, a batch method's choice, residuals."""
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from ridgestream.jobs.report.page.svg import Line, Plot, compact, plot_bars, plot_lines
+from ridgestream.jobs.report.page.svg import Line, Plot, Point, compact, plot_bars, plot_lines, plot_points
 from ridgestream.jobs.report.summary_text import count, criterion_of, figure, percent
+
+SHADES = 5
+"""Colours of cells, by a fifth of their errors each."""
 
 
 def plots_of(facts: dict[str, Any]) -> Iterator[Plot]:
@@ -14,6 +18,7 @@ def plots_of(facts: dict[str, Any]) -> Iterator[Plot]:
     yield from _held_out(facts)
     yield from _dictionary(facts)
     yield from _path(facts)
+    yield from _cells(facts["cells"])
     yield from _reliability(facts["evaluation"].get("probabilities"))
     for number, residuals in enumerate(facts["evaluation"].get("residuals", ())):
         if residuals["weights"]:
@@ -118,6 +123,37 @@ def _path(facts: dict[str, Any]) -> Iterator[Plot]:
         compact,
         figure,
     )
+
+
+def _cells(cells: dict[str, Any]) -> Iterator[Plot]:
+    """Yield where the cells of local experts lie, with their rows and errors."""
+    known = [each for each in cells.get("cells", ()) if each["error"] is not None]
+    if not known:
+        return
+    limits, most = _fifths(sorted(each["error"] for each in known)), max(each["rows"] for each in known)
+    points = [
+        Point(each["x"], each["y"], each["rows"] / most, f"shade{bisect_left(limits, each['error'])}", _tip(each))
+        for each in known
+    ]
+    shades = [(f"shade{limits.index(limit)}", f"up to {figure(limit)}") for limit in dict.fromkeys(limits)]
+    first, second = (_direction(entries) for entries in cells["directions"])
+    description = f"Cells by their errors, as large as their rows. Upwards: {second}."
+    yield plot_points("cells", "Cells", description, points, first, shades)
+
+
+def _fifths(errors: Sequence[float]) -> list[float]:
+    """Return the largest of each fifth of the ascending errors."""
+    return [errors[max(len(errors) * (i + 1) // SHADES - 1, 0)] for i in range(SHADES)]
+
+
+def _tip(cell: dict[str, Any]) -> str:
+    sizes = f"{count(cell['rows'], 'row')}, {count(cell['n_basis'], 'vector')}"
+    return f"cell {cell['cell']}: {sizes}, error {figure(cell['error'])}"
+
+
+def _direction(entries: Sequence[dict[str, Any]]) -> str:
+    """Return the leading features of a direction."""
+    return " ".join(f"{each['weight']:+.2f} {each['feature']}" for each in entries[:2])
 
 
 def _reliability(probabilities: dict[str, Any] | None) -> Iterator[Plot]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from ridgestream.jobs.console.confusion_table import class_facts
+from ridgestream.jobs.report.cell_text import notable_cells
 from ridgestream.jobs.report.page.charts import plots_of
 from ridgestream.jobs.report.summary_text import count, duration, figure, name_of, percent
 from ridgestream.pipeline.base.memory_plan import show_bytes
@@ -26,7 +27,18 @@ ROWS = 200
 _COLUMNS = 12
 """Columns of a metric that are named at most; the JSON has all."""
 
-_OF_A_NIGHT = ("figures", "nights", "course", "path", "partitions", "evaluation", "numerics", "card")
+_OF_A_NIGHT = (
+    "figures",
+    "nights",
+    "course",
+    "path",
+    "partitions",
+    "evaluation",
+    "numerics",
+    "cells",
+    "cell_trials",
+    "card",
+)
 
 Pairs = list[tuple[str, Any]]
 
@@ -45,6 +57,7 @@ def render_page(facts: dict[str, Any]) -> str:
         confusion=_confusion(facts["evaluation"].get("confusion")),
         arrivals=_arrivals(facts["arrivals"]),
         cards=list(_cards(facts)),
+        cells=notable_cells(facts["cells"]),
         shown=figure if regression else percent,
         longest=max((stage["seconds"] for stage in facts["stages"]), default=0) or 1,
     )

@@ -8,6 +8,9 @@ from markupsafe import Markup
 
 WIDTH, HEIGHT = 360, 230
 LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 40
+LARGEST_DISC = 8
+"""The radius of the largest disc."""
+
 _TICKS = (1, 2, 2.5, 5, 10)
 _MARKED = 40
 """Points of a line up to which each is marked."""
@@ -35,6 +38,22 @@ class Line:
     """Whether each value holds from the point before up to its own."""
     dots: bool = False
     """Whether points are shown alone, without a line."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A disc."""
+
+    x: float
+    """Where it is."""
+    y: float
+    """Where it is."""
+    share: float
+    """Its area as a share of the largest one."""
+    kind: str
+    """Which of the page's colours."""
+    tip: str
+    """What it stands for."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +172,21 @@ def plot_bars(
     if edges[0] < 0 < edges[-1]:
         parts.append(_ZERO_LINE.format(across.position(0.0), TOP, HEIGHT - BOTTOM))
     return Plot(name, title, description, _svg(name, title, description, parts))
+
+
+def plot_points(
+    name: str, title: str, description: str, points: Sequence[Point], x_label: str, legend: Sequence[tuple[str, str]]
+) -> Plot:
+    """Return discs over a common pair of axes, the smallest on top; `legend` has the kinds and their names."""
+    across = axis_of([point.x for point in points], LEFT, WIDTH - RIGHT, compact, zero=False)
+    up = axis_of([point.y for point in points], HEIGHT - BOTTOM, TOP, compact, zero=False)
+    disc = Markup('<circle class="dot cell {}" cx="{:.2f}" cy="{:.2f}" r="{:.2f}"><title>{}</title></circle>')
+    parts = [
+        disc.format(p.kind, across.position(p.x), up.position(p.y), 1.2 + LARGEST_DISC * math.sqrt(p.share), p.tip)
+        for p in sorted(points, key=lambda point: -point.share)
+    ]
+    keys = tuple((f"{kind} dots", text) for kind, text in legend)
+    return Plot(name, title, description, _svg(name, title, description, [*_grid(across, up, x_label), *parts]), keys)
 
 
 def _svg(name: str, title: str, description: str, parts: Sequence[Markup]) -> Markup:

@@ -87,12 +87,12 @@ def cell_basis(request: OnlineRequest) -> int:
 
 
 def best_number(tried: Sequence[NumberTrial]) -> NumberTrial:
-    """Return the fewest cells that are about as good as any number of them; `tried` has ascending numbers."""
+    """Return the best number of cells, or one dictionary, the first of `tried`, if that is about as good."""
     verdict = Verdict.of([each.trial.errors for each in tried])
     errors = [each.trial.errors.later if verdict.by_later else each.trial.error for each in tried]
     later_rows = max(each.trial.errors.later_rows for each in tried)
     margin = LEAST_GAIN + 1 / sqrt(max(later_rows, 1))
-    return next(each for each, error in zip(tried, errors, strict=True) if error <= (1 + margin) * min(errors))
+    return tried[0] if errors[0] <= (1 + margin) * min(errors) else tried[verdict.index]
 
 
 @dataclass(frozen=True)

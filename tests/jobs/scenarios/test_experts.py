@@ -1,5 +1,6 @@
 """Local experts: a learner in each cell, by the same job files, nights and commands as one learner."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,19 +23,23 @@ from support.jobs.recording import Notes
 
 from ridgestream import LocalExperts
 from ridgestream.jobs.commands.history import run_rollback
+from ridgestream.jobs.commands.inspect import run_inspect
 from ridgestream.jobs.commands.plan import run_plan
 from ridgestream.jobs.commands.train import Held
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.requests import model_request
 from ridgestream.jobs.config.values import JobFileError
+from ridgestream.jobs.report.cell_text import sentences_of_cells
 from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Fact, Stopped
+from ridgestream.pipeline.models.cell_summary import summarize_cells
 from ridgestream.pipeline.models.cell_trials import trials_of
 from ridgestream.pipeline.models.model_record import learner_of, model_of
 from ridgestream.pipeline.planning import timing
 from ridgestream.pipeline.training.request import EXPERT_BASIS
 from ridgestream.stores.errors.exceptions import ModelError
+from ridgestream.stores.repository.store_location import StoreLocation
 
 EXPERTS: Settings = {"model.experts": 5, "model.max_basis": 8, "model.metric_options.rows": ROWS}
 
@@ -236,6 +241,31 @@ def test_a_number_that_is_not_chosen_yet_bounds_memory(straight: Workplace) -> N
     changes = {**EXPERTS, "model.name": "other", "model.experts": "auto", "memory_limit": "10MB"}
     with pytest.raises(MemoryRefused, match=r"in each of up to \d+ cells needs .*give experts a number"):
         straight.run_here(changes)
+
+
+def test_cells_are_summarized_by_rows_error_and_place(straight: Workplace) -> None:
+    record = straight.model()
+    cells = summarize_cells(record)
+    (model,) = run_inspect(StoreLocation(str(straight.folder / "store")))["models"]
+    assert model["cells"] == json.loads(json.dumps(cells))
+    listed = cells["cells"]
+    assert cells["count"] == len(listed) == 5
+    assert sum(each["rows"] for each in listed) == record.counters["rows_seen"]
+    assert sum(each["n_basis"] for each in listed) == record.counters["n_basis"]
+    noise = model_of(record, with_uncertainty=True).noise_variance[0]
+    assert cells["error"] == pytest.approx(noise, rel=1e-9)
+    assert set(cells["weak"]) == {each["cell"] for each in listed if each["error"] > 2 * cells["error"]}
+
+
+def test_cells_with_one_row_or_none_are_starved(straight: Workplace) -> None:
+    record = straight.model()
+    rows = record.arrays["cells"].copy()
+    rows[1, 2] = 1.0  # as many rows as ROWS_SEEN says
+    rows[3] = 0.0
+    cells = summarize_cells(replace(record, arrays=record.arrays | {"cells": rows}))
+    assert cells["starved"] == [1, 3]
+    assert (cells["cells"][3]["rows"], cells["cells"][3]["error"], cells["cells"][3]["drift"]) == (0, None, None)
+    assert [*sentences_of_cells({"cells": cells})][-1].endswith("with few rows for their vectors or none: 1, 3.")
 
 
 def test_a_damaged_table_of_trials_is_refused(straight: Workplace) -> None:

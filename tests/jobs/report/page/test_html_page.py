@@ -1,5 +1,6 @@
 """The page of a report: well formed, self-contained, escaped, with texts for screen readers, as wide as its window."""
 
+import json
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -114,12 +115,21 @@ def _numbers(work: Workplace, out: Path) -> None:
     }
     batch = job | method | sizes
     work.run_here(batch)
+    work.run_here({**job, "model.name": "experts", "model.refit": None, "model.experts": 6, "model.max_basis": 8})
     work.put(3, set_column(draw_regression(3), "age", [None] * ROWS))
     with pytest.raises(ValueError, match="column 'age' has the value null"):
         work.run_here(job)
 
 
-KINDS = ("classes-0001", "classes-0002", "classes-0003", "numbers-0001", "numbers-0002.failed", "batch-0001")
+KINDS = (
+    "classes-0001",
+    "classes-0002",
+    "classes-0003",
+    "numbers-0001",
+    "numbers-0002.failed",
+    "batch-0001",
+    "experts-0001",
+)
 
 
 def test_there_is_a_page_of_each_kind(pages: dict[str, Path]) -> None:
@@ -197,6 +207,19 @@ def test_a_page_shows_what_happened(pages: dict[str, Path]) -> None:
     assert "Held-out error of all nights" in third
     assert "Residuals of price" in read_page(pages["numbers-0001"]).text
     assert "as used" in read_page(pages["batch-0001"]).text
+
+
+def test_a_page_shows_the_cells_of_local_experts(pages: dict[str, Path]) -> None:
+    page, facts = read_page(pages["experts-0001"]), json.loads(pages["experts-0001"].with_suffix(".json").read_text())
+    tips = [re.fullmatch(r"cell (\d+): (\S+) rows, \d+ vectors, error (\S+)", text) for _, text in page.texts]
+    shown = {int(tip[1]): (int(tip[2].replace(",", "")), float(tip[3])) for tip in tips if tip}
+    cells = facts["cells"]["cells"]
+    assert shown == {each["cell"]: (each["rows"], float(f"{each['error']:.4g}")) for each in cells}
+    assert page.text.count("weakest") >= 5
+    assert "vectors in 6 cells, of 8 at most in each" in page.text
+    circles = [attrs for tag, attrs in page.tags if tag == "circle" and "cell" in (attrs["class"] or "")]
+    radii = [float(attrs["r"] or 0) for attrs in circles]
+    assert radii == sorted(radii, reverse=True)
 
 
 def test_the_page_of_a_failure_shows_why_and_where(pages: dict[str, Path]) -> None:
