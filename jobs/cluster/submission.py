@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from time import sleep
 from typing import Any
 
+import dask.config
+
 from ridgestream.jobs.cluster.cluster_error import scheduler_errors, scheduler_gone
 from ridgestream.jobs.cluster.version_check import Client
 from ridgestream.jobs.cluster.worker_task import Requirements, perform
@@ -14,6 +16,9 @@ from ridgestream.pipeline.dataset.task_label import label_of
 
 MAX_SENDINGS = 5
 """How often a task, or a value, is sent to a cluster that drops it before it is given up; each wait is longer."""
+
+_NO_WARNING = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
+"""The states of cells travel with their tasks, since no two workers need the same ones."""
 
 
 @dataclass
@@ -97,7 +102,7 @@ class Submission:
 
     def _send(self, call: tuple[Any, ...]) -> Any:  # noqa: ANN401
         arguments = [part.future if isinstance(part, SharedValue) else part for part in call]
-        with scheduler_errors():
+        with scheduler_errors(), dask.config.set(_NO_WARNING):
             future = self._client.submit(perform, self.requirements, *arguments, pure=False)
         self._workers.lost.watch(future.key, call[1])
         return future

@@ -59,7 +59,7 @@ def run_plan(job: Job, executor: Executor, *, new_model: bool) -> dict[str, Any]
             held_out.check(_held_out_map(plan, sample, schema), schema, executor)
         facts: dict[str, Any] = {"model": plan.trainer.request.name, "method": job.model.method}
         facts |= {"store": store_location(job).text, "store_exists": store_exists} | _cell_facts(plan)
-        facts |= _work_facts(plan, files, workers) | _memory_facts(plan, memory_plans, n_features)
+        facts |= _work_facts(plan, files, workers) | _memory_facts(plan, memory_plans, n_features, workers)
         return facts | (_time_facts(estimate_run(plan, sample, workers)) if sample else {"based_on": reason})
 
 
@@ -129,8 +129,14 @@ def _admit(plan: RunPlan, executor: Executor, memory_plans: MemoryPlans) -> None
     """Raise MemoryRefused if a worker has less memory than a task of the run needs."""
     executor.admit(partition_needs(plan.fresh))
     if plan.passes:
-        shares = [MemoryNeed(each.worker_bytes) for each in memory_plans if isinstance(each, BatchPlan)]
-        executor.admit(shares or [block_need()])
+        executor.admit([_worker_need(memory_plans[0], executor.count_workers()) or block_need()])
+
+
+def _worker_need(training: TrainingPlan | BatchPlan, workers: int) -> MemoryNeed | None:
+    """Return the memory of one of so many workers that share the training; None if they share none of it."""
+    if isinstance(training, BatchPlan):
+        return MemoryNeed(training.worker_bytes)
+    return training.worker_need(workers) if training.experts > 1 else None
 
 
 def _work_facts(plan: RunPlan, files: Sequence[PartitionFile], workers: int) -> dict[str, Any]:
@@ -162,13 +168,13 @@ def _cell_facts(plan: RunPlan) -> dict[str, Any]:
     return {"experts": request.experts} if request.experts > 1 else {}
 
 
-def _memory_facts(plan: RunPlan, memory_plans: MemoryPlans, n_features: int) -> dict[str, Any]:
-    training = memory_plans[0]
+def _memory_facts(plan: RunPlan, memory_plans: MemoryPlans, n_features: int, workers: int) -> dict[str, Any]:
+    need = _worker_need(memory_plans[0], workers)
     return {
         "n_features": n_features,
         "decoded_bytes": 8 * n_features * plan.rows,
         "process_memory_bytes": max(each.total_bytes for each in memory_plans),
-        "worker_memory_bytes": training.worker_bytes if isinstance(training, BatchPlan) else None,
+        "worker_memory_bytes": need.bytes if need else None,
         "memory_limit_bytes": plan.memory_limit_bytes,
     }
 

@@ -23,7 +23,7 @@ class MemoryNeed:
 
 
 class Executor(Protocol):
-    """Runs pure functions of small tasks. Tasks read their rows by location; rows are never sent with a task."""
+    """Runs pure functions of tasks. Tasks read their rows by location; rows are never sent with a task."""
 
     def count_workers(self) -> int:
         """Return the current number of worker processes; for messages, not for dividing tasks."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ridgestream.pipeline.base.errors import MemoryRefused
+from ridgestream.pipeline.base.executor import MemoryNeed
 
 _BASE_BYTES = 400 * 2**20
 """The interpreter, its libraries and their buffers."""
@@ -20,6 +21,9 @@ _LEARNER_MATRICES = 14
 
 _CELL_MATRICES = 5
 """The triangles of P and K of a cell: before a part and after it, with published coefficients, and in two records."""
+
+_SENT_MATRICES = 4
+"""The triangles of P and K of a cell that a worker has: received, learned, and on their way there and back."""
 
 _PARTS = 2
 """Parts of rows alive at once: the blocks of one, and these joined."""
@@ -124,6 +128,13 @@ class TrainingPlan:
     def total_bytes(self) -> int:
         """The bytes of the whole process."""
         return _BASE_BYTES + self.learner_bytes + _PREFETCHED_BLOCKS * self.block_bytes + _PARTS * self.part_bytes
+
+    def worker_need(self, workers: int) -> MemoryNeed:
+        """Return the memory of one of so many workers that share the cells."""
+        share = 8 * _SENT_MATRICES * self.experts * self.max_basis * (self.max_basis + self.n_features)
+        rows = _PREFETCHED_BLOCKS * self.block_bytes + _PARTS * self.part_bytes
+        need = _BASE_BYTES + rows + share // max(1, workers)
+        return MemoryNeed(need, f"a share of {self.experts} cells with max_basis = {self.max_basis}", self.remedy)
 
     @property
     def work(self) -> str:

@@ -18,9 +18,18 @@ class BlockRange:
     ends_segment: bool
     """Whether the segment ends here."""
 
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.stop - self.start
+
     def shifted(self, rows: int) -> Self:
         """Return the range shifted by `rows` rows."""
         return replace(self, start=self.start + rows, stop=self.stop + rows)
+
+
+Part = tuple[BlockRange, ...]
+"""Consecutive ranges of one segment."""
 
 
 def plan_blocks(segments: Sequence[tuple[int, int, int]], block_bytes: int, row_bytes: int) -> Iterator[BlockRange]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Self, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.executor import Executor, InProcess, MemoryNeed
 from ridgestream.pipeline.base.memory_plan import plan_block_bytes
-from ridgestream.pipeline.dataset.block_plan import BlockRange, plan_blocks
+from ridgestream.pipeline.dataset.block_plan import BlockRange, Part, plan_blocks
 from ridgestream.pipeline.dataset.task_label import TaskLabel
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.sums.row_block import RowBlock
@@ -49,8 +50,6 @@ class Block:
     """Shape (rows,); None if all weights are 1."""
     new_features: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Positions at which features were inserted since the previous block, as used by `numpy.insert`."""
-    n_ranges: int = 1
-    """How many ranges of the stream it has."""
 
     @classmethod
     def joined(cls, blocks: Sequence[Self]) -> Self:
@@ -64,7 +63,6 @@ class Block:
             np.concatenate([block.targets for block in blocks]),
             None if first.weights is None else np.concatenate([cast("Floats", block.weights) for block in blocks]),
             first.new_features,
-            len(blocks),
         )
 
 
@@ -83,17 +81,6 @@ class BlockTask:
         first, last = self.ranges[0], self.ranges[-1]
         label = TaskLabel(self.partitions[0], first.start, first.stop)
         return label.through(TaskLabel(self.partitions[1], last.start, last.stop))
-
-
-def gathered(blocks: Iterable[Block], most_rows: Callable[[int], int]) -> Iterator[Block]:
-    """Yield consecutive blocks of a segment as one, of at most `most_rows` for their number of features if several."""
-    waiting: list[Block] = []
-    for block in blocks:
-        waiting.append(block)
-        rows, n_features = waiting[0].features.shape
-        if block.block_range.ends_segment or (len(waiting) + 1) * rows > most_rows(n_features):
-            yield Block.joined(waiting)
-            waiting = []
 
 
 class Stream:
@@ -119,8 +106,8 @@ class Stream:
             for number in ACTIVITY.counted(numbers, "the blocks of partitions")
             for block_range in _cut(number, segments[number], maps_of[number])
         )
-        self._reader = BlockReader(segments, feature_map, maps_of)
-        self._executor, self._names = executor or InProcess(), names or {}
+        self.reader = BlockReader(segments, feature_map, maps_of)
+        self.executor, self._names = executor or InProcess(), names or {}
         self._most_rows = BLOCK_BYTES // (8 * max(1, (maps or [feature_map])[-1].n_features))
 
     def blocks(self, begin: int = 0) -> Iterator[Block]:
@@ -129,19 +116,41 @@ class Stream:
         Memory: AHEAD + 2 blocks here, or one here and the executor's running tasks on its workers. Raises StoreError
         for a missing or damaged chunk when its block is requested, and the errors of the executor.
         """
-        read_ahead = self._blocks_here if isinstance(self._executor, InProcess) else self._blocks_there
+        read_ahead = self._blocks_here if isinstance(self.executor, InProcess) else self._blocks_there
         for blocks in read_ahead(list(self._tasks(begin))):
             yield from blocks
+
+    def parts(self, begin: int, most_rows: Callable[[int], int]) -> Iterator[Part]:
+        """Yield consecutive ranges of a segment together, of at most `most_rows` for its features if they are several.
+
+        They begin with range number `begin`; where they are cut depends on the store alone.
+        """
+        together: list[BlockRange] = []
+        for block_range in self.ranges[begin:]:
+            together.append(block_range)
+            rows, n_features = together[0].rows, self.reader.map_of(block_range.segment).n_features
+            if block_range.ends_segment or (len(together) + 1) * rows > most_rows(n_features):
+                yield tuple(together)
+                together = []
+
+    def joined(self, parts: Iterable[Part], begin: int) -> Iterator[Block]:
+        """Yield the blocks of each of these parts of the stream, which begin with range number `begin`, as one."""
+        blocks = self.blocks(begin)
+        return (Block.joined(list(islice(blocks, len(ranges)))) for ranges in parts)
+
+    def label(self, ranges: Sequence[BlockRange]) -> TaskLabel:
+        """Return the description of consecutive ranges, for messages."""
+        return self._task(ranges).label
 
     def _tasks(self, begin: int) -> Iterator[BlockTask]:
         """Yield tasks of one block, or of at most TASK_BLOCKS that take no more than BLOCK_BYTES together."""
         together: list[BlockRange] = []
         rows = 0
         for block_range in self.ranges[begin:]:
-            rows += block_range.stop - block_range.start
+            rows += block_range.rows
             if together and (rows > self._most_rows or len(together) == TASK_BLOCKS):
                 yield self._task(together)
-                together, rows = [], block_range.stop - block_range.start
+                together, rows = [], block_range.rows
             together.append(block_range)
         if together:
             yield self._task(together)
@@ -151,15 +160,15 @@ class Stream:
         return BlockTask(tuple(ranges), (first, last))
 
     def _blocks_there(self, tasks: Sequence[BlockTask]) -> Iterator[list[Block]]:
-        self._executor.admit([block_need()])
-        yield from self._executor.run(read_blocks, tasks, self._executor.broadcast(self._reader))
+        self.executor.admit([block_need()])
+        yield from self.executor.run(read_blocks, tasks, self.executor.broadcast(self.reader))
 
     def _blocks_here(self, tasks: Sequence[BlockTask]) -> Iterator[list[Block]]:
         with ThreadPoolExecutor(1, thread_name_prefix="decode") as pool:
             waiting: deque[Future[list[Block]]] = deque()
             try:
                 for task in tasks:
-                    waiting.append(pool.submit(read_blocks, task, self._reader))
+                    waiting.append(pool.submit(read_blocks, task, self.reader))
                     if len(waiting) > AHEAD:
                         yield waiting.popleft().result()
                 while waiting:
@@ -211,6 +220,14 @@ class BlockReader:
         new = self._new.get(block_range.segment) if block_range.start == 0 else None
         return block if new is None else replace(block, new_features=new)
 
+    def read_joined(self, ranges: Part) -> Block:
+        """Return consecutive ranges of a segment as one block."""
+        return Block.joined([self.read(block_range) for block_range in ranges])
+
+    def map_of(self, number: int) -> FeatureMap:
+        """Return the feature map of a segment's rows."""
+        return self._map_of.get(number, self._feature_map)
+
     def pick(self, number: int, indices: Integers) -> RowBlock:
         """Return rows of one segment by ascending indices close to each other: reads all rows between them, too."""
         segment, start = self._open(number), int(indices[0])
@@ -225,7 +242,7 @@ class BlockReader:
         """Return a segment, the last one without opening it again."""
         opened = self._opened
         if opened is None or opened.number != number:
-            opened = _OpenSegment(number, self._segments[number], self._map_of.get(number, self._feature_map))
+            opened = _OpenSegment(number, self._segments[number], self.map_of(number))
             self._opened = opened
         return opened
 

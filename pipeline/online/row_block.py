@@ -25,11 +25,12 @@ class RowBlock:
 
     def after(self, start: int) -> Self:
         """Return the rows from `start` on."""
-        return self._select(slice(start, None))
+        return self.select(slice(start, None))
 
     def parts(self, rows: int) -> Iterator[Self]:
         """Yield parts of this many rows, and the rest."""
-        return (self._select(slice(start, start + rows)) for start in range(0, len(self), rows))
+        return (self.select(slice(start, start + rows)) for start in range(0, len(self), rows))
 
-    def _select(self, rows: slice) -> Self:
+    def select(self, rows: slice | Integers) -> Self:
+        """Return these rows, in this order."""
         return type(self)(self.X[rows], self.targets[rows], self.weights[rows], self.row_numbers[rows])

@@ -5,11 +5,15 @@ a part leaves behind is a state that continues bit for bit, whoever learns the n
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
-from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.array_checks import Floats, Integers, check_rows, check_targets, check_weights
+from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.online.carried_model import CarriedModel
+from ridgestream.pipeline.online.experts.cells import group
 from ridgestream.pipeline.online.experts.experts_state import ExpertsState
 from ridgestream.pipeline.online.row_block import RowBlock
 from ridgestream.pipeline.online.row_strip import Workspace
@@ -31,22 +35,50 @@ def part_rows(n_features: int) -> int:
     return min(PART_ROWS, max(FEWEST_ROWS, 1 << max(fitting.bit_length() - 1, 0)))
 
 
-def learn_part(state: ExpertsState, rows: RowBlock) -> tuple[ExpertsState, Floats]:
-    """Return the state after these rows, some of weight zero, and each one's prediction before it was learned."""
+def check_block(
+    state: ExpertsState, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None, first: int
+) -> RowBlock:
+    """Return the rows that follow `first` rows of the stream; raises InputError unless the state can learn them."""
+    rows = check_rows(X, state.cells.centres.shape[1])
+    targets = check_targets(y, len(rows), state.n_targets or None)
+    weights = check_weights(sample_weight, len(rows))
+    return RowBlock(rows, targets, weights, first + np.arange(len(rows)))
+
+
+def learn_block(
+    state: ExpertsState, block: RowBlock, cells: Integers | None = None
+) -> tuple[ExpertsState, Integers, Floats]:
+    """Return the state after the rows of these cells, default all, which rows they are, and their predictions before.
+
+    Rows of weight zero are among them. Predictions have the shape (rows, n_targets).
+    """
+    state, n_targets = replace(state, n_targets=block.targets.shape[1]), block.targets.shape[1]
+    places, predictions, step = [np.empty(0, np.int64)], [np.empty((0, n_targets))], part_rows(block.X.shape[1])
+    with one_blas_thread():
+        for number, part in enumerate(block.parts(step)):
+            routed = state.cells.nearest(part.X)
+            own = np.arange(len(part)) if cells is None else np.flatnonzero(np.isin(routed, cells))
+            state, before = _learn_part(state, part if cells is None else part.select(own), routed[own])
+            places.append(number * step + own)
+            predictions.append(before)
+    return state, np.concatenate(places), np.concatenate(predictions)
+
+
+def _learn_part(state: ExpertsState, rows: RowBlock, routed: Integers) -> tuple[ExpertsState, Floats]:
     workspace, predictions = Workspace(), np.zeros_like(rows.targets)
 
     def learned() -> Iterator[tuple[int, OnlineState]]:
-        for cell, own in state.cells.groups(rows.X):
-            after, predictions[own] = _learn_cell(state.state_of(cell, whole=False), rows, own, workspace)
+        for cell, own in group(routed):
+            after, predictions[own] = _learn_cell(state.state_of(cell, whole=False), rows.select(own), workspace)
             yield cell, after
 
     return state.with_states(learned()), predictions
 
 
-def _learn_cell(state: OnlineState, rows: RowBlock, own: Integers, workspace: Workspace) -> tuple[OnlineState, Floats]:
+def _learn_cell(state: OnlineState, rows: RowBlock, workspace: Workspace) -> tuple[OnlineState, Floats]:
     model = CarriedModel(state, state.centre, workspace)
     stream = StreamLearner(model)
     stream.refresh()
     model.numerics = state.numerics
-    predictions = stream.learn(rows.X[own], rows.targets[own], rows.weights[own], rows.row_numbers[own])
+    predictions = stream.learn(rows.X, rows.targets, rows.weights, rows.row_numbers)
     return model.state(whole=False), predictions

@@ -61,9 +61,7 @@ class Cells:
         if answering is not None and not len(answering):
             return
         cells = self.nearest(rows) if answering is None else answering[Cells(self.centres[answering]).nearest(rows)]
-        order = np.argsort(cells, kind="stable")
-        present, starts = np.unique(cells[order], return_index=True)
-        yield from zip(present.tolist(), np.split(order, starts)[1:], strict=True)
+        yield from group(cells)
 
     def _nearest(self, rows: Floats, half: Floats) -> Integers:
         """Return the nearest centres by x·c − ‖c‖²/2, or by differences where rounding could decide."""
@@ -75,3 +73,10 @@ class Cells:
             differences = self.centres - rows[row]
             found[row] = np.argmin(np.einsum("ij,ij->i", differences, differences))
         return found
+
+
+def group(cells: Integers) -> Iterator[tuple[int, Integers]]:
+    """Yield each of these cells, in ascending order, and the indices at which it stands, likewise."""
+    order = np.argsort(cells, kind="stable")
+    present, starts = np.unique(cells[order], return_index=True)
+    yield from zip(present.tolist(), np.split(order, starts)[1:], strict=True)

@@ -69,7 +69,7 @@ class ExpertsState:
 
     def with_states(self, states: Iterable[tuple[int, OnlineState]]) -> Self:
         """Return the state with these states of cells, by their numbers; one of them is at hand at a time."""
-        return self._with({cell: self.layout.pack(state, None) for cell, state in states})
+        return self.having({cell: self.layout.pack(state, None) for cell, state in states})
 
     def regularized(self, regularization: float) -> Self:
         """Return the state with another λ for all rows of all cells, past ones too: P += (γ′ − γ)K."""
@@ -85,7 +85,7 @@ class ExpertsState:
     def published(self) -> Self:
         """Return the state with the published coefficients of all cells; O(n_basis³) a cell that lacks them."""
         lacking = (cell for cell in self.started if not is_published(self.packed[cell]))
-        return self._with({cell: self._published(cell) for cell in lacking})
+        return self.having({cell: self._published(cell) for cell in lacking})
 
     def widened(self, indices: Integers) -> Self:
         """Return the state with features inserted at these indices, as `numpy.insert` takes them, zero in every row."""
@@ -106,5 +106,11 @@ class ExpertsState:
         state = self.state_of(cell, whole=False)
         return self.layout.pack(state, CarriedModel(state, state.centre).published_coefficients())
 
-    def _with(self, packed: Mapping[int, Floats]) -> Self:
+    def only(self, cells: Iterable[int]) -> Self:
+        """Return the state of these cells, with the centres of all: the others have no rows."""
+        chosen = set(cells)
+        return replace(self, packed=tuple(kept if i in chosen else np.empty(0) for i, kept in enumerate(self.packed)))
+
+    def having(self, packed: Mapping[int, Floats]) -> Self:
+        """Return the state with these vectors of cells, by their numbers."""
         return replace(self, packed=tuple(packed.get(cell, kept) for cell, kept in enumerate(self.packed)))

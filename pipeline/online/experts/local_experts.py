@@ -5,24 +5,22 @@ splits the training set by clusters); here each cell learns in one pass, with a 
 themselves change, and continues exactly from its state. f jumps where cells meet.
 """
 
-from dataclasses import replace
 from typing import Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ridgestream.pipeline.base.array_checks import Floats, Integers, check_rows, check_targets, check_weights
+from ridgestream.pipeline.base.array_checks import Floats, Integers, check_rows
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.features.feature_names import FeatureNames
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.online.diagnostics import Numerics
-from ridgestream.pipeline.online.experts.cell_learning import learn_part, part_rows
+from ridgestream.pipeline.online.experts.cell_learning import check_block, learn_block, part_rows
 from ridgestream.pipeline.online.experts.cells import Cells
 from ridgestream.pipeline.online.experts.experts_state import ExpertsState
 from ridgestream.pipeline.online.experts.packed_cell import N_BASIS, ROWS_SEEN, SWAPS, WEIGHT_SEEN
 from ridgestream.pipeline.online.online_ls_svm import expand
-from ridgestream.pipeline.online.row_block import RowBlock
 from ridgestream.pipeline.online.selection_rule import Selection
 from ridgestream.pipeline.online.settings import OnlineSettings
 
@@ -173,17 +171,14 @@ class LocalExperts:
         Its shape is (rows, n_targets).
         """
         names = self._names.check(X)
-        rows = check_rows(X, self.cells.centres.shape[1])
-        targets = check_targets(y, len(rows), self._state.n_targets or None)
-        weights = check_weights(sample_weight, len(rows))
-        block = RowBlock(rows, targets, weights, self.rows_seen + np.arange(len(rows)))
-        state, predictions = replace(self._state, n_targets=targets.shape[1]), [np.empty((0, targets.shape[1]))]
-        with one_blas_thread():
-            for part in block.parts(self.grid_rows):
-                state, before = learn_part(state, part)
-                predictions.append(before)
-        self._state, self._names = state, names
-        return np.concatenate(predictions)
+        block = check_block(self._state, X, y, sample_weight, self.rows_seen)
+        self._state, _, predictions = learn_block(self._state, block)
+        self._names = names
+        return predictions
+
+    def continue_from(self, state: ExpertsState) -> None:
+        """Continue from a state of the same cells that learned more rows."""
+        self._state = state
 
     def refresh(self) -> None:
         """Do nothing: every call ends with a refresh of the cells that it touched."""

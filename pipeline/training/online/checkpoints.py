@@ -17,7 +17,7 @@ from ridgestream.pipeline.base.pass_checkpoint import CheckpointStore
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.base.serialization import from_plain, hash_of, to_plain
 from ridgestream.pipeline.calibration.kept_predictions import KeptPredictions
-from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, Block, Stream
+from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, Stream
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.models.model_record import Learner, learner_of, with_state
 from ridgestream.pipeline.monitoring.learning_curve import Course
@@ -63,10 +63,10 @@ class Progress:
     refused: int = 0
     """The number of rows refused for P's condition before the first row."""
 
-    def after(self, block: Block, part: Progressive, kept: KeptPredictions, course: Course) -> Self:
-        """Return the progress after one more block, with its errors and the learning curve."""
-        rows, blocks = self.rows + len(block.features), self.blocks + block.n_ranges
-        return replace(self, sums=self.sums.merge(part), kept=kept, blocks=blocks, rows=rows, course=course)
+    def after(self, ranges: int, rows: int, part: Progressive, kept: KeptPredictions, course: Course) -> Self:
+        """Return the progress after `rows` more rows, of so many blocks, with their errors and the learning curve."""
+        sums, blocks = self.sums.merge(part), self.blocks + ranges
+        return replace(self, sums=sums, kept=kept, blocks=blocks, rows=self.rows + rows, course=course)
 
 
 def key_of(request: dict[str, Any], feature_map: FeatureMap, record: ModelRecord | None, origin: object) -> str:

@@ -3,7 +3,7 @@
 The learner is compiled ahead of the first row: a run says what it waits for, and its rates are those of learning.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,8 +12,8 @@ import numpy as np
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.calibration.kept_predictions import KeptPredictions
-from ridgestream.pipeline.dataset.block_stream import Block, Stream, gathered
+from ridgestream.pipeline.dataset.block_plan import Part
+from ridgestream.pipeline.dataset.block_stream import Block, Stream
 from ridgestream.pipeline.dataset.range_checks import check_errors, naming_partition
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import RBF
@@ -25,9 +25,10 @@ from ridgestream.pipeline.online.diagnostics import Numerics
 from ridgestream.pipeline.online.experts.cell_learning import part_rows
 from ridgestream.pipeline.online.experts.local_experts import LocalExperts
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
-from ridgestream.pipeline.prediction.evaluate import Evaluation, compare
-from ridgestream.pipeline.prediction.progressive_validation import Progressive, mean_errors, sum_losses
+from ridgestream.pipeline.prediction.progressive_validation import mean_errors
 from ridgestream.pipeline.training.online.checkpoints import OnlineCheckpoints, Progress
+from ridgestream.pipeline.training.online.learned_block import LearnedBlock, Point
+from ridgestream.pipeline.training.online.shared_cells import SharedCells, is_worth_sharing
 from ridgestream.stores.catalog.ledger import LedgerEntry
 
 FAR_WEIGHT = 100.0
@@ -61,58 +62,69 @@ class StreamTraining:
         compile_learner_as_step(report)
         report.begin(events.STEP_TRAIN, sum(entry.rows for entry in self.entries), partitions=len(self.entries))
         report.advance(progress.rows)
-        for block in self._blocks(learner, progress.blocks):
-            progress = self._learn_block(learner, block, progress)
-            self.checkpoints.offer(learner, progress)
-            total = progress.sums.total
-            running = mean_errors(total, self.feature_map)[0] if total.weight else None
-            report.advance(len(block.features), n_basis=learner.n_basis, swaps=learner.swaps, running_error=running)
+        parts = list(self.stream.parts(progress.blocks, _most_rows(learner)))
+        if isinstance(learner, LocalExperts) and is_worth_sharing(self.stream, parts):
+            progress = self._learn_there(learner, parts, progress)
+        else:
+            progress = self._learn_here(learner, parts, progress)
         report.end(rows_seen=learner.rows_seen, n_basis=learner.n_basis, swaps=learner.swaps)
         _warn_of_numerics(learner.numerics, progress, report)
         _warn_of_weights(learner, report)
         return progress
 
-    def _blocks(self, learner: Learner, begin: int) -> Iterator[Block]:
-        """Return the blocks from number `begin` on, as large as cells can be given at once."""
-        blocks = self.stream.blocks(begin)
-        return gathered(blocks, part_rows) if isinstance(learner, LocalExperts) else blocks
+    def _learn_here(self, learner: Learner, parts: Sequence[Part], progress: Progress) -> Progress:
+        for part, block in zip(parts, self.stream.joined(parts, progress.blocks), strict=True):
+            with naming_partition(self.entries, part[0].segment):
+                learned = _learn_block(learner, part, block, progress.course)
+            progress = self._keep(learner, [learned], progress)
+        return progress
 
-    def _learn_block(self, learner: Learner, block: Block, progress: Progress) -> Progress:
-        with naming_partition(self.entries, block.block_range.segment):
-            learner.widen(block.new_features)
-            errors, kept, course = _predict_then_learn(learner, block, self.feature_map, progress)
-            if block.block_range.ends_segment and learner.rows_seen:
-                learner.refresh()
+    def _learn_there(self, learner: LocalExperts, parts: Sequence[Part], progress: Progress) -> Progress:
+        for learned in SharedCells(self.stream, self.entries, learner).learn(parts):
+            progress = self._keep(learner, learned, progress)
+        return progress
+
+    def _keep(self, learner: Learner, learned: Sequence[LearnedBlock], progress: Progress) -> Progress:
+        """Return the progress after blocks, the last that the learner has learned; it is saved, then reported."""
+        for block in learned:
+            progress = self._after(block, progress)
+        self.checkpoints.offer(learner, progress)
+        total = progress.sums.total
+        running = mean_errors(total, self.feature_map)[0] if total.weight else None
+        for block in learned:
+            last = block.points[-1]
+            self.report.advance(len(block.targets), n_basis=last.n_basis, swaps=last.swaps, running_error=running)
+        return progress
+
+    def _after(self, block: LearnedBlock, progress: Progress) -> Progress:
+        with naming_partition(self.entries, block.part[0].segment):
+            errors, kept, course = block.sums(progress, self.feature_map)
         check_errors(errors.errors(), self.entries)
-        return progress.after(block, errors, kept, course)
+        return progress.after(len(block.part), len(block.targets), errors, kept, course)
 
 
-def _predict_then_learn(
-    learner: Learner, block: Block, feature_map: FeatureMap, progress: Progress
-) -> tuple[Progressive, KeptPredictions, Course]:
-    """Return the errors of a block's rows, predicted before they were learned, a sample of them, and the course.
+def _most_rows(learner: Learner) -> Callable[[int], int]:
+    """Return how many rows of some number of features the learner takes at once: one learner, a block of the store."""
+    return part_rows if isinstance(learner, LocalExperts) else lambda n_features: 0  # noqa: ARG005
+
+
+def _learn_block(learner: Learner, part: Part, block: Block, course: Course) -> LearnedBlock:
+    """Predict a block's rows, then learn them.
 
     The learning curve cuts the block on the learner's grid, which changes no bit.
     """
-    before, course, first = progress.sums.total, progress.course, learner.rows_seen
-    if not len(block.features):
-        return Progressive(Evaluation(classes=before.classes)), progress.kept, course
-    pieces, predictions, states = course.cuts(len(block.features)), [], []
-    # values that are not finite are refused afterwards, with the partition's name
-    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        for piece in pieces:
-            weights = None if block.weights is None else block.weights[piece]
+    learner.widen(block.new_features)
+    first, predictions, points = learner.rows_seen, [np.empty((0, block.targets.shape[1]))], []
+    for piece in course.cuts(len(block.features)):
+        weights = None if block.weights is None else block.weights[piece]
+        # values that are not finite are refused afterwards, with the partition's name
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             predictions.append(learner.predict_then_learn(block.features[piece], block.targets[piece], weights))
-            states.append((learner.n_basis, learner.swaps))
-        own_weights = feature_map.target.unweigh(block.targets, block.weights)
-        rows = np.concatenate(predictions), block.targets, own_weights, feature_map
-        errors, (weights, losses) = compare(*rows, classes=before.classes), sum_losses(*rows, classes=before.classes)
-    loss = mean_errors(before, feature_map)[0] * before.weight
-    for piece, (n_basis, swaps) in zip(pieces, states, strict=True):
-        weight, more = float(weights[piece.stop - 1]), float(losses[piece.stop - 1])
-        course = course.after(progress.rows + piece.stop, n_basis, swaps, before.weight + weight, loss + more)
-    kept = progress.kept.after(first, rows[0], block.targets, own_weights)
-    return Progressive.of(block.block_range.segment, errors, feature_map), kept, course
+        points.append(Point(piece.stop, learner.n_basis, learner.swaps))
+    if part[-1].ends_segment and learner.rows_seen:
+        learner.refresh()
+    points = points or [Point(0, learner.n_basis, learner.swaps)]
+    return LearnedBlock(part, first, np.concatenate(predictions), block.targets, block.weights, points)
 
 
 def _warn_of_numerics(numerics: Numerics, progress: Progress, report: Reporter) -> None:

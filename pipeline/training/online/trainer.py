@@ -53,7 +53,7 @@ class OnlineTrainer:
     request: OnlineRequest
     """The model that the job requests."""
     shares_passes: bool = False
-    """Whether workers share the work of a pass: no, the learner processes rows in order."""
+    """Whether workers share the rows of a pass: no, they are learned in order, if each cell's by one worker."""
     is_dense: bool = False
     """Whether it holds a kernel matrix of all rows."""
 
@@ -105,11 +105,12 @@ class OnlineTrainer:
     def train(self, context: TrainingContext) -> Trained:
         """Learn the partitions that the record lacks; O(max_basis²) per row.
 
-        The context's executor reads and standardizes rows; the learner processes them in this process, in order. A long
-        training saves checkpoints, and resumes from them with the same bits. Another regularization than the record's
-        is applied before the first row. Raises ModelError if the request has other parameters than the record,
-        MemoryRefused before a row is read, or before a dictionary without `max_basis` outgrows the memory, InputError
-        for a category or class that the model does not know, and the errors of learner and store.
+        The context's executor reads and standardizes rows; the learner processes them in this process, in order, but
+        for local experts, whose cells the executor's workers share if there are enough rows. A long training saves
+        checkpoints, and resumes from them with the same bits. Another regularization than the record's is applied
+        before the first row. Raises ModelError if the request has other parameters than the record, MemoryRefused
+        before a row is read, or before a dictionary without `max_basis` outgrows the memory, InputError for a category
+        or class that the model does not know, and the errors of learner and store.
         """
         if context.record is not None:
             check_online_parameters(context.record, self.request)

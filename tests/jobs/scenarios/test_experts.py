@@ -1,6 +1,7 @@
 """Local experts: a learner in each cell, by the same job files, nights and commands as one learner."""
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from support.jobs.jobs import (
     set_column,
 )
 from support.jobs.recording import Notes
+from support.points import points
+from support.stores.stores import PicklingExecutor
 
 from ridgestream import LocalExperts
 from ridgestream.jobs.commands.history import run_rollback
@@ -31,12 +34,14 @@ from ridgestream.jobs.config.requests import model_request
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.report.cell_text import sentences_of_cells
 from ridgestream.pipeline.base.errors import MemoryRefused
-from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.executor import InProcess, MemoryNeed
 from ridgestream.pipeline.base.reporter import Fact, Stopped
 from ridgestream.pipeline.models.cell_summary import summarize_cells
 from ridgestream.pipeline.models.cell_trials import trials_of
 from ridgestream.pipeline.models.model_record import learner_of, model_of
 from ridgestream.pipeline.planning import timing
+from ridgestream.pipeline.training.online import shared_cells
+from ridgestream.pipeline.training.online.shared_cells import learn_cells
 from ridgestream.pipeline.training.request import EXPERT_BASIS
 from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.repository.store_location import StoreLocation
@@ -78,6 +83,60 @@ class StopsAfterTwo(Notes):
         self.learned += rows if "swaps" in facts else 0
         if self.learned == 2 * ROWS:
             raise Stopped(15)
+
+
+class Workers:
+    """So many workers, whose needs and tasks of cells are noted; tasks and results travel."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers, self.tasks, self.needs = workers, 0, [MemoryNeed(0)]
+
+    def count_workers(self) -> int:
+        return self.workers
+
+    def admit(self, needs: Iterable[MemoryNeed]) -> None:
+        self.needs += needs
+
+    def broadcast(self, value: Any) -> Any:
+        return value
+
+    def run(self, function: Callable[..., Any], tasks: Iterable[Any], *shared: Any) -> Iterator[Any]:
+        sent = list(tasks)
+        self.tasks += len(sent) if function is learn_cells else 0
+        return PicklingExecutor().run(function, sent, *shared)
+
+
+@pytest.fixture
+def _shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers share few rows, too, in stretches of two partitions."""
+    monkeypatch.setattr(shared_cells, "FEWEST_SHARED", 1)
+    monkeypatch.setattr(shared_cells, "STRETCH_ROWS", 2 * ROWS)
+
+
+@pytest.mark.usefixtures("_shared")
+@pytest.mark.parametrize("workers", points([3, 1, 2, 9], [3]))
+def test_cells_on_workers_learn_the_same_bits(tmp_path: Path, straight: Workplace, workers: int) -> None:
+    work, notes, executor = Workplace(tmp_path), Notes(), Workers(workers)
+    work.put_all(range(4))
+    work.run_here(EXPERTS, executor=executor, report=notes)
+    assert executor.tasks == 2 * min(workers, 5)
+    assert_same_model(work.model(), straight.model())
+    (here,), (there,) = (place.model().history for place in (straight, work))
+    assert replace(there, finished_at="", seconds=0.0) == replace(here, finished_at="", seconds=0.0)
+    assert work.model().run["course"] == straight.model().run["course"]
+    assert sum(facts["rows_seen"] == 4 * ROWS for facts in notes.ended if "rows_seen" in facts) == 1
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("_shared")
+def test_a_stopped_training_on_workers_goes_on_from_its_last_stretch(tmp_path: Path, straight: Workplace) -> None:
+    work, notes = Workplace(tmp_path), Notes()
+    work.put_all(range(4))
+    with pytest.raises(Stopped):
+        work.run_here(EXPERTS, executor=Workers(2), report=StopsAfterTwo())
+    work.run_here(EXPERTS, executor=Workers(3), report=notes)
+    assert ("train.started_from_checkpoint", {"rows": 2 * ROWS}) in notes.events
+    assert_same_model(work.model(), straight.model())
 
 
 def test_a_stopped_training_goes_on_from_its_checkpoint(tmp_path: Path, straight: Workplace) -> None:
@@ -275,14 +334,17 @@ def test_a_damaged_table_of_trials_is_refused(straight: Workplace) -> None:
         trials_of(replace(record, arrays=record.arrays | {"cell_trials": np.zeros((2, 3))}))
 
 
-def test_a_plan_tells_the_memory_and_the_time_of_all_cells(
+def test_a_plan_tells_the_memory_and_the_time_of_all_cells_and_of_a_worker_s_share(
     straight: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timing, "BUDGET_SECONDS", 0.0)  # the cells of the sample are placed all the same
+    workers = Workers(2)
     plans = [
-        run_plan(read_job(straight.job({**EXPERTS, "model.experts": n}), {}), InProcess(), new_model=True)
+        run_plan(read_job(straight.job({**EXPERTS, "model.experts": n}), {}), workers, new_model=True)
         for n in (2, 20_000)
     ]
+    assert workers.needs[-1].bytes == plans[1]["worker_memory_bytes"] > plans[0]["worker_memory_bytes"]
+    assert workers.needs[-1].of == "a share of 20000 cells with max_basis = 8"
     assert plans[1]["process_memory_bytes"] > plans[0]["process_memory_bytes"] + 8 * 20_000 * 6 * 8**2
     assert plans[0]["train_seconds"] > 0
 

@@ -2,10 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
@@ -18,6 +19,7 @@ from support.jobs.jobs import PATIENCE, clean_environment, wait_until
 from ridgestream.jobs.cluster.connection import open_client
 from ridgestream.pipeline.base.blas_threads import blas_threads, numba_threads
 from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.training.online.shared_cells import CellsLearned, CellTask, learn_cells
 from ridgestream.stores.parquet.partitions import PartitionFile
 
 TESTS = Path(__file__).parents[2]
@@ -120,6 +122,15 @@ def multiply(task: int, shared: npt.NDArray[np.float64]) -> float:
 def get_pid(task: int) -> int:  # noqa: ARG001
     """A task that returns the process that runs it."""
     return os.getpid()
+
+
+def learn_cells_or_die(notes: Path, deaths: int, task: CellTask, *shared: Any) -> CellsLearned:
+    """Learn some cells; the first workers that do so die of it."""
+    for death in range(deaths):
+        with suppress(FileExistsError):
+            (notes / str(death)).touch(exist_ok=False)
+            os.kill(os.getpid(), signal.SIGKILL)
+    return learn_cells(task, *shared)
 
 
 def count_threads(task: int) -> tuple[int, int]:  # noqa: ARG001

@@ -1,0 +1,181 @@
+"""Local experts that workers share: each learns some of the cells, from all rows of a stretch of the stream.
+
+Every worker reads the whole stretch and keeps the rows of its cells: reading, standardizing and routing a row costs
+each of them what a kernel row of some ten vectors costs, and nothing but states and predictions is sent. The cells of
+a worker, and the stretches, change no bit: a cell learns its rows in the same parts, whoever has it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.executor import InProcess, MemoryNeed
+from ridgestream.pipeline.base.memory_plan import TrainingPlan
+from ridgestream.pipeline.dataset.block_plan import Part
+from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, Block, BlockReader, Stream
+from ridgestream.pipeline.dataset.range_checks import naming_partition
+from ridgestream.pipeline.dataset.task_label import TaskLabel
+from ridgestream.pipeline.online.experts.cell_learning import PART_BYTES, check_block, learn_block
+from ridgestream.pipeline.online.experts.cells import Cells
+from ridgestream.pipeline.online.experts.experts_state import ExpertsState
+from ridgestream.pipeline.online.experts.local_experts import LocalExperts
+from ridgestream.pipeline.online.experts.packed_cell import N_BASIS, SWAPS, rows_seen_of
+from ridgestream.pipeline.training.online.learned_block import LearnedBlock, Point
+from ridgestream.stores.catalog.ledger import LedgerEntry
+
+STRETCH_ROWS = 2**19
+"""The most rows that are learned between two exchanges of states, unless one part has more."""
+
+FEWEST_SHARED = 2**15
+"""Fewer rows are learned in the process of the job: to send the states would take longer."""
+
+
+@dataclass(frozen=True)
+class CellTask:
+    """Some cells, and the stretch of the stream that they learn."""
+
+    cells: Integers
+    """Their numbers, in ascending order."""
+    state: ExpertsState
+    """Their state before, with the centres of all cells."""
+    parts: tuple[Part, ...]
+    """The stretch."""
+    first: int
+    """How many rows the model has seen before."""
+    label: TaskLabel
+    """Description for error messages."""
+
+
+@dataclass(frozen=True)
+class CellRows:
+    """The rows of some cells in a part of the stream."""
+
+    places: Integers
+    """Their places in the part, shape (rows,)."""
+    predictions: Floats
+    """What was predicted before each was learned, shape (rows, n_outputs)."""
+    targets: Floats
+    """In the learner's units, shape (rows, n_outputs)."""
+    weights: Floats | None
+    """Shape (rows,); None if all weights are 1."""
+    point: Point
+    """The cells after the part."""
+
+
+@dataclass(frozen=True)
+class CellsLearned:
+    """What a task brings back."""
+
+    cells: Cells
+    """All cells, as wide as rows are now."""
+    packed: dict[int, Floats]
+    """The states of the cells that changed, by number."""
+    rows: tuple[CellRows, ...]
+    """The rows of the task's cells, part by part."""
+
+
+@dataclass(frozen=True)
+class SharedCells:
+    """Learns parts of a stream by tasks of the stream's executor."""
+
+    stream: Stream
+    """The stream."""
+    entries: Sequence[LedgerEntry]
+    """Its partitions."""
+    learner: LocalExperts
+    """The learner, whose state is exchanged after every stretch."""
+
+    def learn(self, parts: Sequence[Part]) -> Iterator[list[LearnedBlock]]:
+        """Learn the parts stretch by stretch; yield the blocks of each when the learner has its state after them."""
+        executor = self.stream.executor
+        shared = executor.broadcast(self.stream.reader), executor.broadcast(tuple(self.entries))
+        for stretch in _stretches(parts):
+            executor.admit([self._need(executor.count_workers())])
+            tasks = list(self._tasks(stretch, executor.count_workers()))
+            first = self.learner.rows_seen
+            learned = list(executor.run(learn_cells, tasks, *shared))
+            packed = {cell: kept for each in learned for cell, kept in each.packed.items()}
+            state = replace(tasks[0].state, cells=learned[0].cells, packed=self.learner.state().packed)
+            self.learner.continue_from(state.having(packed))
+            yield list(_blocks(stretch, first, learned))
+
+    def _tasks(self, stretch: tuple[Part, ...], workers: int) -> Iterator[CellTask]:
+        outputs = self.stream.reader.map_of(stretch[0][0].segment).target.n_outputs
+        state = replace(self.learner.state(), n_targets=outputs)
+        label = self.stream.label([block_range for part in stretch for block_range in part])
+        for cells in divide_cells([rows_seen_of(packed) for packed in state.packed], workers):
+            yield CellTask(cells, state.only(cells.tolist()), stretch, self.learner.rows_seen, label)
+
+    def _need(self, workers: int) -> MemoryNeed:
+        cells, max_basis = self.learner.cells, self.learner.parameters.max_basis or 0
+        plan = TrainingPlan(max_basis, cells.centres.shape[1], BLOCK_BYTES, len(cells), PART_BYTES)
+        return plan.worker_need(workers)
+
+
+def is_worth_sharing(stream: Stream, parts: Sequence[Part]) -> bool:
+    """Return whether workers share the cells that learn these parts."""
+    rows = sum(block_range.rows for part in parts for block_range in part)
+    return not isinstance(stream.executor, InProcess) and rows >= FEWEST_SHARED
+
+
+def divide_cells(rows: Sequence[int], groups: int) -> list[Integers]:
+    """Return the numbers of cells, in ascending order, in at most so many groups that have about as many rows each."""
+    order, groups = np.argsort(-np.asarray(rows), kind="stable"), max(1, groups)
+    turns = np.arange(len(order)) % (2 * groups)
+    group_of = np.minimum(turns, 2 * groups - 1 - turns)
+    return [np.sort(order[group_of == group]) for group in range(min(groups, len(order)))]
+
+
+def learn_cells(task: CellTask, reader: BlockReader, entries: Sequence[LedgerEntry]) -> CellsLearned:
+    """Learn the rows of a task's cells; runs on a worker."""
+    state, first, rows = task.state, task.first, []
+    for part in task.parts:
+        block = reader.read_joined(part)
+        with naming_partition(entries, part[0].segment), np.errstate(over="ignore", invalid="ignore"):
+            state, learned = _learn_part(state, block, task.cells, first)
+        rows.append(learned)
+        first += len(block.targets)
+    before = task.state.packed
+    changed = {cell: kept for cell, kept in enumerate(state.packed) if kept is not before[cell]}
+    return CellsLearned(state.cells, changed, tuple(rows))
+
+
+def _learn_part(state: ExpertsState, block: Block, cells: Integers, first: int) -> tuple[ExpertsState, CellRows]:
+    state = state.widened(block.new_features) if len(block.new_features) else state
+    checked = check_block(state, block.features, block.targets, block.weights, first)
+    state, places, predictions = learn_block(state, checked, cells)
+    weights = None if block.weights is None else block.weights[places]
+    point = Point(len(block.targets), int(state.total(N_BASIS)), int(state.total(SWAPS)))
+    return state, CellRows(places, predictions, block.targets[places], weights, point)
+
+
+def _stretches(parts: Sequence[Part]) -> Iterator[tuple[Part, ...]]:
+    together: list[Part] = []
+    rows = 0
+    for part in parts:
+        more = sum(block_range.rows for block_range in part)
+        if together and rows + more > STRETCH_ROWS:
+            yield tuple(together)
+            together, rows = [], 0
+        together.append(part)
+        rows += more
+    if together:
+        yield tuple(together)
+
+
+def _blocks(stretch: tuple[Part, ...], first: int, learned: Sequence[CellsLearned]) -> Iterator[LearnedBlock]:
+    for number, part in enumerate(stretch):
+        rows = [each.rows[number] for each in learned]
+        places = np.argsort(np.concatenate([each.places for each in rows]))
+        predictions, targets = (
+            np.concatenate([getattr(each, name) for each in rows])[places] for name in ("predictions", "targets")
+        )
+        weights = [each.weights for each in rows if each.weights is not None]
+        points = [each.point for each in rows]
+        point = Point(points[0].stop, sum(each.n_basis for each in points), sum(each.swaps for each in points))
+        yield LearnedBlock(
+            part, first, predictions, targets, np.concatenate(weights)[places] if weights else None, [point]
+        )
+        first += len(targets)
