@@ -192,6 +192,43 @@ def test_classes_weights_and_probabilities(tmp_path: Path) -> None:
     np.testing.assert_allclose(probabilities.sum(axis=0), 1.0)
 
 
+def clusters(seed: int, labels: tuple[int, ...]) -> pa.Table:
+    """Rows around places far from each other, those of one place all of the class that `labels` gives it."""
+    rng, place = np.random.default_rng(seed), np.repeat(np.arange(3), 20)
+    X = rng.normal(size=(60, 2)) + 20.0 * np.stack([place == 1, place == 2], axis=1)
+    return pa.table({"x0": X[:, 0], "x1": X[:, 1], "label": np.array(labels)[place]})
+
+
+def test_a_class_that_a_cell_lacks_is_not_predicted_there_until_it_arrives(tmp_path: Path) -> None:
+    work = Workplace(tmp_path)
+    three: Settings = {"model.experts": 3, "model.metric_options.rows": 60, "evaluate.path": None}
+    changes = {**EXPERTS, **three, "source.positive": None, "source.classes": "all"}
+    work.put(0, clusters(0, (1, 2, 3)))
+    work.put(0, clusters(9, (1, 2, 3)), where="held-out")
+    for night in range(2):
+        work.run_here(changes)
+        table = work.predict_here("held-out", changes, with_probabilities=True, with_std=True)
+        expected = np.repeat((1, 2, 3) if not night else (1, 2, 1), 20)
+        np.testing.assert_array_equal(column(table, "prediction"), expected)
+        probabilities = np.stack([column(table, f"probability_{label}") for label in (1, 2, 3)])
+        np.testing.assert_allclose(probabilities.sum(axis=0), 1.0)
+        work.put(1, pa.concat_tables([clusters(seed, (1, 2, 1)) for seed in range(10, 20)]))
+    assert len(work.model().arrays["cells"]) == 3
+
+
+def test_a_cell_of_one_row_has_error_bars(tmp_path: Path) -> None:
+    work, rng = Workplace(tmp_path), np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(100, 2)), [[99.0, 99.0]]])
+    work.put(0, pa.table({"size": X[:, 0], "age": X[:, 1], "price": X[:, 0] + 1.0}))
+    changes = {**EXPERTS, **REGRESSION, "model.experts": 2, "evaluate.path": None}
+    work.run_here(changes)
+    assert sorted(each["rows"] for each in summarize_cells(work.model())["cells"]) == [1, 100]
+    table = work.predict_here("rows", changes, with_std=True, level=0.9)
+    for name in ("prediction", "std", "std_observed", "lower", "upper"):
+        assert np.isfinite(column(table, name)).all()
+    assert column(table, "prediction")[-1] == pytest.approx(100.0, rel=0.2)
+
+
 @pytest.mark.thorough
 def test_missing_values_and_a_category_that_arrives_late(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
