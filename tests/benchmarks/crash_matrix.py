@@ -1,6 +1,7 @@
 """Kill runs in every mode and at every kind of moment, look at what is left, and count: prints JSON.
 
-python crash_matrix.py --kills 50        # kills in each mode; 200 in all take about half an hour on two cores
+python crash_matrix.py --kills 50        # kills in each mode; 350 in all take about an hour on two cores
+python crash_matrix.py --kills 50 --modes experts experts-cluster experts-worker
 
 Each kill is of a run on a new store; afterwards the same command is run to its end. What must hold is asserted by
 `support.jobs.crashes`: every partition once, every row counted once, the model of the undisturbed run, bit for bit.
@@ -27,6 +28,9 @@ SHARES = {
     "cluster": {"time": 0.3, "call": 0.4, "request": 0.3},
     "worker": {"time": 0.4, "call": 0.4, "request": 0.2},
     "scheduler": {"time": 0.5, "call": 0.5},
+    "experts": {"time": 0.2, "call": 0.4, "request": 0.4},
+    "experts-cluster": {"time": 0.3, "call": 0.4, "request": 0.3},
+    "experts-worker": {"time": 0.4, "call": 0.4, "request": 0.2},
 }
 """Which part of a mode's kills comes at which kind of moment."""
 

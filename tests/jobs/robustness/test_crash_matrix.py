@@ -108,7 +108,9 @@ def test_a_trap_kills_a_writer_at_the_chosen_change(tmp_path: Path, trap: type[C
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_two_hundred_kills_are_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: ObjectStore) -> None:
+def test_fifty_kills_in_each_mode_are_recovered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: ObjectStore
+) -> None:
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)  # undone after the test
     counts: Mapping[str, Mapping[str, int]] = run_matrix(tmp_path, kills=50)

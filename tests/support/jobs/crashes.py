@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import psutil
@@ -28,8 +28,13 @@ from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
 from ridgestream.stores.segments.segments import Segments
 
-MODES = ("alone", "cluster", "worker", "scheduler")
-"""Who is killed: a run in one process; a run with workers of its own, all of them; one worker; the scheduler."""
+MODES = ("alone", "cluster", "worker", "scheduler", "experts", "experts-cluster", "experts-worker")
+"""Who is killed: a run in one process; a run with workers of its own, all of them; one worker; the scheduler; and the
+first three of a run of local experts.
+"""
+
+VICTIMS = {"experts": "alone", "experts-cluster": "cluster", "experts-worker": "worker"}
+"""The mode of the same victim, of a model with one dictionary."""
 
 MOMENTS = ("time", "call", "request")
 """When it is killed: at a second, at a change of the store's folder, or at a request to its S3-protocol server."""
@@ -40,11 +45,15 @@ PROGRAM = """
 import sys
 import ridgestream.jobs.cli.app
 import ridgestream.pipeline.ingest.ingest
+import ridgestream.pipeline.training.online.shared_cells as shared_cells
 sys.modules["ridgestream.pipeline.ingest.ingest"].TASKS_A_COMMIT = 4
+shared_cells.FEWEST_SHARED, shared_cells.STRETCH_ROWS = 0, 400
 if __name__ == "__main__":
     ridgestream.jobs.cli.app.main()
 """
-"""The command, with few tasks to a commit, so that there are several; the workers that it starts run this, too."""
+"""The command, with few tasks to a commit, and few rows to an exchange of the states of cells, so that there are
+several of both; the workers that it starts run this, too.
+"""
 
 EVERY_CHECKPOINT = """
 import ridgestream.pipeline.training.online.checkpoints as checkpoints
@@ -144,15 +153,14 @@ class CrashBench:
     def __init__(self, folder: Path, server: ObjectStore | None = None, *, quick: bool = False) -> None:
         self._work, self._server, self._quick = Workplace(folder), server, quick
         self._amounts: dict[tuple[str, str], float] = {}
-        self._calls: list[str] = []
+        self._calls: dict[bool, list[str]] = {}
         self._stores, self._port, self._cluster = 0, 0, None
         self._stack = ExitStack()
         (folder / "program.py").write_text(PROGRAM)
         (folder / "keeping.py").write_text(EVERY_CHECKPOINT + PROGRAM)
         for number in range(PARTITIONS):
             self._work.put(number, draw_rows(number, ROWS))
-        self._work.run_here(self._settings("store"))
-        self._undisturbed = bits_of(self._work.model())
+        self._undisturbed: dict[bool, dict[str, Any]] = {}
 
     _cluster: Cluster | None
 
@@ -181,7 +189,7 @@ class CrashBench:
 
         with self._start(kill, location, at, kill_at) as trap:
             code = trap.wait(2 * PATIENCE)
-        expected = {0, CLUSTER} if kill.mode in ("worker", "scheduler") else {-signal.SIGKILL}
+        expected = {0, CLUSTER} if victim(kill.mode) in ("worker", "scheduler") else {-signal.SIGKILL}
         assert code in (expected if landed else {0}), (kill, at, code, self._log(location).read_text())
         where = f"{at:.2f} s" if kill.moment == "time" else next(iter(trap.calls[int(at) - 1 : int(at)]), "")
         return KillResult(kill, bool(landed), code, *self._look(location), where)
@@ -193,7 +201,7 @@ class CrashBench:
         if kill.moment == "call":
             assert location.folder
             counted = (
-                location.folder / "chunks" if kill.mode == "worker" else location.folder
+                location.folder / "chunks" if victim(kill.mode) == "worker" else location.folder
             )  # the others are the run's
             yield open_trap(command, counted, kill_at, int(at), log, environment)
         elif kill.moment == "time":
@@ -213,9 +221,9 @@ class CrashBench:
 
     def _kill(self, mode: str, process: int, caller: int) -> None:
         """Kill whom the mode names; raise NoSuchProcess if there is nobody any more, or not yet."""
-        if mode in ("alone", "cluster"):
+        if victim(mode) in ("alone", "cluster"):
             os.killpg(process, signal.SIGKILL)
-        elif mode == "worker":
+        elif victim(mode) == "worker":
             workers = [
                 child for child in psutil.Process(process).children() if "spawn_main" in "".join(child.cmdline())
             ]
@@ -229,16 +237,16 @@ class CrashBench:
 
     def _finish(self, kill: Kill, location: StoreLocation) -> None:
         """Run the same command again, undisturbed, and compare; then once more, which must change nothing."""
-        if not self._quick or kill.mode != "alone":
+        if not self._quick or victim(kill.mode) != "alone":
             done = run_program(self._command(kill.mode, location), environment=self._environment())
             assert done.code == 0, (kill, done)
         else:
-            self._work.run_here(self._settings(location.text))
+            self._work.run_here(self._settings(location.text, kill.mode))
         assert self._look(location) == (PARTITIONS, 1)
         store = Store.open(location)
         root = store.root()
         record = require_model(root, "model")
-        differs = [key for key, value in self._undisturbed.items() if bits_of(record)[key] != value]
+        differs = [key for key, value in self.undisturbed(kill.mode).items() if bits_of(record)[key] != value]
         assert differs == [], (kill, differs)
         entries = read_ledger(root).entries
         assert sorted(record.learned) == sorted(entry.segment for entry in entries)
@@ -264,8 +272,8 @@ class CrashBench:
     def measure(self, kill: Kill) -> float:
         """Return the seconds, calls or requests of a run that nobody disturbs."""
         if kill.moment == "call":
-            chunks = "/chunks/" if kill.mode == "worker" else ""
-            return float(sum(chunks in call for call in self._undisturbed_calls()))
+            chunks = "/chunks/" if victim(kill.mode) == "worker" else ""
+            return float(sum(chunks in call for call in self._undisturbed_calls(kill.mode)))
         mode, moment = kill.mode, kill.moment
         if (mode, moment) not in self._amounts:
             location, began = self._new_location(moment), monotonic()
@@ -274,19 +282,28 @@ class CrashBench:
             self._amounts[mode, moment] = monotonic() - began if moment == "time" else float(len(trap.calls))
         return self._amounts[mode, moment]
 
-    def _undisturbed_calls(self) -> Sequence[str]:
+    def undisturbed(self, mode: str) -> dict[str, Any]:
+        """Return the bits of the model of an undisturbed run; the first time for a mode, carry it out."""
+        if has_cells(mode) not in self._undisturbed:
+            location = StoreLocation(str(self._work.folder / f"undisturbed-{has_cells(mode)}"))
+            self._work.run_here(self._settings(location.text, mode))
+            self._undisturbed[has_cells(mode)] = bits_of(require_model(Store.open(location).root(), "model"))
+        return self._undisturbed[has_cells(mode)]
+
+    def _undisturbed_calls(self, mode: str) -> Sequence[str]:
         """Return what a run changes in its folder, with or without workers."""
-        if not self._calls:
-            location, began = self._new_location("call"), monotonic()
-            with self._start(Kill("alone", "call", 0.0), location, 0, lambda *_: None) as trap:
+        if has_cells(mode) not in self._calls:
+            location, began, alone = self._new_location("call"), monotonic(), "experts" if has_cells(mode) else "alone"
+            with self._start(Kill(alone, "call", 0.0), location, 0, lambda *_: None) as trap:
                 assert trap.wait(2 * PATIENCE) == 0, self._log(location).read_text()
-            self._calls = list(trap.calls)
-            self._amounts["alone", "time"] = monotonic() - began
-        return self._calls
+            self._calls[has_cells(mode)] = list(trap.calls)
+            self._amounts[alone, "time"] = monotonic() - began
+        return self._calls[has_cells(mode)]
 
     def _command(self, mode: str, location: StoreLocation) -> list[str]:
-        cluster = {"alone": "none", "scheduler": self._address() if mode == "scheduler" else ""}.get(mode, "local:2")
-        job = self._work.job(self._settings(location.text), f"{location.text.rpartition('/')[2]}.toml")
+        address = self._address() if mode == "scheduler" else ""
+        cluster = {"alone": "none", "scheduler": address}.get(victim(mode), "local:2")
+        job = self._work.job(self._settings(location.text, mode), f"{location.text.rpartition('/')[2]}.toml")
         program = "program.py" if self._quick and location.folder is None else "keeping.py"
         return [sys.executable, str(self._work.folder / program), "run", str(job), "--cluster", cluster]
 
@@ -313,13 +330,23 @@ class CrashBench:
         return StoreLocation(str(self._work.folder / name))
 
     @staticmethod
-    def _settings(store: str) -> dict[str, str | int | None]:
-        return {"store": store, "evaluate.path": None, "model.max_basis": 10, "model.scaling_rows": ROWS} | {
-            "cluster_seconds": 20
-        }
+    def _settings(store: str, mode: str) -> dict[str, str | int | None]:
+        small = {"model.max_basis": 10, "model.scaling_rows": ROWS}
+        cells = {"model.experts": 4, "model.metric_options.rows": ROWS} if has_cells(mode) else {}
+        return {"store": store, "evaluate.path": None, "cluster_seconds": 20, **small, **cells}
 
     def _log(self, location: StoreLocation) -> Path:
         return self._work.folder / f"log-{location.text.rpartition('/')[2]}"
+
+
+def victim(mode: str) -> str:
+    """Return the mode of the same victim, of a model with one dictionary."""
+    return VICTIMS.get(mode, mode)
+
+
+def has_cells(mode: str) -> bool:
+    """Return whether the model of a mode has local experts."""
+    return mode in VICTIMS
 
 
 def spread(mode: str, moment: str, count: int, seed: int = 0, until: float = 1.0) -> list[Kill]:
@@ -332,6 +359,7 @@ def kill_all(bench: CrashBench, series: Sequence[Sequence[Kill]], at_once: int =
     """Strike each series on a store of its own, several at once, and return the outcomes of all kills."""
     for kills in series:
         bench.measure(kills[0])
+        bench.undisturbed(kills[0].mode)
     with ThreadPoolExecutor(at_once) as threads:
         return [
             result for results in threads.map(lambda kills: list(bench.kill_at(*kills)), series) for result in results
