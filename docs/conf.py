@@ -17,7 +17,7 @@ default_role = "literal"  # docstrings put names in single backticks
 napoleon_use_ivar = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
-autodoc_class_signature = "separated"
+autodoc_typehints_description_target = "documented"
 
 html_theme = "furo"
 html_title = "Ridgestream"

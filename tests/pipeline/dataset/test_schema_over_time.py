@@ -36,7 +36,7 @@ ACCEPTED = {
     "timestamp": {TIME},
     "categorical": {TEXT, NUMBER, BOOLEAN},
 }
-"""The groups of types that each kind of column accepts, as the README says."""
+"""The groups of types that each kind of column accepts, as the documentation says."""
 
 BASE = {
     "numeric": pa.array([0.5, 2.0]),

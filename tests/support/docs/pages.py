@@ -2,7 +2,8 @@
 
 A fence names its language and may add words: `no-run: REASON` for what cannot run here, `file=NAME` for a file that
 later blocks read, `output` for what the block before has printed. In what is printed, `…` stands for any text, and
-lines may be left out. A comment that begins with a language, `<!-- bash`, is a block that readers do not see.
+lines may be left out. A comment that begins with a language, `<!-- bash`, is a block that readers do not see, and
+`<!-- files of PAGE -->` writes the files of another page.
 """
 
 import contextlib
@@ -27,6 +28,7 @@ TOP = Path(__file__).parents[3]
 PAGES = (TOP / "README.md", *sorted((TOP / "docs").rglob("*.md")))
 ANY_TEXT = "…"
 _FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+|:::+)(?P<info>[^`]*)$")
+_FILES = re.compile(r"^<!-- files of (\S+) -->$", re.MULTILINE)
 _COMMENT = re.compile(r"^<!-- (?P<info>python|bash)$")
 
 
@@ -86,10 +88,17 @@ def _dedent(lines: list[str]) -> str:
 def run_page(page: Path, folder: Path) -> None:
     """Run the blocks of a page in order, in that folder, which is the working directory, and one namespace."""
     run = _Run(folder)
+    for other in _FILES.findall(page.read_text()):
+        for block in blocks_of(TOP / "docs" / other):
+            _write_file(block, folder)
     for block in blocks_of(page):
-        if block.file is not None:
-            (folder / block.file).write_text(block.text)
+        _write_file(block, folder)
         RUNNERS[block.language](run, block)
+
+
+def _write_file(block: Block, folder: Path) -> None:
+    if block.file is not None:
+        (folder / block.file).write_text(block.text)
 
 
 @dataclass
