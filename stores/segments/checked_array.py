@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _HASH = "sha256"
 
+_COMPARED_BYTES = 32 * 2**20
+"""Bytes of rows that are read at once to be compared with new ones."""
+
 Values = TypeVar("Values", bound=npt.NDArray[Any])
 
 
@@ -60,12 +63,18 @@ def read_array(array: "zarr.Array[Any]", start: int | None = None, stop: int | N
 def write_changed_rows(group: "zarr.Group", name: str, values: npt.NDArray[Any]) -> None:
     """Write those rows of an array of the group, a chunk each, whose bits differ; all of them if it cannot be read."""
     array = cast("zarr.Array[Any]", group[name])
+    step = max(1, _COMPARED_BYTES // max(1, values[:1].nbytes))
+    for start in range(0, len(values), step):
+        for row in _changed_rows(array, start, values[start : start + step]):
+            array[start + row] = values[start + row]
+
+
+def _changed_rows(array: "zarr.Array[Any]", start: int, values: npt.NDArray[Any]) -> list[int]:
     try:
-        changed = _as_bits(read_array(array)) != _as_bits(values)
+        changed = _as_bits(read_array(array, start, start + len(values))) != _as_bits(values)
     except StoreError:
-        changed = np.ones(values.shape, dtype=bool)
-    for row in np.flatnonzero(changed.any(axis=1)).tolist():
-        array[row] = values[row]
+        return [*range(len(values))]
+    return np.flatnonzero(changed.any(axis=1)).tolist()
 
 
 def _as_bits(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
