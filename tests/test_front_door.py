@@ -44,6 +44,7 @@ NAMES = {
     "open_dask_arrays",
     "run",
     "to_onnx",
+    "to_sklearn",
 }
 
 

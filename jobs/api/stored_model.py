@@ -7,6 +7,7 @@ from functools import cached_property
 from types import UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
+from ridgestream.jobs.api.export import Exportable
 from ridgestream.jobs.api.frames import batches_of, like, to_arrow
 from ridgestream.jobs.commands.predict import check_extras, model_with
 from ridgestream.jobs.config.requests import Served, serve
@@ -18,6 +19,7 @@ from ridgestream.pipeline.base.policies import ERROR, IGNORE, Policies
 from ridgestream.pipeline.base.reporter import Fact, Silent
 from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
 from ridgestream.pipeline.features.metric_summary import summarize_metric
+from ridgestream.pipeline.features.one_vs_rest import Label
 from ridgestream.pipeline.models.learned_ranges import LearnedRanges
 from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.prediction.batch_predictor import BatchPredictor
@@ -78,6 +80,20 @@ class StoredModel:
     def model(self) -> Model:
         """The predictor: from raw columns to predictions in the user's units."""
         return self._with(Extras())
+
+    @cached_property
+    def _exportable(self) -> Exportable:
+        return Exportable.of(self._served, std=True)
+
+    @property
+    def model_(self) -> Model:
+        """The predictor with its uncertainty and probabilities, as the exports take it."""
+        return self._exportable.model_
+
+    @property
+    def classes_(self) -> tuple[Label, ...]:
+        """The classes as `predict` names them, in the order of their scores; empty for numbers."""
+        return self._exportable.classes_
 
     @property
     def importance(self) -> dict[str, float]:

@@ -48,6 +48,7 @@ for _command in (
     store_commands.quarantine,
     store_commands.accept,
     store_commands.clean,
+    store_commands.export,
 ):
     app.command()(expand_options(_command))
 app.command()(store_commands.warm)

@@ -4,6 +4,7 @@ from ridgestream.jobs.cluster.cluster_error import ClusterError
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
+from ridgestream.pipeline.exports.export_errors import MissingExtra, NotExportable
 from ridgestream.stores.errors.exceptions import ModelError, NewerFormat, PartitionError, StoreError, StoreLocked
 from ridgestream.stores.errors.exhaustion import is_exhausted
 
@@ -34,6 +35,8 @@ _EVENTS = {
 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (JobFileError, USAGE),
+    (MissingExtra, USAGE),
+    (NotExportable, MODEL),
     (StoreLocked, LOCKED),
     (NewerFormat, STORE),
     (StoreError, STORE),

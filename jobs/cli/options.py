@@ -143,6 +143,23 @@ class StoreOptions:
     as_json: AsJson = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(StoreOptions):
+    """Which model is exported, into which file, and how."""
+
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write: FILE.onnx or FILE.skops.")]
+    format: Annotated[str | None, typer.Option(metavar="onnx|skops", help="The format, if the name says none.")] = None
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Which model of a store that has several.")] = None
+    snapshot: Snapshot = None
+    std: Annotated[bool, typer.Option("--std", help="Add standard deviations, in onnx.")] = False
+    missing: Annotated[
+        str | None, typer.Option(metavar="error|impute|drop", help="What a missing value does, if not as in the job.")
+    ] = None
+    unseen_categories: Annotated[
+        str | None, typer.Option(metavar="error|ignore", help="What an unknown category does, if not as in the job.")
+    ] = None
+
+
 def absolute_location(text: str) -> str:
     """Return a location given on the command line as a job file can name it: a URL as it is, a path as absolute."""
     return text if "://" in text or text.startswith("file:") else str(Path(text).absolute())

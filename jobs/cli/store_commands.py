@@ -1,13 +1,14 @@
 """The commands that look into a store, or change what it serves, without learning: such as inspect or clean."""
 
 import json
+from dataclasses import fields
 from typing import Annotated
 
 import typer
 
 from ridgestream.jobs.cli.execution import find_store, open_job
 from ridgestream.jobs.cli.exit_handling import orderly_exit
-from ridgestream.jobs.cli.options import AsJson, JobOptions, Report, StoreOptions, Wait
+from ridgestream.jobs.cli.options import AsJson, ExportOptions, JobOptions, Report, StoreOptions, Wait
 from ridgestream.jobs.cli.results import print_result
 from ridgestream.jobs.console.escaping import harmless, harmless_cells
 
@@ -147,6 +148,16 @@ def clean(
         location = find_store(handler, options)[0]
         result = run_clean(location, older_than, wait, keep_nights=keep_nights, dry_run=dry_run)
         print_result(result, as_json=options.as_json)
+
+
+def export(options: ExportOptions) -> None:
+    """Write a model as a file for other programs: ONNX, or a pipeline of scikit-learn's own parts for skops."""
+    with orderly_exit() as handler:
+        from ridgestream.jobs.api.export import ExportRequest, run_export
+
+        location, job = find_store(handler, options)
+        request = ExportRequest(**{item.name: getattr(options, item.name) for item in fields(ExportRequest)})
+        print_result(run_export(location, job, request), as_json=options.as_json)
 
 
 def warm(as_json: AsJson = False) -> None:

@@ -22,35 +22,32 @@ class Cells:
     """The expansion of each cell; they share the kernel."""
     stacks: dict[str, Floats]
     """Their arrays."""
+    bars: bool
+    """Whether variances are asked for."""
 
     @classmethod
-    def of(cls, model: Model) -> Self:
+    def of(cls, model: Model, *, bars: bool) -> Self:
         """Return the cells of a model; a model with one dictionary has one. Raises NotExportable without any."""
         experts = model.experts if isinstance(model, ExpertsModel) else (cast("ExpansionModel", model),)
         if not experts:
             raise NotExportable("the model has learned no rows yet, so there is nothing to export")
-        return cls(experts, stack_cells(experts))
+        return cls(experts, stack_cells(experts, bars=bars), bars)
 
     @property
     def widths(self) -> list[int]:
-        """The number of columns of f, and of the variance if there is one."""
-        return [self.stacks["bias"].shape[1], *([1] if self.has_bars else [])]
-
-    @property
-    def has_bars(self) -> bool:
-        """Whether the model has a variance."""
-        return "penalty" in self.stacks
+        """The number of columns of f, and of the variance."""
+        return [self.stacks["bias"].shape[1], *([1] if self.bars else [])]
 
     def add(self, graph: Graph, pick: Pick, features: str) -> list[str]:
         """Add f and its variance of the cell that is picked; return their names."""
         kernel = self.experts[0].basis.kernel
         far = has_far_vectors(kernel, self.stacks)
-        return add_expansion(graph, kernel, pick, features, far=far, bars=self.has_bars)
+        return add_expansion(graph, kernel, pick, features, far=far, bars=self.bars)
 
 
-def add_moments(graph: Graph, model: Model, features: str) -> list[str]:
-    """Add f (rows, n_outputs) in the learner's units, and Var f / σ̂² (rows, 1) if the model has it; return names."""
-    cells = Cells.of(model)
+def add_moments(graph: Graph, model: Model, features: str, *, bars: bool) -> list[str]:
+    """Add f (rows, n_outputs) in the learner's units, and with `bars` Var f / σ̂² (rows, 1); return their names."""
+    cells = Cells.of(model, bars=bars)
     if isinstance(model, ExpertsModel):
         return _add_loop(graph, cells, features, _add_nearest(graph, model, features))
     return cells.add(graph, lambda name: graph.constant(cells.stacks[name][0]), features)

@@ -24,14 +24,17 @@ _COLUMNS = np.array([1])
 """The axis that a sum over the columns of a matrix takes."""
 
 
-def stack_cells(models: Sequence[ExpansionModel]) -> dict[str, Floats]:
-    """Return the arrays of all cells by name, of shape (n_cells, …); with those of the variance, if there is one."""
+def stack_cells(models: Sequence[ExpansionModel], *, bars: bool) -> dict[str, Floats]:
+    """Return the arrays of all cells by name, of shape (n_cells, …), with `bars` those of the variance, too.
+
+    Raises InputError if there are to be some, and the models have no uncertainty.
+    """
     n_basis = max(len(model.basis.vectors) for model in models)
-    cells = [_arrays_of(model, n_basis) for model in models]
+    cells = [_arrays_of(model, n_basis, bars=bars) for model in models]
     return {name: np.stack([cell[name] for cell in cells]) for name in cells[0]}
 
 
-def _arrays_of(model: ExpansionModel, n_basis: int) -> dict[str, Floats]:
+def _arrays_of(model: ExpansionModel, n_basis: int, *, bars: bool) -> dict[str, Floats]:
     basis, (n, n_outputs), d = model.basis, model.coefficients.shape, model.basis.vectors.shape[1]
     m, origin = len(basis.vectors), basis.centre if basis.kernel.is_stationary else np.zeros(d)
     vectors = basis.vectors - origin
@@ -41,7 +44,7 @@ def _arrays_of(model: ExpansionModel, n_basis: int) -> dict[str, Floats]:
         "norms": _padded(np.einsum("ij,ij->i", vectors, vectors), n_basis),
         "coefficients": _padded(model.coefficients[:m], n_basis, n_outputs),
         "bias": model.coefficients[-1] if n > m else np.zeros(n_outputs),
-        **({} if model.uncertainty is None else _bars_of(model.uncertainty, m, n_basis)),
+        **(_bars_of(model.known_uncertainty, m, n_basis) if bars else {}),
     }
 
 

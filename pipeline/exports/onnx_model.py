@@ -25,6 +25,7 @@ OUTPUTS = ("prediction", "scores", "probabilities", "std", "std_observed")
 def to_onnx(
     model: Any,  # noqa: ANN401
     *,
+    std: bool = False,
     classes: Sequence[Label] | None = None,
     missing: str = ERROR,
     unseen_categories: str = ERROR,
@@ -34,20 +35,21 @@ def to_onnx(
     It has an input for each raw column, under its name, of shape (rows,): numbers, booleans (0 and 1) and time stamps
     (seconds since 1970 in UTC) as double, NaN where missing; categories as text, "" where missing. Outputs are
     `prediction` (rows,), a number or the label of a class, or (rows, n_targets) for several targets; for classes
-    `scores`, and `probabilities` if the model is calibrated, (rows, n_classes) in the order of `classes`; and if the
-    model has uncertainty `std` and `std_observed`, of f and of a new observation, for each target or class.
+    `scores`, and `probabilities` if the model is calibrated, (rows, n_classes) in the order of `classes`; and with
+    `std`, the standard deviations `std` and `std_observed`, of f and of a new observation, for each target or class.
 
     `classes` are those of the model if None; of a model that tells one class from the rest they are (-1, 1), which are
     to be given if it has no probabilities. `missing` ("error", "impute", "drop") and `unseen_categories` ("error",
     "ignore", "extend") are the policies of job files: with "error" such a row makes the run fail with the column's
     name; a row that is dropped has NaN in all outputs.
 
-    Raises NotExportable for a model that ONNX cannot hold, MissingExtra if the package onnx is not installed.
+    Raises NotExportable for a model that ONNX cannot hold, InputError if it has no uncertainty, MissingExtra if the
+    package onnx is not installed.
     """
     require("onnx", "onnx")
     exported = Exported.of(model, classes, missing, unseen_categories)
     _check_names(exported.columns)
-    return _model_proto(exported)
+    return _model_proto(exported, std=std)
 
 
 def _check_names(columns: Sequence[str]) -> None:
@@ -64,7 +66,7 @@ def _check_size(size: int) -> None:
         )
 
 
-def _model_proto(exported: Exported) -> "ModelProto":
+def _model_proto(exported: Exported, *, std: bool) -> "ModelProto":
     from onnx import helper
 
     from ridgestream.pipeline.exports.onnx_cells import add_moments
@@ -73,7 +75,8 @@ def _model_proto(exported: Exported) -> "ModelProto":
     from ridgestream.pipeline.exports.onnx_outputs import add_outputs
 
     graph, feature_map = Graph(), exported.feature_map
-    outputs = add_outputs(graph, exported, add_moments(graph, exported.model, add_features(graph, exported)))
+    moments = add_moments(graph, exported.model, add_features(graph, exported), bars=std)
+    outputs = add_outputs(graph, exported, moments)
     _check_size(sum(len(constant.raw_data) for constant in graph.constants))
     inputs: dict[str, Kind] = {column.name: (np.float64, [ROWS]) for column in feature_map.numeric}
     inputs |= {column.name: (np.str_, [ROWS]) for column in feature_map.categorical}

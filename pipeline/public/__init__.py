@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ridgestream.pipeline.dataset.dask_arrays import DaskDataset as DaskDataset
     from ridgestream.pipeline.dataset.dask_arrays import open_dask_arrays as open_dask_arrays
     from ridgestream.pipeline.exports.onnx_model import to_onnx as to_onnx
+    from ridgestream.pipeline.exports.sklearn_pipeline import to_sklearn as to_sklearn
     from ridgestream.pipeline.kernels import RBF as RBF
     from ridgestream.pipeline.kernels import Linear as Linear
     from ridgestream.pipeline.kernels import Polynomial as Polynomial
@@ -67,6 +68,7 @@ _MODULES = {
     "open_dask_arrays": "pipeline.dataset.dask_arrays",
     "run": "jobs.api.run",
     "to_onnx": "pipeline.exports.onnx_model",
+    "to_sklearn": "pipeline.exports.sklearn_pipeline",
 }
 
 __all__ = [
@@ -99,6 +101,7 @@ __all__ = [
     "open_dask_arrays",
     "run",
     "to_onnx",
+    "to_sklearn",
 ]
 
 

@@ -40,7 +40,7 @@ def run(proto: Any, columns: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
 
 
 def served(model: Any, columns: dict[str, Any], **options: Any) -> dict[str, npt.NDArray[Any]]:
-    return run(to_onnx(model, **options), columns)
+    return run(to_onnx(model, std=True, **options), columns)
 
 
 @pytest.mark.parametrize("metric", ["full", "diagonal", "none"])
@@ -158,6 +158,13 @@ def test_a_model_too_large_for_a_file_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("ridgestream.pipeline.exports.onnx_model.LARGEST_BYTES", 1000)
     with pytest.raises(NotExportable, match=r"take 0.0 GiB, an ONNX file at most 2: leave out the deviations"):
         to_onnx(mixed_model(NUMBER))
+
+
+def test_deviations_take_a_model_that_has_them() -> None:
+    model = mixed_model(NUMBER).having(uncertainty=None)
+    assert [each.name for each in to_onnx(model).graph.output] == ["prediction"]
+    with pytest.raises(InputError, match="the model was created without uncertainty"):
+        to_onnx(model, std=True)
 
 
 def test_an_estimator_gives_its_model_and_nothing_else_is_taken() -> None:

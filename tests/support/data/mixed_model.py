@@ -34,8 +34,9 @@ CATEGORICAL = (
 )
 
 
-def mixed_map(target: TargetMap, *, metric: str = "full") -> FeatureMap:
-    plain = FeatureMap(NUMERIC, CATEGORICAL, target)
+def mixed_map(target: TargetMap, *, metric: str = "full", circles: bool = True) -> FeatureMap:
+    linear = tuple(replace(column, cycles=(), is_linear=True) for column in NUMERIC)
+    plain = FeatureMap(NUMERIC if circles else linear, CATEGORICAL, target)
     rng, n = np.random.default_rng(1), plain.n_features
     roots = {"full": rng.standard_normal((n, n)), "diagonal": rng.random(n)}
     root = roots.get(metric)
@@ -43,10 +44,16 @@ def mixed_map(target: TargetMap, *, metric: str = "full") -> FeatureMap:
 
 
 def mixed_model(
-    target: TargetMap, kernel: Kernel | None = None, *, metric: str = "full", bias: bool = True, n_basis: int = 30
+    target: TargetMap,
+    kernel: Kernel | None = None,
+    *,
+    metric: str = "full",
+    bias: bool = True,
+    n_basis: int = 30,
+    circles: bool = True,
 ) -> ExpansionModel:
     """Return a model with deviations whose dictionary is random rows."""
-    feature_map, rng = mixed_map(target, metric=metric), np.random.default_rng(n_basis)
+    feature_map, rng = mixed_map(target, metric=metric, circles=circles), np.random.default_rng(n_basis)
     vectors = features_of(feature_map, draw(n_basis, missing=0.0))
     basis = Basis(kernel or RBF(1 / feature_map.n_features), vectors, vectors.mean(axis=0), constant=bias)
     values, y = (
