@@ -9,8 +9,8 @@ from ridgestream.jobs.cli.exit_handling import ExitHandler, orderly_exit
 from ridgestream.jobs.cli.options import (
     ClusterJobOptions,
     JobOptions,
-    PredictOptions,
     RunOptions,
+    ServedOptions,
     StoreOptions,
     absolute_location,
 )
@@ -56,12 +56,12 @@ def open_job(handler: ExitHandler, options: JobOptions) -> "Job":
 
 
 def _read_job(options: JobOptions, flags: dict[str, Any]) -> "Job":
-    """Read the job file that the options name; where rows are predicted, a store stands for a job."""
+    """Read the job file that the options name; where a model is only used, a store stands for a job."""
     from ridgestream.jobs.config.job_file import read_job
     from ridgestream.jobs.config.requests import job_of_store, names_store
     from ridgestream.jobs.config.values import JobFileError
 
-    if not isinstance(options, PredictOptions) or not names_store(options.job):
+    if not isinstance(options, ServedOptions) or not names_store(options.job):
         return read_job(Path(options.job), flags)
     if options.store is not None:
         raise JobFileError(f"--store goes with a job file, and {options.job} is a store")

@@ -110,8 +110,8 @@ class RunOptions(ClusterJobOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(RunOptions):
-    """The options of a run that predicts: a store may take the place of the job, and the columns beside predictions."""
+class ServedOptions(JobOptions):
+    """Which model: that of a job, or of a store that takes its place."""
 
     job: Annotated[
         str,
@@ -119,6 +119,22 @@ class PredictOptions(RunOptions):
             metavar="JOB.toml|STORE", help=f"The job file, a store, {_RECIPES}.", autocompletion=complete_job
         ),
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(ServedOptions):
+    """Which model is exported, into which file, and how."""
+
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write: FILE.onnx or FILE.skops.")]
+    format: Annotated[str | None, typer.Option(metavar="onnx|skops", help="The format, if the name says none.")] = None
+    snapshot: Snapshot = None
+    std: Annotated[bool, typer.Option("--std", help="Add standard deviations, in onnx.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(ServedOptions, RunOptions):
+    """The options of a run that predicts: the columns beside the predictions."""
+
     with_std: Annotated[bool, typer.Option("--std", help="Add standard deviations.")] = False
     with_scores: Annotated[bool, typer.Option("--scores", help="Add each class's score.")] = False
     level: Annotated[
@@ -141,23 +157,6 @@ class StoreOptions:
     settings: Settings = None
     store: OtherStore = None
     as_json: AsJson = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportOptions(StoreOptions):
-    """Which model is exported, into which file, and how."""
-
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write: FILE.onnx or FILE.skops.")]
-    format: Annotated[str | None, typer.Option(metavar="onnx|skops", help="The format, if the name says none.")] = None
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="Which model of a store that has several.")] = None
-    snapshot: Snapshot = None
-    std: Annotated[bool, typer.Option("--std", help="Add standard deviations, in onnx.")] = False
-    missing: Annotated[
-        str | None, typer.Option(metavar="error|impute|drop", help="What a missing value does, if not as in the job.")
-    ] = None
-    unseen_categories: Annotated[
-        str | None, typer.Option(metavar="error|ignore", help="What an unknown category does, if not as in the job.")
-    ] = None
 
 
 def absolute_location(text: str) -> str:

@@ -1,7 +1,6 @@
 """The commands that look into a store, or change what it serves, without learning: such as inspect or clean."""
 
 import json
-from dataclasses import fields
 from typing import Annotated
 
 import typer
@@ -155,9 +154,8 @@ def export(options: ExportOptions) -> None:
     with orderly_exit() as handler:
         from ridgestream.jobs.api.export import ExportRequest, run_export
 
-        location, job = find_store(handler, options)
-        request = ExportRequest(**{item.name: getattr(options, item.name) for item in fields(ExportRequest)})
-        print_result(run_export(location, job, request), as_json=options.as_json)
+        request = ExportRequest(options.file, options.format, options.snapshot, options.std)
+        print_result(run_export(open_job(handler, options), request), as_json=options.as_json)
 
 
 def warm(as_json: AsJson = False) -> None:

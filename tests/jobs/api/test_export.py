@@ -16,7 +16,6 @@ import ridgestream
 from ridgestream.jobs.api.export import ExportRequest, run_export
 from ridgestream.jobs.cli import exit_codes
 from ridgestream.jobs.config.job_file import read_job
-from ridgestream.jobs.config.requests import store_location
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.stores.errors.exceptions import ModelError
 
@@ -87,7 +86,7 @@ def test_the_policies_are_the_job_s_unless_given(tmp_path: Path) -> None:
     told = work.predict_here("new", changes)["score"].to_numpy()
     assert run_command("export", work.job(changes), tmp_path / "model.onnx").code == 0
     assert answer_of(tmp_path / "model.onnx", rows)["scores"][:, 1] == pytest.approx(told, abs=1e-9)
-    assert run_command("export", work.job(changes), tmp_path / "model.onnx", "--missing", "error").code == 0
+    assert run_command("export", work.job(changes), tmp_path / "model.onnx", "--set", "source.missing=error").code == 0
     with pytest.raises(Exception, match="column 'x0' lacks a value, or has a category"):
         answer_of(tmp_path / "model.onnx", rows)
 
@@ -95,24 +94,20 @@ def test_the_policies_are_the_job_s_unless_given(tmp_path: Path) -> None:
 def test_errors_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = trained(tmp_path)
     job = read_job(work.job(), {})
-    location = store_location(job)
     for request, error, message in [
         (
             ExportRequest("m.pmml"),
             JobFileError,
             "m.pmml has no format .* or give --format, onnx",
         ),
-        (ExportRequest("m.skops", std=True), JobFileError, "--std is for onnx: skops has no standard deviations"),
-        (ExportRequest("m.onnx", model="other"), ModelError, "other"),
+        (ExportRequest("m.skops", std=True), JobFileError, "--std is for onnx: a pipeline of scikit-learn"),
+        (ExportRequest("m.onnx", snapshot="7"), ModelError, "night"),
     ]:
         with pytest.raises(error, match=message):
-            run_export(location, job, request)
-    work.run_here({"model.name": "second"})
-    with pytest.raises(ModelError, match="has the models model, second: choose by --model"):
-        run_export(location, None, ExportRequest("m.onnx"))
+            run_export(job, request)
     monkeypatch.setattr("ridgestream.pipeline.exports.export_errors.find_spec", lambda name: None)  # noqa: ARG005
     with pytest.raises(ImportError, match=r"pip install 'ridgestream\[skops\]'"):
-        run_export(location, job, ExportRequest("m.skops"))
+        run_export(job, ExportRequest("m.skops"))
 
 
 def test_a_model_that_a_format_cannot_hold_has_the_exit_code_of_models(tmp_path: Path) -> None:
