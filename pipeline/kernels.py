@@ -6,7 +6,7 @@ from the differences themselves.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Protocol, cast
 
@@ -72,7 +72,7 @@ class _Parameters:
 
     def parameters(self) -> dict[str, float]:
         """Return the parameters by name, in the order of the fields."""
-        return asdict(cast("Any", self))
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,10 @@ class Cells:
         found: Integers = np.argmax(scores, axis=1)
         size = np.sqrt(np.einsum("ij,ij->i", rows, rows) * 2 * half.max()) + half.max()
         least = scores[np.arange(len(rows)), found] - BLUR * size
-        for row in np.flatnonzero(np.count_nonzero(scores >= least[:, np.newaxis], axis=1) > 1):
+        near = scores >= least[:, np.newaxis]
+        if np.count_nonzero(near) == len(rows):  # each row's own centre alone
+            return found
+        for row in np.flatnonzero(np.count_nonzero(near, axis=1) > 1):
             differences = self.centres - rows[row]
             found[row] = np.argmin(np.einsum("ij,ij->i", differences, differences))
         return found

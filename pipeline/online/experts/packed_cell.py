@@ -3,7 +3,7 @@
 Counters, the dictionary, K and P as triangles, z, yᵀy, and the published coefficients, where they are known.
 """
 
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class CellLayout:
 
     def pack(self, state: OnlineState, coefficients: Floats | None) -> Floats:
         """Return the vector of a state, with published coefficients (n_basis, n_targets) if they are known."""
-        m, numerics = state.n_basis, astuple(state.numerics)
+        m, numerics = state.n_basis, vars(state.numerics).values()
         is_published = float(coefficients is not None)
         counters = [m, is_published, state.rows_seen, state.weight_seen, state.penalty, state.swaps, *numerics]
         parts = {
