@@ -67,7 +67,7 @@ class RunResult:
     def of(cls, facts: Mapping[str, Any], outcome: Outcome, message: str = "") -> Self:
         """Return the result with these facts."""
         report = facts.get("report") or {}
-        known = {item.name: facts.get(item.name) for item in fields(cls)}
+        known: dict[str, Any] = {item.name: facts.get(item.name) for item in fields(cls)}
         known |= {"outcome": outcome, "message": message, "suspects": tuple(facts["suspects"]), "facts": dict(facts)}
         return cls(**(known | {"report_page": report.get("html"), "report_json": report.get("json")}))
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import typer
 
 from ridgestream import __version__
-from ridgestream.jobs.cli import run_commands, store_commands
+from ridgestream.jobs.cli import draft_commands, run_commands, store_commands
 from ridgestream.jobs.cli.exit_handling import end_log, unexpected
 from ridgestream.jobs.cli.interpreter import prepare_process
 from ridgestream.jobs.cli.options import expand_options
@@ -31,6 +31,7 @@ app = typer.Typer(
     "143 terminated.",
 )
 
+app.command()(draft_commands.init)
 for _command in (
     run_commands.run,
     run_commands.plan,
@@ -51,6 +52,7 @@ for _command in (
     store_commands.export,
 ):
     app.command()(expand_options(_command))
+app.command()(draft_commands.schema)
 app.command()(store_commands.warm)
 
 

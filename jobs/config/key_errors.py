@@ -1,5 +1,7 @@
 """Pydantic's errors as one line for each key of a job file."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -15,7 +17,8 @@ def list_errors(error: ValidationError, job: type[BaseModel]) -> str:
     errors: dict[str, dict[str, object]] = {}
     for e in error.errors():
         key = _key(e["loc"], job)
-        errors.setdefault(key, {}).setdefault(_explain(e, types.get(key, "a table")), e["input"])
+        said = _explain(e, types.get(key, "a table"))
+        errors.setdefault(key, {}).setdefault(said + _suggestion(key, types) * (said == _UNKNOWN), e["input"])
     return "\n".join(
         f"  {f'{key}: ' if key else ''}{'; '.join(_with_value(*each) for each in messages.items())}"
         for key, messages in errors.items()
@@ -47,6 +50,15 @@ def _explain(error: Any, type_: str) -> str:  # noqa: ANN401
     return f"must be {type_}"
 
 
+def _suggestion(key: str, keys: Iterable[str]) -> str:
+    """Return the keys that may be meant by one that there is not, as a question: alike, or of another section."""
+    section, dot, name = key.rpartition(".")
+    beside = {each.removeprefix(section + dot).split(".")[0] for each in keys if each.startswith(section + dot)}
+    alike = [f"{section}{dot}{each}" for each in get_close_matches(name, sorted(beside), n=1)]
+    alike = alike or [each for each in keys if each.endswith(f".{name}")]
+    return f"; did you mean {' or '.join(alike[:3])}?" if alike else ""
+
+
 def _with_value(message: str, value: object) -> str:
-    is_shown = message not in (_UNKNOWN, _MISSING) and not isinstance(value, dict)
+    is_shown = not message.startswith((_UNKNOWN, _MISSING)) and not isinstance(value, dict)
     return f"{message} (it is {value!r})" if is_shown else message

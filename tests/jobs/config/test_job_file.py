@@ -124,9 +124,26 @@ def test_every_error_is_reported_at_once_with_its_key(work: Workplace, monkeypat
         "nonsense",
     }
     assert said["source.target"] == "is missing"
-    assert said["nonsense"] == said["evaluate.pth"] == said["model.kernel.width"] == "there is no such key"
+    assert said["nonsense"] == said["model.kernel.width"] == "there is no such key"
+    assert said["evaluate.pth"] == "there is no such key; did you mean evaluate.path?"
     assert "'-1'" in said["model.novelty_threshold"]
     assert "'lots'" in said["memory_limit"]
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("modle", "model"),
+        ("model.max_bases", "model.max_basis"),
+        ("model.kernel.gama", "model.kernel.gamma"),
+        ("max_basis", "model.max_basis"),
+        ("source.experts", "model.experts"),
+        ("model.patience", "model.ols.patience or model.orols.patience"),
+    ],
+)
+def test_an_unknown_key_has_the_key_that_may_be_meant(work: Workplace, key: str, meant: str) -> None:
+    with pytest.raises(JobFileError, match=rf"{re.escape(key)}: there is no such key; did you mean {meant}\?"):
+        read_job(work.job({key: 1}), {})
 
 
 @pytest.mark.parametrize("key", ["stoer", "source.taget", "model.kernel.sigma", "evaluate.pathh", "predict.x"])
