@@ -25,11 +25,11 @@ from ridgestream.pipeline.online.experts.packed_cell import N_BASIS, SWAPS, rows
 from ridgestream.pipeline.training.online.learned_block import LearnedBlock, Point
 from ridgestream.stores.catalog.ledger import LedgerEntry
 
-STRETCH_ROWS = 2**19
-"""The most rows that are learned between two exchanges of states, unless one part has more."""
+STRETCH_ROWS, STRETCH_ROWS_A_CELL = 2**19, 1024
+"""The most rows that are learned between two exchanges of states, the larger number, unless one part has more."""
 
-FEWEST_SHARED = 2**15
-"""Fewer rows are learned in the process of the job: to send the states would take longer."""
+FEWEST_SHARED, FEWEST_SHARED_A_CELL = 2**15, 128
+"""Fewer rows than one of these are learned in the process of the job: to send the states would take longer."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class SharedCells:
         """Learn the parts stretch by stretch; yield the blocks of each when the learner has its state after them."""
         executor = self.stream.executor
         shared = executor.broadcast(self.stream.reader), executor.broadcast(tuple(self.entries))
-        for stretch in _stretches(parts):
+        for stretch in _stretches(parts, max(STRETCH_ROWS, STRETCH_ROWS_A_CELL * len(self.learner.cells))):
             executor.admit([self._need(executor.count_workers())])
             tasks = list(self._tasks(stretch, executor.count_workers()))
             first = self.learner.rows_seen
@@ -114,10 +114,10 @@ class SharedCells:
         return plan.worker_need(workers)
 
 
-def is_worth_sharing(stream: Stream, parts: Sequence[Part]) -> bool:
+def is_worth_sharing(stream: Stream, parts: Sequence[Part], n_cells: int) -> bool:
     """Return whether workers share the cells that learn these parts."""
     rows = sum(block_range.rows for part in parts for block_range in part)
-    return not isinstance(stream.executor, InProcess) and rows >= FEWEST_SHARED
+    return not isinstance(stream.executor, InProcess) and rows >= max(FEWEST_SHARED, FEWEST_SHARED_A_CELL * n_cells)
 
 
 def divide_cells(rows: Sequence[int], groups: int) -> list[Integers]:
@@ -151,12 +151,12 @@ def _learn_part(state: ExpertsState, block: Block, cells: Integers, first: int) 
     return state, CellRows(places, predictions, block.targets[places], weights, point)
 
 
-def _stretches(parts: Sequence[Part]) -> Iterator[tuple[Part, ...]]:
+def _stretches(parts: Sequence[Part], most_rows: int) -> Iterator[tuple[Part, ...]]:
     together: list[Part] = []
     rows = 0
     for part in parts:
         more = sum(block_range.rows for block_range in part)
-        if together and rows + more > STRETCH_ROWS:
+        if together and rows + more > most_rows:
             yield tuple(together)
             together, rows = [], 0
         together.append(part)

@@ -63,7 +63,7 @@ class StreamTraining:
         report.begin(events.STEP_TRAIN, sum(entry.rows for entry in self.entries), partitions=len(self.entries))
         report.advance(progress.rows)
         parts = list(self.stream.parts(progress.blocks, _most_rows(learner)))
-        if isinstance(learner, LocalExperts) and is_worth_sharing(self.stream, parts):
+        if isinstance(learner, LocalExperts) and is_worth_sharing(self.stream, parts, len(learner.cells)):
             progress = self._learn_there(learner, parts, progress)
         else:
             progress = self._learn_here(learner, parts, progress)

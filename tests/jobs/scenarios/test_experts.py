@@ -109,7 +109,9 @@ class Workers:
 @pytest.fixture
 def _shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers share few rows, too, in stretches of two partitions."""
-    monkeypatch.setattr(shared_cells, "FEWEST_SHARED", 1)
+    monkeypatch.setattr(shared_cells, "FEWEST_SHARED_A_CELL", 1)
+    monkeypatch.setattr(shared_cells, "FEWEST_SHARED", 4 * ROWS)
+    monkeypatch.setattr(shared_cells, "STRETCH_ROWS_A_CELL", 1)
     monkeypatch.setattr(shared_cells, "STRETCH_ROWS", 2 * ROWS)
 
 
