@@ -64,6 +64,7 @@ STEP_SLS_SVM_PASS = Step("sls_svm_pass", "sls-svm")
 STEP_SUBSET_OF_REGRESSORS_PASS = Step("subset_of_regressors_pass", "subset of regressors")
 STEP_SUM_CANDIDATES = Step("sum_candidates", "sum {candidates} candidates")
 STEP_SUM_DICTIONARY = Step("sum_dictionary", "sums of the dictionary")
+STEP_SUM_RESIDUALS = Step("sum_residuals", "scale of the residuals")
 STEP_SUM_TRANSITIONS = Step("sum_transitions", "sums of the transitions")
 STEP_TRAIN = Step("train", "train")
 

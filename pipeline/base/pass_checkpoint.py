@@ -6,6 +6,7 @@ uninterrupted one; the clock only determines after which tasks the sums are save
 """
 
 from collections.abc import Callable, Mapping
+from inspect import unwrap
 from time import monotonic
 from typing import Any, Protocol, TypeVar, get_type_hints
 
@@ -73,7 +74,7 @@ class ResumablePass:
     """The checkpoint of one pass."""
 
     def __init__(self, checkpoints: CheckpointStore | None, key: str, function: Callable[..., Any]) -> None:
-        self._checkpoints, self._key, self._kind = checkpoints, key, get_type_hints(function)["return"]
+        self._checkpoints, self._key, self._kind = checkpoints, key, get_type_hints(unwrap(function))["return"]
         self._saved_at = monotonic()
 
     def load(self) -> tuple[int, Any]:

@@ -30,9 +30,11 @@ from typing import ClassVar, Literal
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.bounds import check_bounds
+from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.base.settings import Count, Share
 from ridgestream.pipeline.batch.method import FitTask, Method
+from ridgestream.pipeline.batch.robust import RobustSettings, robust
 from ridgestream.pipeline.batch.shared_settings import SharedSize
 from ridgestream.pipeline.batch.start import StartSettings, initial_dictionary, start_passes, start_sizes
 from ridgestream.pipeline.kernels import Kernel
@@ -44,7 +46,7 @@ from ridgestream.pipeline.sums.row_set import RowSet
 
 
 @dataclass(frozen=True)
-class ISLSSVMSettings(SharedSize, StartSettings):
+class ISLSSVMSettings(RobustSettings, SharedSize, StartSettings):
     """Pruning by the smallest coefficients."""
 
     also_takes: ClassVar[frozenset[str]] = frozenset({"dictionary", "efvs"})
@@ -61,6 +63,8 @@ class ISLSSVMSettings(SharedSize, StartSettings):
     def __post_init__(self) -> None:
         check_bounds(self)
         self.grid.check(1)
+        if self.reweightings and self.reselect != "always":
+            raise InputError('reweightings need reselect = "always": new rows would count in full beside the others')
         check_path(self.step, self.smallest, self.max_basis)
 
     @property
@@ -100,6 +104,13 @@ def _fit(task: FitTask[ISLSSVMSettings]) -> Fitted:
     return fit_isls_svm(task.rows, task.kernels, initial_dictionary(task), task.settings, task.report)
 
 
-METHOD = Method(
-    settings=ISLSSVMSettings, fit=_fit, sizes=start_sizes, passes=start_passes, compares_kernels=True, chooses_size=True
+METHOD = robust(
+    Method(
+        settings=ISLSSVMSettings,
+        fit=_fit,
+        sizes=start_sizes,
+        passes=start_passes,
+        compares_kernels=True,
+        chooses_size=True,
+    )
 )

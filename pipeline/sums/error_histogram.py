@@ -73,6 +73,11 @@ class ErrorHistogram:
             fitting = fitting.widened(fitting.exponent + 1)
         return fitting
 
+    def quantile(self, share: float) -> float:
+        """Return the middle of the first bin at which the cumulated weight exceeds this share; 0 without rows."""
+        middle = _quantile(self.bins, self.weights, share) + 0.5 if self.bins else 0.0
+        return float(np.ldexp(middle, self.exponent))
+
     def shown(self, bins: int, tail: float = 0.005) -> "Bars":
         """Return at most `bins` bars that exclude at most the fraction `tail` of the weight on either side."""
         total = sum(self.weights)

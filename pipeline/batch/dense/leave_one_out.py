@@ -14,6 +14,7 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.base.settings import Internal
 from ridgestream.pipeline.batch.dense.kernel_matrix import DenseSystem, PresentRows, read_present
 from ridgestream.pipeline.batch.method import FitTask, Method, PassPlan, PlanTask, Sizes, sum_pass
+from ridgestream.pipeline.batch.robust import RobustSettings, robust
 from ridgestream.pipeline.batch.shared_settings import SharedRegularizations
 from ridgestream.pipeline.kernels import Kernel, gram
 from ridgestream.pipeline.selection.cross_validation import check_choices
@@ -24,7 +25,7 @@ from ridgestream.pipeline.sums.row_set import RowSet
 
 
 @dataclass(frozen=True)
-class DenseSettings(SharedRegularizations):
+class DenseSettings(RobustSettings, SharedRegularizations):
     """A kernel expansion over all rows."""
 
     memory_limit_bytes: Annotated[int, Internal()] = 2**30
@@ -104,11 +105,13 @@ def dense_method(fit: Callable[[RowSet, Sequence[Kernel], DenseSettings, Reporte
         settings = replace(task.settings, memory_limit_bytes=task.memory_limit_bytes)
         return fit(task.rows, task.kernels, settings, task.report)
 
-    return Method(
-        settings=DenseSettings,
-        fit=fit_task,
-        sizes=dense_sizes,
-        passes=dense_passes,
-        compares_kernels=True,
-        always_reselects=True,
+    return robust(
+        Method(
+            settings=DenseSettings,
+            fit=fit_task,
+            sizes=dense_sizes,
+            passes=dense_passes,
+            compares_kernels=True,
+            always_reselects=True,
+        )
     )

@@ -50,7 +50,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "model.subset_of_regressors.start": "k-means",
         "model.subset_of_regressors.start_basis": 60,
     },
-    "ls-svm": {"model.max_basis": None, "model.regularization": GRID},
+    "ls-svm": {"model.max_basis": None, "model.regularization": GRID, "model.ls_svm.reweightings": 1},
     "sls-svm": {"model.regularization": 1e-4, "model.sls_svm.step": 0.5, "model.folds": 2},
     "kernel-ridge": {"model.max_basis": None, "model.regularization": GRID},
 }
