@@ -11,8 +11,8 @@ Prints one JSON object. `points` have CPU microseconds a row for finding cells a
 longest, its peak of resident memory, and the bytes of the state and of the rows read. `model` has the coefficients of
 
     routing  = a · cells · features
-    learning = (b + c · basis · features + e · basis² + f · cells · basis³ / part) / workers
-    memory   = g + h · cells · basis² / workers
+    learning = (b + c · basis · features + e · basis² + f · cells · basis³ / rows of a partition) / workers
+    memory   = g + h · cells · basis² / workers, no more workers than there are cells
 
 fitted to them by non-negative least squares: microseconds a row and bytes. `forecast` is what they say of --forecast
 rows on as many workers, with --decode microseconds for reading a row, where every worker reads all rows, and where rows
@@ -37,7 +37,7 @@ from scipy.optimize import nnls
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`, as pytest finds them
 
 from benchmarks.measuring import GAMMA, REGULARIZATION, Array, say, warm_up
-from support.data.forest import N_FEATURES, stream_like_forest
+from support.data.forest import N_FEATURES, PARTITION_ROWS, stream_like_forest
 
 from ridgestream import RBF, LocalExperts
 from ridgestream.pipeline.base.reporter import Silent
@@ -131,12 +131,13 @@ def routing_terms(cells: float, basis: float, workers: float) -> list[float]:  #
 
 
 def learning_terms(cells: float, basis: float, workers: float) -> list[float]:
-    refreshes = cells * basis**3 / part_rows(N_FEATURES)
-    return [1 / workers, basis * N_FEATURES / workers, basis**2 / workers, refreshes / workers]
+    sharing = min(workers, cells)
+    refreshes = cells * basis**3 / min(part_rows(N_FEATURES), PARTITION_ROWS)
+    return [1 / sharing, basis * N_FEATURES / sharing, basis**2 / sharing, refreshes / sharing]
 
 
 def memory_terms(cells: float, basis: float, workers: float) -> list[float]:
-    return [1.0, cells * basis**2 / workers]
+    return [1.0, cells * basis**2 / min(workers, cells)]
 
 
 FITTED = {

@@ -142,7 +142,7 @@ class LearnerTrials:
         learner.set_regularization(regularization)
         (later, later_weight, rows), (random, random_weight, _) = (self._loss(learner, judge) for judge in JUDGES)
         pooled = (later + random) / (later_weight + random_weight)
-        return JudgedErrors(later / later_weight, random / max(random_weight, 1.0), pooled, rows)
+        return JudgedErrors(later / later_weight, random / random_weight if random_weight else 0.0, pooled, rows)
 
     def _loss(self, learner: Learner, judge: int) -> tuple[float, float, int]:
         """Return the sum of the judge's weighted squared errors, that of its weights, and the number of its rows."""

@@ -39,6 +39,9 @@ VICTIMS = {"experts": "alone", "experts-cluster": "cluster", "experts-worker": "
 MOMENTS = ("time", "call", "request")
 """When it is killed: at a second, at a change of the store's folder, or at a request to its S3-protocol server."""
 
+CHANGES_AS = {"cluster": "alone", "worker": "alone", "scheduler": "alone", "experts-worker": "experts-cluster"}
+"""Modes whose runs change the store's folder as often as those of another mode."""
+
 PARTITIONS, ROWS = 20, 100
 
 PROGRAM = """
@@ -153,7 +156,7 @@ class CrashBench:
     def __init__(self, folder: Path, server: ObjectStore | None = None, *, quick: bool = False) -> None:
         self._work, self._server, self._quick = Workplace(folder), server, quick
         self._amounts: dict[tuple[str, str], float] = {}
-        self._calls: dict[bool, list[str]] = {}
+        self._calls: dict[str, list[str]] = {}
         self._stores, self._port, self._cluster = 0, 0, None
         self._stack = ExitStack()
         (folder / "program.py").write_text(PROGRAM)
@@ -291,14 +294,15 @@ class CrashBench:
         return self._undisturbed[has_cells(mode)]
 
     def _undisturbed_calls(self, mode: str) -> Sequence[str]:
-        """Return what a run changes in its folder, with or without workers."""
-        if has_cells(mode) not in self._calls:
-            location, began, alone = self._new_location("call"), monotonic(), "experts" if has_cells(mode) else "alone"
-            with self._start(Kill(alone, "call", 0.0), location, 0, lambda *_: None) as trap:
+        """Return what a run changes in its folder, with or without workers, unless they share its cells."""
+        measured = CHANGES_AS.get(mode, mode)
+        if measured not in self._calls:
+            location, began = self._new_location("call"), monotonic()
+            with self._start(Kill(measured, "call", 0.0), location, 0, lambda *_: None) as trap:
                 assert trap.wait(2 * PATIENCE) == 0, self._log(location).read_text()
-            self._calls[has_cells(mode)] = list(trap.calls)
-            self._amounts[alone, "time"] = monotonic() - began
-        return self._calls[has_cells(mode)]
+            self._calls[measured] = list(trap.calls)
+            self._amounts[measured, "time"] = monotonic() - began
+        return self._calls[measured]
 
     def _command(self, mode: str, location: StoreLocation) -> list[str]:
         address = self._address() if mode == "scheduler" else ""
