@@ -22,15 +22,8 @@ from ridgestream.pipeline.batch.registry import METHODS, section_of
 from ridgestream.pipeline.batch.shared_settings import MethodSettings, SharedRegularizations, own_settings
 from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricName
 from ridgestream.pipeline.models.model_record import ONLINE
-from ridgestream.pipeline.online.settings import OnlineSettings
-from ridgestream.pipeline.training.request import (
-    EXPERT_BASIS,
-    EXPERTS,
-    GAMMA,
-    LARGEST_CHOSEN,
-    MAX_BASIS,
-    REGULARIZATION,
-)
+from ridgestream.pipeline.training.pilot import bounding_values
+from ridgestream.pipeline.training.request import EXPERTS, GAMMA, MAX_BASIS
 
 AUTO_REFIT = "auto"
 """The value of `refit` that leaves it to the rows."""
@@ -47,10 +40,6 @@ _UNTAKEN = {
     "fixed": {"max_basis", "novelty_threshold", "usefulness_threshold"},
 }
 """Keys that the online learner does not take with each selection rule."""
-
-
-_BOUNDING = {REGULARIZATION: OnlineSettings.regularization, MAX_BASIS: LARGEST_CHOSEN}
-"""The values of settings that are "auto" by which a run is planned; the pilot chooses no larger dictionary."""
 
 
 class ModelKeys(Section):
@@ -94,7 +83,7 @@ class ModelKeys(Section):
         """Return the values of these keys: None for "unlimited", and for "auto" the one that bounds the plan."""
         given = {name: getattr(self, name) for name in names}
         values = {name: None if value == UNLIMITED else value for name, value in given.items()}
-        bounding = {**_BOUNDING, MAX_BASIS: EXPERT_BASIS} if self._has_cells else _BOUNDING
+        bounding = bounding_values(has_cells=self._has_cells)
         return values | {name: bounding[name] for name in given if given[name] == AUTO}
 
     @property

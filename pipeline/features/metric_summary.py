@@ -53,6 +53,14 @@ def column_importance(feature_map: FeatureMap) -> dict[str, float]:
     return importance | {column.name: 0.0 for column in feature_map.numeric if not column.is_linear}
 
 
+def column_shares(feature_map: FeatureMap) -> dict[str, float]:
+    """Return each column's share of the squared gradients of the metric; equal shares without a metric."""
+    if feature_map.metric is not None:
+        return _sum_by_column(feature_map.metric.importance(), feature_map)
+    names = [column.name for column in feature_map.numeric] + [column.name for column in feature_map.categorical]
+    return dict.fromkeys(names, 1 / max(len(names), 1))
+
+
 def _sum_by_column(shares: Floats, feature_map: FeatureMap) -> dict[str, float]:
     columns = [column.name for column in feature_map.linear]
     columns += [feature_map.numeric[position].name for position, _ in feature_map.circles for _ in range(2)]

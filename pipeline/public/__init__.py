@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ridgestream.pipeline.base.errors import NumericalBreakdown as NumericalBreakdown
     from ridgestream.pipeline.dataset.dask_arrays import DaskDataset as DaskDataset
     from ridgestream.pipeline.dataset.dask_arrays import open_dask_arrays as open_dask_arrays
+    from ridgestream.pipeline.estimators.online import OnlineLSSVMClassifier as OnlineLSSVMClassifier
+    from ridgestream.pipeline.estimators.online import OnlineLSSVMRegressor as OnlineLSSVMRegressor
+    from ridgestream.pipeline.estimators.sparse import SparseKernelClassifier as SparseKernelClassifier
+    from ridgestream.pipeline.estimators.sparse import SparseKernelRegressor as SparseKernelRegressor
     from ridgestream.pipeline.exports.onnx_model import to_onnx as to_onnx
     from ridgestream.pipeline.exports.sklearn_pipeline import to_sklearn as to_sklearn
     from ridgestream.pipeline.kernels import RBF as RBF
@@ -53,12 +57,16 @@ _MODULES = {
     "NumericalBreakdown": "pipeline.base.errors",
     "OnlineLSSVM": "pipeline.online.online_ls_svm",
     "OnlineLSTD": "pipeline.policy.online_lstd",
+    "OnlineLSSVMClassifier": "pipeline.estimators.online",
+    "OnlineLSSVMRegressor": "pipeline.estimators.online",
     "OnlineState": "pipeline.online.state",
     "OpenStore": "jobs.api.open_store",
     "PartitionError": "stores.errors.exceptions",
     "Polynomial": "pipeline.kernels",
     "RBF": "pipeline.kernels",
     "RunResult": "jobs.api.run",
+    "SparseKernelClassifier": "pipeline.estimators.sparse",
+    "SparseKernelRegressor": "pipeline.estimators.sparse",
     "Store": "stores.repository.repository",
     "StoreError": "stores.errors.exceptions",
     "StoreLocation": "stores.repository.store_location",
@@ -85,12 +93,16 @@ __all__ = [
     "ModelError",
     "NumericalBreakdown",
     "OnlineLSSVM",
+    "OnlineLSSVMClassifier",
+    "OnlineLSSVMRegressor",
     "OnlineLSTD",
     "OnlineState",
     "OpenStore",
     "PartitionError",
     "Polynomial",
     "RunResult",
+    "SparseKernelClassifier",
+    "SparseKernelRegressor",
     "Store",
     "StoreError",
     "StoreLocation",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,9 +18,11 @@ from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, Me
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import MetricSettings
 from ridgestream.pipeline.metric.split import LATER_SHARE
+from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.sums.row_set import RowSet
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.request import (
+    EXPERT_BASIS,
     EXPERTS,
     LARGEST_CHOSEN,
     MAX_BASIS,
@@ -132,6 +134,12 @@ def _form(request: Request, n_features: int) -> MetricForm:
     if request.metric is None:
         return "standardized"
     return "diagonal" if request.metric.is_diagonal(n_features) else "full"
+
+
+def bounding_values(*, has_cells: bool = False) -> dict[str, Any]:
+    """Return the values of settings that are "auto" by which a training is planned; a pilot chooses no larger ones."""
+    most = EXPERT_BASIS if has_cells else LARGEST_CHOSEN
+    return {REGULARIZATION: OnlineSettings.regularization, MAX_BASIS: most}
 
 
 def plan_pilot(request: Request, record: ModelRecord | None, n_features: int, n_rows: int) -> MetricPlan | None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import read_errors
 from ridgestream.stores.errors.zarr_settings import ZARR_FORMAT
-from ridgestream.stores.requests.limited_store import LimitedStore
 from ridgestream.stores.schema.record_hash import hash_arrays, hash_plain
 from ridgestream.stores.segments.checked_array import read_array
 from ridgestream.stores.segments.segment_format import SEGMENTS
@@ -125,6 +124,8 @@ def recall(root: "zarr.Group", path: str) -> object:
 
 def remember(root: "zarr.Group", path: str, digest: str, record: object) -> None:
     """Keep a record with its hash for `recall`, in place of an earlier one of this path."""
+    from ridgestream.stores.requests.limited_store import LimitedStore
+
     if isinstance(root.store, LimitedStore):
         root.store.known[path] = digest, record
 

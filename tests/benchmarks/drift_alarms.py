@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.measuring import Array, say
 
 from ridgestream.pipeline.base.array_checks import Integers
-from ridgestream.pipeline.ingest.partition_profile import UNSKETCHED_ROWS
+from ridgestream.pipeline.ingest.partition_statistics import UNSKETCHED_ROWS
 from ridgestream.pipeline.monitoring.column_course import News
 from ridgestream.pipeline.monitoring.drift_course import DriftFollower
 from ridgestream.pipeline.monitoring.segment_statistics import SegmentStatistics, StatisticsReader

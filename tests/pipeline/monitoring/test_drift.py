@@ -17,7 +17,7 @@ from support.stores.stores import ingest_folder, ledger_of, new_store
 from ridgestream.pipeline.features.columns import NumericColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.target_map import TargetMap
-from ridgestream.pipeline.ingest import partition_profile
+from ridgestream.pipeline.ingest.partition_statistics import PartitionStatistics
 from ridgestream.pipeline.monitoring.drift import PartitionDrift, compare_partitions, follow_partitions
 from ridgestream.pipeline.monitoring.segment_statistics import SegmentStatistics, StatisticsReader
 from ridgestream.pipeline.monitoring.training_rows import TrainingRows
@@ -65,13 +65,13 @@ def omit_sketches(
     monkeypatch: pytest.MonkeyPatch, from_segment: Callable[[SegmentFacts], bool] = lambda _: True
 ) -> None:
     """Make ingest write segments without sketches, as older releases did."""
-    facts_of = partition_profile._Statistics.facts
+    facts_of = PartitionStatistics.facts
 
-    def facts_without_sketch(gathered: Any, decoder: Any) -> SegmentFacts:
-        facts = facts_of(gathered, decoder)
+    def facts_without_sketch(gathered: Any, *tables: Any) -> SegmentFacts:
+        facts = facts_of(gathered, *tables)
         return replace(facts, sketch=None) if from_segment(facts) else facts
 
-    monkeypatch.setattr(partition_profile._Statistics, "facts", facts_without_sketch)
+    monkeypatch.setattr(PartitionStatistics, "facts", facts_without_sketch)
     monkeypatch.setattr(SegmentLayout, "is_small", False)
 
 

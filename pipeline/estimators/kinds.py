@@ -1,0 +1,139 @@
+"""Classifiers and regressors over kernel models, whatever trains them."""
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, column_or_1d
+
+from ridgestream.pipeline.base.array_checks import Floats, check_targets
+from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.estimators.base import KernelEstimator, finite
+
+if TYPE_CHECKING:
+    from ridgestream.pipeline.models.predictor import Model
+    from ridgestream.stores.schema.schema import Feature
+
+
+class KernelClassifier(ClassifierMixin, KernelEstimator):
+    """A classifier: each class is learned against the rest, of two classes the second against the first."""
+
+    def decision_function(self, X: Any) -> npt.NDArray[np.floating]:
+        """Return each class's score (rows, n_classes), of two classes that of the second, (rows,)."""
+        outputs, _ = self._outputs(X)
+        return outputs[:, 0] if len(self.classes_) == 2 else outputs
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the class of the largest score of each row, (rows,); O(n_basis) a row."""
+        outputs, _ = self._outputs(X)
+        places = (outputs[:, 0] > 0).astype(np.int64) if len(self.classes_) == 2 else np.argmax(outputs, axis=1)
+        return np.asarray(self.classes_[places])
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.floating]:
+        """Return the probability of each class, (rows, n_classes), from rows that were left out.
+
+        Raises InputError if the model could not be calibrated.
+        """
+        outputs, table = self._outputs(X)
+        probabilities = self.model_.probabilities
+        if probabilities is None:
+            raise InputError("the model has no probabilities: it could not be calibrated by the rows learned")
+        return probabilities.of(np.asarray(outputs, np.float64)).astype(table.dtype, copy=False)
+
+    @classmethod
+    def from_model(
+        cls,
+        model: "Model",
+        *,
+        classes: Any = None,
+        features: "tuple[Feature, ...] | None" = None,
+    ) -> Self:
+        """Return a fitted estimator that predicts by a stored model.
+
+        `classes` are those of the target, by default the model's own, or −1 and 1; `features` the columns in the order
+        in which an array has them, by default numbers before categories. Raises InputError for a model of numbers.
+        """
+        estimator = cls().taking(model, features)
+        own = model.feature_map.target.classes or (-1, 1)
+        estimator.classes_ = np.asarray(own if classes is None else classes)
+        if len(estimator.classes_) != len(own):
+            raise InputError(f"the model has {len(own)} classes, {len(estimator.classes_)} are given")
+        return estimator
+
+    def _read_targets(self, y: Any, classes: Any, *, resets: bool) -> Floats:
+        check_classification_targets(y)
+        labels = column_or_1d(y, warn=True)
+        if resets:
+            self.classes_ = np.unique(labels if classes is None else classes)
+        if len(self.classes_) < 2:
+            raise InputError(f"Classifier needs two classes or more, y has one class: {self.classes_[0]!r}")
+        codes = np.minimum(np.searchsorted(self.classes_, labels), len(self.classes_) - 1)
+        foreign = labels[self.classes_[codes] != labels]
+        if len(foreign):
+            known = ", ".join(map(repr, self.classes_.tolist()))
+            raise InputError(f"y has the class {foreign.tolist()[0]!r}, which is none of {known}; name all in classes")
+        return np.asarray(codes[:, np.newaxis], dtype=np.float64)
+
+    def _labels(self) -> tuple[Any, ...]:
+        return tuple(self.classes_.tolist())
+
+
+class KernelRegressor(RegressorMixin, KernelEstimator):
+    """A regressor of one target or several, which are standardized."""
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return f, (rows,) or (rows, n_targets), and with `return_std` its standard deviation; O(n_basis) a row.
+
+        The deviation is that of f, not of a new observation, whose range `predict_interval` gives; O(n_basis²) a row.
+        """
+        outputs, table = self._outputs(X)
+        if not return_std:
+            return self._shaped(outputs)
+        deviations, _ = self.model_.deviations(*self._encoded(X)[1])
+        return self._shaped(outputs), self._shaped(deviations.astype(table.dtype, copy=False))
+
+    def predict_interval(self, X: Any, alpha: float = 0.1) -> npt.NDArray[np.floating]:
+        """Return the bounds between which a new observation lies with probability 1 − alpha, (rows, [n_targets,] 2).
+
+        They come from rows that were left out. Raises InputError if the rows learned are too few for this alpha.
+        """
+        table, rows = self._encoded(X)
+        outputs = finite(self._served.plain.predict(*rows))
+        radius = self.model_.radius(self.model_.deviations(*rows)[1], 1 - alpha)
+        bounds = np.stack([outputs - radius, outputs + radius], axis=-1).astype(table.dtype, copy=False)
+        return bounds[:, 0] if self._is_vector else bounds
+
+    @classmethod
+    def from_model(cls, model: "Model", *, features: "tuple[Feature, ...] | None" = None) -> Self:
+        """Return a fitted estimator that predicts by a stored model.
+
+        `features` are the columns in the order in which an array has them, by default numbers before categories.
+        """
+        return cls().taking(model, features)
+
+    @property
+    def _is_vector(self) -> bool:
+        """Whether targets are returned as a vector, as they were given."""
+        n_outputs = self._served.plain.feature_map.target.n_outputs
+        return bool(getattr(self, "_y_dimensions", n_outputs) == 1)
+
+    def _read_targets(self, y: Any, classes: Any, *, resets: bool) -> Floats:  # noqa: ARG002
+        array = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", estimator=self)
+        targets = check_targets(array, len(array), None if resets else self._n_targets)
+        if resets:
+            self._y_dimensions = array.ndim
+        return targets
+
+    def _labels(self) -> tuple[Any, ...]:
+        return ()
+
+    def _shaped(self, values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+        return values[:, 0] if self._is_vector else values
+
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags: several targets are taken."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

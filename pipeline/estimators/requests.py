@@ -1,0 +1,162 @@
+"""Requests of estimators: their parameters as the settings that a job file would give."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ridgestream.pipeline.base.bounds import check_bounds
+from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.settings import settings_of
+from ridgestream.pipeline.batch.registry import METHODS, section_of
+from ridgestream.pipeline.batch.shared_settings import MethodSettings, SharedRegularizations, own_settings
+from ridgestream.pipeline.features.class_weights import ClassWeight
+from ridgestream.pipeline.kernels import KERNELS, Kernel, check_kernel, has_gamma, make_kernel
+from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricRequest, MetricSettings
+from ridgestream.pipeline.training.pilot import bounding_values
+from ridgestream.pipeline.training.request import (
+    EXPERTS,
+    GAMMA,
+    MAX_BASIS,
+    REGULARIZATION,
+    BatchRequest,
+    OnlineRequest,
+)
+from ridgestream.stores.schema.class_labels import class_name
+from ridgestream.stores.schema.column_rules import COLUMNS, COMMON, RAW, ColumnRules
+
+AUTO = "auto"
+_SCALING_ROWS = 10_000
+_METRICS = (STANDARDIZED, "diagonal", "full", AUTO)
+_SCALES = {"standardized": COLUMNS, "common": COMMON, None: RAW}
+
+
+def online_request(parameters: Mapping[str, Any], seed: int) -> OnlineRequest:
+    """Return the request of an online estimator with these parameters; raises InputError for one out of bounds."""
+    values = {name: parameters[name] for name in ("regularization", "max_basis")}
+    own = {name: parameters[name] for name in ("novelty_threshold", "usefulness_threshold", "selection")}
+    name, kernels = _kernels(parameters)
+    if len(kernels) > 1:
+        raise InputError("the online learner takes a single gamma, not several")
+    is_open = parameters["experts"] == AUTO
+    experts = 1 if is_open else parameters["experts"]
+    open_keys = _open(parameters, values) - ({MAX_BASIS} if experts > 1 else set()) | ({EXPERTS} if is_open else set())
+    bounding = bounding_values(has_cells=experts > 1)
+    return OnlineRequest(
+        kernel=name,
+        kernel_parameters=kernels[0],
+        **{key: bounding[key] if value == AUTO else value for key, value in values.items()},
+        experts=experts,
+        **own,
+        **_shared(parameters, open_keys, seed),
+    )
+
+
+def batch_request(parameters: Mapping[str, Any], seed: int) -> BatchRequest:
+    """Return the request of a batch estimator with these parameters; raises InputError for one out of bounds."""
+    method = parameters["method"]
+    if method not in METHODS:
+        raise InputError(f"method must be one of {', '.join(METHODS)}, it is {method!r}; online ones are OnlineLSSVM…")
+    name, kernels = _kernels(parameters)
+    if len(kernels) > 1 and not METHODS[method].compares_kernels:
+        raise InputError(f"method {method} takes a single gamma, not several")
+    taken = {setting.name for setting in settings_of(METHODS[method].settings)} - _own_names(method)
+    values = {key: parameters[key] for key in ("regularization", "max_basis")}
+    untaken = [key for key, value in values.items() if key not in taken and value != AUTO]
+    if untaken:
+        raise InputError(f"method {method} takes no {untaken[0]}")
+    open_keys = _open(parameters, {key: value for key, value in values.items() if key in taken})
+    open_keys -= {MAX_BASIS} if METHODS[method].chooses_size else set()
+    settings = _settings(method, values, dict(parameters["method_options"] or {}), seed)
+    uses_efvs = getattr(settings, "start", None) == "efvs"
+    return BatchRequest(
+        method=method,
+        kernel=name,
+        kernels=kernels,
+        settings=settings,
+        others={"efvs": _settings("efvs", {"max_basis": values["max_basis"]}, {}, seed)} if uses_efvs else {},
+        **_shared(parameters, open_keys, seed),
+    )
+
+
+def _settings(method: str, values: Mapping[str, Any], options: dict[str, Any], seed: int) -> MethodSettings:
+    """Return a method's settings; raises InputError for an option that it does not have, or out of bounds."""
+    kind = METHODS[method].settings
+    names = {setting.name for setting in settings_of(kind)} - {"reselect", "drift_margin"}
+    untaken = sorted(options.keys() - names)
+    if untaken:
+        raise InputError(f"method {method} has no option {untaken[0]}; it has {', '.join(sorted(names))}")
+    bounding = bounding_values()
+    given = {key: bounding[key] if value == AUTO else value for key, value in values.items()}
+    several = given.get("regularization")
+    if isinstance(several, list | np.ndarray):
+        given["regularization"] = tuple(float(value) for value in several)
+    if isinstance(given.get("regularization"), tuple) and not issubclass(kind, SharedRegularizations):
+        raise InputError(f"method {method} takes a single regularization, not several")
+    settings: MethodSettings = kind(
+        **{k: v for k, v in {**given, "random_seed": seed, **options}.items() if k in names}
+    )
+    check_bounds(settings)
+    return settings
+
+
+def _own_names(method: str) -> set[str]:
+    return {setting.name for setting in own_settings(METHODS[method].settings)} | {section_of(method)}
+
+
+def _shared(parameters: Mapping[str, Any], open_keys: frozenset[str], seed: int) -> dict[str, Any]:
+    """Return the fields of requests for the models of all methods."""
+    metric, scale, options = parameters["metric"], parameters["scale"], MetricSettings(random_seed=seed)
+    if metric not in _METRICS:
+        raise InputError(f"metric must be one of {', '.join(_METRICS)}, it is {metric!r}")
+    if scale not in _SCALES:
+        raise InputError(f"scale must be 'standardized', 'common' or None, it is {scale!r}")
+    return {
+        "name": "model",
+        "scaling_rows": _SCALING_ROWS,
+        "unseen_categories": parameters["unseen_categories"],
+        "rules": ColumnRules(scaling=_SCALES[scale]),
+        "metric": None if metric == STANDARDIZED else MetricRequest(metric, options),
+        "class_weight": _class_weight(parameters.get("class_weight")),
+        "chooses": open_keys,
+        "pilot_options": options,
+    }
+
+
+def _class_weight(wanted: Any) -> ClassWeight | None:
+    if isinstance(wanted, Mapping):
+        return {class_name(_plain(label)): float(weight) for label, weight in wanted.items()}
+    if wanted not in (None, "balanced"):
+        raise InputError(f'class_weight must be None, "balanced" or a weight for each class, it is {wanted!r}')
+    return wanted  # type: ignore[no-any-return]
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def _open(parameters: Mapping[str, Any], values: Mapping[str, Any]) -> frozenset[str]:
+    """Return the settings that the pilot chooses."""
+    keys = {"regularization": REGULARIZATION, "max_basis": MAX_BASIS}
+    kernel = parameters["kernel"]
+    is_open = isinstance(kernel, str) and has_gamma(kernel) and parameters["gamma"] == AUTO
+    return frozenset({keys[name] for name, value in values.items() if value == AUTO} | ({GAMMA} if is_open else set()))
+
+
+def _kernels(parameters: Mapping[str, Any]) -> tuple[str, tuple[dict[str, float], ...]]:
+    """Return the name and the parameters, as far as they are given, of every kernel to compare."""
+    kernel: str | Kernel = parameters["kernel"]
+    if not isinstance(kernel, str):
+        check_kernel(kernel)
+        return kernel.name, (kernel.parameters(),)
+    if kernel not in KERNELS:
+        raise InputError(f"kernel must be one of {', '.join(KERNELS)} or an object such as RBF(0.5), it is {kernel!r}")
+    names = {setting.name for setting in settings_of(KERNELS[kernel])}
+    given: dict[str, float] = {name: parameters[name] for name in ("degree", "coef0") if name in names}
+    gamma = parameters["gamma"]
+    if "gamma" not in names or gamma == AUTO:
+        return kernel, (given,)
+    kernels = tuple({**given, "gamma": each} for each in (gamma if isinstance(gamma, list | tuple) else (gamma,)))
+    for each in kernels:
+        make_kernel(kernel, each, n_features=1)
+    return kernel, kernels

@@ -1,0 +1,130 @@
+"""Tables and arrays as rows: numbers, booleans and time stamps, and codes of categories, by the columns' own types."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import _check_n_features, check_array, validate_data
+
+from ridgestream.pipeline.base.array_checks import check_finite
+from ridgestream.pipeline.base.errors import InputError
+from ridgestream.stores.schema.column_types import BOOLEAN, CATEGORICAL, NUMERIC, TIMESTAMP
+from ridgestream.stores.schema.schema import Feature
+
+_NUMBERS = [np.float64, np.float32]
+_TEXTS = (nw.String, nw.Categorical, nw.Enum, nw.Object)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Features of rows."""
+
+    features: tuple[Feature, ...]
+    """The columns, in their order."""
+    numeric: npt.NDArray[np.floating]
+    """Numbers, booleans and seconds since 1970, (rows, n_numeric), float32 or float64; NaN for a missing value."""
+    codes: npt.NDArray[np.int32]
+    """Categories by their place in `categories`, (rows, n_categorical); −1 for a missing value."""
+    categories: tuple[tuple[str, ...], ...]
+    """The values of each categorical column, in the order of their first rows."""
+    dtype: np.dtype[np.floating]
+    """In which predictions of these rows are returned: float32 if the rows are, else float64."""
+
+
+def read_table(estimator: Any, X: Any, known: Sequence[Feature] | None, *, missing: bool) -> Table:
+    """Return the features of an array, or of a pandas, polars or Arrow table.
+
+    `known` are the columns that the estimator was fitted to, None to begin with these. Raises ValueError, as
+    scikit-learn does, for other columns, and for values that are not finite, or missing unless `missing` says so.
+    """
+    is_frame = nw.dependencies.is_into_dataframe(X)
+    if is_frame:
+        validate_data(estimator, X=X, reset=known is None, skip_check_array=True)
+        frame = nw.from_native(X, eager_only=True)
+        if known or not all(_kind_of(column) == NUMERIC for column in frame.iter_columns()):
+            return _of_frame(estimator, frame, known, missing=missing)
+        X = frame.to_numpy()
+    finite: Any = "allow-nan" if missing else True
+    array = check_array(X, dtype=_NUMBERS, ensure_all_finite=finite, estimator=estimator, input_name="X")
+    if not is_frame:
+        validate_data(estimator, X=X, reset=known is None, skip_check_array=True)
+    return _of_array(estimator, array, known)
+
+
+def _of_array(estimator: Any, array: npt.NDArray[np.floating], known: Sequence[Feature] | None) -> Table:
+    if known is not None and any(feature.kind == CATEGORICAL for feature in known):
+        raise InputError("X must be a table: columns of the rows learned are categories, which an array does not hold")
+    _check_n_features(estimator, array, reset=known is None)
+    _check_size(array)
+    names = getattr(estimator, "feature_names_in_", [f"x{number}" for number in range(array.shape[1])])
+    features = tuple(known or (Feature(str(name), NUMERIC) for name in names))
+    return Table(features, array, np.empty((len(array), 0), np.int32), (), array.dtype)
+
+
+def _of_frame(estimator: Any, frame: Any, known: Sequence[Feature] | None, *, missing: bool) -> Table:
+    features = tuple(known or (Feature(column.name, _kind_of(column)) for column in frame.iter_columns()))
+    columns = [*zip(features, frame.iter_columns(), strict=True)]
+    numbers = [_numbers_of(feature, column) for feature, column in columns if feature.kind != CATEGORICAL]
+    is_single = bool(numbers) and all(column.dtype == np.float32 for column in numbers)
+    numeric = np.empty((len(frame), len(numbers)), np.float32 if is_single else np.float64)
+    for position, column in enumerate(numbers):
+        numeric[:, position] = column
+    finite: Any = "allow-nan" if missing else True
+    if numbers:
+        check_array(numeric, dtype=_NUMBERS, ensure_all_finite=finite, estimator=estimator, input_name="X")
+    _check_size(numeric)
+    encoded = [
+        _codes_of(feature, column, missing=missing) for feature, column in columns if feature.kind == CATEGORICAL
+    ]
+    codes = np.column_stack([np.empty((len(frame), 0), np.int32), *(codes for codes, _ in encoded)])
+    return Table(features, numeric, codes, tuple(table for _, table in encoded), numeric.dtype)
+
+
+def _check_size(numeric: npt.NDArray[np.floating]) -> None:
+    if numeric.dtype == np.float64:  # float32 cannot hold a value that is too large
+        present = np.where(np.isnan(numeric), 0.0, numeric) if np.isnan(numeric).any() else numeric
+        check_finite(np.asarray(present, np.float64), "X")
+
+
+def _kind_of(column: Any) -> str:
+    """Return the kind of a column; raises InputError for a type that is none of a feature."""
+    dtype = column.dtype
+    if dtype == nw.Boolean:
+        return BOOLEAN
+    if isinstance(dtype, nw.Datetime | nw.Date):
+        return TIMESTAMP
+    if isinstance(dtype, _TEXTS):
+        return CATEGORICAL
+    if dtype.is_numeric():
+        return NUMERIC
+    raise InputError(
+        f"column {column.name!r} has the type {dtype}; features are numbers, booleans, time stamps or text"
+    )
+
+
+def _numbers_of(feature: Feature, column: Any) -> npt.NDArray[np.floating]:
+    kind = _kind_of(column)
+    if (kind == TIMESTAMP) != (feature.kind == TIMESTAMP) or kind == CATEGORICAL:
+        raise InputError(f"column {feature.name!r} has the type {column.dtype}; the rows learned had {feature.kind}")
+    if kind == TIMESTAMP:
+        seconds = column.dt.timestamp("us").cast(nw.Float64).to_numpy() / 1e6
+        return np.where(column.is_null().to_numpy(), np.nan, seconds)
+    kept = nw.Float32 if column.dtype == nw.Float32 else nw.Float64
+    return np.asarray(column.cast(kept).to_numpy(), np.float32 if kept == nw.Float32 else np.float64)
+
+
+def _codes_of(feature: Feature, column: Any, *, missing: bool) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+    """Return the codes of a column's values, and the values in the order of their first rows."""
+    absent = column.is_null().to_numpy()
+    if absent.any() and not missing:
+        row = int(np.argmax(absent))
+        raise InputError(f'column {feature.name!r} lacks its value in row {row}: fill it in, or give missing="impute"')
+    texts = np.array([str(value) for value in column.to_list()], dtype=np.str_)
+    values, first, inverse = np.unique(texts[~absent], return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    codes = np.full(len(texts), -1, np.int32)
+    codes[~absent] = np.argsort(order)[inverse]
+    return codes, tuple(values[order].tolist())
