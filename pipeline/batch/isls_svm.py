@@ -13,8 +13,8 @@ Departures from the paper, each with its reason:
 
 - The sums over rows for the initial dictionary determine all smaller models, so one pass gives the whole path for every
   λ; the paper sums again in every step.
-- The initial dictionary is given by the caller and is not all rows, whose sums would take O(rows²) memory. Every fold
-  starts from the same dictionary, which may contain rows of the fold.
+- The initial dictionary is all rows, as in the paper, only if the settings say so: their sums take O(rows²) memory.
+  Every fold starts from the same dictionary, which may contain rows of the fold.
 - Every model of the path has a cross-validation error, with pruning repeated within each fold; λ, kernel and size are
   chosen together by this error. The paper chooses γ and σ once, for the full dictionary.
 - `score = "cost"` removes the vectors without which the regularized cost rises least, instead of those of smallest |β|.
@@ -25,7 +25,7 @@ Departures from the paper, each with its reason:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
@@ -36,7 +36,7 @@ from ridgestream.pipeline.base.settings import Count, Share
 from ridgestream.pipeline.batch.method import FitTask, Method
 from ridgestream.pipeline.batch.robust import RobustSettings, robust
 from ridgestream.pipeline.batch.shared_settings import SharedSize
-from ridgestream.pipeline.batch.start import StartSettings, initial_dictionary, start_passes, start_sizes
+from ridgestream.pipeline.batch.start import Start, StartSettings, initial_dictionary, start_passes, start_sizes
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.selection.backward_elimination import Score, check_path, plan_sizes
 from ridgestream.pipeline.selection.cross_validation import Grid, fit_best, gather_candidates
@@ -51,8 +51,9 @@ class ISLSSVMSettings(RobustSettings, SharedSize, StartSettings):
 
     also_takes: ClassVar[frozenset[str]] = frozenset({"dictionary", "efvs"})
 
-    start: Literal["random", "k-means", "given", "efvs"] = "random"
-    """As for subset-of-regressors, or a dictionary that EFVS selects with the settings of `[model.efvs]`."""
+    start: Start = "random"
+    """As for subset-of-regressors, a dictionary that EFVS selects with the settings of `[model.efvs]`, or all rows, as
+    in the paper, whose sums take O(rows²) memory."""
     step: Share = 0.05
     """The share of vectors removed in a step, at least one vector; 0 removes one at a time."""
     smallest: Count = 1

@@ -1,8 +1,10 @@
-"""Methods with an initial dictionary: random rows, k-means centres, given rows, or a selection by EFVS."""
+"""Methods with an initial dictionary: random rows, k-means centres, given or all rows, or rows that are selected."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
+
+import numpy as np
 
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.settings import Count
@@ -14,9 +16,15 @@ from ridgestream.pipeline.batch.shared_settings import (
     SharedRegularizations,
     SharedReselection,
 )
+from ridgestream.pipeline.selection.candidate_rounds import take_present
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
-from ridgestream.pipeline.selection.kmeans import kmeans_centres
-from ridgestream.pipeline.selection.random_rows import draw_rows
+from ridgestream.pipeline.selection.starts.incomplete_cholesky import pivoted_rows
+from ridgestream.pipeline.selection.starts.kmeans import kmeans_centres
+from ridgestream.pipeline.selection.starts.matching_pursuit import CANDIDATES, pursued_rows
+from ridgestream.pipeline.selection.starts.random_rows import draw_rows
+
+Start = Literal["random", "k-means", "given", "incomplete-cholesky", "matching-pursuit", "efvs", "all"]
+"""The name of an initial dictionary."""
 
 KMEANS_PASSES = 3
 """The number of passes over all rows that move k-means centres."""
@@ -28,10 +36,11 @@ class StartSettings(SharedReselection, SharedFolds, SharedRegularizations, Metho
 
     also_takes: ClassVar[frozenset[str]] = frozenset({"dictionary"})
 
-    start: Literal["random", "k-means", "given", "efvs"] = "random"
-    """The initial dictionary: rows drawn at random, centres of k-means, or the rows of `model.dictionary`."""
+    start: Start = "random"
+    """The initial dictionary: rows drawn at random, centres of k-means, the rows of `model.dictionary`, the pivots of
+    an incomplete Cholesky factorization, or the rows that kernel matching pursuit chooses."""
     start_basis: Count = 500
-    """The size of the initial dictionary; of a given one, all rows are used."""
+    """The size of the initial dictionary; of a given one, and of all rows, all are used."""
 
 
 def initial_dictionary(task: FitTask[Any]) -> StartingDictionary:
@@ -45,6 +54,13 @@ def initial_dictionary(task: FitTask[Any]) -> StartingDictionary:
         return draw_rows(task.rows, kernel, n_basis, settings.random_seed)
     if settings.start == "k-means":
         return kmeans_centres(task.rows, n_basis, settings.random_seed, KMEANS_PASSES, task.report)
+    if settings.start == "incomplete-cholesky":
+        return pivoted_rows(task.rows, kernel, n_basis, settings.random_seed)
+    if settings.start == "matching-pursuit":
+        return pursued_rows(task.rows, kernel, n_basis, settings.random_seed)
+    if settings.start == "all":
+        present = take_present(task.rows, np.arange(task.rows.n_rows))
+        return StartingDictionary(present.features, present.places)
     if settings.start == "efvs":
         efvs: EFVSSettings = replace(task.others["efvs"], max_basis=n_basis, memory_limit=task.memory_limit_bytes)
         selection = select_basis(task.rows, kernel, efvs, task.report)
@@ -56,7 +72,8 @@ def initial_dictionary(task: FitTask[Any]) -> StartingDictionary:
 
 def start_sizes(task: PlanTask[Any]) -> Sizes:
     """Return the sizes of a method that starts from a dictionary, and may have a bias."""
-    return Sizes(_start_basis(task) + 1)
+    pool = CANDIDATES if task.settings.start == "matching-pursuit" else 1
+    return Sizes(min(pool * _start_basis(task), max(task.n_rows, _start_basis(task))) + 1)
 
 
 def start_passes(task: PlanTask[Any]) -> Iterator[PassPlan]:
@@ -66,8 +83,12 @@ def start_passes(task: PlanTask[Any]) -> Iterator[PassPlan]:
         yield from (PassPlan(n_basis, n_basis) for _ in range(KMEANS_PASSES))
     if task.settings.start == "efvs":
         yield from selection_passes(task.others["efvs"], n_basis, task.n_rows)
+    if task.settings.start == "matching-pursuit":
+        yield sum_pass(min(CANDIDATES * n_basis, task.n_rows))
     yield sum_pass(n_basis + 1, task.n_kernels)
 
 
 def _start_basis(task: PlanTask[Any]) -> int:
+    if task.settings.start == "all":
+        return task.n_rows
     return task.given_basis or min(int(task.settings.start_basis), task.n_rows)

@@ -27,8 +27,9 @@ from ridgestream.pipeline.sums.row_set import RowSet
 class SubsetOfRegressorsSettings(StartSettings):
     """The exact coefficients of a dictionary."""
 
-    start: Literal["random", "k-means", "given"] = "random"
-    """The initial dictionary: rows drawn at random, centres of k-means, or the rows of `model.dictionary`."""
+    start: Literal["random", "k-means", "given", "incomplete-cholesky", "matching-pursuit"] = "random"
+    """The initial dictionary: rows drawn at random, centres of k-means, the rows of `model.dictionary`, the pivots of
+    an incomplete Cholesky factorization, or the rows that kernel matching pursuit chooses."""
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -27,7 +27,7 @@ from ridgestream.pipeline.metric.judged_sums import JudgedSumming, sum_judged
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricSettings
 from ridgestream.pipeline.metric.split import Split
-from ridgestream.pipeline.selection.random_rows import draw_rows
+from ridgestream.pipeline.selection.starts.random_rows import draw_rows
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import RowSet, Sums

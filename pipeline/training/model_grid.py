@@ -23,7 +23,7 @@ from ridgestream.pipeline.metric.learning import REGULARIZATIONS, KernelFamily, 
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricSettings
 from ridgestream.pipeline.selection.nested_models import NestedModels
-from ridgestream.pipeline.selection.random_rows import draw_rows
+from ridgestream.pipeline.selection.starts.random_rows import draw_rows
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.folds import deal_folds
 from ridgestream.pipeline.sums.normal_equations import FoldedStatistics, Summing

@@ -42,7 +42,7 @@ from support.data.forest import N_FEATURES, PARTITION_ROWS, stream_like_forest
 from ridgestream import RBF, LocalExperts
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.online.experts.cell_learning import part_rows
-from ridgestream.pipeline.selection.kmeans import kmeans_centres
+from ridgestream.pipeline.selection.starts.kmeans import kmeans_centres
 from ridgestream.pipeline.sums.row_set import ArrayRows
 
 ROWS_A_CENTRE = 20

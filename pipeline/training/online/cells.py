@@ -6,7 +6,7 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.reporter import Reporter, Silent
 from ridgestream.pipeline.features.feature_map import FeatureMap
-from ridgestream.pipeline.selection.kmeans import kmeans_centres
+from ridgestream.pipeline.selection.starts.kmeans import kmeans_centres
 from ridgestream.pipeline.sums.row_set import RowSet
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.pilot import count_rows

@@ -13,7 +13,7 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.selection.independence import check_independent
 from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
-from ridgestream.pipeline.selection.random_rows import draw_rows
+from ridgestream.pipeline.selection.starts.random_rows import draw_rows
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.request import OnlineRequest
 from ridgestream.stores.catalog.ledger import Ledger

@@ -17,7 +17,8 @@ from support.references.isls import Data
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.events import Step
 from ridgestream.pipeline.base.reporter import Fact, Silent
-from ridgestream.pipeline.batch.isls_svm import ISLSSVMSettings, fit_isls_svm
+from ridgestream.pipeline.batch.isls_svm import METHOD, ISLSSVMSettings, fit_isls_svm
+from ridgestream.pipeline.batch.method import FitTask, PlanTask
 from ridgestream.pipeline.batch.subset_of_regressors import SubsetOfRegressorsSettings, fit_subset_of_regressors
 from ridgestream.pipeline.kernels import RBF, Linear
 from ridgestream.pipeline.selection.backward_elimination import PrunedModel, Score, _ShrinkingFactor, plan_sizes, walk
@@ -435,3 +436,20 @@ def test_sums_come_from_any_row_set() -> None:
     parts = fit_isls_svm(Parts(data.X, data.y, data.w), [RBF(GAMMA)], start, settings, Silent())
     np.testing.assert_array_equal(straight.places, parts.places)
     np.testing.assert_allclose(straight.path.value, parts.path.value, rtol=1e-9)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("start", ["all", "incomplete-cholesky", "matching-pursuit"])
+def test_it_starts_from_all_rows_or_from_rows_chosen_among_them(start: Any) -> None:
+    """From all rows, it is the path over a given dictionary of all rows; planned sizes hold in each case."""
+    data = draw(60)
+    settings = ISLSSVMSettings(regularization=1e-3, start=start, start_basis=12, folds=2)
+    task: FitTask[Any] = FitTask(
+        rows=rows_of(data), kernels=(RBF(0.5),), settings=settings, others={}, given=None,
+        memory_limit_bytes=2**30, report=Silent(),
+    )  # fmt: skip
+    fitted, plan = METHOD.fit(task), PlanTask(settings=settings, others={}, n_rows=60)
+    present = int(np.count_nonzero(data.w))
+    assert fitted.path is not None
+    assert fitted.path.n_basis.max() == (present if start == "all" else 12)
+    assert METHOD.sizes(plan).n_functions == {"all": 61, "incomplete-cholesky": 13, "matching-pursuit": 49}[start]
+    assert len([*METHOD.passes(plan)]) == (2 if start == "matching-pursuit" else 1)

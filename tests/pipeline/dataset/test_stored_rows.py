@@ -26,7 +26,7 @@ from ridgestream.pipeline.batch.shard_merge_select import learn_shard
 from ridgestream.pipeline.dataset import stored_rows
 from ridgestream.pipeline.dataset.stored_rows import StoredRows
 from ridgestream.pipeline.kernels import RBF
-from ridgestream.pipeline.selection.kmeans import sum_clusters
+from ridgestream.pipeline.selection.starts.kmeans import sum_clusters
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.candidate_products import sum_candidates
 from ridgestream.pipeline.sums.normal_equations import Summing, sum_together

@@ -13,8 +13,8 @@ from support.jobs.recording import Notes
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.kernels import RBF, Linear, gram
-from ridgestream.pipeline.selection.kmeans import Clusters, kmeans_centres, sum_clusters
-from ridgestream.pipeline.selection.random_rows import draw_rows
+from ridgestream.pipeline.selection.starts.kmeans import Clusters, kmeans_centres, sum_clusters
+from ridgestream.pipeline.selection.starts.random_rows import draw_rows
 from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import ArrayRows
 from ridgestream.pipeline.sums.top_rows import NO_ROW, TopRows, TopRowsAccumulator

@@ -10,7 +10,7 @@ from ridgestream.pipeline.kernels import RBF, gram
 from ridgestream.pipeline.metric.learning import KernelFamily
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import MetricSettings
-from ridgestream.pipeline.selection.random_rows import draw_rows
+from ridgestream.pipeline.selection.starts.random_rows import draw_rows
 from ridgestream.pipeline.sums.folds import deal_folds
 from ridgestream.pipeline.sums.row_set import ArrayRows
 from ridgestream.pipeline.training.model_grid import FOLDS, GridPoint, GridSearch, Loss, best_and_simplest

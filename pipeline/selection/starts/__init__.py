@@ -1,0 +1,1 @@
+"""Initial dictionaries from rows: at random, by clusters, by pivots, by matching pursuit."""
