@@ -16,7 +16,7 @@ COMMITTED = TOP / SCHEMA_URL.partition("/main/")[2]
 
 
 def test_the_committed_schema_is_what_the_command_prints() -> None:
-    assert COMMITTED.read_text() == schema_text(), f"ridgestream schema > {COMMITTED.relative_to(TOP)}"
+    assert COMMITTED.read_text() == schema_text(), "run `PYTHONPATH=tests python -m support.docs.tables`"
     printed = CliRunner().invoke(app, ["schema"])
     assert (printed.exit_code, printed.output) == (0, schema_text())
 

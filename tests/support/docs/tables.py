@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from ridgestream.jobs.cli.app import app
 from ridgestream.jobs.config.reference import Entry, list_keys
+from ridgestream.jobs.drafts.schema import schema_text
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.events import Event
 
@@ -90,3 +91,4 @@ def with_table(page: Path) -> str:
 if __name__ == "__main__":
     for page in TABLES:
         page.write_text(with_table(page))
+    (REFERENCE / "job.schema.json").write_text(schema_text())
