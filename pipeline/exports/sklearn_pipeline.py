@@ -161,13 +161,14 @@ def _expansion(exported: Exported, model: ExpansionModel) -> Any:  # noqa: ANN40
     from sklearn.linear_model import Ridge, RidgeClassifier
 
     target, n_basis = exported.feature_map.target, len(model.basis.vectors)
-    coefficients, bias = model.coefficients[:n_basis], _bias(model)
+    coefficients = (model.coefficients[:n_basis] * np.array(target.scale)).T
+    intercepts = _bias(model) * np.array(target.scale) + np.array(target.centre)
     if exported.classes:
         expansion = RidgeClassifier().fit(np.zeros((len(exported.classes), n_basis)), list(exported.classes))
     else:
-        expansion = Ridge().fit(np.zeros((2, n_basis)), np.zeros((2, target.n_outputs)))
-    expansion.coef_ = (coefficients * np.array(target.scale)).T
-    expansion.intercept_ = bias * np.array(target.scale) + np.array(target.centre)
+        expansion, which = Ridge().fit(np.zeros((2, n_basis)), np.zeros(2)), 0 if target.n_outputs == 1 else slice(None)
+        coefficients, intercepts = coefficients[which], intercepts[which]
+    expansion.coef_, expansion.intercept_ = coefficients, intercepts
     return expansion
 
 

@@ -32,6 +32,7 @@ def test_numbers(target: TargetMap, kernel: Kernel, metric: str) -> None:
     pipeline = to_sklearn(model, missing="impute", unseen_categories="ignore")
     for missing in (np.nan, None):
         answer = pipeline.predict(frame_of(columns, missing))
+        assert answer.shape == ((300,) if target is NUMBER else (300, 2))
         assert answer.reshape(300, -1) == pytest.approx(predicted(model, columns)[0], abs=1e-9, rel=0)
 
 
