@@ -26,7 +26,7 @@ from ridgestream.pipeline.planning.run_plan import RunPlan
 from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.pipeline.training.calibrate import calibrate
 from ridgestream.pipeline.training.context import TrainingContext
-from ridgestream.pipeline.training.refit import count_features, plan_refit, refit, refit_if_better
+from ridgestream.pipeline.training.refit import plan_refit_of, refit, refit_if_better
 from ridgestream.pipeline.training.trainer import train
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.checkpoints import Checkpoints
@@ -239,8 +239,7 @@ class _TrainJob:
         if self.job.model.refit == AUTO_REFIT:
             trained = refit_if_better(self.context, self.plan.trainer.request, trained, learned)
         elif self.job.model.refit:
-            n_basis = len(trained.record.arrays["basis_vectors"])
-            check_plans([plan_refit(count_features(self.ledger), n_basis)], memory_limit_bytes(self.job))
+            check_plans([plan_refit_of(trained.record, self.ledger)], memory_limit_bytes(self.job))
             trained = replace(trained, record=refit(self.context, trained.record, learned))
         return replace(trained, seconds=trained.seconds + perf_counter() - start)
 

@@ -70,7 +70,8 @@ class ModelKeys(Section):
     5 for each vector of a cell; 1 where one dictionary is as good. It stays as it is."""
     refit: bool | Literal["auto"] = "auto"
     """Whether one more pass fits the online learner's coefficients to all learned rows; "auto" tries it where there are
-    at most 512 rows a vector, and keeps it if that lowers the error on rows left out. May change between nights."""
+    at most 512 rows a vector and no experts, and keeps it if that lowers the error on rows left out. May change between
+    nights."""
     guard: NotNegative | None = None
     """By which share the error on held-out rows may rise before the model of an earlier night is served instead."""
 
@@ -183,8 +184,6 @@ class ModelKeys(Section):
             raise ValueError(
                 "experts select dictionaries of their own: selection is not fixed, max_basis not unlimited"
             )
-        if self.refit is True:
-            raise ValueError("experts have no refit yet: leave refit out, or give model.experts = 1")
 
 
 _ONLINE_KEYS = frozenset({setting.name for setting in online_settings()} | _DICTIONARY | {"refit", "experts"})

@@ -168,11 +168,14 @@ class RefitPlan:
     """Bytes of one block of features."""
     kernel_bytes: int
     """Bytes of the kernel values computed at once."""
+    experts: int = 1
+    """The number of cells that have a dictionary each."""
 
     @property
     def sums_bytes(self) -> int:
-        """The matrices and the dictionary."""
-        return 8 * self.max_basis * (_REFIT_MATRICES * self.max_basis + 4 * self.n_features)
+        """The matrices and the dictionary, of each cell."""
+        matrices = _REFIT_MATRICES if self.experts == 1 else _CELL_MATRICES + 1
+        return 8 * self.experts * self.max_basis * (matrices * self.max_basis + 4 * self.n_features)
 
     @property
     def total_bytes(self) -> int:

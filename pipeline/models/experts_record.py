@@ -18,7 +18,7 @@ from ridgestream.pipeline.online.experts.packed_cell import (
     rows_seen_of,
 )
 from ridgestream.pipeline.online.settings import OnlineSettings
-from ridgestream.stores.catalog.models import CELLS, ModelRecord
+from ridgestream.stores.catalog.models import CELLS, REFIT_CELLS, ModelRecord
 from ridgestream.stores.errors.exceptions import ModelError
 
 CENTRES = "cell_centres"
@@ -38,10 +38,7 @@ def with_experts(record: ModelRecord, state: ExpertsState) -> ModelRecord:
 
     The room that a cell may still need keeps the rows of all others where they are in the store.
     """
-    size = max(state.layout.size(state.parameters.max_basis or 0), *(len(packed) for packed in state.packed))
-    cells = np.zeros((len(state.packed), size))
-    for row, packed in zip(cells, state.packed, strict=True):
-        row[: len(packed)] = packed
+    cells = _rows_of(state)
     counters = {name: state.total(counter) for name, counter in _COUNTERS.items()} | asdict(state.numerics)
     arrays = record.arrays | {CELLS: cells, CENTRES: state.cells.centres}
     return replace(record, arrays=arrays, counters=counters | {_N_TARGETS: state.n_targets})
@@ -55,6 +52,29 @@ def experts_of(record: ModelRecord) -> ExpertsState:
     state = ExpertsState(parameters, Cells.of(centres), layout.n_targets, tuple(_trimmed(row, layout) for row in cells))
     state.check()
     return state
+
+
+def with_refitted_experts(record: ModelRecord, state: ExpertsState) -> ModelRecord:
+    """Return the record with other published cells, which further training removes; the learner's are unchanged."""
+    return replace(record, arrays=record.arrays | {REFIT_CELLS: _rows_of(state)})
+
+
+def served_experts_of(record: ModelRecord) -> ExpertsState:
+    """Return the cells that predict: those of a refit if there was one; damaged records raise one of several errors."""
+    state = experts_of(record)
+    if REFIT_CELLS not in record.arrays:
+        return state
+    refitted = replace(state, packed=tuple(_trimmed(row, state.layout) for row in _matrix(record, REFIT_CELLS)))
+    refitted.check()
+    return refitted
+
+
+def _rows_of(state: ExpertsState) -> Floats:
+    size = max(state.layout.size(state.parameters.max_basis or 0), *(len(packed) for packed in state.packed))
+    cells = np.zeros((len(state.packed), size))
+    for row, packed in zip(cells, state.packed, strict=True):
+        row[: len(packed)] = packed
+    return cells
 
 
 def _matrix(record: ModelRecord, name: str) -> Floats:

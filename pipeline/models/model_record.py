@@ -14,7 +14,14 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import make_kernel
 from ridgestream.pipeline.models.cell_trials import TRIALS
 from ridgestream.pipeline.models.experts_model import ExpertsModel, sharing_noise
-from ridgestream.pipeline.models.experts_record import CENTRES, experts_of, is_local, with_experts
+from ridgestream.pipeline.models.experts_record import (
+    CENTRES,
+    experts_of,
+    is_local,
+    served_experts_of,
+    with_experts,
+    with_refitted_experts,
+)
 from ridgestream.pipeline.models.predictor import ExpansionModel, Model
 from ridgestream.pipeline.models.uncertainty import Uncertainty
 from ridgestream.pipeline.online.diagnostics import Numerics
@@ -26,7 +33,7 @@ from ridgestream.pipeline.online.state import OnlineState
 from ridgestream.pipeline.selection.fit_result import Fitted, Path
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics
-from ridgestream.stores.catalog.models import Arrays, ModelRecord
+from ridgestream.stores.catalog.models import REFIT_CELLS, Arrays, ModelRecord
 from ridgestream.stores.errors.exceptions import ModelError
 
 Learner = OnlineLSSVM | LocalExperts
@@ -144,7 +151,7 @@ def with_refit(record: ModelRecord, sums: BlockStatistics, coefficients: Floats,
 
 def is_refitted(record: ModelRecord) -> bool:
     """Return whether the published coefficients are those of a refit."""
-    return not is_batch(record) and _has_sums(record)
+    return not is_batch(record) and (_has_sums(record) or REFIT_CELLS in record.arrays)
 
 
 def _has_sums(record: ModelRecord) -> bool:
@@ -240,6 +247,8 @@ def widened(record: ModelRecord, before: FeatureMap, extended: FeatureMap) -> Mo
     if len(positions) and is_local(record):
         with _damage_errors(record):
             arrays |= with_experts(record, experts_of(record).widened(positions).published()).arrays
+            if is_refitted(record):
+                arrays |= with_refitted_experts(record, served_experts_of(record).widened(positions).published()).arrays
     for name, axis in (("basis_vectors", 1), ("centre", 0)):
         if len(positions) and name in arrays:
             arrays[name] = cast("Floats", np.insert(arrays[name], positions, 0.0, axis=axis))
@@ -280,7 +289,7 @@ def expansion_of(
 
 
 def _experts_model_of(record: ModelRecord, feature_map: FeatureMap, *, with_uncertainty: bool) -> ExpertsModel:
-    state = experts_of(record)
+    state = served_experts_of(record)
     _check_shape(record, CENTRES, (len(state.cells), feature_map.n_features))
     experts = [
         expansion_of(of_cell(record, state, cell), feature_map, with_uncertainty=with_uncertainty)
@@ -314,7 +323,7 @@ def bases_of(record: ModelRecord) -> Iterator[Basis]:
     if not is_local(record):
         yield basis_of(record)
         return
-    state = experts_of(record)
+    state = served_experts_of(record)
     for cell in state.answering.tolist():
         yield basis_of(of_cell(record, state, cell))
 

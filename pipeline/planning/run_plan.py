@@ -19,7 +19,7 @@ from ridgestream.pipeline.models.model_record import is_refitted, n_basis_of
 from ridgestream.pipeline.prediction.held_out import held_out_feature_map
 from ridgestream.pipeline.training.pilot import plan_pilot
 from ridgestream.pipeline.training.refit import count_features, may_refit, plan_refit
-from ridgestream.pipeline.training.request import Request, adopt_settings
+from ridgestream.pipeline.training.request import OnlineRequest, Request, adopt_settings
 from ridgestream.pipeline.training.trainer import Trainer, trainer_of
 from ridgestream.pipeline.training.training_result import Standing, find_unlearned, standing_of
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, read_ledger
@@ -104,6 +104,12 @@ class RunPlan:
         return self.learns or self.refits
 
     @property
+    def experts(self) -> int:
+        """The number of cells that have a dictionary each, as far as the job gives it."""
+        request = self.trainer.request
+        return request.experts if isinstance(request, OnlineRequest) else 1
+
+    @property
     def max_basis(self) -> int:
         """The size of the largest dictionary; without a limit, of the present one."""
         present = n_basis_of(self.record) if self.record else 0
@@ -143,7 +149,10 @@ class RunPlan:
         """Return the memory that training needs, and that of learning a metric and of a refit if there are such."""
         training = self.trainer.plan_memory(self.record, self.rows, n_features, n_outputs)
         pilot = plan_pilot(self.trainer.request, self.record, n_features, self.rows)
-        others = [*([pilot] if pilot else ()), *([plan_refit(n_features, self.max_basis)] if self.refits else ())]
+        others = [
+            *([pilot] if pilot else ()),
+            *([plan_refit(n_features, self.max_basis, self.experts)] if self.refits else ()),
+        ]
         return [training, *others]
 
     def held_out_feature_map(self, root: "zarr.Group") -> FeatureMap:

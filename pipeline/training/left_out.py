@@ -18,7 +18,7 @@ from ridgestream.pipeline.calibration.priority_sample import PrioritySample, sam
 from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
 from ridgestream.pipeline.models.calibration import kept_of
 from ridgestream.pipeline.models.experts_model import ExpertsModel
-from ridgestream.pipeline.models.experts_record import experts_of
+from ridgestream.pipeline.models.experts_record import served_experts_of
 from ridgestream.pipeline.models.model_record import is_batch, is_refitted, model_of, of_cell
 from ridgestream.pipeline.models.predictor import ExpansionModel, Model
 from ridgestream.pipeline.sums.row_block import RowBlock, choose_rows
@@ -117,7 +117,7 @@ def _left_out(model: Model, record: ModelRecord, rows: SampledRows) -> tuple[Flo
         left_out = leave_out(model, record, rows)
         return left_out.outputs, deviations_of(model, left_out)
     assert isinstance(model, ExpertsModel)  # noqa: S101 (there is no other)
-    state, (outputs, deviations) = experts_of(record), np.zeros((2, *rows.block.targets.shape))
+    state, (outputs, deviations) = served_experts_of(record), np.zeros((2, *rows.block.targets.shape))
     for cell, expert, own in model.groups(rows.block.features):
         outputs[own], deviations[own] = _left_out(expert, of_cell(record, state, cell), rows.part(own))
     return outputs, deviations

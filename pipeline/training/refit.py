@@ -24,7 +24,7 @@ from ridgestream.pipeline.calibration.priority_sample import PrioritySample, sam
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
 from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
 from ridgestream.pipeline.features.calendar import CYCLES
-from ridgestream.pipeline.models.experts_record import is_local
+from ridgestream.pipeline.models.experts_record import experts_of, is_local, with_refitted_experts
 from ridgestream.pipeline.models.model_record import (
     expansion_of,
     n_basis_of,
@@ -33,11 +33,13 @@ from ridgestream.pipeline.models.model_record import (
     with_refit,
 )
 from ridgestream.pipeline.models.uncertainty import Uncertainty
+from ridgestream.pipeline.online.experts.cell_learning import PART_BYTES
 from ridgestream.pipeline.selection.regularization_path import choose_regularization
 from ridgestream.pipeline.sums.basis import Basis, plan_kernel_rows
 from ridgestream.pipeline.sums.normal_equations import Summing
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.left_out import leave_out, sampled_rows
+from ridgestream.pipeline.training.online.cell_sums import sum_cells
 from ridgestream.pipeline.training.request import CHOSEN, REGULARIZATION, OnlineRequest, Request
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.ledger import Ledger
@@ -54,8 +56,12 @@ LEAST_GAIN = 0.01
 def refit(context: TrainingContext, record: ModelRecord, segments: Sequence[int]) -> ModelRecord:
     """Return the model with coefficients fitted to all rows of these segments; O(n_basis²) a row.
 
-    Raises StoreError for rows that cannot be read, NumericalBreakdown if the normal matrix is not positive definite.
+    That of local experts, cell by cell, keeps λ. Raises StoreError for rows that cannot be read, NumericalBreakdown if
+    a normal matrix is not positive definite.
     """
+    if is_local(record):
+        summed = sum_cells(context, experts_of(record), encoding_of(record, context.ledger.schema), segments)
+        return with_refitted_experts(record, summed.published())
     state = state_of(record)
     basis = Basis(state.parameters.kernel, state.basis_vectors, state.centre)
     rows = context.rows(segments, encoding_of(record, context.ledger.schema))
@@ -71,7 +77,10 @@ def refit(context: TrainingContext, record: ModelRecord, segments: Sequence[int]
 
 
 def may_refit(request: Request, n_rows: int, n_basis: int) -> bool:
-    """Return whether a refit of this many rows and vectors is tried: few rows, and a dictionary that grew with them."""
+    """Return whether a refit of this many rows and vectors is tried: few rows, and a dictionary that grew with them.
+
+    That of local experts is not: rows are few for all of their vectors, and it would read all of them again.
+    """
     may_grow = isinstance(request, OnlineRequest) and request.selection != "fixed" and request.experts == 1
     return may_grow and n_rows <= FEW_ROWS * n_basis
 
@@ -83,7 +92,7 @@ def refit_if_better(context: TrainingContext, request: Request, trained: Trained
     """
     record = trained.record
     n_rows, n_basis = int(record.counters["rows_seen"]), n_basis_of(record)
-    fits = plan_refit(count_features(context.ledger), n_basis).total_bytes <= context.memory_limit_bytes
+    fits = plan_refit_of(record, context.ledger).total_bytes <= context.memory_limit_bytes
     if is_local(record) or not (fits and trained.entries and may_refit(request, n_rows, n_basis)):
         return trained
     try:
@@ -115,9 +124,19 @@ def _gain_of(
     return (fall / error, sqrt(spread) / error) if error > 0 else (0.0, 0.0)
 
 
-def plan_refit(n_features: int, max_basis: int) -> RefitPlan:
-    """Return the memory that a refit of `max_basis` basis vectors needs."""
-    return RefitPlan(max_basis, n_features, BLOCK_BYTES, 8 * max_basis * plan_kernel_rows(max_basis))
+def plan_refit(n_features: int, max_basis: int, experts: int = 1) -> RefitPlan:
+    """Return the memory that a refit of `max_basis` basis vectors in each of so many cells needs."""
+    block_bytes = BLOCK_BYTES if experts == 1 else PART_BYTES
+    return RefitPlan(max_basis, n_features, block_bytes, 8 * max_basis * plan_kernel_rows(max_basis), experts)
+
+
+def plan_refit_of(record: ModelRecord, ledger: Ledger) -> RefitPlan:
+    """Return the memory that a refit of a model needs."""
+    sizes = [n_basis_of(record)]
+    if is_local(record):
+        state = experts_of(record)
+        sizes = [len(state.expansion(cell)[0]) for cell in state.started]
+    return plan_refit(count_features(ledger), max(sizes, default=0), max(len(sizes), 1))
 
 
 def count_features(ledger: Ledger) -> int:

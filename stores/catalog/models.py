@@ -56,9 +56,9 @@ TARGET_MOMENTS = "target_moments"
 LEARNED_RANGES = "learned_ranges"
 """The array with the smallest and the largest value of each numeric column in the rows learned, (2, n_numeric)."""
 
-CELLS = "cells"
-"""The array of a model of local experts with the state of a cell in each row: a row that has not changed costs a commit
-nothing.
+CELLS, REFIT_CELLS = "cells", "refit_cells"
+"""The arrays of a model of local experts with the state of a cell in each row, and with that of its refit: a row that
+has not changed costs a commit nothing.
 """
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -290,16 +290,16 @@ def write_model(root: "zarr.Group", record: ModelRecord) -> None:
 
 def rows_a_chunk(key: str) -> int:
     """Return the number of rows of an array in one chunk."""
-    return 1 if key == CELLS else _ROWS_A_CHUNK
+    return 1 if key in (CELLS, REFIT_CELLS) else _ROWS_A_CHUNK
 
 
 def _emptied_group(root: "zarr.Group", path: str, arrays: Arrays) -> "zarr.Group":
-    """Return the group of a model with its LISTS, if it has them, and with the CELLS if these have the same shape."""
+    """Return the group of a model with its LISTS, if it has them, and with cells if these have the same shape."""
     if not all(f"{path}/{name}" in root for name in LISTS):
         return root.create_group(path, overwrite=True)
     group = cast("zarr.Group", root[path])
     for key, array in [*group.arrays()]:
-        keeps_shape = key == CELLS and key in arrays and array.shape == arrays[key].shape
+        keeps_shape = key in (CELLS, REFIT_CELLS) and key in arrays and array.shape == arrays[key].shape
         if key not in LISTS and not keeps_shape:
             del group[key]
     return group

@@ -4,7 +4,7 @@ A cell's learner is made from its state, refreshed, given its rows of the part i
 a part leaves behind is a state that continues bit for bit, whoever learns the next one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.online.carried_model import CarriedModel
 from ridgestream.pipeline.online.experts.cells import group
 from ridgestream.pipeline.online.experts.experts_state import ExpertsState
+from ridgestream.pipeline.online.information_form import Information
 from ridgestream.pipeline.online.row_block import RowBlock
 from ridgestream.pipeline.online.row_strip import Workspace
 from ridgestream.pipeline.online.state import OnlineState
@@ -27,6 +28,9 @@ PART_BYTES = 64 * 2**20
 """The most bytes of their features, unless the fewest rows need more."""
 
 FEWEST_ROWS = 4096
+
+Step = Callable[[OnlineState, RowBlock, Workspace], tuple[OnlineState, Floats]]
+"""What a cell does with its rows of a part."""
 
 
 def part_rows(n_features: int) -> int:
@@ -45,40 +49,59 @@ def check_block(
     return RowBlock(rows, targets, weights, first + np.arange(len(rows)))
 
 
-def learn_block(
-    state: ExpertsState, block: RowBlock, cells: Integers | None = None
-) -> tuple[ExpertsState, Integers, Floats]:
-    """Return the state after the rows of these cells, default all, which rows they are, and their predictions before.
-
-    Rows of weight zero are among them. Predictions have the shape (rows, n_targets).
-    """
-    state, n_targets = replace(state, n_targets=block.targets.shape[1]), block.targets.shape[1]
-    places, predictions, step = [np.empty(0, np.int64)], [np.empty((0, n_targets))], part_rows(block.X.shape[1])
-    with one_blas_thread():
-        for number, part in enumerate(block.parts(step)):
-            routed = state.cells.nearest(part.X)
-            own = np.arange(len(part)) if cells is None else np.flatnonzero(np.isin(routed, cells))
-            state, before = _learn_part(state, part if cells is None else part.select(own), routed[own])
-            places.append(number * step + own)
-            predictions.append(before)
-    return state, np.concatenate(places), np.concatenate(predictions)
-
-
-def _learn_part(state: ExpertsState, rows: RowBlock, routed: Integers) -> tuple[ExpertsState, Floats]:
-    workspace, predictions = Workspace(), np.zeros_like(rows.targets)
-
-    def learned() -> Iterator[tuple[int, OnlineState]]:
-        for cell, own in group(routed):
-            after, predictions[own] = _learn_cell(state.state_of(cell, whole=False), rows.select(own), workspace)
-            yield cell, after
-
-    return state.with_states(learned()), predictions
-
-
-def _learn_cell(state: OnlineState, rows: RowBlock, workspace: Workspace) -> tuple[OnlineState, Floats]:
+def learn_cell(state: OnlineState, rows: RowBlock, workspace: Workspace) -> tuple[OnlineState, Floats]:
+    """Return a cell's state after its rows, some of weight zero, and what it predicted before each."""
     model = CarriedModel(state, state.centre, workspace)
     stream = StreamLearner(model)
     stream.refresh()
     model.numerics = state.numerics
     predictions = stream.learn(rows.X, rows.targets, rows.weights, rows.row_numbers)
     return model.state(whole=False), predictions
+
+
+def sum_cell(state: OnlineState, rows: RowBlock, workspace: Workspace) -> tuple[OnlineState, Floats]:  # noqa: ARG001
+    """Return a cell's state with the exact sums of its rows added, its dictionary as it is; nothing is predicted."""
+    information, seen = Information(state), state.rows_seen + len(rows)
+    if state.n_basis:
+        values = state.parameters.kernel.block(rows.X, state.basis_vectors, state.centre)
+        information.absorb(values, rows.targets, rows.weights)
+    information.absorb_targets(rows.targets, rows.weights)
+    summed = replace(
+        state,
+        normal_matrix=information.matrices(whole=False)[1],
+        normal_rhs=information.normal_rhs,
+        target_square=information.target_square,
+        rows_seen=seen,
+        weight_seen=state.weight_seen + float(rows.weights.sum()),
+    )
+    return summed, np.zeros_like(rows.targets)
+
+
+def learn_block(
+    state: ExpertsState, block: RowBlock, cells: Integers | None = None, step: Step = learn_cell
+) -> tuple[ExpertsState, Integers, Floats]:
+    """Return the state after the rows of these cells, default all, which rows they are, and their predictions before.
+
+    Rows of weight zero are among them. Predictions have the shape (rows, n_targets). `step` takes a cell's rows.
+    """
+    state, n_targets = replace(state, n_targets=block.targets.shape[1]), block.targets.shape[1]
+    places, predictions, most = [np.empty(0, np.int64)], [np.empty((0, n_targets))], part_rows(block.X.shape[1])
+    with one_blas_thread():
+        for number, part in enumerate(block.parts(most)):
+            routed = state.cells.nearest(part.X)
+            own = np.arange(len(part)) if cells is None else np.flatnonzero(np.isin(routed, cells))
+            state, before = _learn_part(state, part if cells is None else part.select(own), routed[own], step)
+            places.append(number * most + own)
+            predictions.append(before)
+    return state, np.concatenate(places), np.concatenate(predictions)
+
+
+def _learn_part(state: ExpertsState, rows: RowBlock, routed: Integers, step: Step) -> tuple[ExpertsState, Floats]:
+    workspace, predictions = Workspace(), np.zeros_like(rows.targets)
+
+    def learned() -> Iterator[tuple[int, OnlineState]]:
+        for cell, own in group(routed):
+            after, predictions[own] = step(state.state_of(cell, whole=False), rows.select(own), workspace)
+            yield cell, after
+
+    return state.with_states(learned()), predictions

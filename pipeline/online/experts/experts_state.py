@@ -71,6 +71,18 @@ class ExpertsState:
         """Return the state with these states of cells, by their numbers; one of them is at hand at a time."""
         return self.having({cell: self.layout.pack(state, None) for cell, state in states})
 
+    def without_sums(self) -> Self:
+        """Return the same dictionaries before the first row."""
+
+        def bare(cell: int) -> OnlineState:
+            own = self.state_of(cell, whole=False)
+            sums = {
+                name: np.zeros_like(getattr(own, name)) for name in ("normal_matrix", "normal_rhs", "target_square")
+            }
+            return replace(own, **sums, rows_seen=0, weight_seen=0.0, penalty=0.0)
+
+        return self.with_states((cell, bare(cell)) for cell in self.started)
+
     def regularized(self, regularization: float) -> Self:
         """Return the state with another λ for all rows of all cells, past ones too: P += (γ′ − γ)K."""
         parameters = replace(self.parameters, regularization=regularization)

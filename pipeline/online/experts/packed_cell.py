@@ -57,7 +57,7 @@ class CellLayout:
         Unless `whole`, K and P are upper triangles, which are enough to continue learning.
         Raises InputError for a vector that is too short for what it says of itself.
         """
-        if not rows_seen_of(packed):
+        if not len(packed):
             return _empty(parameters, centre, self.n_targets)
         parts, m = self._parts(packed), n_basis_of(packed)
         return OnlineState(

@@ -17,11 +17,10 @@ from ridgestream.pipeline.dataset.block_plan import Part
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, Block, BlockReader, Stream
 from ridgestream.pipeline.dataset.range_checks import naming_partition
 from ridgestream.pipeline.dataset.task_label import TaskLabel
-from ridgestream.pipeline.online.experts.cell_learning import PART_BYTES, check_block, learn_block
+from ridgestream.pipeline.online.experts.cell_learning import PART_BYTES, Step, check_block, learn_block, learn_cell
 from ridgestream.pipeline.online.experts.cells import Cells
 from ridgestream.pipeline.online.experts.experts_state import ExpertsState
-from ridgestream.pipeline.online.experts.local_experts import LocalExperts
-from ridgestream.pipeline.online.experts.packed_cell import N_BASIS, SWAPS, rows_seen_of
+from ridgestream.pipeline.online.experts.packed_cell import N_BASIS, ROWS_SEEN, SWAPS, rows_seen_of
 from ridgestream.pipeline.training.online.learned_block import LearnedBlock, Point
 from ridgestream.stores.catalog.ledger import LedgerEntry
 
@@ -44,6 +43,8 @@ class CellTask:
     """The stretch."""
     first: int
     """How many rows the model has seen before."""
+    step: Step
+    """What a cell does with its rows."""
     label: TaskLabel
     """Description for error messages."""
 
@@ -84,34 +85,34 @@ class SharedCells:
     """The stream."""
     entries: Sequence[LedgerEntry]
     """Its partitions."""
-    learner: LocalExperts
-    """The learner, whose state is exchanged after every stretch."""
+    step: Step = learn_cell
+    """What a cell does with its rows."""
 
-    def learn(self, parts: Sequence[Part]) -> Iterator[list[LearnedBlock]]:
-        """Learn the parts stretch by stretch; yield the blocks of each when the learner has its state after them."""
+    def learn(self, state: ExpertsState, parts: Sequence[Part]) -> Iterator[tuple[ExpertsState, list[LearnedBlock]]]:
+        """Learn the parts stretch by stretch; yield the state after each, and its blocks."""
         executor = self.stream.executor
         shared = executor.broadcast(self.stream.reader), executor.broadcast(tuple(self.entries))
-        for stretch in _stretches(parts, max(STRETCH_ROWS, STRETCH_ROWS_A_CELL * len(self.learner.cells))):
-            executor.admit([self._need(executor.count_workers())])
-            tasks = list(self._tasks(stretch, executor.count_workers()))
-            first = self.learner.rows_seen
+        for stretch in _stretches(parts, max(STRETCH_ROWS, STRETCH_ROWS_A_CELL * len(state.cells))):
+            executor.admit([_need(state, executor.count_workers())])
+            outputs = self.stream.reader.map_of(stretch[0][0].segment).target.n_outputs
+            tasks = list(self._tasks(replace(state, n_targets=outputs), stretch, executor.count_workers()))
             learned = list(executor.run(learn_cells, tasks, *shared))
             packed = {cell: kept for each in learned for cell, kept in each.packed.items()}
-            state = replace(tasks[0].state, cells=learned[0].cells, packed=self.learner.state().packed)
-            self.learner.continue_from(state.having(packed))
-            yield list(_blocks(stretch, first, learned))
+            state = replace(state, n_targets=outputs, cells=learned[0].cells).having(packed)
+            yield state, list(_blocks(stretch, tasks[0].first, learned))
 
-    def _tasks(self, stretch: tuple[Part, ...], workers: int) -> Iterator[CellTask]:
-        outputs = self.stream.reader.map_of(stretch[0][0].segment).target.n_outputs
-        state = replace(self.learner.state(), n_targets=outputs)
+    def _tasks(self, state: ExpertsState, stretch: tuple[Part, ...], workers: int) -> Iterator[CellTask]:
+        first = int(state.total(ROWS_SEEN))
         label = self.stream.label([block_range for part in stretch for block_range in part])
         for cells in divide_cells([rows_seen_of(packed) for packed in state.packed], workers):
-            yield CellTask(cells, state.only(cells.tolist()), stretch, self.learner.rows_seen, label)
+            yield CellTask(cells, state.only(cells.tolist()), stretch, first, self.step, label)
 
-    def _need(self, workers: int) -> MemoryNeed:
-        cells, max_basis = self.learner.cells, self.learner.parameters.max_basis or 0
-        plan = TrainingPlan(max_basis, cells.centres.shape[1], BLOCK_BYTES, len(cells), PART_BYTES)
-        return plan.worker_need(workers)
+
+def _need(state: ExpertsState, workers: int) -> MemoryNeed:
+    n_cells, n_features = state.cells.centres.shape
+    return TrainingPlan(state.parameters.max_basis or 0, n_features, BLOCK_BYTES, n_cells, PART_BYTES).worker_need(
+        workers
+    )
 
 
 def is_worth_sharing(stream: Stream, parts: Sequence[Part], n_cells: int) -> bool:
@@ -134,7 +135,7 @@ def learn_cells(task: CellTask, reader: BlockReader, entries: Sequence[LedgerEnt
     for part in task.parts:
         block = reader.read_joined(part)
         with naming_partition(entries, part[0].segment), np.errstate(over="ignore", invalid="ignore"):
-            state, learned = _learn_part(state, block, task.cells, first)
+            state, learned = _learn_part(state, block, task, first)
         rows.append(learned)
         first += len(block.targets)
     before = task.state.packed
@@ -142,10 +143,10 @@ def learn_cells(task: CellTask, reader: BlockReader, entries: Sequence[LedgerEnt
     return CellsLearned(state.cells, changed, tuple(rows))
 
 
-def _learn_part(state: ExpertsState, block: Block, cells: Integers, first: int) -> tuple[ExpertsState, CellRows]:
+def _learn_part(state: ExpertsState, block: Block, task: CellTask, first: int) -> tuple[ExpertsState, CellRows]:
     state = state.widened(block.new_features) if len(block.new_features) else state
     checked = check_block(state, block.features, block.targets, block.weights, first)
-    state, places, predictions = learn_block(state, checked, cells)
+    state, places, predictions = learn_block(state, checked, task.cells, task.step)
     weights = None if block.weights is None else block.weights[places]
     point = Point(len(block.targets), int(state.total(N_BASIS)), int(state.total(SWAPS)))
     return state, CellRows(places, predictions, block.targets[places], weights, point)

@@ -80,7 +80,8 @@ class StreamTraining:
         return progress
 
     def _learn_there(self, learner: LocalExperts, parts: Sequence[Part], progress: Progress) -> Progress:
-        for learned in SharedCells(self.stream, self.entries, learner).learn(parts):
+        for state, learned in SharedCells(self.stream, self.entries).learn(learner.state(), parts):
+            learner.continue_from(state)
             progress = self._keep(learner, learned, progress)
         return progress
 

@@ -38,7 +38,7 @@ from ridgestream.pipeline.base.executor import InProcess, MemoryNeed
 from ridgestream.pipeline.base.reporter import Fact, Stopped
 from ridgestream.pipeline.models.cell_summary import summarize_cells
 from ridgestream.pipeline.models.cell_trials import trials_of
-from ridgestream.pipeline.models.model_record import learner_of, model_of
+from ridgestream.pipeline.models.model_record import is_refitted, learner_of, model_of
 from ridgestream.pipeline.planning import timing
 from ridgestream.pipeline.training.online import shared_cells
 from ridgestream.pipeline.training.online.shared_cells import learn_cells
@@ -113,6 +113,25 @@ def _shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_cells, "FEWEST_SHARED", 4 * ROWS)
     monkeypatch.setattr(shared_cells, "STRETCH_ROWS_A_CELL", 1)
     monkeypatch.setattr(shared_cells, "STRETCH_ROWS", 2 * ROWS)
+
+
+@pytest.mark.usefixtures("_shared")
+def test_a_refit_is_served_until_the_next_night_and_has_the_same_bits_on_workers(
+    tmp_path: Path, straight: Workplace
+) -> None:
+    refits = []
+    for executor in (InProcess(), Workers(2)):
+        work = Workplace(tmp_path / str(executor.count_workers()))
+        work.folder.mkdir()
+        work.put_all(range(4))
+        assert work.run_here({**EXPERTS, "model.refit": True}, executor=executor)["refitted"]
+        refits.append(work.model())
+    assert_same_model(*refits)
+    np.testing.assert_array_equal(refits[0].arrays["cells"], straight.model().arrays["cells"])
+    assert refits[0].history[-1].test_error != straight.model().history[-1].test_error
+    work.put_all(range(4, 5))
+    assert not work.run_here({**EXPERTS, "model.refit": False})["refitted"]
+    assert not is_refitted(work.model())
 
 
 @pytest.mark.usefixtures("_shared")
@@ -284,7 +303,6 @@ def test_fewer_different_rows_than_cells_make_fewer_cells(tmp_path: Path) -> Non
     [
         ({"model.selection": "fixed", "model.random_basis": 4, "model.max_basis": None}, "selection is not fixed"),
         ({"model.max_basis": "unlimited"}, "max_basis not unlimited"),
-        ({"model.refit": True}, "experts have no refit"),
         ({"model.method": "ols"}, "method ols takes no experts"),
     ],
 )
@@ -404,6 +422,9 @@ def test_a_damaged_record_is_refused(straight: Workplace) -> None:
         for read in (learner_of, model_of):
             with pytest.raises(ModelError, match="damaged"):
                 read(broken)
+    for damaged in (cells.ravel(), cells[1:], longer):
+        with pytest.raises(ModelError, match="damaged"):
+            model_of(replace(record, arrays=record.arrays | {"refit_cells": damaged}))
 
 
 @pytest.mark.thorough
