@@ -124,6 +124,11 @@ class KernelFamily:
         near = (gamma for gamma in (2 * best, best / 2) if WIDEST <= gamma * self.n_features <= NARROWEST)
         return next((gamma for gamma in near if gamma not in judged), None)
 
+    def narrower(self, gamma: float | None) -> float | None:
+        """Return the double of a chosen γ; None beyond the grid's end, or where γ is given."""
+        chooses = self.chooses and gamma is not None and 2 * gamma * self.n_features <= NARROWEST
+        return 2 * gamma if chooses and gamma is not None else None
+
     def far_narrower(self, judged: Collection[float | None]) -> float | None:
         """Return LEAP times the largest γ judged, at least the grid's first; None beyond the grid's end."""
         narrowest = max((gamma for gamma in judged if gamma is not None), default=0.0)
@@ -151,19 +156,29 @@ class Stage:
 
 
 def learn_metric(
-    rows: RowSet, family: KernelFamily, settings: MetricSettings, report: Reporter, *, form: MetricForm
+    rows: RowSet,
+    family: KernelFamily,
+    settings: MetricSettings,
+    report: Reporter,
+    *,
+    form: MetricForm,
+    narrower_loss: float = 0.0,
 ) -> LearnedMetric:
     """Return the metric learned from `rows`, the pilot; O(rounds · rows · basis · (basis + n_features + n_targets)).
 
-    "standardized" has no rounds: only γ and λ are judged.
+    "standardized" has no rounds: only γ and λ are judged. With `narrower_loss`, the best γ is the narrowest, by
+    doubling, whose error is above the least by at most this share.
 
     Memory O(groups · basis²). The result depends on the rows in their order
     and on the settings alone. Raises InputError if no row can be drawn.
     """
     learning = _Learning(rows, family, report, diagonal=form == "diagonal")
     with one_blas_thread():
-        for stage in plan_stages(rows, family, settings, rounds=0 if form == STANDARDIZED else settings.rounds):
+        stages = plan_stages(rows, family, settings, rounds=0 if form == STANDARDIZED else settings.rounds)
+        for stage in stages:
             learning.run(stage)
+        if narrower_loss:
+            learning.narrow(stages[-1], narrower_loss)
         return learning.result()
 
 
@@ -216,6 +231,18 @@ class _Learning:
             self._keep(stage, candidate)
             candidate = self._follow(stage, candidate)
         if candidate is not None:
+            self._keep(stage, candidate)
+
+    def narrow(self, stage: Stage, loss: float) -> None:
+        """Take the narrowest γ, by doubling, whose error is above that of the best by at most this share."""
+        if self._kept is None or self._best is None:
+            return
+        most = (1 + loss) * self._best.errors.pooled
+        while (gamma := self._family.narrower(self._kept.gamma)) is not None:
+            near = _near(self._kept.regularization, 2)
+            [(_, candidate)] = self._candidates(stage, self._metric, (gamma,), near)
+            if candidate is None or candidate.errors.pooled > most:
+                return
             self._keep(stage, candidate)
 
     def _first_gammas(self) -> tuple[float | None, ...]:

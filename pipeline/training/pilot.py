@@ -38,6 +38,9 @@ FLAT_SHARE = 0.01
 MOST_VALUES = 2**24
 """The most values of features of a pilot: its time is proportional to them, and it has fewer rows of many features."""
 
+NARROWER_LOSS = 0.05
+"""The share by which a narrower kernel may be worse on the pilot's rows where more rows follow: they will favour it."""
+
 FEWEST_ROWS = 1_000
 """The rows of a pilot of any number of features, if there are as many."""
 
@@ -97,23 +100,25 @@ def run_pilot(
     encodings: Encodings,
     context: TrainingContext,
     request: RequestKind,
-    choose: Callable[[Pilot], Choice] = lambda pilot: pilot.choice,
+    choose: Callable[[Pilot], Choice] | None = None,
 ) -> tuple[Encodings, RequestKind, Choice | None]:
     """Return the feature maps of a training with the metric of a new model, and the request with its chosen settings.
 
     The choice is returned, too, its cells measured by that metric; None without a pilot.
 
     The pilot is the first `metric_options.rows` rows of the ledger, fewer of more than 335 features. Its kernel has the
-    γ that the request gives; if it gives none, the best of several; `choose` chooses the settings for the method. With
-    a learned metric, the chosen γ is part of it. Raises MemoryRefused, with the numbers, if the sums do not fit.
+    γ that the request gives; if it gives none, the best of several; `choose` chooses the settings for the method. The
+    default takes those of the pilot's own model; of widths that are about as good, the narrowest if more rows may
+    follow. With a learned metric, the chosen γ is part of it. Raises MemoryRefused, with the numbers, if the sums do
+    not fit.
     """
     settings, plan = request.pilot, plan_pilot(request, context.record, encodings.first.n_features, context.ledger.rows)
     if settings is None or plan is None:
         return encodings, request, None
     check_plans([plan], context.memory_limit_bytes)
     context.executor.admit([MemoryNeed(plan.total_bytes)])
-    pilot = _learn(encodings.first, context, request, settings)
-    choice = choose(pilot)
+    pilot = _learn(encodings.first, context, request, settings, narrower_loss=0.0 if choose else NARROWER_LOSS)
+    choice = choose(pilot) if choose else pilot.choice
     _report(pilot, choice, request, context)
     if request.metric is None:
         return encodings, request.with_choice(choice), choice
@@ -122,12 +127,16 @@ def run_pilot(
     return encodings.measured_by(pilot.metric(choice.gamma)), request.with_choice(measured), measured
 
 
-def _learn(first: FeatureMap, context: TrainingContext, request: Request, settings: MetricSettings) -> Pilot:
+def _learn(
+    first: FeatureMap, context: TrainingContext, request: Request, settings: MetricSettings, *, narrower_loss: float
+) -> Pilot:
     wanted = count_rows(settings, first.n_features)
     rows = context.rows((entry.segment for entry in context.ledger.entries), first, wanted)
     family, form = kernel_family(request, first.n_fitted), _form(request, first.n_features)
-    learned = learn_metric(rows, family, settings, context.report, form=form)
-    return Pilot(rows, context.ledger.rows, rows.n_rows >= wanted, family, learned)
+    is_full = rows.n_rows >= wanted
+    narrower_loss = narrower_loss if is_full else 0.0
+    learned = learn_metric(rows, family, settings, context.report, form=form, narrower_loss=narrower_loss)
+    return Pilot(rows, context.ledger.rows, is_full, family, learned)
 
 
 def _form(request: Request, n_features: int) -> MetricForm:

@@ -27,7 +27,7 @@ from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.sums.row_block import RowBlock, choose_rows, drop_absent
 from ridgestream.pipeline.sums.row_set import ArrayRows
 from ridgestream.pipeline.training.online.cells import centres_of
-from ridgestream.pipeline.training.pilot import Pilot
+from ridgestream.pipeline.training.pilot import NARROWER_LOSS, Pilot
 from ridgestream.pipeline.training.request import MAX_BASIS, REGULARIZATION, Choice, OnlineRequest
 
 JUDGED_ROWS = 16_384
@@ -44,9 +44,6 @@ EXPERT_PENALTIES = PENALTIES[:4]
 
 LEAST_GAIN = 0.01
 """By which share of the error another width must be better."""
-
-NARROWER_LOSS = 0.05
-"""The share by which a narrower kernel may be worse on the pilot's rows where more rows follow: they will favour it."""
 
 FAR = 2.0
 """By which factor of the error of the pilot's own model the learner's is far from it."""

@@ -97,6 +97,18 @@ def test_equal_rows_make_no_metric() -> None:
     assert np.isfinite(learn(u, np.arange(50.0)).metric.root).all()
 
 
+def test_the_narrowest_of_the_widths_that_are_about_as_good_is_taken_if_more_rows_follow() -> None:
+    u = features()
+    rows, settings = ArrayRows(u, u[:, 1] + u[:, 4] + features(seed=1)[:, 0]), MetricSettings(basis=60)
+    learned = (
+        learn_metric(rows, KernelFamily(rbf, D), settings, Notes(), form="standardized", narrower_loss=loss).best
+        for loss in (0.0, 1.0)
+    )
+    best, narrow = ((best.gamma or 0.0, best.errors.pooled) for best in learned if best is not None)
+    assert best[0] < narrow[0]
+    assert best[1] < narrow[1] <= 2 * best[1]
+
+
 def test_given_kernels_are_the_only_ones_tried() -> None:
     u = features()
     family = KernelFamily(rbf, D, chooses=False, given=(0.1, 0.7))
