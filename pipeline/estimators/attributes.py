@@ -87,13 +87,13 @@ class Learned:
         return self._served.course.trained_record
 
     def _records(self) -> "Iterator[Any]":
-        from ridgestream.pipeline.models.experts_record import experts_of, is_local
+        from ridgestream.pipeline.models.experts_record import is_local, served_experts_of
         from ridgestream.pipeline.models.model_record import of_cell
 
         if not is_local(self._record):
             yield self._record
             return
-        state = experts_of(self._record)
+        state = served_experts_of(self._record)
         yield from (of_cell(self._record, state, cell) for cell in state.answering.tolist())
 
 

@@ -1,7 +1,9 @@
 """Workers of a cluster: other versions, threads, memory, failures that pass, and losses, each with its name."""
 
+import platform
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -16,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from distributed import Security
 from support.jobs.clusters import Cluster, count_threads, fail_at_first, real_cluster, use_memory, wait_for_release
-from support.jobs.jobs import PATIENCE, Workplace, assert_same_model, run_command, wait_until
+from support.jobs.jobs import PATIENCE, Workplace, assert_same_model, clean_environment, run_command, wait_until
 from support.jobs.recording import Notes
 
 from ridgestream.jobs.cli import exit_codes
@@ -159,6 +161,33 @@ def test_a_task_checks_the_versions_of_its_worker() -> None:
     failed = perform(other, abs, -1)
     assert isinstance(failed, Failed)
     assert re.fullmatch(r"python 3\.\d+ \(here 3\.99\); numpy \d\S+ \(here 99\.1\)", failed.unfit)
+
+
+FAULTS = """
+import resource
+import numpy as np
+from ridgestream.jobs.cluster.worker_task import keep_freed_memory
+
+def count():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(100):
+        np.zeros(2**17)[::512] = 1.0  # 1 MB, each page of it
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+first = count()
+keep_freed_memory()
+count()
+print(first, count())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such option")
+def test_a_worker_reuses_memory_that_dask_would_have_it_return() -> None:
+    environment = clean_environment() | {"MALLOC_TRIM_THRESHOLD_": "65536"}
+    done = subprocess.run([sys.executable, "-c", FAULTS], env=environment, capture_output=True, text=True, check=True)
+    first, then = map(int, done.stdout.split())
+    assert first > 100 * 200
+    assert then < 1000
 
 
 @pytest.mark.thorough
