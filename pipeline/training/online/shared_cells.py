@@ -109,10 +109,8 @@ class SharedCells:
 
 
 def _need(state: ExpertsState, workers: int) -> MemoryNeed:
-    n_cells, n_features = state.cells.centres.shape
-    return TrainingPlan(state.parameters.max_basis or 0, n_features, BLOCK_BYTES, n_cells, PART_BYTES).worker_need(
-        workers
-    )
+    (n_cells, n_features), max_basis = state.cells.centres.shape, state.parameters.max_basis or 0
+    return TrainingPlan(max_basis, n_features, BLOCK_BYTES, n_cells, PART_BYTES).worker_need(workers)
 
 
 def is_worth_sharing(stream: Stream, parts: Sequence[Part], n_cells: int) -> bool:
