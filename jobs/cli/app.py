@@ -54,6 +54,7 @@ for _command in (
     app.command()(expand_options(_command))
 app.command()(draft_commands.schema)
 app.command()(store_commands.warm)
+app.command()(store_commands.reproduce)
 
 
 @app.callback(invoke_without_command=True)

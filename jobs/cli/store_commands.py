@@ -1,6 +1,7 @@
 """The commands that look into a store, or change what it serves, without learning: such as inspect or clean."""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -171,3 +172,31 @@ def warm(as_json: AsJson = False) -> None:
         except NotCached as error:
             handler.exit(str(error), UNEXPECTED, NotCached.__name__)
         print_result(result, as_json=as_json, log=handler.log)
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The study; --list names all.")] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="Show what there is, and how long it takes.")] = False,
+    repeats: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Repeats of each cell, in place of the paper's.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where measurements are kept, as NAME.json.")
+    ] = Path("reproduction"),
+    as_json: AsJson = False,
+) -> None:
+    """Measure a table of a paper again, and show it beside the paper's values; what is measured is kept."""
+    if (name is None) != list_all:
+        raise typer.BadParameter("give the name of a study, or --list")
+    with orderly_exit() as handler:
+        from ridgestream.jobs.reproduction.run import list_studies, run_reproduce, show_reproduction
+
+        handler.output_wanted = True
+        if name is None:
+            print_result({study.pop("name"): study for study in list_studies()}, as_json=as_json)
+            return
+        facts = run_reproduce(name, repeats, output)
+        if as_json:
+            print_result(facts, as_json=True)
+        else:
+            show_reproduction(facts)

@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`, as pytest finds them
 
 from benchmarks.measuring import Watch, say
-from support.data.markov import Transitions, car_values, mountain_car, scaled
 
 from ridgestream import RBF, KernelLSTD, OnlineLSTD
+from ridgestream.jobs.reproduction.processes import Transitions, car_values, mountain_car, scaled
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 
 DISCOUNT, GAMMA, REGULARIZATION, SAMPLE, BATCH = 0.98, 2.0, 1e-6, 10_000, 25_600
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--transitions", type=int, default=1_000_000)
     parser.add_argument("--basis", type=int, default=200)
     arguments = parser.parse_args()
-    common = {"discount": DISCOUNT, "regularization": REGULARIZATION}
+    common: dict[str, Any] = {"discount": DISCOUNT, "regularization": REGULARIZATION}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "transitions.parquet"
         say(f"write {arguments.transitions} transitions")

@@ -38,7 +38,8 @@ def pivoted_rows(rows: RowSet, kernel: Kernel, n_basis: int, seed: int) -> Start
 def find_pivots(kernel: Kernel, vectors: Floats, most: int) -> Integers:
     """Return the positions of at most `most` pivots among the vectors (n, n_features), in their order; O(n·most²)."""
     diagonal = kernel.diagonal(vectors)
-    left, columns, pivots = diagonal.copy(), np.empty((most, len(vectors))), []
+    left, columns = diagonal.copy(), np.empty((most, len(vectors)))
+    pivots: list[int] = []
     with one_blas_thread():
         while len(pivots) < min(most, len(vectors)):
             best, done = int(np.argmax(left)), columns[: len(pivots)]

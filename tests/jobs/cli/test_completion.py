@@ -49,7 +49,7 @@ def test_absolute_paths_are_completed(here: Path) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_the_command_completes_commands_options_and_jobs() -> None:
-    assert complete("ridgestream r") == ["run", "report", "rollback"]
+    assert complete("ridgestream r") == ["run", "report", "rollback", "reproduce"]
     assert complete("ridgestream run --new") == ["--new-model"]
     assert complete("ridgestream inspect jobs/d") == ["jobs/deep/"]
     assert complete("ridgestream run forest-") == ["forest-experts", "forest-metric", "forest-select"]

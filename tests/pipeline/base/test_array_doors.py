@@ -105,7 +105,7 @@ DOORS: dict[str, Door] = {
 
 ELSEWHERE = {
     *("OnlineLSSVM.widen", "OnlineState", "OnlineState.with_dictionary", "OnlineState.widened"),
-    *("LocalExperts.widen", "ExpertsState", "ExpertsState.widened"),
+    *("LocalExperts.widen", "ExpertsState", "ExpertsState.having", "ExpertsState.widened"),
 }
 """Take arrays of a learner's own state, which its `check` and their own tests check."""
 
@@ -127,7 +127,7 @@ def public_doors() -> set[str]:
             names |= {name} if takes_arrays(public) else set()
             for key in (key for key in vars(public) if not key.startswith("_")):
                 method = getattr(public, key)
-                names |= {f"{name}.{key}"} if inspect.isroutine(method) and takes_arrays(method) else set()
+                names |= {f"{name}.{key}"} if callable(method) and takes_arrays(method) else set()
     return names
 
 

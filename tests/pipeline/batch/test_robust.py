@@ -65,10 +65,10 @@ def test_weights_are_the_paper_s(n_targets: int) -> None:
     residuals = data.y - predict(fitted, data.X)
     exact = [robust_scale(column) for column in residuals.T]
     np.testing.assert_allclose(reweighting.scales, exact, rtol=0.02)
-    weights = reweighting.apply(rows.take(np.arange(400))).weights
+    weights = np.asarray(reweighting.apply(rows.take(np.arange(400))).weights)
     of_targets = [[robust_weight(r, s) for r, s in zip(row, reweighting.scales, strict=True)] for row in residuals]
     np.testing.assert_allclose(weights, np.min(of_targets, axis=1), rtol=1e-9)
-    assert {1e-4, 1.0} <= {*np.round(np.asarray(weights), 12).tolist()}
+    assert {1e-4, 1.0} <= {*np.round(weights, 12).tolist()}
 
 
 def test_ls_svm_is_fitted_again_with_these_weights_as_often_as_asked() -> None:
@@ -99,8 +99,8 @@ def test_isls_svm_sums_its_rows_in_parts_as_in_one() -> None:
     data = draw(200)
     options: dict[str, Any] = {"start_basis": 10, "reselect": "always", "folds": 2, "reweightings": 1}
     parts, whole = CountedRows(data.X, data.y, data.w), rows_of(data)
-    fitted = [fit("isls-svm", rows, **options) for rows in (parts, whole)]
-    np.testing.assert_allclose(*(predict(each, data.X) for each in fitted), atol=1e-6)
+    in_parts, at_once = (predict(fit("isls-svm", rows, **options), data.X) for rows in (parts, whole))
+    np.testing.assert_allclose(in_parts, at_once, atol=1e-6)
     assert parts.labels == ["isls-svm", "scale of the residuals", "isls-svm"]
     plan = METHODS["isls-svm"].passes(PlanTask(settings=ISLSSVMSettings(**options), others={}, n_rows=200))
     assert len([*plan]) == 3

@@ -5,10 +5,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.data.markov import car_values, circle_values, circle_walk, mountain_car, on_circle, scaled
 from support.references.lstd import dense_lstd
 
 from ridgestream import RBF, InputError, KernelLSTD, Linear
+from ridgestream.jobs.reproduction.processes import (
+    car_values,
+    circle_values,
+    circle_walk,
+    mountain_car,
+    on_circle,
+    scaled,
+)
 from ridgestream.pipeline.policy import kernel_lstd
 from ridgestream.pipeline.policy.value_function import LSTDSettings
 

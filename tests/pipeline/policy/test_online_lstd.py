@@ -6,10 +6,17 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from support.data.markov import car_values, circle_values, circle_walk, mountain_car, on_circle, scaled
 from support.references.lstd import StoredTransitions
 
 from ridgestream import RBF, InputError, KernelLSTD, OnlineLSSVM, OnlineLSTD
+from ridgestream.jobs.reproduction.processes import (
+    car_values,
+    circle_values,
+    circle_walk,
+    mountain_car,
+    on_circle,
+    scaled,
+)
 from ridgestream.pipeline.policy import online_lstd
 
 ANGLES = np.linspace(0, 2 * np.pi, 100)
