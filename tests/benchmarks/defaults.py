@@ -102,7 +102,8 @@ def read_sets(folder: Path | None, names: list[str] | None) -> dict[str, Callabl
     return {name: found[name] for name in names or found}
 
 
-def ours(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> float:
+def ours(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any], *settings: str) -> float:
+    """Return the error of a job with these lines of `[model]`."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         for part, rows in (("rows", learned), ("test", held_out)):
@@ -111,7 +112,8 @@ def ours(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any]) -
         kind = ', classes = "all"' if data.classifies else ""
         job = folder / "job.toml"
         source = f'source = {{ path = "rows", target = "target"{kind} }}'
-        job.write_text(f'store = "store"\n{source}\nevaluate = {{ path = "test" }}\n')
+        lines = ['store = "store"', source, 'evaluate = { path = "test" }', "[model]", *settings, ""]
+        job.write_text("\n".join(lines))
         result = run_job(read_job(job, {}), InProcess(), Silent(), 0.0, new_model=False)
     return 100 * result["test_error"] if data.classifies else float(result["test_mse"])
 

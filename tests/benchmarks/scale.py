@@ -7,12 +7,13 @@ Rows are an endless stream like those of forest, generated as they are learned, 
 workers is a process that sees the whole stream, finds the cells of its rows, and learns those of every W-th cell. For
 each number of cells and workers the stream goes on to the largest number of rows, and what it took is told at each.
 
-Prints one JSON object. `points` have CPU microseconds a row for finding cells and for learning, of the worker that took
-longest, its peak of resident memory, and the bytes of the state and of the rows read. `model` has the coefficients of
+Prints one JSON object. `points` have CPU microseconds a row for finding cells and for learning, since the point before,
+of the worker that took longest, the peak of resident memory, and the bytes of the state and of the rows read. `model`
+has the coefficients of
 
     routing  = a · cells · features
-    learning = (b + c · basis · features + e · basis² + f · cells · basis³ / rows of a partition) / workers
-    memory   = g + h · cells · basis² / workers, no more workers than there are cells
+    learning = (b + c · basis · features + e · basis² + (f + g · basis³) · cells / rows of a partition) / workers
+    memory   = h + i · cells · basis² / workers, no more workers than there are cells
 
 fitted to them by non-negative least squares: microseconds a row and bytes. `forecast` is what they say of --forecast
 rows on as many workers, with --decode microseconds for reading a row, where every worker reads all rows, and where rows
@@ -51,7 +52,7 @@ KMEANS_PASSES = 3
 
 @dataclass(frozen=True)
 class Point:
-    """What one worker took for the first rows of the stream."""
+    """What one worker took for the rows of the stream since the point before."""
 
     rows: int
     cells: int
@@ -78,28 +79,32 @@ def work(cells: int, workers: int, number: int, basis: int, stops: Sequence[int]
     first = next(stream)
     warm_up(first)
     learner = LocalExperts(RBF(16 * GAMMA), centres_of(first.X, cells), regularization=REGULARIZATION, max_basis=basis)
-    seen, routing, learning = 0, 0.0, 0.0
+    seen, told, routing, learning = 0, 0, 0.0, 0.0
     for block in chain([first], stream):
         began = process_time()
         own = np.flatnonzero(learner.cells.nearest(block.X) % workers == number)
         routed = process_time()
         learner.partial_fit(block.X[own], block.y[own])
         learner.refresh()
-        seen, routing, learning = seen + len(block.X), routing + routed - began, learning + process_time() - routed
-        while stops and seen >= stops[0]:
-            again = routing * len(own) / len(block.X)  # partial_fit finds the cells of its rows once more
+        again = (routed - began) * len(own) / len(block.X)  # partial_fit finds the cells of its rows once more
+        seen, routing, learning = (
+            seen + len(block.X),
+            routing + routed - began,
+            learning + process_time() - routed - again,
+        )
+        if seen >= stops[0]:
             yield Point(
                 seen,
                 cells,
                 workers,
                 basis,
-                1e6 * routing / seen,
-                1e6 * max(learning - again, 0.0) / seen,
+                1e6 * routing / (seen - told),
+                1e6 * learning / (seen - told),
                 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
                 sum(packed.nbytes for packed in learner.state().packed),
                 8 * N_FEATURES * seen,
             )
-            stops = stops[1:]
+            told, routing, learning, stops = seen, 0.0, 0.0, [stop for stop in stops if stop > seen]
         if not stops:
             return
 
@@ -131,9 +136,9 @@ def routing_terms(cells: float, basis: float, workers: float) -> list[float]:  #
 
 
 def learning_terms(cells: float, basis: float, workers: float) -> list[float]:
-    sharing = min(workers, cells)
-    refreshes = cells * basis**3 / min(part_rows(N_FEATURES), PARTITION_ROWS)
-    return [1 / sharing, basis * N_FEATURES / sharing, basis**2 / sharing, refreshes / sharing]
+    visits = cells / min(part_rows(N_FEATURES), PARTITION_ROWS)
+    terms = 1.0, basis * N_FEATURES, basis**2, visits, visits * basis**3
+    return [term / min(workers, cells) for term in terms]
 
 
 def memory_terms(cells: float, basis: float, workers: float) -> list[float]:
@@ -142,7 +147,7 @@ def memory_terms(cells: float, basis: float, workers: float) -> list[float]:
 
 FITTED = {
     "routing_us": (routing_terms, ("cells_features",)),
-    "learning_us": (learning_terms, ("row", "basis_features", "basis_squared", "refresh")),
+    "learning_us": (learning_terms, ("row", "basis_features", "basis_squared", "visit", "refresh")),
     "peak_bytes": (memory_terms, ("process", "cell_matrix")),
 }
 """What is fitted: the terms of each cost, and their names."""

@@ -5,7 +5,7 @@ from benchmarks.scale import FITTED, Point, fit, forecast
 
 COSTS = {
     "routing_us": {"cells_features": 0.001},
-    "learning_us": {"row": 2.0, "basis_features": 0.002, "basis_squared": 0.0005, "refresh": 0.001},
+    "learning_us": {"row": 2.0, "basis_features": 0.002, "basis_squared": 0.0005, "visit": 900.0, "refresh": 0.001},
     "peak_bytes": {"process": 3e8, "cell_matrix": 60.0},
 }
 
