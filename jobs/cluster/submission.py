@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from time import sleep
 from typing import Any
 
-import dask.config
-
 from ridgestream.jobs.cluster.cluster_error import scheduler_errors, scheduler_gone
 from ridgestream.jobs.cluster.version_check import Client
 from ridgestream.jobs.cluster.worker_task import Requirements, perform
@@ -101,6 +99,8 @@ class Submission:
             self._client.cancel(futures)
 
     def _send(self, call: tuple[Any, ...]) -> Any:  # noqa: ANN401
+        import dask.config
+
         arguments = [part.future if isinstance(part, SharedValue) else part for part in call]
         with scheduler_errors(), dask.config.set(_NO_WARNING):
             future = self._client.submit(perform, self.requirements, *arguments, pure=False)
