@@ -1,5 +1,6 @@
 """Robust fits: weights from residuals as in the paper, fits with these weights, and what they are good for."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,15 @@ from support.references.isls import Data
 from support.references.robust import robust_scale, robust_weight
 
 from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.pass_checkpoint import ResumablePass, name_of_pass
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.batch.isls_svm import ISLSSVMSettings
 from ridgestream.pipeline.batch.method import FitTask, PlanTask
 from ridgestream.pipeline.batch.registry import METHODS
-from ridgestream.pipeline.batch.robust import Reweighting
+from ridgestream.pipeline.batch.robust import Reweighting, _Reweighted
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.selection.fit_result import Fitted
+from ridgestream.pipeline.sums.normal_equations import SeveralStatistics, sum_together
 from ridgestream.pipeline.sums.row_set import ArrayRows, RowSet
 
 Array = npt.NDArray[np.float64]
@@ -115,3 +118,13 @@ def test_equal_residuals_leave_weights_as_they_are() -> None:
 def test_new_rows_may_not_count_in_full_beside_reweighted_ones() -> None:
     with pytest.raises(InputError, match='reweightings need reselect = "always"'):
         ISLSSVMSettings(reweightings=1)
+
+
+def test_a_pass_over_reweighted_rows_is_resumed_under_a_name_of_its_own() -> None:
+    rows = rows_of(draw(50))
+    first = Reweighting.of(rows, fit("ls-svm", rows))
+    passes = [_Reweighted(weights, sum_together) for weights in (first, replace(first, scales=2 * first.scales))]
+    names, plain = [name_of_pass(each) for each in passes], name_of_pass(sum_together)
+    assert len({*names, plain}) == 3
+    assert all(name[:2] == plain for name in names)
+    assert ResumablePass(None, "", passes[0])._kind is SeveralStatistics
