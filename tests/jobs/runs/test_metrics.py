@@ -153,6 +153,7 @@ def test_a_run_whose_output_is_lost_has_succeeded(work: Workplace, setup: str, c
     assert values["last_success_timestamp_seconds"] == values["run_timestamp_seconds"]
 
 
+@pytest.mark.thorough
 def test_drift_is_counted_from_the_store_also_by_a_later_run_with_nothing_new(work: Workplace) -> None:
     work.run_here()
     rows = draw_rows(2)

@@ -186,6 +186,7 @@ def test_killed_in_the_middle_of_a_partition(tmp_path: Path) -> None:
     assert_same(work, straight)
 
 
+@pytest.mark.thorough
 def test_a_new_model_does_not_resume_the_training_of_an_older_one(work: Workplace, undisturbed: Workplace) -> None:
     work.run_here(JOB)
     changed = JOB | {"model.max_basis": 47}

@@ -1,6 +1,5 @@
 """Candidates that enter one by one: the same best one as of all together, with the sums of two at most."""
 
-import gc
 import weakref
 from dataclasses import replace
 from functools import cache
@@ -43,5 +42,4 @@ def test_the_best_is_that_of_all_and_the_others_are_let_go(judged: list[JudgedEr
         assert not known
     else:
         assert best.errors is known[Verdict.of(known).index]
-    gc.collect()
     assert sum(reference() is not None for reference in references) <= 2

@@ -94,7 +94,7 @@ def bits(done: Trained) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("weighted", points([False, True], [True]))
-@pytest.mark.parametrize("request_name", points(REQUESTS, ["supervised", "experts"]))
+@pytest.mark.parametrize("request_name", points(REQUESTS, ["supervised"]))
 def test_from_every_checkpoint_a_training_ends_in_the_same_bits(
     tmp_path: Path, request_name: str, weighted: bool
 ) -> None:
