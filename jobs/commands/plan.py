@@ -37,7 +37,8 @@ from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, map
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.schema.schema import Schema
 
-MemoryPlans = Sequence[TrainingPlan | BatchPlan | MetricPlan | RefitPlan]
+MemoryPlan = TrainingPlan | BatchPlan | MetricPlan | RefitPlan
+MemoryPlans = Sequence[MemoryPlan]
 
 
 def run_plan(job: Job, executor: Executor, *, new_model: bool) -> dict[str, Any]:
@@ -132,11 +133,11 @@ def _admit(plan: RunPlan, executor: Executor, memory_plans: MemoryPlans) -> None
         executor.admit([_worker_need(memory_plans[0], executor.count_workers()) or block_need()])
 
 
-def _worker_need(training: TrainingPlan | BatchPlan, workers: int) -> MemoryNeed | None:
+def _worker_need(training: MemoryPlan, workers: int) -> MemoryNeed | None:
     """Return the memory of one of so many workers that share the training; None if they share none of it."""
     if isinstance(training, BatchPlan):
         return MemoryNeed(training.worker_bytes)
-    return training.worker_need(workers) if training.experts > 1 else None
+    return training.worker_need(workers) if isinstance(training, TrainingPlan) and training.experts > 1 else None
 
 
 def _work_facts(plan: RunPlan, files: Sequence[PartitionFile], workers: int) -> dict[str, Any]:
