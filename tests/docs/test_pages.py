@@ -10,7 +10,7 @@ from support.jobs.browser import CHROMIUM, look_at
 from support.jobs.jobs import run_program
 
 SHORT = TOP / "docs" / "index.md"
-PAGES_A_BROWSER = 10
+PAGES_A_BROWSER = 5
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
 
