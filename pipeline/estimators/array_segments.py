@@ -1,4 +1,4 @@
-"""Rows in memory as segments: the trainings read them as they read the rows of a store, with the same bits."""
+"""Rows that no store holds as segments: trainings read them as they read those of a store, with the same bits."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -10,7 +10,7 @@ from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.ingest.partition_statistics import PartitionStatistics
 from ridgestream.stores.parquet.partitions import BATCH_ROWS
 from ridgestream.stores.schema.class_labels import Label
-from ridgestream.stores.schema.row_batch import Rows
+from ridgestream.stores.schema.row_batch import Rows, join_rows
 from ridgestream.stores.schema.schema import Schema
 from ridgestream.stores.segments.segment_format import SegmentFacts, SegmentLayout
 
@@ -32,27 +32,6 @@ class RowReader(Protocol):
 
     def read(self, start: int, stop: int) -> Rows:
         """Return the rows from `start` up to `stop`."""
-
-
-@dataclass(frozen=True)
-class ArrayReader:
-    """Rows in memory."""
-
-    rows: Rows
-    """The rows."""
-    categories: tuple[tuple[str, ...], ...] = ()
-    """For each categorical feature, its values by code."""
-    classes: tuple[Label, ...] = ()
-    """The classes by code; empty for numbers."""
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return len(self.rows)
-
-    def read(self, start: int, stop: int) -> Rows:
-        """Return the rows from `start` up to `stop`."""
-        return self.rows.part(start, stop)
 
 
 @dataclass(frozen=True)
@@ -146,6 +125,15 @@ class ArraySegment:
         if isinstance(self.reader, SampledReader):
             rows = self.reader.rows.take(np.searchsorted(self.reader.numbers, numbers))
         else:
-            rows = self.reader.read(0, self.rows).take(numbers)
+            rows = self._taken(numbers)
         reader = SampledReader(self.rows, numbers, rows, self.reader.categories, self.reader.classes)
         return type(self)(reader, self.layout, self.known)
+
+    def _taken(self, numbers: Integers) -> Rows:
+        """Return these rows, by their numbers in ascending order; reads the chunks that have some of them."""
+        parts = []
+        for start in range(0, self.rows, self.chunk_rows):
+            inside = slice(*np.searchsorted(numbers, [start, start + self.chunk_rows]))
+            if inside.stop > inside.start:
+                parts.append(self.read(start, start + self.chunk_rows).take(numbers[inside] - start))
+        return join_rows(parts or [self.read(0, 0)])

@@ -1,10 +1,10 @@
 """What the estimators share: parameters, rows in, a training of the pipeline, and predictions of its served model."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
@@ -15,10 +15,10 @@ from ridgestream.pipeline.estimators.attributes import Learned
 
 if TYPE_CHECKING:
     from ridgestream.pipeline.estimators.course import Course, Limits
+    from ridgestream.pipeline.estimators.pieces import Piece, Pieces
     from ridgestream.pipeline.estimators.tables import Table
     from ridgestream.pipeline.models.predictor import Model
     from ridgestream.pipeline.training.request import Request
-    from ridgestream.stores.schema.row_batch import Rows
     from ridgestream.stores.schema.schema import Feature, Schema
 
 _WEIGHT = "sample_weight"
@@ -28,11 +28,18 @@ _LARGEST_SEED = 2**31 - 1
 class KernelEstimator(Learned, BaseEstimator):
     """An estimator over a training of the pipeline; its fitted state is a served model, `model_`."""
 
+    _learns_once: ClassVar[bool] = False
+    """Whether rows are learned one after another, so that an iterator of blocks will do."""
+
     def _request(self, seed: int) -> "Request":
         raise NotImplementedError
 
-    def _read_targets(self, y: Any, classes: Any, *, resets: bool) -> Floats:
-        """Return the targets (rows, n_targets) as a store keeps them; `resets` where they are the first ones."""
+    def _begin_targets(self, pieces: "Pieces", classes: Any) -> int:
+        """Learn of the targets of a first training what reading them needs, and return their number."""
+        raise NotImplementedError
+
+    def _read_targets(self, y: Any) -> Floats:
+        """Return the targets (rows, n_targets) as a store keeps them."""
         raise NotImplementedError
 
     def _labels(self) -> tuple[Any, ...]:
@@ -41,29 +48,54 @@ class KernelEstimator(Learned, BaseEstimator):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, *, continues: bool = False, classes: Any = None) -> Self:
         """Learn rows after those before, or begin with these."""
-        from ridgestream.pipeline.estimators.array_segments import ArrayReader, ArraySegment
+        from ridgestream.pipeline.estimators.array_segments import ArraySegment
         from ridgestream.pipeline.estimators.course import Course, Served
-        from ridgestream.pipeline.estimators.tables import read_table
+        from ridgestream.pipeline.estimators.piece_reader import PieceReader
+        from ridgestream.pipeline.estimators.pieces import pieces_of
 
+        if isinstance(X, Iterator):
+            return self._fit_blocks(X, classes)
         before = self._course if continues else None
-        known = self._features if before else None
-        request = self._request(self._seed(before))
+        request, limits = self._request(self._seed(before)), self._limits()
         _require(self, y)
-        table = read_table(self, X, known, missing=self.missing == "impute")
-        targets = self._read_targets(y, classes, resets=before is None)
-        check_consistent_length(table.numeric, targets)
-        weights = _weights_of(sample_weight, table)
+        known = self._features if before else None
+        pieces = pieces_of(X, y, sample_weight)
+        reader = PieceReader(pieces, self._table, known)
+        self._features = reader.table(0).features
         if before is None:
-            self._features, self._n_targets = table.features, targets.shape[1]
-            before = Course.of(self._schema(weighted=weights is not None))
-        rows = _rows_of(table, targets, weights)
-        schema = before.schema
-        reader = ArrayReader(_weighted_as(schema, rows), table.categories, self._labels())
-        segment = ArraySegment.of(reader, schema)
-        limits = self._limits()
+            self._n_targets = self._begin_targets(pieces, classes)
+            before = Course.of(self._schema(weighted=sample_weight is not None))
+        reader = reader.with_targets(partial(self._targets_of, before.schema), self._labels())
+        segment = ArraySegment.of(reader, before.schema)
         course = before.learned(segment, request, limits, refits=self._refits(continues=continues))
         self._served = Served(course.forgetting(), limits)
         return self
+
+    def _fit_blocks(self, blocks: Iterator[tuple[Any, ...]], classes: Any) -> Self:
+        """Learn blocks (X, y) or (X, y, sample_weight) as they come, each as by `partial_fit`."""
+        if not self._learns_once:
+            raise InputError(
+                "an iterator of blocks can be read once, and a batch method reads rows several times: take an online "
+                "estimator, or give a dask or Zarr array, a dask frame or a pyarrow dataset"
+            )
+        self.__dict__.pop("_served", None)
+        for X, y, *weights in blocks:
+            self._fit(X, y, weights[0] if weights else None, continues=True, classes=classes)
+        return self
+
+    def _table(self, X: Any, known: "Sequence[Feature] | None") -> "Table":
+        """Return the features of rows in memory; `known` are their columns, None for the first rows."""
+        from ridgestream.pipeline.estimators.tables import read_table
+
+        return read_table(self, X, known, missing=self.missing == "impute")
+
+    def _targets_of(self, schema: "Schema", piece: "Piece", table: "Table") -> tuple[Floats, Floats | None]:
+        """Return targets and weights of a piece; weights of one where others have some."""
+        check_consistent_length(table.numeric, piece.y)
+        targets, weights = self._read_targets(piece.y), _weights_of(piece.weights, table)
+        if schema.weight is None and weights is not None:
+            raise InputError("the rows learned had no sample_weight: begin with weights, ones if need be, or give none")
+        return targets, np.ones(len(targets)) if weights is None and schema.weight else weights
 
     def _refits(self, *, continues: bool) -> bool | str:
         """Return whether the coefficients are fitted once more: not where earlier rows are gone."""
@@ -125,23 +157,42 @@ class KernelEstimator(Learned, BaseEstimator):
         """Return whether rows were learned, or a model was taken over."""
         return hasattr(self, "_served")
 
-    def _encoded(self, X: Any) -> "tuple[Table, tuple[Any, Any, Any]]":
-        """Return rows to be predicted, and what `Model.predict` takes of them."""
-        from ridgestream.pipeline.estimators.tables import read_table
+    def _tell(self, X: Any, tell: "Callable[[Table], Any]") -> Any:
+        """Return what is told of rows: of those in pieces, piece by piece, and of dask arrays and frames lazily."""
+        from ridgestream.pipeline.estimators.pieces import is_in_pieces, tell_in_pieces
 
         check_is_fitted(self)
-        model = self._served.plain
-        table = read_table(self, X, self._features, missing=self.missing == "impute")
+        if is_in_pieces(X):
+            return tell_in_pieces(X, partial(self._tell, tell=tell), tell(self._example(X)))
+        return tell(self._table(X, self._features))
+
+    def _example(self, X: Any) -> "Table":
+        """Return a row without values, in the precision of some rows."""
+        from ridgestream.pipeline.estimators.tables import Table
+
+        feature_map = self._served.plain.feature_map
+        is_single = getattr(X, "dtype", None) == np.float32
+        dtype: np.dtype[np.floating] = np.dtype(np.float32) if is_single else np.dtype(np.float64)
+        codes = np.full((1, len(feature_map.categorical)), -1, np.int32)
+        tables = ((),) * len(feature_map.categorical)
+        return Table(self._features, np.zeros((1, len(feature_map.numeric)), dtype), codes, tables, dtype)
+
+    def _rows(self, table: "Table") -> tuple[Any, Any, Any]:
+        """Return rows as `Model.predict` takes them."""
+        feature_map = self._served.plain.feature_map
         if self.unseen_categories == "error":
-            model.feature_map.check_categories(
+            feature_map.check_categories(
                 table.categories, 'correct the rows, or fit with unseen_categories="ignore" or "extend"'
             )
-        return table, (table.numeric, table.codes, model.feature_map.code_maps(table.categories))
+        return table.numeric, table.codes, feature_map.code_maps(table.categories)
 
-    def _outputs(self, X: Any) -> "tuple[npt.NDArray[np.floating], Table]":
-        """Return f of rows in the user's units (rows, n_outputs), in their own precision."""
-        table, rows = self._encoded(X)
-        return finite(self._served.plain.predict(*rows)).astype(table.dtype, copy=False), table
+    def _outputs(self, table: "Table") -> Floats:
+        """Return f of rows in the user's units, (rows, n_outputs); raises InputError where it is no number."""
+        outputs: Floats = self._served.plain.predict(*self._rows(table))
+        if not np.isfinite(outputs).all():
+            row = int(np.argmin(np.isfinite(outputs).all(axis=1)))
+            raise InputError(f"row {row} lies so far from the rows learned that its prediction leaves float64")
+        return outputs
 
 
 def _require(estimator: Any, y: Any) -> None:
@@ -160,31 +211,6 @@ def _weights_of(sample_weight: Any, table: "Table") -> Floats | None:
         return None
     weights = _check_sample_weight(sample_weight, table.numeric, dtype=np.float64)
     return check_weights(weights, len(table.numeric))
-
-
-def _rows_of(table: "Table", targets: Floats, weights: Floats | None) -> "Rows":
-    from ridgestream.stores.schema.row_batch import Rows
-
-    return Rows(table.numeric, table.codes, targets, weights)
-
-
-def _weighted_as(schema: "Schema", rows: "Rows") -> "Rows":
-    """Return the rows with weights if those before had some; raises InputError if only these have some."""
-    from ridgestream.stores.schema.row_batch import Rows
-
-    if (schema.weight is None) == (rows.weights is None):
-        return rows
-    if schema.weight is None:
-        raise InputError("the rows learned had no sample_weight: begin with weights, ones if need be, or give none")
-    return Rows(rows.numeric, rows.codes, rows.targets, np.ones(len(rows)))
-
-
-def finite(outputs: Floats) -> Floats:
-    """Return predictions; raises InputError for a row whose prediction is none."""
-    if not np.isfinite(outputs).all():
-        row = int(np.argmin(np.isfinite(outputs).all(axis=1)))
-        raise InputError(f"row {row} lies so far from the rows learned that its prediction leaves float64; correct it")
-    return outputs
 
 
 def _features_of(model: "Model") -> "tuple[Feature, ...]":

@@ -1,5 +1,6 @@
 """Classifiers and regressors over kernel models, whatever trains them."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -10,9 +11,11 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from ridgestream.pipeline.base.array_checks import Floats, check_targets
 from ridgestream.pipeline.base.errors import InputError
-from ridgestream.pipeline.estimators.base import KernelEstimator, finite
+from ridgestream.pipeline.estimators.base import KernelEstimator
 
 if TYPE_CHECKING:
+    from ridgestream.pipeline.estimators.pieces import Pieces
+    from ridgestream.pipeline.estimators.tables import Table
     from ridgestream.pipeline.models.predictor import Model
     from ridgestream.stores.schema.schema import Feature
 
@@ -20,27 +23,35 @@ if TYPE_CHECKING:
 class KernelClassifier(ClassifierMixin, KernelEstimator):
     """A classifier: each class is learned against the rest, of two classes the second against the first."""
 
-    def decision_function(self, X: Any) -> npt.NDArray[np.floating]:
+    def decision_function(self, X: Any) -> Any:
         """Return each class's score (rows, n_classes), of two classes that of the second, (rows,)."""
-        outputs, _ = self._outputs(X)
-        return outputs[:, 0] if len(self.classes_) == 2 else outputs
+        return self._tell(X, self._scores)
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
+    def predict(self, X: Any) -> Any:
         """Return the class of the largest score of each row, (rows,); O(n_basis) a row."""
-        outputs, _ = self._outputs(X)
-        places = (outputs[:, 0] > 0).astype(np.int64) if len(self.classes_) == 2 else np.argmax(outputs, axis=1)
-        return np.asarray(self.classes_[places])
+        return self._tell(X, self._winners)
 
-    def predict_proba(self, X: Any) -> npt.NDArray[np.floating]:
+    def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class, (rows, n_classes), from rows that were left out.
 
         Raises InputError if the model could not be calibrated.
         """
-        outputs, table = self._outputs(X)
+        return self._tell(X, self._shares)
+
+    def _scores(self, table: "Table") -> npt.NDArray[np.floating]:
+        outputs = self._outputs(table).astype(table.dtype, copy=False)
+        return outputs[:, 0] if len(self.classes_) == 2 else outputs
+
+    def _winners(self, table: "Table") -> npt.NDArray[Any]:
+        scores = self._scores(table)
+        places = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0).astype(np.int64)
+        return np.asarray(self.classes_[places])
+
+    def _shares(self, table: "Table") -> npt.NDArray[np.floating]:
         probabilities = self.model_.probabilities
         if probabilities is None:
             raise InputError("the model has no probabilities: it could not be calibrated by the rows learned")
-        return probabilities.of(np.asarray(outputs, np.float64)).astype(table.dtype, copy=False)
+        return probabilities.of(self._outputs(table)).astype(table.dtype, copy=False)
 
     @classmethod
     def from_model(
@@ -62,13 +73,16 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
             raise InputError(f"the model has {len(own)} classes, {len(estimator.classes_)} are given")
         return estimator
 
-    def _read_targets(self, y: Any, classes: Any, *, resets: bool) -> Floats:
-        check_classification_targets(y)
-        labels = column_or_1d(y, warn=True)
-        if resets:
-            self.classes_ = np.unique(labels if classes is None else classes)
+    def _begin_targets(self, pieces: "Pieces", classes: Any) -> int:
+        if classes is None:
+            classes = np.concatenate([np.unique(_labels_of(y)) for y in pieces.targets()])
+        self.classes_ = np.unique(classes)
         if len(self.classes_) < 2:
             raise InputError(f"Classifier needs two classes or more, y has one class: {self.classes_[0]!r}")
+        return 1
+
+    def _read_targets(self, y: Any) -> Floats:
+        labels = _labels_of(y)
         codes = np.minimum(np.searchsorted(self.classes_, labels), len(self.classes_) - 1)
         foreign = labels[self.classes_[codes] != labels]
         if len(foreign):
@@ -88,22 +102,27 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
 
         The deviation is that of f, not of a new observation, whose range `predict_interval` gives; O(n_basis²) a row.
         """
-        outputs, table = self._outputs(X)
-        if not return_std:
-            return self._shaped(outputs)
-        deviations, _ = self.model_.deviations(*self._encoded(X)[1])
-        return self._shaped(outputs), self._shaped(deviations.astype(table.dtype, copy=False))
+        means = self._tell(X, self._means)
+        return (means, self._tell(X, self._deviations)) if return_std else means
 
-    def predict_interval(self, X: Any, alpha: float = 0.1) -> npt.NDArray[np.floating]:
+    def predict_interval(self, X: Any, alpha: float = 0.1) -> Any:
         """Return the bounds between which a new observation lies with probability 1 − alpha, (rows, [n_targets,] 2).
 
         They come from rows that were left out. Raises InputError if the rows learned are too few for this alpha.
         """
-        table, rows = self._encoded(X)
-        outputs = finite(self._served.plain.predict(*rows))
-        radius = self.model_.radius(self.model_.deviations(*rows)[1], 1 - alpha)
-        bounds = np.stack([outputs - radius, outputs + radius], axis=-1).astype(table.dtype, copy=False)
-        return bounds[:, 0] if self._is_vector else bounds
+        return self._tell(X, partial(self._bounds, level=1 - alpha))
+
+    def _means(self, table: "Table") -> npt.NDArray[np.floating]:
+        return self._shaped(self._outputs(table).astype(table.dtype, copy=False))
+
+    def _deviations(self, table: "Table") -> npt.NDArray[np.floating]:
+        deviations, _ = self.model_.deviations(*self._rows(table))
+        return self._shaped(deviations.astype(table.dtype, copy=False))
+
+    def _bounds(self, table: "Table", level: float) -> npt.NDArray[np.floating]:
+        outputs, model = self._outputs(table), self.model_
+        radius = model.radius(model.deviations(*self._rows(table))[1], level)
+        return self._shaped(np.stack([outputs - radius, outputs + radius], axis=-1).astype(table.dtype, copy=False))
 
     @classmethod
     def from_model(cls, model: "Model", *, features: "tuple[Feature, ...] | None" = None) -> Self:
@@ -119,12 +138,14 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         n_outputs = self._served.plain.feature_map.target.n_outputs
         return bool(getattr(self, "_y_dimensions", n_outputs) == 1)
 
-    def _read_targets(self, y: Any, classes: Any, *, resets: bool) -> Floats:  # noqa: ARG002
-        array = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", estimator=self)
-        targets = check_targets(array, len(array), None if resets else self._n_targets)
-        if resets:
-            self._y_dimensions = array.ndim
-        return targets
+    def _begin_targets(self, pieces: "Pieces", classes: Any) -> int:  # noqa: ARG002
+        first = _numbers_of(next(pieces.targets()))
+        self._y_dimensions = first.ndim
+        return 1 if first.ndim == 1 else int(first.shape[1])
+
+    def _read_targets(self, y: Any) -> Floats:
+        numbers = _numbers_of(y)
+        return check_targets(numbers, len(numbers), self._n_targets)
 
     def _labels(self) -> tuple[Any, ...]:
         return ()
@@ -137,3 +158,12 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _labels_of(y: Any) -> npt.NDArray[Any]:
+    check_classification_targets(y)
+    return np.asarray(column_or_1d(y, warn=True))
+
+
+def _numbers_of(y: Any) -> Floats:
+    return np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))

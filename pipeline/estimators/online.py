@@ -1,6 +1,6 @@
 """The online LS-SVM as estimators."""
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ridgestream.pipeline.estimators.kinds import KernelClassifier, KernelRegressor
 
@@ -73,6 +73,8 @@ class OnlineLSSVMClassifier(KernelClassifier):
 
     """
 
+    _learns_once: ClassVar[bool] = True
+
     def __init__(
         self,
         *,
@@ -114,10 +116,13 @@ class OnlineLSSVMClassifier(KernelClassifier):
         self.random_state = random_state
         self.memory_limit = memory_limit
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn rows X (rows, n_features), an array or a table, and targets y (rows,).
 
         `sample_weight` (rows,) multiplies the squared error of each row. What is "auto" is chosen from the first rows.
+        Dask arrays and frames and Zarr arrays are read chunk by chunk, a pyarrow dataset by its row groups, with y and
+        sample_weight names of its columns. An iterator gives
+        blocks (X, y) or (X, y, sample_weight), each of which is learned as by `partial_fit`.
         """
         return self._fit(X, y, sample_weight)
 
@@ -195,6 +200,8 @@ class OnlineLSSVMRegressor(KernelRegressor):
 
     """
 
+    _learns_once: ClassVar[bool] = True
+
     def __init__(
         self,
         *,
@@ -234,10 +241,13 @@ class OnlineLSSVMRegressor(KernelRegressor):
         self.random_state = random_state
         self.memory_limit = memory_limit
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn rows X (rows, n_features), an array or a table, and targets y (rows,) or (rows, n_targets).
 
         `sample_weight` (rows,) multiplies the squared error of each row. What is "auto" is chosen from the first rows.
+        Dask arrays and frames and Zarr arrays are read chunk by chunk, a pyarrow dataset by its row groups, with y and
+        sample_weight names of its columns. An iterator gives
+        blocks (X, y) or (X, y, sample_weight), each of which is learned as by `partial_fit`.
         """
         return self._fit(X, y, sample_weight)
 

@@ -104,10 +104,12 @@ class SparseKernelClassifier(KernelClassifier):
         self.random_state = random_state
         self.memory_limit = memory_limit
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn rows X (rows, n_features), an array or a table, and targets y (rows,).
 
         `sample_weight` (rows,) multiplies the squared error of each row. What is "auto" is chosen from the first rows.
+        Dask arrays and frames and Zarr arrays are read chunk by chunk, a pyarrow dataset by its row groups, with y and
+        sample_weight names of its columns.
         """
         return self._fit(X, y, sample_weight)
 
@@ -205,10 +207,12 @@ class SparseKernelRegressor(KernelRegressor):
         self.random_state = random_state
         self.memory_limit = memory_limit
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn rows X (rows, n_features), an array or a table, and targets y (rows,) or (rows, n_targets).
 
         `sample_weight` (rows,) multiplies the squared error of each row. What is "auto" is chosen from the first rows.
+        Dask arrays and frames and Zarr arrays are read chunk by chunk, a pyarrow dataset by its row groups, with y and
+        sample_weight names of its columns.
         """
         return self._fit(X, y, sample_weight)
 

@@ -15,7 +15,7 @@ from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from ridgestream import (
     RBF,
@@ -41,9 +41,12 @@ def expected_failures(estimator: Any) -> dict[str, str]:
     return failures
 
 
-def is_essential(check: Any) -> bool:
-    names = ("check_estimators_pickle", "check_fit2d_1sample", "check_dict_unchanged", "check_n_features_in")
-    return check.func.__name__ in names
+ESSENTIAL = ("check_estimators_pickle", "check_fit2d_1sample", "check_dict_unchanged", "check_n_features_in")
+
+
+def essential_checks() -> list[tuple[Any, Any]]:
+    pairs = estimator_checks_generator(SparseKernelRegressor(**PLAIN))
+    return [(estimator, check) for estimator, check in pairs if check.func.__name__ in ESSENTIAL]
 
 
 @pytest.mark.thorough
@@ -57,10 +60,8 @@ def test_all_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks([SparseKernelRegressor(**PLAIN)], expected_failed_checks=expected_failures)
+@pytest.mark.parametrize(("estimator", "check"), essential_checks(), ids=str)
 def test_the_essential_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
-    if not is_essential(check):
-        pytest.skip("in the thorough run")
     check(estimator)
 
 
