@@ -49,6 +49,8 @@ NAMES = {
     "open",
     "open_dask_arrays",
     "run",
+    "log_mlflow",
+    "save_mlflow",
     "to_onnx",
     "to_sklearn",
 }

@@ -44,8 +44,10 @@ class Exportable:
     """The model, with its probabilities if it is calibrated, and with its uncertainty if asked for."""
     classes_: tuple[Label, ...]
     """The classes as `predict` names them; empty for numbers."""
-    origin: Mapping[str, str]
-    """The model's name and the snapshot of its store, by which a file says where it is from."""
+    name: str
+    """The model's name."""
+    snapshot: str
+    """The snapshot of its store."""
 
     @classmethod
     def of(cls, served: Served, *, std: bool) -> Self:
@@ -53,8 +55,8 @@ class Exportable:
         model, schema = model_with(served.record, Extras(std=std)), served.schema
         feature_map, probabilities = with_boolean_fill(model.feature_map, schema), probabilities_of(served.record)
         classes = model.feature_map.target.classes if schema.positive is None else SIGNS
-        origin = {"model": served.record.name, "snapshot": served.snapshot}
-        return cls(model.having(feature_map=feature_map, probabilities=probabilities), classes, origin)
+        model = model.having(feature_map=feature_map, probabilities=probabilities)
+        return cls(model, classes, served.record.name, served.snapshot)
 
 
 def run_export(job: Job, request: ExportRequest) -> dict[str, Any]:
@@ -65,7 +67,7 @@ def run_export(job: Job, request: ExportRequest) -> dict[str, Any]:
     content = to_bytes(source, std=request.std, missing=given.missing, unseen_categories=given.unseen_categories)
     with write_atomically(file) as out:
         out.write(content)
-    return {**source.origin, "output": str(file), "bytes": len(content)}
+    return {"model": source.name, "snapshot": source.snapshot, "output": str(file), "bytes": len(content)}
 
 
 def _format_of(request: ExportRequest) -> str:
@@ -77,10 +79,7 @@ def _format_of(request: ExportRequest) -> str:
 
 
 def _onnx_bytes(source: Exportable, **options: Any) -> bytes:  # noqa: ANN401
-    model = to_onnx(source, **options)
-    for key, value in source.origin.items():
-        model.metadata_props.add(key=key, value=value)
-    return cast("bytes", model.SerializeToString())
+    return cast("bytes", to_onnx(source, **options).SerializeToString())
 
 
 def _skops_bytes(source: Exportable, *, std: bool, **options: Any) -> bytes:  # noqa: ANN401

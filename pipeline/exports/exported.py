@@ -1,7 +1,7 @@
 """What is exported: a served model, what its outputs mean, and how it treats rows that are not as it has learned."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 import numpy as np
@@ -32,6 +32,8 @@ class Exported:
     """What a missing value does, one of MISSING."""
     unseen: str = ERROR
     """What a category does that the model does not know, one of UNSEEN."""
+    origin: Mapping[str, str] = field(default_factory=dict)
+    """Where it is from: the model's name and the snapshot of its store."""
 
     def __post_init__(self) -> None:
         for name, value, known in (("missing", self.missing, MISSING), ("unseen_categories", self.unseen, UNSEEN)):
@@ -39,18 +41,26 @@ class Exported:
                 raise InputError(f"{name} must be one of {', '.join(known)}, it is {value!r}")
 
     @classmethod
-    def of(cls, source: Any, classes: Sequence[Label] | None, missing: str, unseen: str) -> Self:  # noqa: ANN401
+    def of(
+        cls,
+        source: Any,  # noqa: ANN401
+        classes: Sequence[Label] | None = None,
+        missing: str | None = None,
+        unseen: str | None = None,
+    ) -> Self:
         """Return what is exported of a model, or of an object whose `model_` is one; O(1).
 
-        Without `classes`, they are those of the model, or of the object's `classes_`.
+        Classes are the object's `classes_`, or the model's, and policies those of the object, or errors, if not given.
         """
         model = getattr(source, "model_", source)
         if not isinstance(model, Model):
             raise InputError(f"only a served model or a fitted estimator is exported, this is {type(source).__name__}")
-        known = model.feature_map.target.classes or tuple(getattr(source, "classes_", ()))
-        signs = SIGNS if model.probabilities is not None else ()
-        labels = (known or signs) if classes is None else classes
-        return cls(model, tuple(_plain(label) for label in labels), missing, unseen)
+        own = getattr(source, "classes_", model.feature_map.target.classes or _signs_of(model))
+        labels = tuple(_plain(label) for label in (own if classes is None else classes))
+        missing = str(missing or getattr(source, "missing", ERROR))
+        unseen = str(unseen or getattr(source, "unseen_categories", ERROR))
+        names = {"model": getattr(source, "name", None), "snapshot": getattr(source, "snapshot", None)}
+        return cls(model, labels, missing, unseen, {key: name for key, name in names.items() if isinstance(name, str)})
 
     @property
     def columns(self) -> list[str]:
@@ -61,6 +71,11 @@ class Exported:
     def feature_map(self) -> FeatureMap:
         """Maps raw columns to the model's features."""
         return self.model.feature_map
+
+
+def _signs_of(model: Model) -> tuple[Label, ...]:
+    """Return the classes of a model that tells one class from the rest, as far as it is known to be one."""
+    return () if model.probabilities is None else SIGNS
 
 
 def _plain(label: Label | np.generic) -> Label:

@@ -1,11 +1,11 @@
 """A served model as an ONNX model in double precision, from raw columns to predictions."""
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.exports.export_errors import NotExportable, require
 from ridgestream.pipeline.exports.exported import Exported
 from ridgestream.pipeline.features.one_vs_rest import Label
@@ -27,8 +27,8 @@ def to_onnx(
     *,
     std: bool = False,
     classes: Sequence[Label] | None = None,
-    missing: str = ERROR,
-    unseen_categories: str = ERROR,
+    missing: str | None = None,
+    unseen_categories: str | None = None,
 ) -> "ModelProto":
     """Return a served model, or a fitted estimator's, as an ONNX model of opset 18; `onnx.save` writes it.
 
@@ -38,10 +38,9 @@ def to_onnx(
     `scores`, and `probabilities` if the model is calibrated, (rows, n_classes) in the order of `classes`; and with
     `std`, the standard deviations `std` and `std_observed`, of f and of a new observation, for each target or class.
 
-    `classes` are those of the model if None; of a model that tells one class from the rest they are (-1, 1), which are
-    to be given if it has no probabilities. `missing` ("error", "impute", "drop") and `unseen_categories` ("error",
-    "ignore", "extend") are the policies of job files: with "error" such a row makes the run fail with the column's
-    name; a row that is dropped has NaN in all outputs.
+    `classes` are those of the estimator or model if None. `missing` ("error", "impute", "drop") and
+    `unseen_categories` ("error", "ignore", "extend") are the policies of job files, by default the estimator's, or
+    "error": such a row makes the run fail with the column's name. A row that is dropped has NaN in all outputs.
 
     Raises NotExportable for a model that ONNX cannot hold, InputError if it has no uncertainty, MissingExtra if the
     package onnx is not installed.
@@ -82,4 +81,6 @@ def _model_proto(exported: Exported, *, std: bool) -> "ModelProto":
     inputs |= {column.name: (np.str_, [ROWS]) for column in feature_map.categorical}
     whole = graph.close("ridgestream", inputs, outputs, initializer=graph.constants)
     versions = [helper.make_opsetid("", OPSET), helper.make_opsetid(ML, ML_OPSET)]
-    return helper.make_model(whole, opset_imports=versions, ir_version=IR_VERSION, producer_name="ridgestream")
+    proto = helper.make_model(whole, opset_imports=versions, ir_version=IR_VERSION, producer_name="ridgestream")
+    helper.set_model_props(proto, {**exported.origin, "classes": json.dumps(exported.classes)})
+    return proto

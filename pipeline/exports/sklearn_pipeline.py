@@ -32,8 +32,8 @@ def to_sklearn(
     model: Any,  # noqa: ANN401
     *,
     classes: Sequence[Label] | None = None,
-    missing: str = ERROR,
-    unseen_categories: str = ERROR,
+    missing: str | None = None,
+    unseen_categories: str | None = None,
 ) -> "Pipeline":
     """Return a served model, or a fitted estimator's, as a fitted Pipeline of scikit-learn's own parts.
 

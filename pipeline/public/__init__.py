@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ridgestream.pipeline.estimators.online import OnlineLSSVMRegressor as OnlineLSSVMRegressor
     from ridgestream.pipeline.estimators.sparse import SparseKernelClassifier as SparseKernelClassifier
     from ridgestream.pipeline.estimators.sparse import SparseKernelRegressor as SparseKernelRegressor
+    from ridgestream.pipeline.exports.mlflow_model import log_mlflow as log_mlflow
+    from ridgestream.pipeline.exports.mlflow_model import save_mlflow as save_mlflow
     from ridgestream.pipeline.exports.onnx_model import to_onnx as to_onnx
     from ridgestream.pipeline.exports.sklearn_pipeline import to_sklearn as to_sklearn
     from ridgestream.pipeline.kernels import RBF as RBF
@@ -73,8 +75,10 @@ _MODULES = {
     "StoreLocked": "stores.errors.exceptions",
     "StoredModel": "jobs.api.stored_model",
     "open": "jobs.api.open_store",
+    "log_mlflow": "pipeline.exports.mlflow_model",
     "open_dask_arrays": "pipeline.dataset.dask_arrays",
     "run": "jobs.api.run",
+    "save_mlflow": "pipeline.exports.mlflow_model",
     "to_onnx": "pipeline.exports.onnx_model",
     "to_sklearn": "pipeline.exports.sklearn_pipeline",
 }
@@ -109,9 +113,11 @@ __all__ = [
     "StoreLocked",
     "StoredModel",
     "__version__",
+    "log_mlflow",
     "open",
     "open_dask_arrays",
     "run",
+    "save_mlflow",
     "to_onnx",
     "to_sklearn",
 ]

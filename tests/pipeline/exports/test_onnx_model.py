@@ -8,14 +8,17 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime
+import pandas as pd
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 from support.data.forest import read_forest
 from support.data.mixed_model import draw, mixed_model, predicted, some_probabilities, stored
 
 from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.estimators.sparse import SparseKernelClassifier
 from ridgestream.pipeline.exports.export_errors import MissingExtra, NotExportable
 from ridgestream.pipeline.exports.onnx_model import to_onnx
+from ridgestream.pipeline.exports.sklearn_pipeline import to_sklearn
 from ridgestream.pipeline.features.columns import NumericColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.target_map import TargetMap
@@ -209,3 +212,19 @@ def test_forest_rows_agree_to_nine_digits() -> None:
     assert np.abs(answer["scores"][:, 1] - outputs).max() <= 1e-9
     assert np.abs(answer["std"][:, 1] - std).max() <= 1e-7
     assert answer["prediction"].tolist() == np.where(outputs > 0, 1, -1).tolist()
+
+
+def test_an_estimator_s_model_classes_and_policies() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"length": rng.random(200), "sex": rng.choice(["F", "M"], 200)})
+    labels = np.where(frame["length"] + (frame["sex"] == "M") > 1, 7, 3)
+    estimator = SparseKernelClassifier(max_basis=20, missing="impute").fit(frame, labels)
+    proto = to_onnx(estimator)
+    answer = run(proto, {"length": frame["length"].to_numpy(), "sex": frame["sex"].to_numpy(object)})
+    assert answer["prediction"].tolist() == estimator.predict(frame).tolist()
+    assert answer["scores"][:, 1] == pytest.approx(estimator.decision_function(frame), abs=1e-9)
+    assert answer["probabilities"] == pytest.approx(estimator.predict_proba(frame), abs=1e-4)  # steep between ties
+    assert {each.key: each.value for each in proto.metadata_props} == {"classes": "[3, 7]"}
+    assert to_sklearn(estimator).predict(frame).tolist() == estimator.predict(frame).tolist()
+    filled = run(proto, {"length": np.array([np.nan]), "sex": np.array([""], dtype=object)})
+    assert np.isfinite(filled["scores"]).all()
