@@ -51,7 +51,7 @@ def essential_checks() -> list[tuple[Any, Any]]:
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks(
+@parametrize_with_checks(  # type: ignore[untyped-decorator]
     [*(kind() for kind in ALL), SparseKernelRegressor("ls-svm"), OnlineLSSVMRegressor(experts=2)],
     expected_failed_checks=expected_failures,
 )
@@ -98,6 +98,7 @@ def test_importances_follow_a_learned_metric() -> None:
     X = rng.normal(size=(800, 3))
     y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=800)
     regressor = SparseKernelRegressor(**{**PLAIN, "metric": "diagonal"}).fit(X, y)
+    assert regressor.metric_ is not None
     assert regressor.metric_.shape == (3,)
     assert regressor.feature_importances_.sum() == pytest.approx(1.0)
     assert regressor.feature_importances_.argmax() == 0

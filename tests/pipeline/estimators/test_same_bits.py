@@ -54,7 +54,7 @@ def predictions_of_job(folder: Path, rows: pa.Table, new: pa.Table, changes: dic
 )
 def test_an_online_regressor_and_a_job(tmp_path: Path, settings: dict[str, Any], changes: dict[str, Any]) -> None:
     rows, new = draw_regression(1, ROWS), draw_regression(2, 50)
-    told = predictions_of_job(tmp_path, rows, new, REGRESSION | changes, with_std=True, level=0.8)
+    told = predictions_of_job(tmp_path, rows, new, {**REGRESSION, **changes}, with_std=True, level=0.8)
     regressor = OnlineLSSVMRegressor(**settings).fit(*arrays(rows, "price"))
     X, _ = arrays(new, "price")
     mean, deviation = regressor.predict(X, return_std=True)
@@ -98,7 +98,7 @@ METHOD_SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_a_batch_regressor_and_a_job(tmp_path: Path, method: str) -> None:
     own, changes = METHOD_SETTINGS.get(method, ({}, {}))
     rows, new = draw_regression(1, 200), draw_regression(2, 50)
-    asked = REGRESSION | {"model.method": method} | changes
+    asked = {**REGRESSION, "model.method": method, **changes}
     told = predictions_of_job(tmp_path, rows, new, asked, with_std=True)
     regressor = SparseKernelRegressor(method, **{**PLAIN, **own}).fit(*arrays(rows, "price"))
     X, _ = arrays(new, "price")
@@ -120,7 +120,7 @@ def test_a_batch_classifier_with_weights_of_classes_and_a_job(tmp_path: Path) ->
 @pytest.mark.thorough
 def test_several_calls_and_a_job_over_as_many_partitions(tmp_path: Path) -> None:
     parts, new = [draw_regression(seed, 300) for seed in range(3)], draw_regression(9, 50)
-    work, changes = Workplace(tmp_path), JOB | REGRESSION | OPEN | {"model.refit": False}
+    work, changes = Workplace(tmp_path), {**JOB, **REGRESSION, **OPEN, "model.refit": False}
     for number, part in enumerate(parts):
         work.put(number, part)
         work.run_here(changes)
