@@ -69,7 +69,7 @@ class OpenStore:
     def dataset(self) -> "DaskDataset":
         """Return all rows as dask arrays with the names of their columns, read when they are computed.
 
-        Raises StoreError if there are none yet.
+        Its `to_xarray` makes a dataset of xarray of them. Raises StoreError if there are none yet.
         """
         from ridgestream.pipeline.dataset.dask_arrays import open_dask_arrays
 

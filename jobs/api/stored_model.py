@@ -20,7 +20,9 @@ from ridgestream.pipeline.base.reporter import Fact, Silent
 from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
 from ridgestream.pipeline.features.metric_summary import summarize_metric
 from ridgestream.pipeline.features.one_vs_rest import Label
+from ridgestream.pipeline.models.calibration import intervals_of, probabilities_of
 from ridgestream.pipeline.models.learned_ranges import LearnedRanges
+from ridgestream.pipeline.models.model_record import is_batch, model_of
 from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.prediction.batch_predictor import BatchPredictor
 from ridgestream.pipeline.prediction.prediction_columns import Extras
@@ -31,6 +33,8 @@ from ridgestream.stores.schema.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ridgestream.pipeline.estimators.kinds import KernelClassifier, KernelRegressor
 
 ROWS = "the rows"
 """What messages call a frame."""
@@ -150,6 +154,23 @@ class StoredModel:
         done = [pa.record_batch(predictor.predict(b), schema=schema) for b in batches_of(table, predictor.columns)]
         predictor.summary.report_to(_AsWarnings(), events.PREDICT_ROWS_LEFT_OUT, ranges)
         return like(rows, pa.Table.from_batches(done, schema))
+
+    def estimator(self) -> "KernelClassifier | KernelRegressor":
+        """Return the model as a fitted estimator of scikit-learn; an array has its columns in the order of the store.
+
+        It has the error bars, intervals and probabilities that the model has, and the classes that `predict` gives. Its
+        parameters are not those of the job, so a clone of it is an estimator by default.
+        """
+        from ridgestream.pipeline.estimators import online, sparse
+
+        model = model_of(self.record, with_uncertainty=True)
+        model = model.having(intervals=intervals_of(self.record), probabilities=probabilities_of(self.record))
+        batch, features = is_batch(self.record), self.schema.features
+        if self.schema.classifies:
+            kind = sparse.SparseKernelClassifier if batch else online.OnlineLSSVMClassifier
+            return kind.from_model(model, features=features)
+        regressor = sparse.SparseKernelRegressor if batch else online.OnlineLSSVMRegressor
+        return regressor.from_model(model, features=features)
 
     @cached_property
     def _ranges(self) -> LearnedRanges:

@@ -13,11 +13,12 @@ from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.segments.checked_array import check_present
 from ridgestream.stores.segments.row_arrays import RowArrays
-from ridgestream.stores.segments.segment_format import SegmentFacts, unmark_missing
+from ridgestream.stores.segments.segment_format import ROW_DIMENSIONS, SegmentFacts, unmark_missing
 from ridgestream.stores.segments.segments import Segment, Segments
 
 if TYPE_CHECKING:
     import dask.array as da
+    import xarray
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,21 @@ class DaskDataset:
     """For each categorical feature, its values."""
     classes: tuple[Label, ...] = ()
     """In multi-class stores, the classes with a row of positive weight; rows of other classes have the target −1."""
+    target_names: tuple[str, ...] = ()
+    """The names of the targets."""
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """Return the rows as a dataset of xarray, which has to be installed, with the names of columns as coordinates.
+
+        Its dimensions are those of the store's own arrays.
+        """
+        import xarray
+
+        arrays = {name: getattr(self, name) for name in ROW_DIMENSIONS}
+        present = {name: (ROW_DIMENSIONS[name], array) for name, array in arrays.items() if array is not None}
+        names = self.numeric_names, self.categorical_names, self.target_names
+        columns = dict(zip(("numeric_column", "categorical_column", "target"), map(list, names), strict=True))
+        return xarray.Dataset(present, columns)
 
 
 def open_dask_arrays(store: Store, snapshot: str | None = None) -> DaskDataset:
@@ -63,6 +79,7 @@ def open_dask_arrays(store: Store, snapshot: str | None = None) -> DaskDataset:
         categorical_names=tuple(f.name for f in schema.categorical),
         categories=ledger.categories,
         classes=ledger.classes,
+        target_names=schema.targets,
     )
 
 

@@ -4,7 +4,7 @@ Zarr reads a chunk that is not listed as the fill value. All stored values are f
 smallest number of the dtype, means that a chunk was never written or is lost. Arrays of bytes hold text without zeros.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -27,11 +27,19 @@ Values = TypeVar("Values", bound=npt.NDArray[Any])
 
 
 def create_array(
-    group: "zarr.Group", name: str, shape: tuple[int, ...], dtype: str, chunk_rows: int, *, growing: bool = False
+    group: "zarr.Group",
+    name: str,
+    shape: tuple[int, ...],
+    dtype: str,
+    chunk_rows: int,
+    *,
+    growing: bool = False,
+    dimensions: Sequence[str] | None = None,
 ) -> "zarr.Array[Any]":
     """Create an array chunked by whole rows, compressed by zstd with a checksum that detects damage.
 
-    One that is `growing` will be resized: its chunks have `chunk_rows` rows even if it is shorter now.
+    One that is `growing` will be resized: its chunks have `chunk_rows` rows even if it is shorter now. Its dimensions
+    have the names by which xarray opens it; without any, they are its own.
     """
     from zarr.codecs import ZstdCodec
 
@@ -47,6 +55,7 @@ def create_array(
         filters=None,
         compressors=[codec],
         fill_value=fill,
+        dimension_names=dimensions or [f"{name}_{axis}" for axis in range(len(shape))],
         config={"order": "C", "write_empty_chunks": False},
     )
 

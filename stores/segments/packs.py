@@ -23,7 +23,14 @@ import numpy.typing as npt
 from ridgestream.stores.errors.translation import store_errors
 from ridgestream.stores.schema.row_batch import Rows
 from ridgestream.stores.segments.checked_array import create_array, seal_group
-from ridgestream.stores.segments.segment_format import ROW_ARRAYS, SEGMENTS, SegmentFacts, chunk_rows_of, mark_missing
+from ridgestream.stores.segments.segment_format import (
+    ROW_ARRAYS,
+    ROW_DIMENSIONS,
+    SEGMENTS,
+    SegmentFacts,
+    chunk_rows_of,
+    mark_missing,
+)
 from ridgestream.stores.segments.text_array import write_lines
 
 if TYPE_CHECKING:
@@ -145,6 +152,7 @@ def _write_pack(root: "zarr.Group", members: Sequence[Member]) -> None:
 
 def _write(group: "zarr.Group", name: str, values: npt.NDArray[Any]) -> None:
     """Write an array as one chunk."""
-    array = create_array(group, name, values.shape, str(values.dtype), len(values))
+    dimensions = ROW_DIMENSIONS.get(name)
+    array = create_array(group, name, values.shape, str(values.dtype), len(values), dimensions=dimensions)
     if values.size:
         array[...] = values

@@ -25,7 +25,15 @@ from ridgestream.stores.schema.class_labels import Label
 SEGMENTS = "segments"
 """The group that contains all segments and packs."""
 
-ROW_ARRAYS = ("numeric", "codes", "targets", "weights")
+ROW_DIMENSIONS = {
+    "numeric": ("row", "numeric_column"),
+    "codes": ("row", "categorical_column"),
+    "targets": ("row", "target"),
+    "weights": ("row",),
+}
+"""The names of the dimensions of each array with rows; arrays of earlier releases have none."""
+
+ROW_ARRAYS = tuple(ROW_DIMENSIONS)
 """The arrays with rows."""
 
 CHUNK_BYTES = 4 * 2**20

@@ -13,6 +13,7 @@ from ridgestream.stores.segments.checked_array import create_array, seal_group
 from ridgestream.stores.segments.packs import Member, write_packs
 from ridgestream.stores.segments.segment_format import (
     ROW_ARRAYS,
+    ROW_DIMENSIONS,
     SegmentFacts,
     SegmentLayout,
     mark_missing,
@@ -96,7 +97,7 @@ def _create_arrays(group: "zarr.Group", layout: SegmentLayout) -> dict[str, "zar
     }
     absent = {"codes": not layout.n_categorical, "weights": not layout.weighted}
     return {
-        name: create_array(group, name, shape, dtype, layout.chunk_rows)
+        name: create_array(group, name, shape, dtype, layout.chunk_rows, dimensions=ROW_DIMENSIONS[name])
         for name, (shape, dtype) in shapes.items()
         if not absent.get(name)
     }

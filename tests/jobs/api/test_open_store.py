@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xarray
 from support.jobs.jobs import REGRESSION, Workplace, draw_regression, open_store, set_column
 
 import ridgestream
@@ -168,6 +169,23 @@ def test_a_store_stays_at_its_snapshot_and_shows_earlier_nights(nights: Nights) 
         ridgestream.open(nights.work.store, snapshot="1")
 
 
+def test_a_model_is_an_estimator(nights: Nights, store: OpenStore) -> None:
+    rows, model = ROWS.slice(0, 200), store.models["model"]
+    told = model.predict(rows, interval=0.9, std=True)
+    estimator: Any = model.estimator()
+    frame = rows.to_pandas()[["size", "age"]]
+    prediction, deviation = estimator.predict(frame, return_std=True)
+    assert prediction.tolist() == told["prediction"].to_pylist()
+    assert deviation.tolist() == told["std"].to_pylist()
+    bounds = estimator.predict_interval(frame, alpha=0.1)
+    np.testing.assert_allclose(bounds.T, [told["lower"].to_numpy(), told["upper"].to_numpy()], rtol=1e-12)
+    binary, X = ridgestream.open(nights.work.store).models["model"], pq.read_table(nights.work.folder / "held-out")
+    classifier = binary.estimator()
+    assert classifier.predict(X.drop_columns("label")).tolist() == binary.predict(X)["prediction"].to_pylist()
+    assert type(classifier) is ridgestream.OnlineLSSVMClassifier
+    assert type(estimator) is ridgestream.OnlineLSSVMRegressor
+
+
 def test_models_are_a_mapping(store: OpenStore) -> None:
     assert list(store.models) == ["model"]
     assert "forest" not in store.models
@@ -182,6 +200,21 @@ def test_the_dataset_has_the_rows_and_their_names(store: OpenStore) -> None:
     assert rows.numeric.shape == (store.rows, 2)
     assert store.schema is not None
     assert store.schema.targets == ("price",)
+
+
+def test_rows_are_a_dataset_of_xarray(nights: Nights, store: OpenStore) -> None:
+    rows = store.dataset().to_xarray()
+    assert dict(rows.sizes) == {"row": 400, "numeric_column": 2, "categorical_column": 0, "target": 1}
+    size = rows["numeric"].sel(numeric_column="size").to_numpy()
+    np.testing.assert_allclose(size[:200], draw_regression(0)["size"].to_numpy(), rtol=1e-6)
+    root = ridgestream.open(nights.work.store).root
+    opened = xarray.open_zarr(root.store, group="segments/000000-000000", consolidated=False, chunks=None)
+    assert opened["numeric"].dims == ("row", "numeric_column")
+    assert opened["targets"].dims == ("row", "target")
+    assert opened["numeric"].shape == (200, 4)
+    where: Any = root.store
+    everything = xarray.open_datatree(where, engine="zarr", consolidated=False, chunks=None)
+    assert everything["models/model"]["coefficients"].shape == (20, 1)
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
