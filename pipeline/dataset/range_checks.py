@@ -17,9 +17,6 @@ from ridgestream.stores.segments.segments import SegmentSource
 LARGEST_PREDICTION = 10 * LARGEST_VALUE
 """No target is beyond LARGEST_VALUE, so that a prediction beyond this is an overflow or close to one."""
 
-_LEAVE_OUT = "or leave the partition out (ridgestream quarantine JOB.toml {name} --reason WHY)"
-"""What to do about a partition that was ingested and cannot be learned."""
-
 
 def check_range(moments: Floats, feature_map: FeatureMap, targets: Sequence[str]) -> None:
     """Raise InputError naming the first column of a partition with a value beyond LARGEST_VALUE once standardized.
@@ -61,7 +58,7 @@ def check_ranges(
         try:
             check_range(segments[entry.segment].facts().moments, feature_map, targets)
         except InputError as error:
-            raise InputError(f"partition {entry.name}: {error}, {_LEAVE_OUT.format(name=entry.name)}") from error
+            raise InputError(_told(entry, error)) from error
 
 
 @contextmanager
@@ -70,10 +67,9 @@ def naming_partition(entries: Sequence[LedgerEntry], segment: int) -> Iterator[N
     try:
         yield
     except (InputError, NumericalBreakdown) as error:
-        name = next(entry.name for entry in entries if entry.segment == segment)
-        if str(error).startswith("partition "):
+        if any(str(error).startswith(_place(entry)) for entry in entries):
             raise
-        raise type(error)(f"partition {name}: {error}, {_LEAVE_OUT.format(name=name)}") from error
+        raise type(error)(_told(next(e for e in entries if e.segment == segment), error)) from error
     except OverflowError as error:
         raise NumericalBreakdown(TOO_LARGE) from error
 
@@ -85,11 +81,26 @@ def check_errors(errors: Mapping[int, float], entries: Sequence[LedgerEntry]) ->
     """
     overflowing = {segment for segment, error in errors.items() if not np.isfinite(error)}
     if overflowing:
-        name = next(entry.name for entry in entries if entry.segment in overflowing)
+        entry = next(entry for entry in entries if entry.segment in overflowing)
         raise NumericalBreakdown(
-            f"partition {name} has rows so far from those that the model knows that its predictions leave float64: "
-            f"correct them, choose the rbf kernel, {_LEAVE_OUT.format(name=name)}"
+            f"{_place(entry)}: rows lie so far from those that the model knows that their predictions leave float64: "
+            f"correct them, choose the rbf kernel, {_remedy(entry)}"
         )
+
+
+def _told(entry: LedgerEntry, error: Exception) -> str:
+    return f"{_place(entry)}: {error}, {_remedy(entry)}"
+
+
+def _place(entry: LedgerEntry) -> str:
+    return f"partition {entry.name}" if entry.content_sha256 else entry.name
+
+
+def _remedy(entry: LedgerEntry) -> str:
+    """Return what to do about a partition that was ingested, or rows of an array, that cannot be learned."""
+    if not entry.content_sha256:
+        return "or leave these rows out"
+    return f"or leave the partition out (ridgestream quarantine JOB.toml {entry.name} --reason WHY)"
 
 
 def check_predictions(predictions: Floats, file: str, numbers: Integers) -> None:

@@ -50,6 +50,7 @@ class KernelEstimator(Learned, BaseEstimator):
         """Learn rows after those before, or begin with these."""
         from ridgestream.pipeline.estimators.array_segments import ArraySegment
         from ridgestream.pipeline.estimators.course import Course, Served
+        from ridgestream.pipeline.estimators.notices import warn_of_times
         from ridgestream.pipeline.estimators.piece_reader import PieceReader
         from ridgestream.pipeline.estimators.pieces import pieces_of
 
@@ -63,10 +64,13 @@ class KernelEstimator(Learned, BaseEstimator):
         reader = PieceReader(pieces, self._table, known)
         self._features = reader.table(0).features
         if before is None:
+            warn_of_times(self._features, self.timestamps)
             self._n_targets = self._begin_targets(pieces, classes)
             before = Course.of(self._schema(weighted=sample_weight is not None))
         reader = reader.with_targets(partial(self._targets_of, before.schema), self._labels())
         segment = ArraySegment.of(reader, before.schema)
+        if known:
+            self._check_categories(segment.facts().categories)
         course = before.learned(segment, request, limits, refits=self._refits(continues=continues))
         self._served = Served(course.forgetting(), limits)
         return self
@@ -179,12 +183,16 @@ class KernelEstimator(Learned, BaseEstimator):
 
     def _rows(self, table: "Table") -> tuple[Any, Any, Any]:
         """Return rows as `Model.predict` takes them."""
+        self._check_categories(table.categories)
         feature_map = self._served.plain.feature_map
-        if self.unseen_categories == "error":
-            feature_map.check_categories(
-                table.categories, 'correct the rows, or fit with unseen_categories="ignore" or "extend"'
-            )
         return table.numeric, table.codes, feature_map.code_maps(table.categories)
+
+    def _check_categories(self, tables: "Sequence[Sequence[str]]") -> None:
+        """Raise InputError for categories that the model does not know, unless it may ignore them."""
+        if self.unseen_categories == "error":
+            self._served.plain.feature_map.check_categories(
+                tables, 'correct the rows, or fit with unseen_categories="ignore" or "extend"'
+            )
 
     def _outputs(self, table: "Table") -> Floats:
         """Return f of rows in the user's units, (rows, n_outputs); raises InputError where it is no number."""

@@ -58,7 +58,7 @@ class Course:
         rows left out.
         """
         number, facts = self.ledger.next_segment, segment.facts()
-        entry = LedgerEntry(number, f"rows {self.ledger.rows}", 0, 0, "", segment.rows)
+        entry = LedgerEntry(number, f"rows from {self.ledger.rows} on", 0, 0, "", segment.rows)
         ledger = self.ledger.with_entries([entry], [facts.categories], [facts.present_classes])
         course = replace(self, ledger=ledger, segments={**self.segments, number: segment})
         asked = adopt_settings(request, self.record)

@@ -1,11 +1,13 @@
 """Classifiers and regressors over kernel models, whatever trains them."""
 
+from datetime import date, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from ridgestream.pipeline.estimators.tables import Table
     from ridgestream.pipeline.models.predictor import Model
     from ridgestream.stores.schema.schema import Feature
+
+_NAMED = 10
+"""Rows that are named at most."""
 
 
 class KernelClassifier(ClassifierMixin, KernelEstimator):
@@ -78,7 +83,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
             classes = np.concatenate([np.unique(_labels_of(y)) for y in pieces.targets()])
         self.classes_ = np.unique(classes)
         if len(self.classes_) < 2:
-            raise InputError(f"Classifier needs two classes or more, y has one class: {self.classes_[0]!r}")
+            raise InputError(f"Classifier needs two classes or more, y has one class: {self.classes_.tolist()[0]!r}")
         return 1
 
     def _read_targets(self, y: Any) -> Floats:
@@ -161,9 +166,25 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
 
 
 def _labels_of(y: Any) -> npt.NDArray[Any]:
-    check_classification_targets(y)
-    return np.asarray(column_or_1d(y, warn=True))
+    labels = np.asarray(column_or_1d(y, warn=True))
+    absent = np.flatnonzero(_is_absent(labels))
+    if len(absent):
+        more = f" and {len(absent) - _NAMED:,} more" if len(absent) > _NAMED else ""
+        named = ", ".join(map(str, absent[:_NAMED]))
+        raise InputError(f"y lacks labels in rows {named}{more}: leave these rows out, or name a class of their own")
+    check_classification_targets(labels)
+    return labels
+
+
+def _is_absent(labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    if labels.dtype != object:
+        return np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(len(labels), np.bool_)
+    absent = (label is None or is_scalar_nan(label) or is_pandas_na(label) for label in labels)
+    return np.fromiter(absent, np.bool_, len(labels))
 
 
 def _numbers_of(y: Any) -> Floats:
-    return np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
+    given = np.asarray(y)
+    if given.dtype.kind in "mM" or any(isinstance(value, date | timedelta) for value in np.ravel(given[:1])):
+        raise InputError("y holds dates or times, and a regressor learns numbers: give a number, such as seconds")
+    return np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, order="C", input_name="y"))

@@ -1,10 +1,13 @@
 """What a training says to the user of an estimator: a warning where something may have impaired the model."""
 
 import logging
+from collections.abc import Sequence
 
 from ridgestream.pipeline.base.errors import warn_caller
-from ridgestream.pipeline.base.events import Event
+from ridgestream.pipeline.base.events import FEATURES_TIMES_AS_CALENDAR, Event
 from ridgestream.pipeline.base.reporter import Fact, Silent
+from ridgestream.stores.schema.column_types import TIMESTAMP
+from ridgestream.stores.schema.schema import Feature
 
 LOG = logging.getLogger("ridgestream")
 
@@ -22,6 +25,14 @@ class Notices(Silent):
             warn_caller(_sentence(event, facts))
         else:
             LOG.info(_sentence(event, facts))
+
+
+def warn_of_times(features: Sequence[Feature], timestamps: str | None) -> None:
+    """Warn of time stamps that become circles of the calendar unasked."""
+    names = [feature.name for feature in features if feature.kind == TIMESTAMP]
+    if names and timestamps is None:
+        remedy = 'timestamps="elapsed" or "both" follows it, and "calendar" leaves out this warning'
+        warn_caller(f"columns {', '.join(names)}: {FEATURES_TIMES_AS_CALENDAR.sentence}; {remedy}")
 
 
 def _sentence(event: Event, facts: dict[str, Fact]) -> str:

@@ -28,9 +28,11 @@ class OnlineLSSVMClassifier(KernelClassifier):
             50,000 of the first rows), or "auto", full for up to 256 features.
         scale: "standardized" gives each column mean 0 and deviation 1, "common" divides all by one scale, None leaves
             numbers as they are.
+        timestamps: Time stamps are circles of hour, weekday and day of the year ("calendar"), the time elapsed
+            ("elapsed"), or "both"; None is "calendar" with a warning, since no trend in time is followed.
         novelty_threshold: TOL1, in units of k(x, x): a row further from the dictionary's span is a candidate.
-        usefulness_threshold: TOL2, in squared units of standardized targets: a candidate is taken if it lowers the cost
-            by more.
+        usefulness_threshold: TOL2, in squared units of the targets, 1 for a row's class and −1 for others: a candidate
+            is taken if it lowers the cost by more.
         selection: "supervised", or "novelty" for novel rows until the dictionary is full.
         experts: The number of cells of space that have a learner each, of up to 200 vectors where `max_basis` is
             "auto"; "auto" compares numbers of cells on the first rows.
@@ -86,6 +88,7 @@ class OnlineLSSVMClassifier(KernelClassifier):
         max_basis: int | str | None = AUTO,
         metric: str = AUTO,
         scale: str | None = "standardized",
+        timestamps: str | None = None,
         novelty_threshold: float = 1e-2,
         usefulness_threshold: float = 1e-4,
         selection: str = "supervised",
@@ -105,6 +108,7 @@ class OnlineLSSVMClassifier(KernelClassifier):
         self.max_basis = max_basis
         self.metric = metric
         self.scale = scale
+        self.timestamps = timestamps
         self.novelty_threshold = novelty_threshold
         self.usefulness_threshold = usefulness_threshold
         self.selection = selection
@@ -157,6 +161,8 @@ class OnlineLSSVMRegressor(KernelRegressor):
             50,000 of the first rows), or "auto", full for up to 256 features.
         scale: "standardized" gives each column mean 0 and deviation 1, "common" divides all by one scale, None leaves
             numbers as they are.
+        timestamps: Time stamps are circles of hour, weekday and day of the year ("calendar"), the time elapsed
+            ("elapsed"), or "both"; None is "calendar" with a warning, since no trend in time is followed.
         novelty_threshold: TOL1, in units of k(x, x): a row further from the dictionary's span is a candidate.
         usefulness_threshold: TOL2, in squared units of standardized targets: a candidate is taken if it lowers the cost
             by more.
@@ -213,6 +219,7 @@ class OnlineLSSVMRegressor(KernelRegressor):
         max_basis: int | str | None = AUTO,
         metric: str = AUTO,
         scale: str | None = "standardized",
+        timestamps: str | None = None,
         novelty_threshold: float = 1e-2,
         usefulness_threshold: float = 1e-4,
         selection: str = "supervised",
@@ -231,6 +238,7 @@ class OnlineLSSVMRegressor(KernelRegressor):
         self.max_basis = max_basis
         self.metric = metric
         self.scale = scale
+        self.timestamps = timestamps
         self.novelty_threshold = novelty_threshold
         self.usefulness_threshold = usefulness_threshold
         self.selection = selection

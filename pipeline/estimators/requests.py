@@ -11,7 +11,7 @@ from ridgestream.pipeline.base.settings import settings_of
 from ridgestream.pipeline.batch.registry import METHODS, section_of
 from ridgestream.pipeline.batch.shared_settings import MethodSettings, SharedRegularizations, own_settings
 from ridgestream.pipeline.features.class_weights import ClassWeight
-from ridgestream.pipeline.kernels import KERNELS, Kernel, check_kernel, has_gamma, make_kernel
+from ridgestream.pipeline.kernels import KERNELS, Kernel, Polynomial, check_kernel, has_gamma, make_kernel
 from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricRequest, MetricSettings
 from ridgestream.pipeline.training.pilot import bounding_values
 from ridgestream.pipeline.training.request import (
@@ -23,12 +23,14 @@ from ridgestream.pipeline.training.request import (
     OnlineRequest,
 )
 from ridgestream.stores.schema.class_labels import class_name
-from ridgestream.stores.schema.column_rules import COLUMNS, COMMON, RAW, ColumnRules
+from ridgestream.stores.schema.column_rules import COLUMNS, COMMON, RAW, TIMESTAMPS, ColumnRules
 
 AUTO = "auto"
 _SCALING_ROWS = 10_000
 _METRICS = (STANDARDIZED, "diagonal", "full", AUTO)
 _SCALES = {"standardized": COLUMNS, "common": COMMON, None: RAW}
+_OF_KERNELS: dict[str, Any] = {"gamma": AUTO, "degree": Polynomial.degree, "coef0": Polynomial.coef0}
+"""The parameters of kernels by name, with their defaults."""
 
 
 def online_request(parameters: Mapping[str, Any], seed: int) -> OnlineRequest:
@@ -111,11 +113,15 @@ def _shared(parameters: Mapping[str, Any], open_keys: frozenset[str], seed: int)
         raise InputError(f"metric must be one of {', '.join(_METRICS)}, it is {metric!r}")
     if scale not in _SCALES:
         raise InputError(f"scale must be 'standardized', 'common' or None, it is {scale!r}")
+    if parameters["timestamps"] not in (None, *TIMESTAMPS):
+        raise InputError(
+            f"timestamps must be None, {', '.join(map(repr, TIMESTAMPS))}, it is {parameters['timestamps']!r}"
+        )
     return {
         "name": "model",
         "scaling_rows": _SCALING_ROWS,
         "unseen_categories": parameters["unseen_categories"],
-        "rules": ColumnRules(scaling=_SCALES[scale]),
+        "rules": ColumnRules(scaling=_SCALES[scale], timestamps=parameters["timestamps"]),
         "metric": None if metric == STANDARDIZED else MetricRequest(metric, options),
         "class_weight": _class_weight(parameters.get("class_weight")),
         "chooses": open_keys,
@@ -148,6 +154,9 @@ def _kernels(parameters: Mapping[str, Any]) -> tuple[str, tuple[dict[str, float]
     kernel: str | Kernel = parameters["kernel"]
     if not isinstance(kernel, str):
         check_kernel(kernel)
+        given_twice = [key for key, default in _OF_KERNELS.items() if not np.array_equal(parameters[key], default)]
+        if given_twice:
+            raise InputError(f"kernel={kernel!r} has its own parameters: leave out {' and '.join(given_twice)}")
         return kernel.name, (kernel.parameters(),)
     if kernel not in KERNELS:
         raise InputError(f"kernel must be one of {', '.join(KERNELS)} or an object such as RBF(0.5), it is {kernel!r}")

@@ -27,13 +27,19 @@ class SparseKernelClassifier(KernelClassifier):
             kernels, also several.
         degree, coef0: The other parameters of the polynomial kernel.
         regularization: λ per row, "auto" or a positive number, or several to compare: the penalty is λ times the sum
-            of weights.
-        max_basis: The largest dictionary, "auto" (up to 1,000) or a number.
+            of weights. To be left "auto" for "orols", which has none.
+        max_basis: The largest dictionary, "auto" (up to 1,000) or a number. To be left "auto" for "ls-svm" and
+            "kernel-ridge", whose dictionary is all rows, and "subset-of-regressors", whose size is the `start_basis` of
+            `method_options`.
         metric: How distances are measured: "standardized" (all columns alike), "diagonal" or "full" (learned from up to
             50,000 of the first rows), or "auto", full for up to 256 features.
         scale: "standardized" gives each column mean 0 and deviation 1, "common" divides all by one scale, None leaves
             numbers as they are.
+        timestamps: Time stamps are circles of hour, weekday and day of the year ("calendar"), the time elapsed
+            ("elapsed"), or "both"; None is "calendar" with a warning, since no trend in time is followed.
         method_options: Further settings of the method, as in its section of a job file: {"candidates": 59} of "ols".
+            Thresholds on the cost, such as a `usefulness_threshold`, are in squared units of the targets, 1 for a row's
+            class and −1 for others.
         class_weight: None, "balanced" (all classes weigh the same), or a mapping from classes to weights.
         missing: "error" refuses missing values in X, "impute" fills them by the column's mean or commonest category.
         unseen_categories: What to do about categories that the rows learned do not have: "error", "ignore" (they have
@@ -81,6 +87,7 @@ class SparseKernelClassifier(KernelClassifier):
         max_basis: int | str | None = AUTO,
         metric: str = AUTO,
         scale: str | None = "standardized",
+        timestamps: str | None = None,
         method_options: Mapping[str, Any] | None = None,
         class_weight: Any = None,
         missing: str = "error",
@@ -97,6 +104,7 @@ class SparseKernelClassifier(KernelClassifier):
         self.max_basis = max_basis
         self.metric = metric
         self.scale = scale
+        self.timestamps = timestamps
         self.method_options = method_options
         self.class_weight = class_weight
         self.missing = missing
@@ -134,13 +142,18 @@ class SparseKernelRegressor(KernelRegressor):
             kernels, also several.
         degree, coef0: The other parameters of the polynomial kernel.
         regularization: λ per row, "auto" or a positive number, or several to compare: the penalty is λ times the sum
-            of weights.
-        max_basis: The largest dictionary, "auto" (up to 1,000) or a number.
+            of weights. To be left "auto" for "orols", which has none.
+        max_basis: The largest dictionary, "auto" (up to 1,000) or a number. To be left "auto" for "ls-svm" and
+            "kernel-ridge", whose dictionary is all rows, and "subset-of-regressors", whose size is the `start_basis` of
+            `method_options`.
         metric: How distances are measured: "standardized" (all columns alike), "diagonal" or "full" (learned from up to
             50,000 of the first rows), or "auto", full for up to 256 features.
         scale: "standardized" gives each column mean 0 and deviation 1, "common" divides all by one scale, None leaves
             numbers as they are.
+        timestamps: Time stamps are circles of hour, weekday and day of the year ("calendar"), the time elapsed
+            ("elapsed"), or "both"; None is "calendar" with a warning, since no trend in time is followed.
         method_options: Further settings of the method, as in its section of a job file: {"candidates": 59} of "ols".
+            Thresholds on the cost, such as a `usefulness_threshold`, are in squared units of standardized targets.
         missing: "error" refuses missing values in X, "impute" fills them by the column's mean or commonest category.
         unseen_categories: What to do about categories that the rows learned do not have: "error", "ignore" (they have
             no indicator).
@@ -186,6 +199,7 @@ class SparseKernelRegressor(KernelRegressor):
         max_basis: int | str | None = AUTO,
         metric: str = AUTO,
         scale: str | None = "standardized",
+        timestamps: str | None = None,
         method_options: Mapping[str, Any] | None = None,
         missing: str = "error",
         unseen_categories: str = "error",
@@ -201,6 +215,7 @@ class SparseKernelRegressor(KernelRegressor):
         self.max_basis = max_basis
         self.metric = metric
         self.scale = scale
+        self.timestamps = timestamps
         self.method_options = method_options
         self.missing = missing
         self.unseen_categories = unseen_categories

@@ -1,5 +1,6 @@
 """Tables and arrays as rows: numbers, booleans and time stamps, and codes of categories, by the columns' own types."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,10 @@ class Table:
     features: tuple[Feature, ...]
     """The columns, in their order."""
     numeric: npt.NDArray[np.floating]
-    """Numbers, booleans and seconds since 1970, (rows, n_numeric), float32 or float64; NaN for a missing value."""
+    """Numbers, booleans and seconds since 1970, (rows, n_numeric), float32 or float64; NaN for a missing value.
+
+    C-contiguous, since sums of rows have other bits in another layout.
+    """
     codes: npt.NDArray[np.int32]
     """Categories by their place in `categories`, (rows, n_categorical); −1 for a missing value."""
     categories: tuple[tuple[str, ...], ...]
@@ -42,16 +46,28 @@ def read_table(estimator: Any, X: Any, known: Sequence[Feature] | None, *, missi
     """
     is_frame = nw.dependencies.is_into_dataframe(X)
     if is_frame:
+        _check_names(X)
         validate_data(estimator, X=X, reset=known is None, skip_check_array=True)
         frame = nw.from_native(X, eager_only=True)
         if known or not all(_kind_of(column) == NUMERIC for column in frame.iter_columns()):
             return _of_frame(estimator, frame, known, missing=missing)
         X = frame.to_numpy()
     finite: Any = "allow-nan" if missing else True
-    array = check_array(X, dtype=_NUMBERS, ensure_all_finite=finite, estimator=estimator, input_name="X")
+    array = check_array(X, dtype=_NUMBERS, order="C", ensure_all_finite=finite, estimator=estimator, input_name="X")
     if not is_frame:
         validate_data(estimator, X=X, reset=known is None, skip_check_array=True)
     return _of_array(estimator, array, known)
+
+
+def _check_names(frame: Any) -> None:
+    """Raise InputError for columns that share a name, or have names of several levels."""
+    names = list(frame.column_names if hasattr(frame, "column_names") else frame.columns)
+    levels = next((name for name in names if isinstance(name, tuple)), None)
+    if levels is not None:
+        raise InputError(f"X has columns with names of several levels, such as {levels!r}: give each column one name")
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InputError(f"X has several columns with the name {repeated[0]!r}: rename them, or keep one")
 
 
 def _of_array(estimator: Any, array: npt.NDArray[np.floating], known: Sequence[Feature] | None) -> Table:

@@ -59,7 +59,7 @@ def _check_parts(exported: Exported) -> ExpansionModel:
         name = exported.feature_map.numeric[circles[0][0]].name
         raise NotExportable(
             f"scikit-learn has no part for the circles of the time stamp {name!r}: export the model as ONNX, or train "
-            'one with source.timestamps = "elapsed"'
+            'one with timestamps = "elapsed"'
         )
     if exported.missing == DROP:
         raise NotExportable('a pipeline of scikit-learn answers each row: choose missing = "impute" or "error"')

@@ -23,7 +23,7 @@ def weigh_classes(wanted: ClassWeight, rows: Mapping[str, float]) -> tuple[float
     unknown = [name for name in wanted if name not in rows]
     if unknown:
         raise InputError(
-            f"source.class_weight names the class {unknown[0]!r}, which the target does not have; its classes: "
+            f"class_weight names the class {unknown[0]!r}, which the target does not have; its classes: "
             f"{', '.join(rows)}"
         )
     return tuple(float(wanted.get(name, 1.0)) for name in rows)

@@ -146,13 +146,14 @@ class KernelLSTD:
     def coefficients(self) -> Floats:
         """Return β, shape (n_basis, n_rewards), read-only; O(n_basis³) after new transitions.
 
-        Raises NumericalBreakdown if A + λnK is singular within rounding.
+        Raises NumericalBreakdown if A + λnK is singular within rounding, and InputError if the discount is 1 and no
+        transition learned has ended an episode.
         """
-        return self._fitted().coefficients
+        return self._fitted().checked().coefficients
 
     def predict(self, X: npt.ArrayLike) -> Floats:
         """Return V at rows X (rows, n_features), shape (rows, n_rewards); raises as `coefficients` does."""
-        values = self._fitted()
+        values = self._fitted().checked()
         return values.predict(check_rows(X, values.basis.vectors.shape[1]))
 
     def _fitted(self) -> ValueFunction:

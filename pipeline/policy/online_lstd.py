@@ -142,13 +142,14 @@ class OnlineLSTD:
     def coefficients(self) -> Floats:
         """Return β, shape (n_basis, n_rewards), read-only; O(n_basis³) after new transitions.
 
-        Raises NumericalBreakdown if A + λnK is singular within rounding.
+        Raises NumericalBreakdown if A + λnK is singular within rounding, and InputError if the discount is 1 and no
+        transition learned has ended an episode.
         """
-        return self._started().coefficients
+        return self._started().checked().coefficients
 
     def predict(self, X: npt.ArrayLike) -> Floats:
         """Return V at rows X (rows, n_features), shape (rows, n_rewards); raises as `coefficients` does."""
-        values = self._started()
+        values = self._started().checked()
         return values.predict(check_rows(X, values.basis.vectors.shape[1]))
 
     def _started(self) -> ValueFunction:

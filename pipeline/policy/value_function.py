@@ -60,6 +60,15 @@ class ValueFunction:
         solution.setflags(write=False)
         return solution
 
+    def checked(self) -> Self:
+        """Return the value function; raises InputError if it sums rewards without discount and without an end."""
+        if self.settings.discount == 1 and self.sums.weight and not self.sums.ended:
+            raise InputError(
+                "with discount 1 episodes must end: no transition has done = 1, so that rewards add up without bound; "
+                "give done, or a discount below 1"
+            )
+        return self
+
     def learn(self, transitions: RowSet) -> Self:
         """Return the value function with these transitions added; one pass of O(n_basis²) a row."""
         return self.merge(transitions.reduce(sum_transitions, self.summing, STEP_SUM_TRANSITIONS))

@@ -14,7 +14,7 @@ As rows of a row set, transitions have the features (x, x′, c), 2·n_features 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -44,6 +44,8 @@ class TransitionStatistics:
     """n = Σ w."""
     rows: int
     """The number of transitions, those of weight zero included."""
+    ended: float = 0.0
+    """The weight of those after which an episode ended."""
 
     @classmethod
     def empty(cls, n_basis: int, n_rewards: int) -> Self:
@@ -55,13 +57,17 @@ class TransitionStatistics:
         if self.rhs.shape != other.rhs.shape:
             raise InputError(f"sums of shapes {self.rhs.shape} and {other.rhs.shape} are not of one basis and rewards")
         return type(self)(
-            self.products + other.products, self.rhs + other.rhs, self.weight + other.weight, self.rows + other.rows
+            self.products + other.products,
+            self.rhs + other.rhs,
+            self.weight + other.weight,
+            self.rows + other.rows,
+            self.ended + other.ended,
         )
 
     def project(self, combinations: Floats) -> Self:
         """Return the sums of basis functions that are combinations (n_new, n_basis) of these."""
         products = combinations @ self.products @ combinations.T
-        return type(self)(products, combinations @ self.rhs, self.weight, self.rows)
+        return replace(self, products=products, rhs=combinations @ self.rhs)
 
     def solve(self, penalty: Floats, regularization: float) -> Floats:
         """Return β = (A + λnK)⁻¹b, shape (n_basis, n_rewards), with K as `penalty` and λ per row; O(n_basis³).
@@ -119,7 +125,7 @@ def sum_transitions(summing: TransitionSumming, blocks: Iterable[RowBlock]) -> T
             present, step = drop_absent(block), summing.basis.kernel_rows
             for start in range(0, len(present.features), step):
                 sums = sums.merge(_sum_part(summing, present, slice(start, start + step)))
-            sums = TransitionStatistics(sums.products, sums.rhs, sums.weight, sums.rows + len(block.features))
+            sums = replace(sums, rows=sums.rows + len(block.features))
     return sums
 
 
@@ -130,8 +136,7 @@ def _sum_part(summing: TransitionSumming, block: RowBlock, part: slice) -> Trans
     values, ahead = (summing.basis.values(rows[:, :n_features]), summing.basis.values(rows[:, n_features:-1]))
     ahead *= -summing.discount * rows[:, -1:]
     ahead += values
-    weight = float(len(rows))
-    if block.weights is not None:
-        values *= block.weights[part, np.newaxis]
-        weight = float(block.weights[part].sum())
-    return TransitionStatistics(values.T @ ahead, values.T @ block.targets[part], weight, 0)
+    weights = np.ones(len(rows)) if block.weights is None else block.weights[part]
+    values *= weights[:, np.newaxis]
+    ended = float(weights @ (1.0 - rows[:, -1]))
+    return TransitionStatistics(values.T @ ahead, values.T @ block.targets[part], float(weights.sum()), 0, ended)

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from ridgestream.stores.schema.schema import Feature
 
 PLAIN, STANDARDIZED, COMMON, RAW = "plain", "standardized", "common", "raw"
-CALENDAR, ELAPSED, BOTH = "calendar", "elapsed", "both"
+CALENDAR, ELAPSED, BOTH = TIMESTAMPS = "calendar", "elapsed", "both"
 COLUMNS = "columns"
 """The scaling by which each number has a scale of its own."""
 
 SOURCE = "source"
 """The parameter of a model with its rules."""
 
-_RULES = {CATEGORICAL: (PLAIN, STANDARDIZED), TIMESTAMP: (CALENDAR, ELAPSED, BOTH)}
+_RULES = {CATEGORICAL: (PLAIN, STANDARDIZED), TIMESTAMP: TIMESTAMPS}
 _OF_NUMBERS = (STANDARDIZED, COMMON, RAW)
 
 

@@ -19,7 +19,7 @@ def test_balanced_classes_weigh_the_same_and_rows_weigh_one_on_average() -> None
 
 def test_a_table_names_classes_that_exist() -> None:
     assert weigh_classes({"b": 3}, {"a": 1.0, "b": 1.0}) == (1.0, 3.0)
-    with pytest.raises(InputError, match=r"source.class_weight names the class 'x', .*; its classes: a, b$"):
+    with pytest.raises(InputError, match=r"class_weight names the class 'x', .*; its classes: a, b$"):
         weigh_classes({"x": 2.0}, {"a": 1.0, "b": 1.0})
 
 

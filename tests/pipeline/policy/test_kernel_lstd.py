@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.references.lstd import dense_lstd
 
-from ridgestream import RBF, InputError, KernelLSTD, Linear
+from ridgestream import RBF, InputError, KernelLSTD, Linear, OnlineLSTD
 from ridgestream.jobs.reproduction.processes import (
     car_values,
     circle_values,
@@ -35,6 +35,20 @@ def test_a_chain_has_the_values_of_its_bellman_equation() -> None:
     np.testing.assert_allclose(
         learner.predict(states)[:, 0], np.linalg.solve(np.eye(n) - walk, reward[n:] / 2), atol=1e-8
     )
+
+
+@pytest.mark.parametrize("kind", [KernelLSTD, OnlineLSTD])
+def test_without_discount_an_episode_must_end(kind: type[KernelLSTD] | type[OnlineLSTD]) -> None:
+    walk, learner = circle_walk(60, 1), kind(RBF(1.0), discount=1.0)
+    learner.partial_fit(walk.X, walk.reward, walk.X_next, np.zeros(60))
+    for ask in (learner.coefficients, lambda: learner.predict(walk.X)):
+        with pytest.raises(InputError, match="with discount 1 episodes must end: no transition has done"):
+            ask()
+    learner.partial_fit(walk.X, walk.reward, walk.X_next, np.arange(60) == 0, sample_weight=np.arange(60.0))
+    with pytest.raises(InputError, match="episodes must end"):
+        learner.coefficients()  # the only end has weight zero
+    learner.partial_fit(walk.X, walk.reward, walk.X_next, np.arange(60) % 2)
+    assert learner.predict(walk.X).shape == (60, 1)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
