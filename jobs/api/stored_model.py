@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ridgestream.pipeline.estimators.kinds import KernelClassifier, KernelRegressor
 
-ROWS = "the rows"
+ROWS = "the table"
 """What messages call a frame."""
 
 

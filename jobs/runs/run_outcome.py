@@ -107,13 +107,12 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
     """Return the result of a run that learned `entries`, as JSON prints it; entries are None if nothing was due."""
     nights = record.history if record else ()
     night = nights[-1] if nights else None
-    progressive = [n.progressive_error for n in nights if n.progressive_error is not None]
     result: dict[str, Any] = {
         "model": record.name if record else None,
         "rows_seen": int(record.counters["rows_seen"]) if record else 0,
         "n_basis": night.n_basis if night else 0,
         "test_error": night.test_error if night else None,
-        "progressive_error": progressive[-1] if progressive else None,
+        "progressive_error": _progressive_error(nights),
         "refitted": is_refitted(record) if record else False,
         "partitions_consumed": len(record.learned) if record else 0,
         "condition": record.counters.get("normal_condition") if record else None,
@@ -133,6 +132,12 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
         if night and getattr(night, name) is not None:
             result[name] = getattr(night, name)
     return result | {name: value for name, value in (night_skills(night) if night else {}).items() if value is not None}
+
+
+def _progressive_error(nights: Sequence[Night]) -> float | None:
+    """Return the last progressive error of the nights since a rollback; None if there is none."""
+    last = (night for night in reversed(nights) if night.progressive_error is not None or night.event is not None)
+    return next((night.progressive_error for night in last), None)
 
 
 def warn_of_unusual_runs(job: Job, ledger: Ledger, record: ModelRecord, trained: Trained, report: Reporter) -> None:

@@ -187,7 +187,7 @@ TRAIN_NOT_CALIBRATED = Event(
 TRAIN_CHECKPOINT_NOT_SAVED = Event("train.checkpoint_not_saved", "no checkpoint could be saved; training goes on")
 TRAIN_COMPILING = Event(
     "train.compiling",
-    "compiling the learner for this machine, which takes some ten seconds; the next run finds it in the cache",
+    "compiling the learner for this machine, some ten seconds of a free core; the next run finds it in the cache",
 )
 TRAIN_JITTER_ADDED = Event(
     "train.jitter_added",

@@ -101,8 +101,8 @@ def test_classes_have_their_columns(nights: Nights) -> None:
 
 
 BAD_ROWS: dict[str, tuple[object, type[Exception], str]] = {
-    "no column": ({"size": [1.0]}, PartitionError, "the rows has no column 'age'"),
-    "text": ({"size": ["1"], "age": [1.0]}, PartitionError, "the rows: column 'size' has type string"),
+    "no column": ({"size": [1.0]}, PartitionError, "the table has no column 'age'"),
+    "text": ({"size": ["1"], "age": [1.0]}, PartitionError, "the table: column 'size' has type string"),
     "missing": ({"size": [1.0, None], "age": [1.0, 2.0]}, PartitionError, "'size' has the value null in row 1"),
     "infinite": ({"size": [np.inf], "age": [1.0]}, PartitionError, "'size' has the value inf in row 0"),
     "ragged": ({"size": [1.0], "age": [1.0, 2.0]}, InputError, "cannot be read as a table: Column 1 named age"),

@@ -99,8 +99,8 @@ def test_a_rollback_excludes_what_was_learned_since_for_good(tmp_path: Path, wor
     assert result["excluded"] == ["part-04.parquet", "part-05.parquet"]
     assert (result["rows_seen"], result["to_learn"], result["begins_anew"]) == (4 * ROWS, 0, False)
     assert work.model().learned == (0, 1, 2, 3)
-    snapshot = work.snapshot()
-    assert work.run_here()["new_partitions"] == 0
+    snapshot, nothing_new = work.snapshot(), work.run_here()
+    assert (nothing_new["new_partitions"], nothing_new["progressive_error"]) == (0, None)
     assert work.snapshot() == snapshot
     work.put(6)
     assert work.run_here()["rows_seen"] == 5 * ROWS
