@@ -13,7 +13,7 @@ from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
 from ridgestream.pipeline.exports.export_errors import require
 from ridgestream.pipeline.exports.exported import SIGNS
-from ridgestream.pipeline.exports.onnx_model import to_onnx
+from ridgestream.pipeline.exports.onnx.model import to_onnx
 from ridgestream.pipeline.exports.sklearn_pipeline import to_sklearn
 from ridgestream.pipeline.features.one_vs_rest import Label
 from ridgestream.pipeline.models.calibration import probabilities_of

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ridgestream.pipeline.exports.export_errors import require
-from ridgestream.pipeline.exports.onnx_model import to_onnx
+from ridgestream.pipeline.exports.onnx.model import to_onnx
 
 if TYPE_CHECKING:
     from mlflow.models import ModelSignature

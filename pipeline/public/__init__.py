@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ridgestream.pipeline.estimators.sparse import SparseKernelRegressor as SparseKernelRegressor
     from ridgestream.pipeline.exports.mlflow_model import log_mlflow as log_mlflow
     from ridgestream.pipeline.exports.mlflow_model import save_mlflow as save_mlflow
-    from ridgestream.pipeline.exports.onnx_model import to_onnx as to_onnx
+    from ridgestream.pipeline.exports.onnx.model import to_onnx as to_onnx
     from ridgestream.pipeline.exports.sklearn_pipeline import to_sklearn as to_sklearn
     from ridgestream.pipeline.kernels import RBF as RBF
     from ridgestream.pipeline.kernels import Linear as Linear
@@ -79,7 +79,7 @@ _MODULES = {
     "open_dask_arrays": "pipeline.dataset.dask_arrays",
     "run": "jobs.api.run",
     "save_mlflow": "pipeline.exports.mlflow_model",
-    "to_onnx": "pipeline.exports.onnx_model",
+    "to_onnx": "pipeline.exports.onnx.model",
     "to_sklearn": "pipeline.exports.sklearn_pipeline",
 }
 

@@ -44,9 +44,11 @@ def expected_failures(estimator: Any) -> dict[str, str]:
 ESSENTIAL = ("check_estimators_pickle", "check_fit2d_1sample", "check_dict_unchanged", "check_n_features_in")
 
 
-def essential_checks() -> list[tuple[Any, Any]]:
+def essential_checks() -> list[Any]:
     pairs = estimator_checks_generator(SparseKernelRegressor(**PLAIN))
-    return [(estimator, check) for estimator, check in pairs if check.func.__name__ in ESSENTIAL]
+    chosen = [(estimator, check) for estimator, check in pairs if check.func.__name__ in ESSENTIAL]
+    names = [f"{number}-{check.func.__name__}" for number, (_, check) in enumerate(chosen)]
+    return [pytest.param(*pair, id=name) for pair, name in zip(chosen, names, strict=True)]
 
 
 @pytest.mark.thorough
@@ -60,7 +62,7 @@ def test_all_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("estimator", "check"), essential_checks(), ids=str)
+@pytest.mark.parametrize(("estimator", "check"), essential_checks())
 def test_the_essential_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 

@@ -17,7 +17,7 @@ from support.data.mixed_model import draw, mixed_model, predicted, some_probabil
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.estimators.sparse import SparseKernelClassifier
 from ridgestream.pipeline.exports.export_errors import MissingExtra, NotExportable
-from ridgestream.pipeline.exports.onnx_model import to_onnx
+from ridgestream.pipeline.exports.onnx.model import to_onnx
 from ridgestream.pipeline.exports.sklearn_pipeline import to_sklearn
 from ridgestream.pipeline.features.columns import NumericColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
@@ -158,7 +158,7 @@ def test_a_column_that_is_called_as_an_output_is_refused() -> None:
 
 
 def test_a_model_too_large_for_a_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ridgestream.pipeline.exports.onnx_model.LARGEST_BYTES", 1000)
+    monkeypatch.setattr("ridgestream.pipeline.exports.onnx.model.LARGEST_BYTES", 1000)
     with pytest.raises(NotExportable, match=r"take 0.0 GiB, an ONNX file at most 2: leave out the deviations"):
         to_onnx(mixed_model(NUMBER))
 

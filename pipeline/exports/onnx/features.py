@@ -6,8 +6,8 @@ from onnx import TensorProto
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.exports.exported import DROP, IMPUTE, Exported
-from ridgestream.pipeline.exports.onnx_calendar import add_circle
-from ridgestream.pipeline.exports.onnx_graph import ML, Graph
+from ridgestream.pipeline.exports.onnx.calendar import add_circle
+from ridgestream.pipeline.exports.onnx.graph import ML, Graph
 from ridgestream.pipeline.features.columns import CategoricalColumn, NumericColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.metric.metric import Metric

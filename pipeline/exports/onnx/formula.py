@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgestream.pipeline.exports.onnx_graph import Graph
+from ridgestream.pipeline.exports.onnx.graph import Graph
 from ridgestream.pipeline.kernels import Kernel
 
 OPERATORS: Mapping[np.ufunc, str] = MappingProxyType({

@@ -7,7 +7,7 @@ Hinnant's "chrono-compatible low-level date algorithms".
 import numpy as np
 from onnx import TensorProto
 
-from ridgestream.pipeline.exports.onnx_graph import Graph, Value
+from ridgestream.pipeline.exports.onnx.graph import Graph, Value
 from ridgestream.pipeline.features.calendar import DAY_SECONDS, HOUR, THURSDAY, WEEKDAY
 
 _MARCH_OF_YEAR_0 = 719_468

@@ -11,8 +11,8 @@ from scipy.linalg import solve_triangular
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.cholesky import Cholesky
-from ridgestream.pipeline.exports.onnx_formula import add_formula
-from ridgestream.pipeline.exports.onnx_graph import ANY, Graph
+from ridgestream.pipeline.exports.onnx.formula import add_formula
+from ridgestream.pipeline.exports.onnx.graph import ANY, Graph
 from ridgestream.pipeline.kernels import SAFE_SQUARED_NORM, Kernel
 from ridgestream.pipeline.models.predictor import ExpansionModel
 from ridgestream.pipeline.models.uncertainty import Uncertainty

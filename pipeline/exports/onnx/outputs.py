@@ -8,7 +8,7 @@ from onnx import TensorProto
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.calibration.probabilities import Probabilities
 from ridgestream.pipeline.exports.exported import Exported
-from ridgestream.pipeline.exports.onnx_graph import ROWS, Graph, Kind
+from ridgestream.pipeline.exports.onnx.graph import ROWS, Graph, Kind
 from ridgestream.pipeline.features.one_vs_rest import Label
 
 _NO_LABEL: Mapping[type, Label] = {bool: False, int: int(np.iinfo(np.int64).min), float: float("nan"), str: ""}

@@ -8,8 +8,8 @@ import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.exports.export_errors import NotExportable
-from ridgestream.pipeline.exports.onnx_expansions import Pick, add_expansion, has_far_vectors, stack_cells
-from ridgestream.pipeline.exports.onnx_graph import ANY, Graph, Kind
+from ridgestream.pipeline.exports.onnx.expansions import Pick, add_expansion, has_far_vectors, stack_cells
+from ridgestream.pipeline.exports.onnx.graph import ANY, Graph, Kind
 from ridgestream.pipeline.models.experts_model import ExpertsModel
 from ridgestream.pipeline.models.predictor import ExpansionModel, Model
 

@@ -68,10 +68,10 @@ def _check_size(size: int) -> None:
 def _model_proto(exported: Exported, *, std: bool) -> "ModelProto":
     from onnx import helper
 
-    from ridgestream.pipeline.exports.onnx_cells import add_moments
-    from ridgestream.pipeline.exports.onnx_features import add_features
-    from ridgestream.pipeline.exports.onnx_graph import ML, ROWS, Graph, Kind
-    from ridgestream.pipeline.exports.onnx_outputs import add_outputs
+    from ridgestream.pipeline.exports.onnx.cells import add_moments
+    from ridgestream.pipeline.exports.onnx.features import add_features
+    from ridgestream.pipeline.exports.onnx.graph import ML, ROWS, Graph, Kind
+    from ridgestream.pipeline.exports.onnx.outputs import add_outputs
 
     graph, feature_map = Graph(), exported.feature_map
     moments = add_moments(graph, exported.model, add_features(graph, exported), bars=std)

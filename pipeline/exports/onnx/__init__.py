@@ -1,0 +1,1 @@
+"""Served models as ONNX: raw columns in, predictions out."""
