@@ -53,7 +53,7 @@ class Reader:
 
 def test_rows_that_cannot_be_learned_are_named_by_their_partition() -> None:
     class Entry:
-        segment, name = 3, "part-3"
+        segment, name, content_sha256 = 3, "part-3", "a"
 
     state = LocalExperts(RBF(1.0), [[0.0], [1.0]]).state()
     parts = ((BlockRange(3, 0, 1, ends_segment=True),),)
