@@ -95,7 +95,7 @@ def read_present(rows: RowSet, n_kernels: int, memory_limit_bytes: int) -> Prese
     weights = np.ones(rows.n_rows) if block.weights is None else block.weights
     indices = np.flatnonzero(weights > 0)
     if len(indices) < 2:
-        raise InputError(f"a dense method needs at least two rows of weight above zero, there are {len(indices)}")
+        raise InputError(f"a dense method needs at least two rows of weight above zero (n_samples={len(indices)})")
     return PresentRows(block.features[indices], block.targets[indices], weights[indices], indices)
 
 
