@@ -177,7 +177,7 @@ def test_a_type_checker_resolves_the_public_names_from_elsewhere(tmp_path: Path)
     assert [re.sub(r"\s+\[.*", "", note) for note in notes] == [
         'note: Revealed type is "ridgestream.pipeline.kernels.RBF"',
         'error: Incompatible types in assignment (expression has type "RBF", variable has type "int")',
-        'error: Module has no attribute "OnlineLSVM"; maybe "OnlineLSSVM"?',
+        'error: Module has no attribute "OnlineLSVM"; maybe "OnlineLSSVM" or "OnlineLSTD"?',
     ]
 
 
