@@ -42,7 +42,7 @@ def test_kills_at_changes_of_the_store_are_recovered(bench: CrashBench, series: 
 @pytest.mark.thorough
 def test_kills_at_any_time_are_recovered(bench: CrashBench) -> None:
     results = kill_all(bench, [spread("alone", "time", 3, 3 + seed, until=0.8) for seed in range(2)], at_once=2)
-    assert sum(result.landed for result in results) >= 4
+    assert sum(result.landed for result in results) >= 3
 
 
 @pytest.mark.thorough
