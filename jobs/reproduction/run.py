@@ -8,6 +8,7 @@ import ridgestream
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.reproduction.registry import STUDIES
 from ridgestream.jobs.reproduction.study import Outcome, Study, summarize
+from ridgestream.stores.files.paths import write_atomically
 
 _RIGHT = ("here", "repeats")
 """Columns of numbers."""
@@ -84,7 +85,6 @@ def _read(path: Path, settings: dict[str, Any]) -> dict[str, list[Outcome]]:
 def _write(path: Path, facts: dict[str, Any], kept: dict[str, list[Outcome]]) -> None:
     """Replace the file at once."""
     outcomes = {name: [vars(outcome) for outcome in each] for name, each in kept.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = path.with_suffix(".part")
-    written.write_text(json.dumps({**facts, "outcomes": outcomes}, indent=1) + "\n", encoding="utf-8")
-    written.replace(path)
+    text = json.dumps({**facts, "outcomes": outcomes}, indent=1) + "\n"
+    with write_atomically(path, "application/json") as sink:
+        sink.write(text.encode())
