@@ -92,7 +92,7 @@ def run(
 
     Nothing of the process is changed: no signal handler, no log but the logger "ridgestream". Raises JobFileError for a
     job that cannot be used, StoreLocked and other StoreErrors, PartitionError for rows, ModelError, InputError,
-    NumericalBreakdown, MemoryError and ClusterError; what was committed before stands, and the same call goes on.
+    NumericalBreakdown, MemoryError and ClusterError; what was committed before stands, and the same call continues.
     """
     parsed = _parse(job, changes or {})
     with recorded(parsed, _Logged()) as report, open_executor(*cluster_of(parsed), report) as executor:

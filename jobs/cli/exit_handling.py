@@ -25,7 +25,7 @@ class ExitHandler:
     """Ends the command, with a message in the format of the log."""
 
     grace_seconds: float
-    """How long a run may go on after a signal, to the end of a piece of work."""
+    """How long a run may continue after a signal, to the end of a piece of work."""
     log: Log
     """The format of the last message."""
     signals: "SignalHandler" = field(init=False)
@@ -61,7 +61,7 @@ class ExitHandler:
         """Exit because of a signal."""
         from ridgestream.jobs.cli.signals import name_of
 
-        message = f"{name_of(number)}; the last commit stands, and the same command goes on from there"
+        message = f"{name_of(number)}; the last commit stands, and the same command continues from there"
         self.exit(message, 128 + number, "Stopped")
 
     def check_output(self) -> None:
@@ -173,7 +173,7 @@ def message_of(error: BaseException) -> str:
     return (
         f"the process gets no more memory, or no more threads{detail}; give it more (a larger machine or container, "
         "ulimit -v, ulimit -u), or lower what the job needs, such as max_basis; the last commit stands, and the same "
-        "command goes on from there"
+        "command continues from there"
     )
 
 

@@ -12,7 +12,7 @@ from ridgestream.stores.errors.assertions import WITHOUT_ASSERTIONS, asserts
 from ridgestream.stores.segments.memory_limits import limit_of
 
 _QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
-"""What Python itself ignores unless it is told otherwise."""
+"""What Python itself ignores unless it is set otherwise."""
 
 _LEAST_BYTES = {resource.RLIMIT_AS: 2**30, resource.RLIMIT_DATA: 2**29}
 """What the libraries of any command take of each limit; with less, some of them wait for threads that never started."""

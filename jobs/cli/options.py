@@ -133,7 +133,7 @@ class ExportOptions(ServedOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions(ServedOptions, RunOptions):
-    """The options of a run that predicts: the columns beside the predictions."""
+    """The options of a run that predicts: the columns in addition to the predictions."""
 
     with_std: Annotated[bool, typer.Option("--std", help="Add standard deviations.")] = False
     with_scores: Annotated[bool, typer.Option("--scores", help="Add each class's score.")] = False

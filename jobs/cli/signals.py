@@ -95,20 +95,20 @@ class SignalHandler:
                 self._give_up()
 
     def _still_runs(self, receiver: socket.socket, received_at: float, seconds: float) -> bool:
-        """Wait until `seconds` after the first signal, and return whether the run still goes on then."""
+        """Wait until `seconds` after the first signal, and return whether the run still continues then."""
         while (left := received_at + seconds - monotonic()) > 0:
             repeated = _next_signal(receiver, left)
             if repeated == _CLOSED:
                 return False
             if repeated and monotonic() - received_at > REPEAT_SECONDS:
-                self._exit("ended at once; the last commit stands, and the same command goes on from there", repeated)
+                self._exit("ended at once; the last commit stands, and the same command continues from there", repeated)
         return True
 
     def _interrupt(self) -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, _WAKE)
 
     def _give_up(self) -> NoReturn:
-        message = f"ended after {HARD_SECONDS:g} s, not stopped; the last commit stands, and the same command goes on"
+        message = f"ended after {HARD_SECONDS:g} s, not stopped; the last commit stands, and the same command continues"
         self._exit(message, self._number)
 
     def _exit(self, message: str, number: int) -> NoReturn:

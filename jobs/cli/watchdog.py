@@ -46,7 +46,7 @@ class Watchdog:
             if ACTIVITY.quiet_seconds() >= self._seconds and not self._closed.is_set():
                 self._end(
                     f"nothing has moved for {self._seconds:g} s (stall_seconds): it waited for {ACTIVITY.waits_for()}; "
-                    "what was committed stands, and the same command goes on from there"
+                    "what was committed stands, and the same command continues from there"
                 )
                 return
 

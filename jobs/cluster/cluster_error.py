@@ -17,7 +17,8 @@ def scheduler_gone(error: Exception) -> ClusterError:
     message = re.search(r"^Message: (.*?)\.?$", str(error), re.MULTILINE)  # Dask's own has several lines
     reason = message[1] if message else str(error).partition("\n")[0] or type(error).__name__
     return ClusterError(
-        f"the scheduler has gone or has dropped a task: {reason}; {_COMMITTED}, and the same command goes on from there"
+        f"the scheduler has gone or has dropped a task: {reason}; {_COMMITTED}, and the same command "
+        "continues from there"
     )
 
 

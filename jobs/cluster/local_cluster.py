@@ -19,7 +19,7 @@ LOCAL = "local"
 _SILENCE = logging.CRITICAL + 1
 
 _NO_PAGES: dict[str, Any] = {"distributed": {side: {"http": {"routes": []}} for side in ("scheduler", "worker")}}
-"""Dask's setting for servers that tell nobody what they do."""
+"""Dask's setting for servers that report to nobody what they do."""
 
 
 def count_local_workers(cluster: str) -> int:

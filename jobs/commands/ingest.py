@@ -63,12 +63,12 @@ def report_ingest(ingested: IngestReport, report: Reporter) -> None:
         )
 
 
-def _name_first(tell: Callable[..., None], event: Event, partitions: Sequence[Mapping[str, Fact]]) -> None:
-    """Report an event of each of the first partitions, and how many there are beside them."""
+def _name_first(report: Callable[..., None], event: Event, partitions: Sequence[Mapping[str, Fact]]) -> None:
+    """Report an event of each of the first partitions, and how many others there are."""
     for facts in partitions[:_NAMED]:
-        tell(event, **facts)
+        report(event, **facts)
     if len(partitions) > _NAMED:
-        tell(events.INGEST_MORE_PARTITIONS, partitions=len(partitions) - _NAMED, like=event.code)
+        report(events.INGEST_MORE_PARTITIONS, partitions=len(partitions) - _NAMED, like=event.code)
 
 
 def _report_missing_values(ingested: IngestReport, report: Reporter) -> None:

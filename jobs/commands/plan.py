@@ -119,7 +119,7 @@ def _shape(plan: RunPlan, sample: Sample | None) -> tuple[int, int]:
 
 
 def _held_out_map(plan: RunPlan, sample: Sample | None, schema: Schema) -> FeatureMap | None:
-    """Return the feature map of the model to be; None where only rows beyond the sample tell its categories."""
+    """Return the feature map of the model to be; None where only rows beyond the sample show its categories."""
     if plan.record is not None:
         return encoding_of(plan.record, schema)
     has_all_rows = sample is not None and sample.ledger.rows == plan.rows > 0

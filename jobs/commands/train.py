@@ -128,7 +128,7 @@ class Held(Concluded):
     """The model has learned and is kept, but is held back by the guard."""
 
     def __init__(self, summary: dict[str, Any]) -> None:
-        super().__init__(f"the model of night {summary['served_night']} goes on being served", summary)
+        super().__init__(f"the model of night {summary['served_night']} continues to be served", summary)
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ class _TrainJob:
 
     @property
     def guarded(self) -> ModelRecord | None:
-        """The record whose model may go on being served; None without a guard, or where its night has no number."""
+        """The record whose model may continue to be served; None without a guard, or where its night has no number."""
         stored = self.plan.standing.stored
         return stored if self.job.model.guard is not None and stored and night_served(stored) else None
 

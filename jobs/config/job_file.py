@@ -196,7 +196,7 @@ def read_job(path: Path, flags: dict[str, Any]) -> Job:
     if not is_file and str(path) not in recipe_names():
         raise JobFileError(
             f"there is no job file {path}, and no bundled recipe of that name (there are {', '.join(recipe_names())}); "
-            "a store is named in a job file, or by --store beside one"
+            "a store is named in a job file, or by --store in addition to one"
         )
 
     content = read_toml(path) if is_file else read_recipe(str(path))

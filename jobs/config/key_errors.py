@@ -26,7 +26,7 @@ def list_errors(error: ValidationError, job: type[BaseModel]) -> str:
 
 
 def _key(location: tuple[int | str, ...], job: type[BaseModel]) -> str:
-    """Return the key as the job file has it; Pydantic goes on with the type that it tried, or a position in a list."""
+    """Return the key as the job file has it; Pydantic appends the type that it tried, or a position in a list."""
     parts: list[str] = []
     section: type[BaseModel] | None = job
     for part in map(str, location):

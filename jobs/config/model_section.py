@@ -66,8 +66,8 @@ class ModelKeys(Section):
     experts: Count | Literal["auto"] = 1
     """The number of cells of space that have an online learner each, with a dictionary of up to max_basis vectors. The
     first training makes cells of the first rows, those of metric_options.rows, by k-means. The "auto" of max_basis is
-    200 then. "auto": as many as err least on rows left out of these, scaled to the rows of the first training, at least
-    5 for each vector of a cell; 1 where one dictionary is as good. It stays as it is."""
+    200 then. "auto": as many as have the smallest error on rows left out of these, scaled to the rows of the first
+    training, at least 5 for each vector of a cell; 1 where one dictionary is as good. It stays as it is."""
     refit: bool | Literal["auto"] = "auto"
     """Whether one more pass fits the online learner's coefficients to all learned rows; "auto" tries it where there are
     at most 512 rows a vector and no experts, and keeps it if that lowers the error on rows left out. May change between

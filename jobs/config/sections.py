@@ -1,4 +1,4 @@
-"""The sections of a job file beside `[model]`: where rows and object stores are."""
+"""The sections of a job file other than `[model]`: where rows and object stores are."""
 
 import re
 from typing import Annotated, Literal, Self
@@ -90,7 +90,7 @@ class EvaluateSection(Section):
     path: Text
     """Folder of Parquet partitions with the target, or one file; a path, or a URL of an object store."""
     interval: Level = COVERAGE_LEVEL
-    """The level of the prediction intervals whose coverage and width are told, above 0 and below 1."""
+    """The level of the prediction intervals whose coverage and width are reported, above 0 and below 1."""
 
 
 class DriftSection(Section):

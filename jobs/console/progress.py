@@ -62,7 +62,7 @@ class _CurrentStep:
 
 
 class LineReporter:
-    """Writes a line when a step ends, with its facts, and one every PROGRESS_SECONDS while it goes on.
+    """Writes a line when a step ends, with its facts, and one every PROGRESS_SECONDS while it continues.
 
     The end of a step that a run has many of is written only where it has taken WORTH_SECONDS.
     As a context, it also says what is going on where no line has been written for ten seconds, in a step or between.

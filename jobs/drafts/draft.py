@@ -89,7 +89,7 @@ _REST = (
     "",
     "[model]",
     "# What is left out is chosen at the first training: the metric, the kernel's width, the penalty, the size.",
-    "# max_basis = 500  # the number of basis vectors: more are slower, and err less",
+    "# max_basis = 500  # the number of basis vectors: more are slower, and have a smaller error",
     "# experts = 300  # a dictionary in each of so many cells of space: for many rows",
     "",
     "# [evaluate]",

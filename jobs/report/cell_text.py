@@ -21,7 +21,7 @@ def notable_cells(cells: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def sentences_of_cells(facts: dict[str, Any]) -> Iterator[str]:
-    """Yield which cells err far more than the others, and which have too few rows; nothing for one dictionary."""
+    """Yield which cells have by far the largest errors, and which have too few rows; nothing for one dictionary."""
     cells = facts["cells"]
     if not cells:
         return

@@ -58,7 +58,7 @@ def summarize_failure(facts: dict[str, Any]) -> dict[str, Any]:
     sentences = [
         facts["failure"],
         _where_it_failed(facts["where"]),
-        "What was committed before stands, and the same command goes on from there.",
+        "What was committed before stands, and the same command continues from there.",
         *_arrivals(facts),
     ]
     return {"state": FAILED, "headline": "Failed: there is no new model", "sentences": sentences}
@@ -195,8 +195,10 @@ def _no_better(facts: dict[str, Any]) -> str:
         reason = "source.class_weight has it find rare classes at the price of others."
     where = _named_targets(facts)
     verdict = verdict_on(facts["figures"]["no_better_in"], facts["figures"])
-    told = "errs no more" if verdict == NO_BETTER else "errs more, but by no more than chance explains"
-    return f"The model is {verdict}{where}: {constant} {told}; {reason}"
+    comparison = (
+        "has no larger error" if verdict == NO_BETTER else "has a larger error, but by no more than chance explains"
+    )
+    return f"The model is {verdict}{where}: {constant} {comparison}; {reason}"
 
 
 def _named_targets(facts: dict[str, Any]) -> str:
@@ -232,10 +234,10 @@ def _who_serves(facts: dict[str, Any]) -> Iterator[str]:
         shown = figure if facts["task"] == "regression" else percent
         yield (
             f"That is worse than the guard allows: the model served so far has {shown(guard['before'])} on the same "
-            f"rows. What was learned is kept; the model of night {facts['served_night']} goes on being served."
+            f"rows. What was learned is kept; the model of night {facts['served_night']} continues to be served."
         )
     elif facts["held"]:
-        yield f"The model of night {facts['served_night']} goes on being served."
+        yield f"The model of night {facts['served_night']} continues to be served."
     elif guard:
         yield "The guard compared it with the model served so far, and lets it be served."
 

@@ -25,7 +25,7 @@ def list_studies() -> list[dict[str, Any]]:
 def run_reproduce(name: str, repeats: int | None, folder: Path) -> dict[str, Any]:
     """Measure what `folder` does not have yet, and return the facts; raises JobFileError for an unknown study.
 
-    Each measurement is written at once, so that a run that was killed goes on. Measurements with other settings, or by
+    Each measurement is written at once, so that a killed run continues. Measurements with other settings, or by
     another version, are not used.
     """
     if name not in STUDIES:

@@ -57,8 +57,8 @@ def _say_ends(drifts: Sequence[PartitionDrift], report: Reporter) -> None:
 def with_drift(record: ModelRecord, drifts: Sequence[PartitionDrift]) -> ModelRecord:
     """Return the record with what its last night is news of."""
     *earlier, last = record.history
-    told = {str(drift.segment): drift.news.as_plain() for drift in drifts if drift.news}
-    news = {segment: plain for segment, plain in told.items() if plain}
+    by_segment = {str(drift.segment): drift.news.as_plain() for drift in drifts if drift.news}
+    news = {segment: plain for segment, plain in by_segment.items() if plain}
     return replace(record, history=(*earlier, replace(last, drift=news if drifts else None)))
 
 
@@ -82,7 +82,7 @@ def _facts_of(drift: PartitionDrift) -> dict[str, Fact]:
 
 
 def _named(columns: Sequence[ColumnDrift]) -> str:
-    """Return the first columns with their PSI, and how many there are beside them."""
+    """Return the first columns with their PSI, and how many others there are."""
     names = [f"{column.column} (PSI {column.shift.psi:.3g})" for column in columns[:_COLUMNS]]
     more = len(columns) - _COLUMNS
     return ", ".join(names) + (f" and {more} more" if more > 0 else "")

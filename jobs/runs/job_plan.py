@@ -76,7 +76,7 @@ def check_plan(job: Job, plan: RunPlan, held_out: HeldOut) -> None:
 
 
 def _count_features(job: Job, plan: RunPlan) -> int | None:
-    """Return the columns that are the features of a new store, by its first file; None where the ledger tells them.
+    """Return the columns that are the features of a new store, by its first file; None where the ledger has them.
 
     How many categories a column has is known once it is ingested. What is wrong with the file, the ingest reports.
     """

@@ -78,7 +78,7 @@ class Sample:
     value: float
     """The value."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels beside those that every metric has: job, command, store and model."""
+    """Labels besides those that every metric has: job, command, store and model."""
 
 
 def check_file(path: Path) -> None:

@@ -190,7 +190,7 @@ def uncertainty_facts(evaluation: Evaluation, targets: tuple[str, ...]) -> dict[
 
 
 def coverage_facts(evaluation: Evaluation | None, targets: tuple[str, ...]) -> dict[str, Any]:
-    """Return what tells whether intervals hold: their coverage, and the number of rows; empty without an evaluation."""
+    """Return what shows whether intervals hold: their coverage, and the number of rows; empty without an evaluation."""
     return {"rows": evaluation.rows, **uncertainty_facts(evaluation, targets)} if evaluation else {}
 
 

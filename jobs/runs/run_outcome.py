@@ -27,7 +27,7 @@ from ridgestream.stores.schema.class_labels import class_name
 from ridgestream.stores.schema.schema import Schema
 
 LEAST_SCALING_ROWS = 500
-"""So many rows tell a column's deviation within some three per cent."""
+"""So many rows determine a column's deviation within some three per cent."""
 
 _NAMED = 10
 """Classes, or targets, that are named."""

@@ -10,7 +10,7 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.calibration.intervals import COVERAGE_LEVEL
 
 NO_BETTER, WITHIN_CHANCE = "no better than a constant", "not better than a constant beyond chance"
-"""How a model compares with a constant that errs no more, or no more than chance explains."""
+"""How a model compares with a constant that has no larger error, or one larger by no more than chance explains."""
 
 _SURE = 4.0
 """Standard errors by which a coverage has to be below its level."""

@@ -53,7 +53,7 @@ class Comparison:
 
     @property
     def _is_within_chance(self) -> bool:
-        """Whether the model errs less than the constant in all these targets, though not beyond chance."""
+        """Whether the model has a smaller error than the constant in all these targets, though not beyond chance."""
         sums = zip(self.targets, self.errors, self.trivial_errors, strict=True)
         return all(error < trivial for name, error, trivial in sums if name in self.no_better_in)
 

@@ -157,8 +157,8 @@ PILOT_LATER_ROWS_DISAGREE = Event(
 )
 PILOT_LEARNER_FALLS_SHORT = Event(
     "pilot.learner_falls_short",
-    "on later rows of the pilot, the online learner errs far more than a model of the same rows that is solved at "
-    "once: a larger max_basis, refit = true, or a batch method may serve better",
+    "on later rows of the pilot, the online learner has a far larger error than a model of the same rows that is "
+    "solved at once: a larger max_basis, refit = true, or a batch method may serve better",
 )
 PILOT_WIDTH_TRIED = Event(
     "pilot.width_tried",
@@ -184,7 +184,7 @@ TRAIN_NOT_CALIBRATED = Event(
     "train.not_calibrated",
     "the model cannot be calibrated, and gives no intervals and no probabilities",
 )
-TRAIN_CHECKPOINT_NOT_SAVED = Event("train.checkpoint_not_saved", "no checkpoint could be saved; training goes on")
+TRAIN_CHECKPOINT_NOT_SAVED = Event("train.checkpoint_not_saved", "no checkpoint could be saved; training continues")
 TRAIN_COMPILING = Event(
     "train.compiling",
     "compiling the learner for this machine, some ten seconds of a free core; the next run finds it in the cache",
@@ -240,10 +240,10 @@ TRAIN_SCALING_FIXED_EARLY = Event(
     "few rows have fixed the standardization for good, and more are learned now: a new model (--new-model) takes it "
     "from all of them",
 )
-TRAIN_STARTED_FROM_CHECKPOINT = Event("train.started_from_checkpoint", "training goes on from a checkpoint")
+TRAIN_STARTED_FROM_CHECKPOINT = Event("train.started_from_checkpoint", "training continues from a checkpoint")
 TRAIN_STOPPED_WITH_CHECKPOINT = Event(
     "train.stopped_with_checkpoint",
-    "stopped: a checkpoint is saved, and the same command goes on from there",
+    "stopped: a checkpoint is saved, and the same command continues from there",
 )
 TRAIN_STOPPED_WITHOUT_CHECKPOINT = Event("train.stopped_without_checkpoint", "stopped: no checkpoint could be saved")
 TRAIN_TARGET_CONSTANT = Event(
@@ -254,7 +254,7 @@ TRAIN_TARGET_CONSTANT = Event(
 TRAIN_VECTORS_UNRELATED = Event(
     "train.vectors_unrelated",
     "the kernel values of half of the dictionary's vectors with all others are nearly zero: so are the scores of rows "
-    "that are unlike them; lower gamma, or ignore columns that tell every row from every other",
+    "that are unlike them; lower gamma, or ignore columns that identify every row",
     casts_doubt=True,
 )
 TRAIN_WEIGHTS_ALL_ZERO = Event(
@@ -296,18 +296,18 @@ EVALUATE_COVERAGE_LOW = Event(
 )
 EVALUATE_NO_BETTER_THAN_CONSTANT = Event(
     "evaluate.no_better_than_constant",
-    "the model is no better than a constant: the mean of the target, or the largest class, errs no more",
+    "the model is no better than a constant: the mean of the target, or the largest class, has no larger error",
     casts_doubt=True,
 )
 EVALUATE_NO_BETTER_THAN_LAST_VALUE = Event(
     "evaluate.no_better_than_last_value",
-    "the model is no better than the last value: the target of the row before errs no more",
+    "the model is no better than the last value: the target of the row before has no larger error",
     casts_doubt=True,
 )
 EVALUATE_NOT_BETTER_BEYOND_CHANCE = Event(
     "evaluate.not_better_beyond_chance",
-    "the model is not better than a constant beyond chance: the mean of the target, or the largest class, errs more, "
-    "but by no more than chance explains",
+    "the model is not better than a constant beyond chance: the mean of the target, or the largest class, has a larger "
+    "error, but by no more than chance explains",
     casts_doubt=True,
 )
 EVALUATE_ROWS_LEFT_OUT = Event("evaluate.rows_left_out", "rows lack a value and are not evaluated")

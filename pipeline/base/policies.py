@@ -14,7 +14,7 @@ class Policies:
     rebuild (it is ingested again, at its position, and models that have learned it are trained from the start).
     """
     on_bad: str = ERROR
-    """A new partition that cannot be used: error, or quarantine (it is left out, and the run goes on)."""
+    """A new partition that cannot be used: error, or quarantine (it is left out, and the run continues)."""
     missing: str = ERROR
     """Missing values: error, drop (rows that lack a value are left out), or impute (they are filled in training and
     prediction).

@@ -65,7 +65,7 @@ class ISLSSVMSettings(RobustSettings, SharedSize, StartSettings):
         check_bounds(self)
         self.grid.check(1)
         if self.reweightings and self.reselect != "always":
-            raise InputError('reweightings need reselect = "always": new rows would count in full beside the others')
+            raise InputError('reweightings need reselect = "always": new rows would count in full next to the others')
         check_path(self.step, self.smallest, self.max_basis)
 
     @property

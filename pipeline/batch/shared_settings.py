@@ -18,7 +18,7 @@ class MethodSettings:
     """The settings of a batch method."""
 
     also_takes: ClassVar[frozenset[str]] = frozenset()
-    """Keys of `[model]` that the method takes beside its fields: `dictionary`, or the section of another method."""
+    """Keys of `[model]` that the method takes besides its fields: `dictionary`, or the section of another method."""
 
 
 @dataclass(frozen=True)

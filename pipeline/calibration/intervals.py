@@ -25,7 +25,7 @@ LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """The levels that are adapted; others follow by linear interpolation."""
 
 COVERAGE_LEVEL = 0.9
-"""The level whose coverage a night tells."""
+"""The level whose coverage a night reports."""
 
 POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """The powers that are compared: at 0 all intervals have the same width, at 1 that of the standard deviation."""

@@ -78,10 +78,10 @@ class Reliability:
         w = np.ones(len(truth)) if weights is None else weights
         is_class = np.arange(probabilities.shape[1]) == truth[:, np.newaxis]
         squares = (probabilities - is_class) ** 2
-        told = np.full(len(truth), 1) if probabilities.shape[1] == 2 else probabilities.argmax(axis=1)
-        told_probability = probabilities[np.arange(len(told)), told]
-        bins = np.minimum((told_probability * N_BINS).astype(np.int64), N_BINS - 1)
-        sums = (np.bincount(bins, part, N_BINS) for part in (w, w * told_probability, w * (told == truth)))
+        predicted = np.full(len(truth), 1) if probabilities.shape[1] == 2 else probabilities.argmax(axis=1)
+        predicted_probability = probabilities[np.arange(len(predicted)), predicted]
+        bins = np.minimum((predicted_probability * N_BINS).astype(np.int64), N_BINS - 1)
+        sums = (np.bincount(bins, part, N_BINS) for part in (w, w * predicted_probability, w * (predicted == truth)))
         return cls(
             float(w @ (squares[:, 1] if probabilities.shape[1] == 2 else squares.sum(axis=1))),
             float(w @ -np.log(probabilities[is_class])),

@@ -161,14 +161,14 @@ class KernelEstimator(Learned, BaseEstimator):
         """Return whether rows were learned, or a model was taken over."""
         return hasattr(self, "_served")
 
-    def _tell(self, X: Any, tell: "Callable[[Table], Any]") -> Any:
-        """Return what is told of rows: of those in pieces, piece by piece, and of dask arrays and frames lazily."""
-        from ridgestream.pipeline.estimators.pieces import is_in_pieces, tell_in_pieces
+    def _apply(self, X: Any, function: "Callable[[Table], Any]") -> Any:
+        """Return `function` of rows: of those in pieces, piece by piece, and of dask arrays and frames lazily."""
+        from ridgestream.pipeline.estimators.pieces import apply_to_pieces, is_in_pieces
 
         check_is_fitted(self)
         if is_in_pieces(X):
-            return tell_in_pieces(X, partial(self._tell, tell=tell), tell(self._example(X)))
-        return tell(self._table(X, self._features))
+            return apply_to_pieces(X, partial(self._apply, function=function), function(self._example(X)))
+        return function(self._table(X, self._features))
 
     def _example(self, X: Any) -> "Table":
         """Return a row without values, in the precision of some rows."""

@@ -30,18 +30,18 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
 
     def decision_function(self, X: Any) -> Any:
         """Return each class's score (rows, n_classes), of two classes that of the second, (rows,)."""
-        return self._tell(X, self._scores)
+        return self._apply(X, self._scores)
 
     def predict(self, X: Any) -> Any:
         """Return the class of the largest score of each row, (rows,); O(n_basis) a row."""
-        return self._tell(X, self._winners)
+        return self._apply(X, self._winners)
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class, (rows, n_classes), from rows that were left out.
 
         Raises InputError if the model could not be calibrated.
         """
-        return self._tell(X, self._shares)
+        return self._apply(X, self._shares)
 
     def _scores(self, table: "Table") -> npt.NDArray[np.floating]:
         outputs = self._outputs(table).astype(table.dtype, copy=False)
@@ -107,15 +107,15 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
 
         The deviation is that of f, not of a new observation, whose range `predict_interval` gives; O(n_basis²) a row.
         """
-        means = self._tell(X, self._means)
-        return (means, self._tell(X, self._deviations)) if return_std else means
+        means = self._apply(X, self._means)
+        return (means, self._apply(X, self._deviations)) if return_std else means
 
     def predict_interval(self, X: Any, alpha: float = 0.1) -> Any:
         """Return the bounds between which a new observation lies with probability 1 − alpha, (rows, [n_targets,] 2).
 
         They come from rows that were left out. Raises InputError if the rows learned are too few for this alpha.
         """
-        return self._tell(X, partial(self._bounds, level=1 - alpha))
+        return self._apply(X, partial(self._bounds, level=1 - alpha))
 
     def _means(self, table: "Table") -> npt.NDArray[np.floating]:
         return self._shaped(self._outputs(table).astype(table.dtype, copy=False))

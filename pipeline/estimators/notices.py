@@ -36,5 +36,5 @@ def warn_of_times(features: Sequence[Feature], timestamps: str | None) -> None:
 
 
 def _sentence(event: Event, facts: dict[str, Fact]) -> str:
-    told = ", ".join(f"{name}={value}" for name, value in facts.items())
-    return f"{event.sentence} ({told})" if told else event.sentence
+    listed = ", ".join(f"{name}={value}" for name, value in facts.items())
+    return f"{event.sentence} ({listed})" if listed else event.sentence

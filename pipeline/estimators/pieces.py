@@ -92,20 +92,22 @@ def is_in_pieces(X: Any) -> bool:
     return _is_of(X, "dask", "zarr") or _is_dataset(X)
 
 
-def tell_in_pieces(X: Any, tell: Callable[[Any], Any], example: Any) -> Any:
-    """Return what is told of each piece: lazily as a dask array for dask, else all of it in memory.
+def apply_to_pieces(X: Any, function: Callable[[Any], Any], example: Any) -> Any:
+    """Return `function` of each piece: lazily as a dask array for dask, else all of it in memory.
 
-    `example` is what is told of one row.
+    `example` is what it returns of one row.
     """
     if not _is_of(X, "dask"):
         pieces = _of_zarr(X, None, None) if _is_of(X, "zarr") else _of_dataset(X, None, None)
-        return np.concatenate([example[:0], *(tell(pieces.features(number)) for number in range(len(pieces.counts)))])
+        return np.concatenate(
+            [example[:0], *(function(pieces.features(number)) for number in range(len(pieces.counts)))]
+        )
     import dask.array as da
 
     if hasattr(X, "to_delayed") and not hasattr(X, "chunks"):
         from dask.delayed import delayed
 
-        lazy = [delayed(tell)(part) for part in X.to_delayed()]
+        lazy = [delayed(function)(part) for part in X.to_delayed()]
         shape = (np.nan, *example.shape[1:])
         return da.concatenate(
             [da.from_delayed(part, shape, example.dtype) for part in lazy], allow_unknown_chunksizes=True
@@ -113,7 +115,7 @@ def tell_in_pieces(X: Any, tell: Callable[[Any], Any], example: Any) -> Any:
     whole = X.rechunk({1: -1})
     columns = {"chunks": (whole.chunks[0], *((size,) for size in example.shape[1:]))}
     axes = {"drop_axis": [1]} if example.ndim == 1 else {"new_axis": list(range(2, example.ndim))}
-    return da.map_blocks(tell, whole, dtype=example.dtype, meta=example[:0], **columns, **axes)
+    return da.map_blocks(function, whole, dtype=example.dtype, meta=example[:0], **columns, **axes)
 
 
 def _of_dask(X: Any, y: Any, sample_weight: Any) -> Pieces:

@@ -74,7 +74,7 @@ class Exported:
 
 
 def _signs_of(model: Model) -> tuple[Label, ...]:
-    """Return the classes of a model that tells one class from the rest, as far as it is known to be one."""
+    """Return the classes of a model that separates one class from the rest, as far as it is known to be one."""
     return () if model.probabilities is None else SIGNS
 
 

@@ -21,7 +21,7 @@ _KINDS = {1: "float", 7: "long", 8: "string", 9: "boolean", 11: "double"}
 def save_mlflow(model: Any, path: Path | str, **options: Any) -> None:  # noqa: ANN401
     """Save a model of a store, or a fitted estimator, as an MLflow model in a new folder.
 
-    `options` are those of `to_onnx`, and beside them those of `mlflow.pyfunc.save_model`. The metadata name the model
+    `options` are those of `to_onnx`, and besides them those of `mlflow.pyfunc.save_model`. The metadata name the model
     and the snapshot of its store. The loaded model takes frames as the rows learned, and needs onnxruntime and pandas.
 
     Raises MissingExtra without MLflow, onnx and onnxruntime, and what `to_onnx` raises.
@@ -33,7 +33,7 @@ def save_mlflow(model: Any, path: Path | str, **options: Any) -> None:  # noqa: 
 def log_mlflow(model: Any, name: str, **options: Any) -> Any:  # noqa: ANN401
     """Log it to the active run of MLflow under a name, as `save_mlflow` saves it, and return MLflow's ModelInfo.
 
-    `options` are those of `to_onnx`, and beside them those of `mlflow.pyfunc.log_model`, such as
+    `options` are those of `to_onnx`, and besides them those of `mlflow.pyfunc.log_model`, such as
     `registered_model_name`.
     """
     with _parts(model, options) as (mlflow, parts):

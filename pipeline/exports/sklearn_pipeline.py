@@ -82,7 +82,7 @@ def _fills(exported: Exported, column: CategoricalColumn) -> bool:
 
 
 def _places_of(exported: Exported) -> tuple[Integers, Mask]:
-    """Return the feature to which each column of the first step belongs, and whether it tells missing values.
+    """Return the feature to which each column of the first step belongs, and whether it marks missing values.
 
     A missing category, None or NaN, has an indicator of its own, which counts as that of the category that fills it.
     """

@@ -275,7 +275,7 @@ class _Learning:
         *,
         widens: bool,
     ) -> Candidate | None:
-        """Return the best candidate with this metric; if `widens`, the grid goes on while the best is at its edge."""
+        """Return the best candidate with this metric; if `widens`, the grid continues while the best is at its edge."""
         contest, wanted = Contest(), tuple(gammas)
         while wanted:
             for start in range(0, len(wanted), stage.widths_at_once):

@@ -64,7 +64,7 @@ class ExpertsModel(Model):
 
 
 def sharing_noise(experts: Sequence[ExpansionModel]) -> tuple[ExpansionModel, ...]:
-    """Return the expansions with one σ̂², the mean of theirs by their weights: few rows could not tell their own."""
+    """Return the expansions with one σ̂², the mean of theirs by their weights: few rows could not estimate their own."""
     bars = [expert.uncertainty for expert in experts if expert.uncertainty]
     if not bars:
         return tuple(experts)

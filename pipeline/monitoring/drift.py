@@ -84,7 +84,7 @@ class PartitionDrift:
 def compare_partitions(
     statistics: StatisticsReader, ledger: Ledger, record: ModelRecord, entries: Sequence[LedgerEntry]
 ) -> tuple[PartitionDrift, ...]:
-    """Return the drift of partitions of the ledger relative to a model's training rows, with what its nights told.
+    """Return the drift of partitions of the ledger relative to a model's training rows, with what its nights reported.
 
     No row is read but those of short partitions, which have no sketch. O(columns · log(size of a sketch)) per
     partition. Raises StoreError for damaged statistics.
@@ -96,16 +96,16 @@ def compare_partitions(
     compared = ACTIVITY.counted(entries, "the drift of partitions")
     columns = [training.compare(now) for _, now in zip(compared, _read(statistics, entries), strict=True)]
     news = _news_of(record) | dict.fromkeys(reference, News())
-    told = [news.get(entry.segment) for entry in entries]
-    return _drifts(ledger, record, {}, entries, columns, told, reference)
+    reported = [news.get(entry.segment) for entry in entries]
+    return _drifts(ledger, record, {}, entries, columns, reported, reference)
 
 
 def recall_partitions(ledger: Ledger, record: ModelRecord) -> tuple[PartitionDrift, ...]:
     """Return what the partitions of a model's last night are news of now, without their columns."""
     news = _news_of(record)
     entries = [entry for entry in ledger.entries if entry.segment in (record.history[-1].segments or ())]
-    told = [news.get(entry.segment) for entry in entries]
-    return _drifts(ledger, record, {}, entries, [()] * len(entries), told, record.scaled_by)
+    reported = [news.get(entry.segment) for entry in entries]
+    return _drifts(ledger, record, {}, entries, [()] * len(entries), reported, record.scaled_by)
 
 
 def follow_partitions(
@@ -165,11 +165,13 @@ def accept_columns(record: ModelRecord, columns: Sequence[str]) -> ModelRecord:
     return replace(record, drift=drift, history=(*earlier, replace(last, drift=_without(last.drift, columns))))
 
 
-def _without(told: Mapping[str, Mapping[str, Sequence[str]]] | None, columns: Sequence[str]) -> dict[str, Any] | None:
+def _without(
+    recorded: Mapping[str, Mapping[str, Sequence[str]]] | None, columns: Sequence[str]
+) -> dict[str, Any] | None:
     """Return what each segment is news of, as a night records it, without the drift of these columns."""
-    if told is None:
+    if recorded is None:
         return None
-    news = {segment: News.from_plain(plain).without(columns).as_plain() for segment, plain in told.items()}
+    news = {segment: News.from_plain(plain).without(columns).as_plain() for segment, plain in recorded.items()}
     return {segment: plain for segment, plain in news.items() if plain}
 
 
@@ -245,8 +247,8 @@ def _news_of(record: ModelRecord) -> dict[int, News]:
     news: dict[int, News] = {}
     for night in record.history:
         if night.drift is not None:
-            told = {int(segment): News.from_plain(plain) for segment, plain in night.drift.items()}
-            news |= {segment: told.get(segment, News()) for segment in night.segments or ()}
+            recorded = {int(segment): News.from_plain(plain) for segment, plain in night.drift.items()}
+            news |= {segment: recorded.get(segment, News()) for segment in night.segments or ()}
     return news
 
 

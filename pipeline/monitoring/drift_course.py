@@ -8,7 +8,7 @@ Each partition is compared with the training rows, and with the partitions learn
   like one another, what it is now is the new normal: news, once. One that is unlike these begins the count again.
 - It has ended with a partition like the training rows or like a new normal.
 
-A column that goes on moving neither settles nor ends, and is not news again. Partitions of few rows are also judged
+A column that keeps moving neither settles nor ends, and is not news again. Partitions of few rows are also judged
 together with those just before them since the column's last change, POOLED of POOL_ROWS rows at most: what a few rows
 cannot show, many partitions of a few rows can.
 """
@@ -85,7 +85,7 @@ class DriftFollower:
         for position, name in enumerate(self._training.names):
             course = after = self.courses.get(name, _CALM)
             if course.since is not None:
-                after = self._go_on(name, course, drifts[position].shift, together=bool(together[position]))
+                after = self._continued(name, course, drifts[position].shift, together=bool(together[position]))
             elif moved[position] or together[position]:
                 alone = counted[:, position] & (np.arange(len(counted)) == len(counted) - 1)
                 after = self._begin(name, course, alone if moved[position] else counted[:, position])
@@ -127,11 +127,11 @@ class DriftFollower:
             return course
         return course.begun(self._recent[-1].segment, [member.segment for member in members])
 
-    def _go_on(self, name: str, course: ColumnCourse, shift: Shift, *, together: bool) -> ColumnCourse:
+    def _continued(self, name: str, course: ColumnCourse, shift: Shift, *, together: bool) -> ColumnCourse:
         latest, since = self._recent[-1], self._reference(course.like)
         unlike = not self._is_like(since, name, [latest])
-        could_tell = unlike or (latest.statistics.worth >= since.rows and shift.is_stable)
-        if (could_tell and not shift.is_large) or (unlike and self._is_normal(name, course, [latest])):
+        is_judged = unlike or (latest.statistics.worth >= since.rows and shift.is_stable)
+        if (is_judged and not shift.is_large) or (unlike and self._is_normal(name, course, [latest])):
             return course.ended(latest.segment)
         if unlike:
             return course.moved_on(latest.segment)

@@ -6,7 +6,7 @@ from typing import Any, Self
 from ridgestream.pipeline.online.schedule import GRID_ROWS
 
 POINTS = 128
-"""The largest number of points, evenly spaced along the rows, beside the last one."""
+"""The largest number of points, evenly spaced along the rows, besides the last one."""
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ class RunPlan:
     def check_memory(self, n_features: int | None = None) -> None:
         """Raise MemoryRefused, with the numbers, if there is something to train that cannot fit.
 
-        `n_features` is given where the ledger does not tell it yet.
+        `n_features` is given where the ledger does not have it yet.
         """
         if self.is_due:
             plans = self.memory(n_features or count_features(self.ledger), 1)

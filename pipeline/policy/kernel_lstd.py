@@ -41,7 +41,7 @@ class KernelLSTD:
         dictionary: Basis vectors (n_basis, n_features), in place of a selection. Dependent ones are left out.
 
     Transitions are summed, so `partial_fit` may be called with parts of any size, on any machine, and learners with the
-    same dictionary merged. Equal parts merged in equal order give equal bits. Memory is O(n_basis²) beside the rows of
+    same dictionary merged. Equal parts merged in equal order give equal bits. Memory is O(n_basis²) besides the rows of
     a call; a transition costs O(n_basis²).
 
     Example:

@@ -222,7 +222,7 @@ def evaluate(
     `policies` (by default all errors) determine the treatment of missing values and of categories unknown to the model;
     with `drop`, rows with a missing value, including the target, are left out. With the moments of the targets that
     the model has learned, the errors of the constant that fits them best are beside the model's. A model with
-    intervals, and enough rows for this `level`, is told the coverage of a sample of each partition's rows; one with
+    intervals, and enough rows for this `level`, also reports the coverage of a sample of each partition's rows; with
     probabilities, their reliability. With the ranges of the rows learned, the rows outside of them are counted.
     """
     policies = policies or Policies()

@@ -44,7 +44,7 @@ class PredictTask:
     keep: tuple[str, ...]
     """Input columns copied to the output."""
     extras: Extras = Extras()  # noqa: RUF009 (frozen)
-    """The columns beside the predictions."""
+    """The columns in addition to the predictions."""
     made_by: str = ""
     """A fingerprint of model and options."""
     again: bool = False

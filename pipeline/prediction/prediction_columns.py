@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Extras:
-    """The columns that are asked for beside the predictions."""
+    """The columns that are asked for in addition to the predictions."""
 
     scores: bool = False
     """The score of each class."""
@@ -69,7 +69,7 @@ def _check_distinct(names: list[str], file: str) -> None:
 
 
 def _told_classes(schema: Schema, model: Model) -> Sequence[Label]:
-    """Return the classes whose probability is told: all, or of one class against the rest that one."""
+    """Return the classes whose probability is reported: all, or of one class against the rest that one."""
     return model.feature_map.target.classes if schema.positive is None else (schema.positive,)
 
 
@@ -98,8 +98,8 @@ def uncertainty_columns(
             radius = model.radius(deviations[1], extras.level)
             columns += _pairs(outputs - radius, outputs + radius)
     if extras.probabilities and model.probabilities is not None:
-        told = model.probabilities.of(outputs).T
-        columns += list(told if model.feature_map.target.classes else told[1:])
+        probabilities = model.probabilities.of(outputs).T
+        columns += list(probabilities if model.feature_map.target.classes else probabilities[1:])
     return _columns(columns)
 
 

@@ -1,4 +1,4 @@
-"""The trivial model that every error stands beside: the constant that fits the learned rows best.
+"""The trivial model with which every error is compared: the constant that fits the learned rows best.
 
 In regression it is the mean of each target, in classification the class of the largest weight. Its errors on rows of
 the store follow from the moments of their targets, without reading a row; an evaluation sums them beside the model's.

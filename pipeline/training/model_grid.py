@@ -161,7 +161,7 @@ class GridSearch:
     def points(self, form: MetricForm) -> Iterator[GridPoint]:
         """Yield the error of every combination of γ, λ and size with one kind of metric.
 
-        γ is compared around the best of the metric's pilot, and the grid goes on while the best lies at its edge. About
+        γ is compared around the best of the metric's pilot, and the grid widens while the best lies at its edge. About
         O(folds · n_regularizations · n_basis³) a γ, and two passes. Raises InputError if no row can be drawn.
         """
         learned = learn_metric(self.rows(None), self.family, self.settings, self.report, form=form)

@@ -45,7 +45,7 @@ class LedgerEntry:
     dropped: int = 0
     """Number of rows of the file that were left out."""
     identity: str = ""
-    """What tells the file from a rewritten one of the same size and time stamp, as in `Stamp`; empty if unknown."""
+    """What distinguishes a file and a rewritten one of the same size and time, as in `Stamp`; empty if unknown."""
 
     @property
     def rows_of_file(self) -> int:

@@ -79,7 +79,7 @@ FileLocation = Path | ObjectPath
 
 RECENT = "recent"
 """The identity of an object that was written just before its stamp was taken, so that it may be written again, with
-another content of its size, in the second that the stamp names: equal stamps tell nothing."""
+another content of its size, in the second that the stamp names: equal stamps say nothing."""
 
 
 @dataclass(frozen=True)

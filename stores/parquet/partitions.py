@@ -57,7 +57,7 @@ class PartitionFile:
     keys: tuple[FolderKey, ...] = ()
     """The columns in the names of its folders."""
     identity: str = ""
-    """What tells it from a rewritten file of the same size and time stamp, as in `Stamp`; empty if unknown."""
+    """What distinguishes it from a rewritten file of the same size and time stamp, as in `Stamp`; empty if unknown."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class TimeLimit:
         raise ServerSilent(
             f"{subject} of {self.location}: no answer within {seconds:g} s (storage.request_seconds), asked "
             f"{tries} times; is the server overloaded, or a proxy in between stuck? What was committed stands, and the "
-            "same command goes on from there"
+            "same command continues from there"
         ) from silence
 
     def wait(

@@ -174,7 +174,7 @@ def infer_schema(request: SchemaRequest, arrow: "pa.Schema", file: str) -> Schem
     for name in (*request.targets, *weight, *names, *request.categorical, *(request.rules.columns or ())):
         check_column(name, arrow, file)
     if not names:
-        raise PartitionError(f"{file} has no feature column beside {', '.join(sorted(other_roles))}")
+        raise PartitionError(f"{file} has no feature column besides {', '.join(sorted(other_roles))}")
     _check_roles(request, names, file)
     for name in () if request.features else set(names) - set(request.categorical):
         _check_no_date(arrow.field(name), file)

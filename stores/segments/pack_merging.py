@@ -2,7 +2,7 @@
 
 The weight of a pack is its number of members, or the share of a full pack that its rows take, in 256ths, if that is
 more. Sixteen packs of less than 16, or sixteen of less than half a pack, are merged into one or several. So every row
-is rewritten at most twice, and beside full packs there are at most thirty others of each float width.
+is rewritten at most twice, and besides full packs there are at most thirty others of each float width.
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -40,7 +40,7 @@ MOST_MEMBERS = 256
 """Largest number of segments in a pack."""
 
 FACT_ARRAYS = ("members", "moments", "sketches", "tables")
-"""The arrays of a pack beside those with rows."""
+"""The arrays of a pack other than those with rows."""
 
 _NAME = re.compile(r"(\d{6,18})-(\d{6,18})")
 

@@ -5,7 +5,7 @@
 
 Rows are an endless stream like those of forest, generated as they are learned, so that none is on a disk. Each of W
 workers is a process that sees the whole stream, finds the cells of its rows, and learns those of every W-th cell. For
-each number of cells and workers the stream goes on to the largest number of rows, and what it took is told at each.
+each number of cells and workers the stream continues to the largest number of rows, with what it took at each.
 
 Prints one JSON object. `points` have CPU microseconds a row for finding cells and for learning, since the point before,
 of the worker that took longest, the peak of resident memory, and the bytes of the state and of the rows read. `model`

@@ -161,14 +161,14 @@ def _reliability(probabilities: dict[str, Any] | None) -> Iterator[Plot]:
     if not probabilities:
         return
     bins, description = probabilities["reliability"], percent(probabilities["calibration_error"])
-    told = [each["probability"] for each in bins]
+    predicted = [each["probability"] for each in bins]
     yield plot_lines(
         "reliability",
         "Reliability of probabilities",
         f"Share of held-out rows of a class against its probability; off by {description} in the mean.",
         [
-            Line("share of rows", told, [each["share"] for each in bins], "a"),
-            Line("as the probability says", told, told, "d"),
+            Line("share of rows", predicted, [each["share"] for each in bins], "a"),
+            Line("as the probability says", predicted, predicted, "d"),
         ],
         "probability",
         compact,

@@ -22,7 +22,7 @@ from ridgestream.pipeline.cholesky import check_kernel_sums
 from ridgestream.pipeline.sums.row_set import RowSet
 
 _MATRICES = 8
-"""l × l matrices alive at the peak: K, its eigenvectors and what LAPACK holds beside them, or the sums of all rows."""
+"""l × l matrices alive at the peak: K, its eigenvectors and what LAPACK holds besides them, or the sums of all rows."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class StopRule:
     """The largest condition number of Q."""
 
     def ended(self, steps: Sequence[Step]) -> str:
-        """Return why the path ends after these steps, an empty string if it goes on.
+        """Return why the path ends after these steps, an empty string if it continues.
 
         λ also stands still at the ends of its range, where GCV rises: its standing still counts at the least GCV only.
         """

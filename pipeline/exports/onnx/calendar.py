@@ -1,6 +1,6 @@
 """The circles of time stamps as nodes of an ONNX graph; see `features.calendar`.
 
-Days are told apart by integers: those since the first of March of the year 0, in cycles of 400 years, as in Howard
+Days are distinguished by integers: those since the first of March of the year 0, in cycles of 400 years, as in Howard
 Hinnant's "chrono-compatible low-level date algorithms".
 """
 

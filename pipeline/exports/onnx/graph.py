@@ -41,7 +41,7 @@ class Graph:
         return type(self)(self.constants, self.numbers)
 
     def add(self, kind: str, *inputs: Value, outputs: Sequence[str] = (), title: str = "", **attributes: Any) -> str:  # noqa: ANN401
-        """Add a node and return the name of its first output; a runtime tells `title` if the node fails."""
+        """Add a node and return the name of its first output; a runtime reports `title` if the node fails."""
         names = [value if isinstance(value, str) else self.constant(value) for value in inputs]
         outputs = outputs or [self.new_name(kind)]
         self.nodes.append(helper.make_node(kind, names, outputs, title or outputs[0], **attributes))

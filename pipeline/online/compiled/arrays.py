@@ -149,7 +149,7 @@ class Neighbours(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory and routines that compiled code needs beside the model."""
+    """Memory and routines that compiled code needs besides the model."""
 
     lapack: Lapack
     """BLAS and LAPACK."""

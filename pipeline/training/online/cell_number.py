@@ -41,7 +41,7 @@ RATIO = 3
 """The ratio of one number of cells to the next that is tried."""
 
 LEAST_GAIN = 0.01
-"""By which share of the error more cells must be better, beside one over the root of the number of rows that judge."""
+"""By which share of the error more cells must be better, besides one over the root of the number of rows that judge."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from ridgestream.stores.catalog.models import Arrays, ModelRecord
 from ridgestream.stores.errors.exceptions import StoreError
 
 KEEP_SECONDS = 30.0
-"""The most work lost by a kill, beside the rows between two refreshes; shorter trainings save no checkpoint."""
+"""The most work lost by a kill, besides the rows between two refreshes; shorter trainings save no checkpoint."""
 
 COST = 20.0
 """The least time between two checkpoints, as a multiple of the time to save one."""

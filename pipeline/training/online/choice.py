@@ -84,7 +84,7 @@ class LearnerTrials:
     centres: Floats | None = None
     """The centres of cells that have a learner each; None for one learner."""
     leaves_out: bool = False
-    """Whether rows left out at random judge, beside the last ones."""
+    """Whether rows left out at random judge, besides the last ones."""
 
     @property
     def n_learners(self) -> int:

@@ -179,5 +179,5 @@ def compile_learner_as_step(report: Reporter) -> None:
 
 def cache_path() -> str | None:
     """Return the folder in which the learner's machine code is cached; None where it is not."""
-    statistics = getattr(cast("Any", run_rows), "stats", None)  # none where numba is told not to compile
+    statistics = getattr(cast("Any", run_rows), "stats", None)  # none where numba is set not to compile
     return statistics.cache_path if statistics is not None else None

@@ -43,7 +43,7 @@ def test_nights_return_what_the_command_prints(work: Workplace, caplog: pytest.L
     work.put(2, flipped)
     held = ridgestream.run(read_job(job, {}))
     assert (held.outcome, held.served_night) == ("held_back", 1)
-    assert "the model of night 1 goes on being served" in held.message
+    assert "the model of night 1 continues to be served" in held.message
 
 
 def test_a_run_in_a_thread_of_a_program_leaves_the_program_alone(work: Workplace) -> None:

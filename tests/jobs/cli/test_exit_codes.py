@@ -102,7 +102,7 @@ CASES = [
     Case(exit_codes.MEMORY, "run {job} --set memory_limit=1MB", "1 MB may be used", {}),
     Case(exit_codes.CLUSTER, "run {job} --cluster 127.0.0.1:9", "no scheduler answers at", {"cluster_seconds": 0.5}),
     Case(exit_codes.MODEL, "evaluate {job}", "has no model 'other'", {"model.name": "other"}, run_before),
-    Case(exit_codes.HELD, "run {job}", "the model of night 1 goes on being served", {"model.guard": 0.02}, flip),
+    Case(exit_codes.HELD, "run {job}", "the model of night 1 continues to be served", {"model.guard": 0.02}, flip),
     Case(exit_codes.UNREPORTED, "run {job} --report {folder}/reports", "report", {}, put_a_file_in_the_way),
 ]
 

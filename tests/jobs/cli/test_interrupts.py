@@ -1,4 +1,4 @@
-"""Stopped at any moment, the store is as its last commit left it, and the same command goes on to the same bits."""
+"""Stopped at any moment, the store is as its last commit left it, and the same command continues to the same bits."""
 
 import os
 import re

@@ -115,8 +115,8 @@ def test_a_training_keeps_its_last_refresh_and_goes_on_from_there(
     done = run_signalled(setup, "run", work.job(JOB), "--json")
     assert (done.code, done.out) == (code, "")
     *_, checkpoint, last = done.err.splitlines()
-    assert "stopped: a checkpoint is saved, and the same command goes on from there" in checkpoint
-    assert last == f"ridgestream: {word}; the last commit stands, and the same command goes on from there"
+    assert "stopped: a checkpoint is saved, and the same command continues from there" in checkpoint
+    assert last == f"ridgestream: {word}; the last commit stands, and the same command continues from there"
     done = run_command("run", work.job(JOB), "--json")
     assert rows_at_checkpoint(done) == 3 * STEP
     assert done.result["rows_seen"] == ROWS

@@ -1,6 +1,6 @@
 """What users of Dask ran into on clusters: the small inputs of their reports, and the right outcome.
 
-Others of their kind are beside what they are about: a partition that does not fit, threads, in `test_workers`; a
+Others of their kind are next to what they are about: a partition that does not fit, threads, in `test_workers`; a
 scheduler without workers, or killed in mid-run, in `test_cluster`, `test_cluster_processes` and `test_crash_matrix`.
 """
 

@@ -116,7 +116,7 @@ def kill_scheduler_then_go_on(run: Run, cluster: Cluster, log: Path) -> None:
         worker.kill()
         worker.wait(PATIENCE)
     assert process.wait(2 * PATIENCE) == exit_codes.CLUSTER, log.read_text()
-    assert "the same command goes on" in log.read_text()
+    assert "the same command continues" in log.read_text()
     cluster.workers.clear()
     address = cluster.address
     cluster.start_scheduler()

@@ -269,7 +269,7 @@ def kill_and_replace(cluster: Cluster, folder: Path, times: int) -> None:
 
 
 def next_while(results: Iterator[Any], act: Callable[[], None]) -> Any:
-    """The next result, while something goes on beside."""
+    """The next result, while something else is going on."""
     with ThreadPoolExecutor(1) as beside:
         acting = beside.submit(act)
         result = next(results)

@@ -370,7 +370,7 @@ def test_the_commands_print_the_same(work: Workplace) -> None:
         work.put(number, flipped(number))
     held = run_command("run", job, "--json")
     assert (held.code, json.loads(held.out)["served_night"]) == (exit_codes.HELD, 3)
-    assert "the model of night 3 goes on being served" in held.err
+    assert "the model of night 3 continues to be served" in held.err
     back = run_command("rollback", job, "3", "--json")
     assert back.result["excluded"] == ["part-06.parquet", "part-07.parquet"]
     assert "part-06.parquet" in run_command("history", job).out

@@ -282,7 +282,7 @@ def test_a_night_that_the_guard_holds_back_is_reported_with_what_the_guard_did(w
     for number in (3, 4):
         spoilt = np.asarray(draw_rows(number)["label"])
         work.put(number, set_column(draw_rows(number), "label", np.where(spoilt == 2, 1, 2)))
-    with pytest.raises(Held, match="night 1 goes on being served") as raised:
+    with pytest.raises(Held, match="night 1 continues to be served") as raised:
         work.run_here(job)
     facts = read(raised.value.result)
     assert (facts["night"], facts["held"], facts["served_night"]) == (2, True, 1)
@@ -290,7 +290,7 @@ def test_a_night_that_the_guard_holds_back_is_reported_with_what_the_guard_did(w
     assert facts["guard"]["now"] > facts["guard"]["before"] + facts["guard"]["margin"]
     assert (facts["guard"]["margin"], facts["guard"]["served"]) == (0.02, 1)
     assert facts["words"]["state"] == "held"
-    assert any("night 1 goes on being served" in sentence for sentence in facts["words"]["sentences"])
+    assert any("night 1 continues to be served" in sentence for sentence in facts["words"]["sentences"])
     assert reports(work, "out") == [f"model-000{night}.{kind}" for night in (1, 2) for kind in ("html", "json")]
 
 

@@ -270,7 +270,7 @@ ridgestream.jobs.cli.app.main()
     assert (outcome.code, last["exit_code"], last["level"]) == (exit_codes.STORE, exit_codes.STORE, "error")
     assert f"of the store {server.location(tmp_path.name)}/store: no answer within 0.3 s" in last["message"]
     assert "asked 3 times" in last["message"]
-    assert last["message"].endswith("What was committed stands, and the same command goes on from there")
+    assert last["message"].endswith("What was committed stands, and the same command continues from there")
     job = in_object_store(server, local, tmp_path, {"source.path": str(local.folder / "rows"), "report": "none"})
     resumed = run_command("run", job.folder / "job.toml", "--json")
     assert "event='ingest' rows=0" in resumed.err, resumed

@@ -50,7 +50,7 @@ def assert_stalled(outcome: Outcome, subject: str) -> None:
     *_, last = outcome.err.splitlines()
     assert outcome.code == exit_codes.STORE, outcome
     assert f"{STALLED} {subject}" in last, last
-    assert last.endswith("what was committed stands, and the same command goes on from there")
+    assert last.endswith("what was committed stands, and the same command continues from there")
 
 
 @contextmanager

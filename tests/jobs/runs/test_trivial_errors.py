@@ -1,4 +1,4 @@
-"""Every reported error stands beside a constant's: in results, records, reports and events; noise is called so."""
+"""Every error is reported with a constant's: in results, records, reports and events; noise is called so."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Bad input to the real command: the message names file and column, the last commit stays, a repaired job goes on."""
+"""Bad input to the real command: the message names file and column, the last commit stays, a repaired job continues."""
 
 import re
 import shutil

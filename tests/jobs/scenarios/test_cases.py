@@ -1,6 +1,6 @@
 """What users of neighbouring systems ran into, and its neighbours: each kind of input, at every door and method.
 
-Others of its kind are beside what they are about: `test_bad_input`, `test_policies`, `test_nights`, `test_classes`.
+Others of its kind are next to what they are about: `test_bad_input`, `test_policies`, `test_nights`, `test_classes`.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Stores of earlier releases, kept as they were written: they open, are known again, and are gone on with."""
+"""Stores of earlier releases, kept as they were written: they open, are known again, and are continued."""
 
 import json
 import zipfile

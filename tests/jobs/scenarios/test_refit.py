@@ -50,7 +50,7 @@ PARTITIONS = 6
 
 
 def assert_same_learner(one: ModelRecord, other: ModelRecord) -> None:
-    """Everything from which tomorrow goes on is the same, bit for bit."""
+    """Everything from which tomorrow continues is the same, bit for bit."""
     assert (one.parameters, one.encoding, one.learned) == (other.parameters, other.encoding, other.learned)
     for name in (one.arrays.keys() | other.arrays.keys()) - SERVED - CALIBRATED:
         assert one.arrays[name].tobytes() == other.arrays[name].tobytes(), name
@@ -341,7 +341,7 @@ def test_a_refit_that_gains_nothing_is_dropped_and_leaves_the_learner_s_coeffici
 
 @pytest.mark.thorough
 def test_rows_are_left_out_of_each_model_with_its_own_penalty(tmp_path: Path) -> None:
-    """The learner's λ is smaller than the refit's here: by the leverage of that, it would seem to err less."""
+    """The learner's λ is smaller than the refit's here: by the leverage of that, its error would seem smaller."""
     data = load_diabetes()
     table = pa.table({**{f"x{i}": x for i, x in enumerate(data.data.T)}, "target": data.target})
     order = np.random.default_rng(0).permutation(len(table))

@@ -124,7 +124,7 @@ def test_the_path_and_the_model_are_the_paper_s(n_targets: int, step: float) -> 
 
 
 class Advances(Notes):
-    """Records what is said of a step, beside its rows."""
+    """Records what is said of a step, besides its rows."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -228,7 +228,7 @@ def test_the_html_repr_names_the_estimator() -> None:
 
 
 def modules_loaded_by(code: str) -> set[str]:
-    """The top modules that a program loads beside those of scikit-learn itself."""
+    """The top modules that a program loads besides those of scikit-learn itself."""
     before = "import sys, numpy as np, sklearn.base, sklearn.utils.validation, sklearn.utils.multiclass, ridgestream"
     count = "print(*{name.split('.')[0] for name in set(sys.modules) - before})"
     program = f"{before}\nbefore = set(sys.modules)\n{code}\n{count}"

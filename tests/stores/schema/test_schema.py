@@ -125,7 +125,7 @@ def test_dates_cannot_be_categories() -> None:
 
 def test_a_schema_without_features_is_refused() -> None:
     arrow = pa.schema({"y": pa.int8(), "w": pa.int8(), "id": pa.string()})
-    with pytest.raises(PartitionError, match=r"part-0\.parquet has no feature column beside id, w, y"):
+    with pytest.raises(PartitionError, match=r"part-0\.parquet has no feature column besides id, w, y"):
         infer(arrow, weight="w", ignore=("id",))
 
 

@@ -138,7 +138,7 @@ def commits_of_one(folder: Path, count: int) -> Iterator[Store]:
 
 @pytest.mark.thorough
 def test_commits_of_single_segments_leave_few_groups(tmp_path: Path) -> None:
-    """At most fifteen packs of each size beside the full ones; before, each segment was a group."""
+    """At most fifteen packs of each size besides the full ones; before, each segment was a group."""
     most = 0
     for number, store in enumerate(commits_of_one(tmp_path, 40)):
         groups = groups_of(store.root())

@@ -40,7 +40,7 @@ class Look:
     messages: list[str]
     """Messages of the browser about the page: console, errors, violations of its policy."""
     requests: list[str]
-    """Requests beside that for the page itself."""
+    """Requests besides that for the page itself."""
 
 
 MEASURE = """JSON.stringify([document.documentElement.scrollWidth, innerWidth,

@@ -9,7 +9,7 @@ from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Fact
 
 LINE_KEYS = {"timestamp", "level", "event", "message", "run"}
-"""What each line of a log has beside the facts of its event."""
+"""What each line of a log has besides the facts of its event."""
 
 
 @dataclass

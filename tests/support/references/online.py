@@ -44,7 +44,7 @@ class Decision:
     margin: float = math.inf
     """The relative gap of the closest comparison that could have changed the action or the index."""
     condition: float = 1.0
-    """max_i P_ii (P^-1)_ii of the matrix decided on. Float64 errs by this times 2^-53, give or take a factor of ten:
+    """max_i P_ii (P^-1)_ii of the matrix decided on. Float64 is off by this times 2^-53, give or take a factor of ten:
     smaller margins decide nothing there."""
 
 

@@ -97,7 +97,7 @@ def _classes(work: Workplace, out: Path) -> None:
     work.run_here(job)
     put(3, rows=4000, turn=1)
     put(4, rows=300)
-    with pytest.raises(Concluded, match="night 2 goes on being served"):
+    with pytest.raises(Concluded, match="night 2 continues to be served"):
         work.run_here(job)
 
 
@@ -227,7 +227,7 @@ def test_the_page_of_a_failure_shows_why_and_where(pages: dict[str, Path]) -> No
     assert "numbers, night 2 that failed" in text
     assert "column 'age' has the value null" in text
     assert "It was in the step ingest" in text
-    assert "the same command goes on from there" in text
+    assert "the same command continues from there" in text
 
 
 def test_plots_show_the_numbers_of_the_tables(pages: dict[str, Path]) -> None:

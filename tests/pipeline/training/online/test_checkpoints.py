@@ -1,4 +1,4 @@
-"""Checkpoints of the online learner: from whichever of them a training goes on, it ends in the same bits."""
+"""Checkpoints of the online learner: from whichever of them a training continues, it ends in the same bits."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
