@@ -28,8 +28,8 @@ def complete(line: str) -> list[str]:
 @pytest.mark.parametrize(
     ("incomplete", "expected"),
     [
-        ("", ["forest", "forest-experts", "forest-metric", "forest-select", "jobs/", "night.toml"]),
-        ("forest-", ["forest-experts", "forest-metric", "forest-select"]),
+        ("", ["forest", "forest-classes", "forest-experts", "forest-metric", "forest-select", "jobs/", "night.toml"]),
+        ("forest-", ["forest-classes", "forest-experts", "forest-metric", "forest-select"]),
         ("n", ["night.toml"]),
         ("jobs", ["jobs/"]),
         ("jobs/", ["jobs/a.toml", "jobs/b.toml", "jobs/deep/"]),
@@ -52,7 +52,7 @@ def test_the_command_completes_commands_options_and_jobs() -> None:
     assert complete("ridgestream r") == ["run", "report", "rollback", "reproduce"]
     assert complete("ridgestream run --new") == ["--new-model"]
     assert complete("ridgestream inspect jobs/d") == ["jobs/deep/"]
-    assert complete("ridgestream run forest-") == ["forest-experts", "forest-metric", "forest-select"]
+    assert complete("ridgestream run forest-") == ["forest-classes", "forest-experts", "forest-metric", "forest-select"]
 
 
 def test_the_script_for_a_shell_is_shown() -> None:

@@ -21,6 +21,11 @@ from ridgestream.jobs.recipes.bundled import recipe_names
 RECIPES = FOREST.parent
 
 
+def store_of(recipe: str) -> str:
+    """Return the name of a recipe's store: all seven classes are other targets, in a store of their own."""
+    return "forest-classes.icechunk" if recipe == "forest-classes" else "forest.icechunk"
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -32,7 +37,7 @@ def read_recipe_job(name: str) -> Job:
 
 
 def test_every_job_file_of_the_folder_is_a_recipe() -> None:
-    assert recipe_names() == ("forest", "forest-experts", "forest-metric", "forest-select")
+    assert recipe_names() == ("forest", "forest-classes", "forest-experts", "forest-metric", "forest-select")
     assert {f"{name}.toml" for name in recipe_names()} == {file.name for file in RECIPES.glob("*.toml")}
 
 
@@ -41,8 +46,8 @@ def test_a_recipe_reads_its_own_rows_and_writes_to_the_working_directory(here: P
     job = read_recipe_job(name)
     assert len(source_partitions(job)) == 10
     assert len(evaluation_partitions(job)) == 1
-    assert store_location(job).folder == here / "forest.icechunk"
-    assert report_folder(job) == here / "forest.icechunk-reports"
+    assert store_location(job).folder == here / store_of(name)
+    assert report_folder(job) == here / f"{store_of(name)}-reports"
     if job.predict is not None:
         assert job.predict.path is not None
         assert job.predict.output is not None
@@ -54,7 +59,7 @@ def test_a_recipe_reads_its_own_rows_and_writes_to_the_working_directory(here: P
 @pytest.mark.parametrize("name", recipe_names())
 def test_a_recipe_by_its_path_writes_to_the_top_of_the_clone(name: str) -> None:
     job = read_job(RECIPES / f"{name}.toml", {})
-    assert store_location(job).folder == RECIPES.parents[1] / "forest.icechunk"
+    assert store_location(job).folder == RECIPES.parents[1] / store_of(name)
     assert [file.name for file in source_partitions(job)] == [
         file.name for file in source_partitions(read_recipe_job(name))
     ]
@@ -95,8 +100,8 @@ def test_a_store_of_that_name_goes_before_a_recipe(here: Path) -> None:
 @pytest.mark.parametrize("name", ["forrest", "forest.tom", "recipes/forest", ""])
 def test_an_unknown_name_is_refused_with_the_names_that_there_are(name: str) -> None:
     expected = (
-        f"no job file {Path(name)}, and no bundled recipe of that name (there are forest, forest-experts, "
-        "forest-metric, forest-select)"
+        f"no job file {Path(name)}, and no bundled recipe of that name (there are forest, forest-classes, "
+        "forest-experts, forest-metric, forest-select)"
     )
     with pytest.raises(JobFileError, match=re.escape(expected)):
         read_job(Path(name), {})
