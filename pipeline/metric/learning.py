@@ -107,7 +107,11 @@ class KernelFamily:
     chooses: bool = True
     """Whether γ is chosen."""
     given: tuple[float | None, ...] = (None,)
-    """The values of γ that are compared otherwise."""
+    """The values of γ that are compared otherwise; None alone for a kernel without."""
+
+    def of_rounds(self) -> "KernelFamily":
+        """Return the kernels of the rounds of a metric, of any γ: a given one is meant for the last metric."""
+        return replace(self, chooses=self.chooses or self.given != (None,))
 
     def first_grid(self) -> tuple[float | None, ...]:
         """Return the values of γ to begin with."""
@@ -166,17 +170,21 @@ def learn_metric(
 ) -> LearnedMetric:
     """Return the metric learned from `rows`, the pilot; O(rounds · rows · basis · (basis + n_features + n_targets)).
 
-    "standardized" has no rounds: only γ and λ are judged. With `narrower_loss`, the best γ is the narrowest, by
-    doubling, whose error is above the least by at most this share.
+    "standardized" has no rounds: only γ and λ are judged. A given γ is that of the kernel after the metric, which the
+    rounds learn with their own. With `narrower_loss`, the best γ is the narrowest, by doubling, whose error is above
+    the least by at most this share.
 
     Memory O(groups · basis²). The result depends on the rows in their order
     and on the settings alone. Raises InputError if no row can be drawn.
     """
-    learning = _Learning(rows, family, report, diagonal=form == "diagonal")
+    rounds, of_rounds = (0, family) if form == STANDARDIZED else (settings.rounds, family.of_rounds())
+    learning = _Learning(rows, of_rounds, report, diagonal=form == "diagonal")
     with one_blas_thread():
-        stages = plan_stages(rows, family, settings, rounds=0 if form == STANDARDIZED else settings.rounds)
+        stages = plan_stages(rows, of_rounds, settings, rounds=rounds)
         for stage in stages:
             learning.run(stage)
+        if family != of_rounds:
+            learning.take(stages[-1], family.given)
         if narrower_loss:
             learning.narrow(stages[-1], narrower_loss)
         return learning.result()
@@ -231,6 +239,11 @@ class _Learning:
             self._keep(stage, candidate)
             candidate = self._follow(stage, candidate)
         if candidate is not None:
+            self._keep(stage, candidate)
+
+    def take(self, stage: Stage, gammas: tuple[float | None, ...]) -> None:
+        """Take the best of these γ, and its λ, for the kernel after the metric."""
+        if (candidate := self._judge(stage, self._metric, gammas, REGULARIZATIONS, widens=False)) is not None:
             self._keep(stage, candidate)
 
     def narrow(self, stage: Stage, loss: float) -> None:

@@ -3,8 +3,10 @@
 `python tests/benchmarks/defaults.py [--splits 5] [--data FOLDER] [--sets NAME …]`: for each set, the mean and standard
 deviation over random splits of the test error: the percentage misclassified, or the mean squared error. The job has
 three lines, with store, source and evaluate; the comparators are scikit-learn's, of its default settings except that
-`Nystroem` (1,000 vectors) and its ridge choose γ and α by cross-validation. Sets come from scikit-learn; `--data` adds
-the Parquet files of a folder, each with a column `target`. Prints a line a split to standard error, JSON at the end.
+`Nystroem` (1,000 vectors) and its ridge choose γ and α by cross-validation. Sets come from scikit-learn and from the
+packages of `package_sets.py`, where installed; `--data` adds the Parquet files of a folder, each with a column
+`target`. Where values are missing, the job says `missing = "impute"`, and `Nystroem` has an imputer and indicators.
+Prints a line a split to standard error, JSON at the end.
 """
 
 import argparse
@@ -24,12 +26,14 @@ import pyarrow.parquet as pq
 from sklearn import datasets
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import RidgeClassifierCV, RidgeCV
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
+from benchmarks.package_sets import PACKAGE_SETS, read_package_set
 from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.pipeline.base.executor import InProcess
@@ -98,7 +102,8 @@ SETS: dict[str, Callable[[], DataSet]] = {
 
 def read_sets(folder: Path | None, names: list[str] | None) -> dict[str, Callable[[], DataSet]]:
     files = sorted(folder.glob("*.parquet")) if folder else []
-    found = SETS | {file.stem: (lambda file=file: DataSet(pq.read_table(file))) for file in files}
+    packaged = {name: (lambda name=name: DataSet(read_package_set(name))) for name in PACKAGE_SETS}
+    found = SETS | packaged | {file.stem: (lambda file=file: DataSet(pq.read_table(file))) for file in files}
     return {name: found[name] for name in names or found}
 
 
@@ -111,7 +116,8 @@ def ours(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any], *
             pq.write_table(data.table.take(rows), folder / part / "part-00.parquet")
         kind = ', classes = "all"' if data.classifies else ""
         job = folder / "job.toml"
-        source = f'source = {{ path = "rows", target = "target"{kind} }}'
+        missing = ', missing = "impute"' if any(column.null_count for column in data.table.columns) else ""
+        source = f'source = {{ path = "rows", target = "target"{kind}{missing} }}'
         lines = ['store = "store"', source, 'evaluate = { path = "test" }', "[model]", *settings, ""]
         job.write_text("\n".join(lines))
         result = run_job(read_job(job, {}), InProcess(), Silent(), 0.0, new_model=False)
@@ -120,9 +126,10 @@ def ours(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any], *
 
 def nystroem(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> float:
     frame = data.table.drop_columns("target").to_pandas()
+    numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
     scale = ColumnTransformer(
         [
-            ("numbers", StandardScaler(), make_column_selector(dtype_include="number")),
+            ("numbers", numbers, make_column_selector(dtype_include="number")),
             ("texts", OneHotEncoder(handle_unknown="ignore"), make_column_selector(dtype_exclude="number")),
         ],
         sparse_threshold=0,
@@ -139,7 +146,7 @@ def nystroem(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any
 def boosting(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> float:
     frame = data.table.drop_columns("target").to_pandas()
     codes = ColumnTransformer(
-        [("texts", OrdinalEncoder(), make_column_selector(dtype_exclude="number"))], remainder="passthrough"
+        [("texts", OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), make_column_selector(dtype_exclude="number"))], remainder="passthrough"
     )
     kind = HistGradientBoostingClassifier if data.classifies else HistGradientBoostingRegressor
     model = make_pipeline(codes, kind(random_state=0)).fit(frame.iloc[learned], data.target[learned])

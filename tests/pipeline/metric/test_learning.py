@@ -109,12 +109,21 @@ def test_the_narrowest_of_the_widths_that_are_about_as_good_is_taken_if_more_row
     assert best[1] < narrow[1] <= 2 * best[1]
 
 
-def test_given_kernels_are_the_only_ones_tried() -> None:
+def test_a_given_width_is_that_of_the_last_kernel_after_the_metric_of_an_open_one() -> None:
+    u = features()
+    rows, settings = ArrayRows(u, np.sin(2 * u[:, 1])), MetricSettings(basis=60, rounds=3)
+    given = KernelFamily(rbf, D, chooses=False, given=(1e-4, 2e-4))
+    one, open_ = (learn_metric(rows, each, settings, Notes(), form="full") for each in (given, KernelFamily(rbf, D)))
+    np.testing.assert_array_equal(one.metric.root, open_.metric.root)
+    assert open_.metric.importance()[1] > 0.5
+    assert one.best is not None
+    assert one.best.gamma in given.given
+
+
+def test_given_widths_are_the_only_ones_tried_without_a_metric() -> None:
     u = features()
     family = KernelFamily(rbf, D, chooses=False, given=(0.1, 0.7))
-    learned = learn_metric(
-        ArrayRows(u, np.sin(2 * u[:, 1])), family, MetricSettings(basis=60, rounds=3), Notes(), form="full"
-    )
+    learned = learn_metric(ArrayRows(u, u[:, 1]), family, MetricSettings(basis=60), Notes(), form="standardized")
     assert {each.gamma for each in learned.rounds} <= {0.1, 0.7}
 
 
