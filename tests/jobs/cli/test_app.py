@@ -22,6 +22,7 @@ from support.jobs.jobs import (
     clean_environment,
     draw_regression,
     draw_rows,
+    of_one_class,
     run_command,
     run_program,
 )
@@ -340,17 +341,16 @@ main()
 
 def test_a_setting_that_is_probably_a_mistake_is_reported(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
-    work.put_all(range(2))
+    work.put(0, of_one_class(0))
+    work.put(1, of_one_class(1))
     work.put(0, draw_rows(1000), where="held-out")
-    first = run_command(
-        "run", work.job({"model.scaling_rows": 10_000, "source.positive": 99, "source.ignore": ["oops"]})
-    )
+    first = run_command("run", work.job({"model.scaling_rows": 10_000, "source.ignore": ["oops"]}))
     assert first.code == 0
     assert "fixed the standardization" not in first.err
     assert "all rows learned in this run are of one class; is it spelled right?" in first.err
     assert "columns to be ignored do not exist; are they spelled right?" in first.err
     shutil.copy(work.folder / "rows" / "part-00.parquet", work.folder / "rows" / "part-07.parquet")
-    second = run_command("run", work.job({"model.scaling_rows": 10_000, "source.positive": 99}))
+    second = run_command("run", work.job({"model.scaling_rows": 10_000}))
     assert second.code == 0
     assert "a partition has exactly the rows of an older one: they now count twice" in second.err
     assert "few rows have fixed the standardization for good, and more are learned now" in second.err

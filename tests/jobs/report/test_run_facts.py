@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from support.jobs.jobs import Workplace, draw_rows
+from support.jobs.jobs import Workplace, draw_rows, of_one_class
 
 from ridgestream.jobs.report.run_facts import event_facts, is_doubtful
 from ridgestream.pipeline.base.events import TRAIN_ONE_CLASS
@@ -22,16 +22,17 @@ def test_an_event_has_its_code_and_its_facts_and_may_cast_doubt_on_the_model(tmp
     work.put(0, draw_rows(1000), where="held-out")
     quiet = report_of(work, {"model.max_basis": 100, "model.scaling_rows": 1})
     assert (quiet["said"], quiet["doubtful"], quiet["words"]["state"]) == ([], False, "good")
-    loud = report_of(work, {"source.positive": 9, "store": "other", "model.scaling_rows": 1})
-    facts = {"positive": 9, "classes": "1, 2, 3"}
+    work.put(0, of_one_class(0))
+    loud = report_of(work, {"store": "other", "model.scaling_rows": 1})
+    facts = {"positive": 2, "classes": "2"}
     assert {"code": TRAIN_ONE_CLASS.code, "message": TRAIN_ONE_CLASS.sentence, **facts} in loud["said"]
     assert (loud["doubtful"], loud["words"]["state"]) == (True, "look")
 
 
 def test_every_recorded_event_has_a_code_beside_its_sentence(tmp_path: Path) -> None:
     work = Workplace(tmp_path)
-    work.put(0)
-    work.run_here({"source.positive": 9, "evaluate.path": None})
+    work.put(0, of_one_class(0))
+    work.run_here({"evaluate.path": None})
     run = work.model().run
     assert len(run["said_codes"]) == len(run["said"])
     assert [message for message, _ in run["said"]][-1] == TRAIN_ONE_CLASS.sentence

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from support.jobs.jobs import REGRESSION, Workplace, assert_same_model, draw_regression, draw_rows, set_column
+from support.jobs.jobs import (
+    REGRESSION,
+    Workplace,
+    assert_same_model,
+    draw_regression,
+    draw_rows,
+    of_one_class,
+    set_column,
+)
 from support.jobs.recording import NEVER, Killed, Notes
 from support.points import points
 from support.stores.stores import PicklingExecutor
@@ -306,10 +314,11 @@ def test_coefficients_within_rounding_are_refused_and_a_poor_fit_of_fewer_rows_i
     assert notes.codes == ["train.worse_than_constant"]
 
 
-def test_one_class_and_no_rows_are_reported(work: Workplace, tmp_path: Path) -> None:
-    notes = Notes()
-    run_with(work, changes_for("ols", source__positive=9), report=notes)
-    assert notes.all("train.one_class") == [{"positive": 9, "classes": "1, 2, 3"}]
+def test_one_class_and_no_rows_are_reported(tmp_path: Path) -> None:
+    notes, one = Notes(), Workplace(tmp_path / "one")
+    one.put(0, of_one_class(0))
+    run_with(one, changes_for("ols", evaluate__path=None), report=notes)
+    assert notes.all("train.one_class") == [{"positive": 2, "classes": "2"}]
     nothing = Workplace(tmp_path / "nothing")
     nothing.put(0, draw_rows(0, 0))
     run_with(nothing, changes_for("ols", evaluate__path=None), report=notes)

@@ -54,6 +54,11 @@ def draw_rows(seed: int, rows: int = ROWS) -> pa.Table:
     return pa.table({**{f"x{i}": X[:, i] for i in range(4)}, "label": label})
 
 
+def of_one_class(seed: int, rows: int = ROWS) -> pa.Table:
+    """The rows of `draw_rows`, each with label 2."""
+    return set_column(draw_rows(seed, rows), "label", pa.array([2] * rows))
+
+
 def draw_regression(seed: int, rows: int = ROWS) -> pa.Table:
     """Two features and `price`, a smooth function of them near 3000 that varies by some hundreds."""
     rng = np.random.default_rng(seed)
