@@ -351,6 +351,8 @@ _CRITERIA = {
     "fold_error": "mean squared error on the folds left out",
     "leave_one_out": "mean squared error of rows left out one by one",
     "gcv": "GCV",
+    "bic": "Bayesian information criterion",
+    "mdl": "description length",
     "reconstruction_error": "reconstruction error",
 }
 

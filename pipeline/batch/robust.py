@@ -13,26 +13,25 @@ Departures. v multiplies the weights of the rows, and so counts in λn, and wher
 several targets, the one that is farthest off decides.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
-from ridgestream.pipeline.base.events import STEP_SUM_RESIDUALS, Step
-from ridgestream.pipeline.base.pass_checkpoint import name_of_pass, named_pass
-from ridgestream.pipeline.base.serialization import hash_of
+from ridgestream.pipeline.base.events import STEP_SUM_RESIDUALS
+from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.base.settings import Count
 from ridgestream.pipeline.batch.method import FitTask, Method, PassPlan, PlanTask
+from ridgestream.pipeline.batch.reweighted_rows import ReweightedRows
 from ridgestream.pipeline.batch.shared_settings import MethodSettings
 from ridgestream.pipeline.selection.fit_result import Fitted
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.error_histogram import ErrorHistogram
-from ridgestream.pipeline.sums.normal_equations import SeveralStatistics, Summing, sum_together
 from ridgestream.pipeline.sums.row_block import RowBlock
-from ridgestream.pipeline.sums.row_set import RowSet, Sums
+from ridgestream.pipeline.sums.row_set import RowSet
 
 FULL, NONE, LEAST = 2.5, 3.0, 1e-4
 """Rows within FULL scales of the model count in full, rows beyond NONE with the weight LEAST."""
@@ -40,8 +39,6 @@ FULL, NONE, LEAST = 2.5, 3.0, 1e-4
 _NORMAL_QUARTILE = 0.6745
 """The upper quartile of the standard normal distribution."""
 
-Argument = TypeVar("Argument")
-Summed = TypeVar("Summed", bound=Sums)
 Settings = TypeVar("Settings", bound="RobustSettings")
 
 
@@ -113,77 +110,12 @@ class Reweighting:
         model = Model(fitted.basis, fitted.coefficients)
         return cls(model, rows.reduce(sum_residuals, model, STEP_SUM_RESIDUALS).scales())
 
-    def apply(self, block: RowBlock) -> RowBlock:
+    def apply(self, block: RowBlock, numbers: Integers) -> RowBlock:  # noqa: ARG002
         """Return the rows with weights times v; where all residuals are equal, as they were."""
         scales = np.where(self.scales > 0, self.scales, np.inf)
         distances = np.abs(self.model.residuals(block) / scales).max(axis=1)
         factors = np.clip((NONE - distances) / (NONE - FULL), LEAST, 1.0)
         return replace(block, weights=factors if block.weights is None else block.weights * factors)
-
-
-@dataclass(frozen=True)
-class _Reweighted:
-    """A function of blocks that applies weights first."""
-
-    reweighting: Reweighting
-    function: Callable[[Any, Iterable[RowBlock]], Any]
-
-    @property
-    def __wrapped__(self) -> Callable[..., Any]:
-        """The function, as `inspect.unwrap` finds it."""
-        return self.function
-
-    @property
-    def pass_name(self) -> tuple[str, ...]:
-        """Its name for checkpoints."""
-        return (*name_of_pass(self.function), hash_of(self.reweighting))
-
-    def __call__(self, argument: Any, blocks: Iterable[RowBlock]) -> Any:  # noqa: ANN401
-        return self.function(argument, map(self.reweighting.apply, blocks))
-
-
-@dataclass(frozen=True)
-class ReweightedRows:
-    """Rows with weights from their residuals; a row set."""
-
-    rows: RowSet
-    """The rows."""
-    reweighting: Reweighting
-    """The weights."""
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return self.rows.n_rows
-
-    @property
-    def n_features(self) -> int:
-        """Number of features."""
-        return self.rows.n_features
-
-    @property
-    def n_targets(self) -> int:
-        """Number of targets."""
-        return self.rows.n_targets
-
-    def take(self, indices: Integers) -> RowBlock:
-        """Return the rows at these indices."""
-        return self.reweighting.apply(self.rows.take(indices))
-
-    def reduce(
-        self,
-        function: Callable[[Argument, Iterable[RowBlock]], Summed],
-        argument: Argument,
-        step: Step,
-        parts: int | None = None,
-    ) -> Summed:
-        """Return function(argument, blocks) over all rows; a pass costs their kernel values in addition."""
-        reweighted: Callable[[Argument, Iterable[RowBlock]], Summed] = _Reweighted(self.reweighting, function)
-        return self.rows.reduce(reweighted, argument, step, parts)
-
-    def statistics(self, summings: Sequence[Summing], step: Step) -> SeveralStatistics:
-        """Return the sums of each basis over all rows."""
-        return self.reduce(sum_together, summings, step)
 
 
 def robust(method: Method[Settings]) -> Method[Settings]:

@@ -18,8 +18,8 @@ class Path:
     """The models that a method compared, one entry each."""
 
     criterion: str
-    """The criterion: `fold_error` (mean squared error on the fold left out), `gcv`, `reconstruction_error`,
-    `leave_one_out`."""
+    """The criterion: `fold_error` (mean squared error on the fold left out), `gcv`, `bic`, `mdl`,
+    `reconstruction_error`, `leave_one_out`."""
     n_basis: Integers
     """The size of each model's dictionary, shape (n_models,)."""
     regularization: Floats

@@ -11,6 +11,14 @@ from itertools import pairwise
 import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.batch.orols.criteria import (
+    PENALTIES,
+    SCORE_NAMES,
+    SCORES,
+    Directions,
+    RegularizationRule,
+    SizeRule,
+)
 from ridgestream.pipeline.batch.orols.orthogonal_columns import OrthogonalColumns
 from ridgestream.pipeline.batch.orols.residual_pass import Chain, Library, row_keys
 from ridgestream.pipeline.sums.top_rows import NO_ROW
@@ -33,34 +41,52 @@ class Step:
     """Its row index."""
     penalty: float
     """λ of the model with it."""
-    gcv: float
-    """The generalized cross-validation of the model with it."""
+    score: float
+    """What the number of vectors is judged by, of the model with it; the less the better."""
 
 
 @dataclass(frozen=True)
-class StopRule:
-    """When a machine stops."""
+class PathRule:
+    """How λ of a step is found, when a path ends, and which model of it is served."""
 
     max_basis: int
     """The largest number of vectors."""
     tolerance: float
     """λ is stationary if its relative change is at most this."""
     patience: int
-    """The number of consecutive steps in which λ must have been stationary; twice as many without a lower GCV."""
+    """The number of consecutive steps in which λ must have been stationary; twice as many without a lower score."""
     condition_limit: float
     """The largest condition number of Q."""
+    regularization: RegularizationRule = "gcv"
+    """How λ is found."""
+    size: SizeRule = "gcv"
+    """How the number of vectors is found."""
+
+    def step(self, place: int, model: Directions, before: float) -> Step:
+        """Return the step that led to this model, from λ of the step before."""
+        penalty = PENALTIES[self.regularization](model, before)
+        return Step(place, penalty, SCORES[self.size](model, penalty))
 
     def ended(self, steps: Sequence[Step]) -> str:
         """Return why the path ends after these steps, an empty string if it continues.
 
-        λ also stands still at the ends of its range, where GCV rises: its standing still counts at the least GCV only.
+        λ also stands still at the ends of its range, where GCV rises: its standing still counts at the least GCV only,
+        unless the path shall end there. Of scores in any other unit, only their rise ends a path.
         """
-        since = len(steps) - 1 - int(np.argmin([step.gcv for step in steps]))
+        since = len(steps) - 1 - int(np.argmin([step.score for step in steps]))
+        if self.size == "stationary" or (self.size == "gcv" and not since):
+            return "lambda is stationary" if self._is_still(steps) else ""
+        return f"{SCORE_NAMES[self.size]} has stopped falling" if since >= 2 * self.patience else ""
+
+    def served(self, steps: Sequence[Step]) -> int:
+        """Return the number of vectors of the served model among those of a path."""
+        if self.size in ("cv", "stationary"):
+            return len(steps)
+        return int(np.argmin([step.score for step in steps])) + 1 if steps else 0
+
+    def _is_still(self, steps: Sequence[Step]) -> bool:
         recent = [0.0, *(step.penalty for step in steps)][-self.patience - 1 :]
-        still = [abs(b - a) <= self.tolerance * b for a, b in pairwise(recent)]
-        if not since and len(still) == self.patience and all(still):
-            return "lambda is stationary"
-        return "GCV has stopped falling" if since >= 2 * self.patience else ""
+        return len(recent) > self.patience and all(abs(b - a) <= self.tolerance * b for a, b in pairwise(recent))
 
 
 @dataclass(frozen=True)
@@ -85,7 +111,7 @@ class Ranking:
 class Machine:
     """The model of one target."""
 
-    def __init__(self, target: int, columns: OrthogonalColumns, rule: StopRule) -> None:
+    def __init__(self, target: int, columns: OrthogonalColumns, rule: PathRule) -> None:
         self.target, self._columns, self._rule = target, columns, rule
         self._steps: list[Step] = []
         self._refused: dict[int, Floats] = {}
@@ -112,9 +138,8 @@ class Machine:
         return np.array([step.place for step in self.steps], dtype=np.int64)
 
     def best_places(self, most: int) -> Integers:
-        """Return those up to the step of least generalized cross-validation among the first `most`."""
-        gcv = [step.gcv for step in self.steps[:most]]
-        return self.places()[: int(np.argmin(gcv)) + 1 if gcv else 0]
+        """Return those of the model to serve among the first `most`."""
+        return self.places()[: self._rule.served(self.steps[:most])]
 
     def needs(self) -> Integers:
         """Return the indices of the rows whose columns the machine still needs."""
@@ -261,7 +286,7 @@ class Machine:
         half, length, _ = self._measure(library, place, len(self._steps))
         column = int(library.find(np.array([place]))[0])
         self._columns.push(half, length, float(library.rhs[column, self.target]))
-        self._steps.append(Step(place, *self._columns.least_gcv()))
+        self._steps.append(self._rule.step(place, self._columns.directions(), self.penalty(len(self._steps))))
 
     def _cut(self, size: int) -> None:
         """Undo the steps after the first `size`."""

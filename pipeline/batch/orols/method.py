@@ -39,9 +39,10 @@ def _sizes(task: PlanTask[OROLSSettings]) -> Sizes:
 
 def _passes(task: PlanTask[OROLSSettings]) -> Iterator[PassPlan]:
     most, pool = task.settings.most_basis(task.n_rows), task.settings.pool
-    for n_basis in range(0, most, _VECTORS_A_PASS):
-        yield PassPlan(n_basis + pool, pool * (n_basis + pool))
-    yield sum_pass(most + 1)
+    for _ in range(1 + task.settings.folds if task.settings.size_rule == "cv" else 1):
+        for n_basis in range(0, most, _VECTORS_A_PASS):
+            yield PassPlan(n_basis + pool, pool * (n_basis + pool))
+        yield sum_pass(most + 1)
 
 
 METHOD = Method(

@@ -3,7 +3,8 @@
 Forward selection on rows: each step takes the row with the largest |residual|, makes its kernel column orthogonal to
 those before, K = QU, and takes the λ of least generalized cross-validation (27), until λ is stationary. λ penalizes
 the orthogonal weights, ‖y − Qα̃‖² + λα̃ᵀα̃, not βᵀKβ, and depends on the order of the vectors. The model served is the
-one of least GCV on the path.
+one of least GCV on the path. The other rules that the paper names, for λ and for the number of vectors, are in
+`criteria`; with "re-estimation" and "stationary" both are as published.
 
 As in the paper, the constant column comes first and is penalized like the others; λ is zero before the first step;
 each class against the rest has one machine, with its own rows and λ. The paper defines neither "changes significantly"
@@ -28,6 +29,8 @@ Departures, each with its reason:
 - (30) is one step towards a λ at which GCV is stationary, and can run past the least to an end of λ's range. Here λ is
   that of least GCV over the range (`CrossValidation`), which has an upper bound, for targets from which nothing can be
   learned: see LARGEST_SHARE.
+- The folds of "cv" each have a selection of their own, from the rows of the others; the size of least error on the
+  rows left out, for each machine, is that of the selection from all rows.
 - A path also ends where GCV has not fallen for long: on few noisy rows λ never stands still, and GCV, which does not
   count the choice of the rows, falls again once there are nearly as many vectors as rows.
 - The model has one dictionary. Machines contribute one vector each in turn, up to `max_basis` different ones; a
@@ -39,7 +42,7 @@ factorizes G in each machine's order and keeps its λ per row.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 from annotated_types import Ge, Gt
@@ -52,15 +55,17 @@ from ridgestream.pipeline.base.bounds import check_bounds
 from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.base.settings import Count, Internal, NotNegative
-from ridgestream.pipeline.batch.orols.binary_machine import REFUSALS, Machine, Ranking, StopRule
+from ridgestream.pipeline.batch.orols.binary_machine import REFUSALS, Machine, PathRule, Ranking
+from ridgestream.pipeline.batch.orols.criteria import RegularizationRule, SizeRule
 from ridgestream.pipeline.batch.orols.orthogonal_columns import OrthogonalColumns, solve_orthogonal
 from ridgestream.pipeline.batch.orols.residual_pass import Chain, Library, Screened, Screening, screen_rows
+from ridgestream.pipeline.batch.reweighted_rows import ReweightedRows, WithoutFold
 from ridgestream.pipeline.batch.shared_settings import SharedFolds, SharedReselection, SharedSize
 from ridgestream.pipeline.cholesky import cholesky
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.selection.fit_result import Fitted, Path
 from ridgestream.pipeline.sums.basis import Basis
-from ridgestream.pipeline.sums.normal_equations import BlockStatistics, Summing
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics, Summing
 from ridgestream.pipeline.sums.row_set import RowSet
 from ridgestream.pipeline.sums.top_rows import RowTable
 
@@ -73,6 +78,11 @@ class OROLSSettings(SharedReselection, SharedFolds, SharedSize):
     """λ is stationary if its relative change in a step is at most this."""
     patience: Count = 5
     """The consecutive steps in which λ must have been stationary; or twice as many without a lower GCV."""
+    regularization_rule: RegularizationRule = "gcv"
+    """λ of a step: that of least GCV, that of the largest evidence, or one re-estimation from the step before."""
+    size_rule: SizeRule = "gcv"
+    """The number of vectors: that of least GCV, BIC, description length or cross-validation error, or where λ becomes
+    stationary."""
     condition_limit: Annotated[float, Gt(1)] = 1e5
     """The largest condition number of Q, the longest of its orthogonal columns over the shortest."""
     foreseen: Annotated[int, Ge(0), Internal()] = 10
@@ -82,6 +92,8 @@ class OROLSSettings(SharedReselection, SharedFolds, SharedSize):
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        if self.size_rule == "cv" and self.folds < 2:
+            raise InputError(f'size_rule = "cv" needs folds of at least 2, it is {self.folds}')
 
 
 @dataclass(frozen=True)
@@ -121,20 +133,38 @@ class OrolsFitted(Fitted):
 def fit_orols(rows: RowSet, kernel: Kernel, settings: OROLSSettings, report: Reporter) -> OrolsFitted:
     """Return a dictionary with coefficients for each target; O(n_basis + pool) kernel values per row and pass.
 
-    A pass confirms several steps of every machine; a last pass forms the sums. The path has λ per row and the GCV (27)
-    after each step, as means over machines; each machine serves its step of least GCV. Raises InputError if there are
+    A pass confirms several steps of every machine; a last pass forms the sums. The path has λ per row and the score
+    after each step, as means over machines; each machine serves its step of least score. Raises InputError if there are
     too few rows, NumericalBreakdown if no row has a usable column.
     """
-    selection = _Selection(rows, kernel, settings, report)
-    while selection.has_work():
-        selection.run_pass()
-    return selection.fitted()
+    sizes = [settings.limit] * rows.n_targets
+    if settings.size_rule == "cv":
+        sizes = _cross_validated_sizes(rows, kernel, settings, report)
+    return _Selection(rows, kernel, settings, report, sizes).run().fitted()
+
+
+def _cross_validated_sizes(rows: RowSet, kernel: Kernel, settings: OROLSSettings, report: Reporter) -> list[int]:
+    """Return the number of vectors of each machine with the least error on rows left out; a selection per fold."""
+    sizes, errors = [settings.limit] * rows.n_targets, []
+    for fold in range(settings.folds):
+        others = ReweightedRows(rows, WithoutFold(fold, settings.folds, settings.random_seed))
+        selection = _Selection(others, kernel, settings, report, sizes).run()
+        errors.append(selection.errors_by_size(rows, fold))
+    return [_least(by_fold) for by_fold in zip(*errors, strict=True)]
+
+
+def _least(by_fold: Sequence[Floats]) -> int:
+    """Return the size of the least sum of errors, of those that every fold has; at least 1."""
+    common = min(len(errors) for errors in by_fold)
+    return int(np.argmin(sum(errors[:common] for errors in by_fold))) + 1 if common else 1
 
 
 class _Selection:
     """The selection for the machines of all targets, which share each pass."""
 
-    def __init__(self, rows: RowSet, kernel: Kernel, settings: OROLSSettings, report: Reporter) -> None:
+    def __init__(
+        self, rows: RowSet, kernel: Kernel, settings: OROLSSettings, report: Reporter, sizes: Sequence[int]
+    ) -> None:
         self._rows, self._kernel, self._settings, self._report = rows, kernel, settings, report
         self._centre = np.zeros(rows.n_features)
         self._library = Library.empty(rows.n_features, rows.n_targets)
@@ -148,13 +178,19 @@ class _Selection:
                 f"the weights of the {rows.n_rows} rows sum to {weight:g}; OROLS needs more than 2, since it estimates "
                 "λ by degrees of freedom: give more rows, or weights that count rows"
             )
-        rule = StopRule(settings.limit, settings.tolerance, settings.patience, settings.condition_limit)
+        sums = zip(self._library.rhs[-1], screened.target_square, sizes, strict=True)
         self._machines = [
-            Machine(target, OrthogonalColumns(weight, total, square), rule)
-            for target, (total, square) in enumerate(zip(self._library.rhs[-1], screened.target_square, strict=True))
+            Machine(target, OrthogonalColumns(weight, total, square), _rule(settings, size))
+            for target, (total, square, size) in enumerate(sums)
         ]
 
-    def has_work(self) -> bool:
+    def run(self) -> Self:
+        """Run passes until every machine has finished, or the dictionary is full."""
+        while self._has_work():
+            self._run_pass()
+        return self
+
+    def _has_work(self) -> bool:
         """Return whether a machine has not finished and the dictionary has room."""
         working = [machine for machine in self._machines if not machine.finished]
         if not working:
@@ -163,7 +199,7 @@ class _Selection:
         sure = _join([machine.places()[:common] for machine in self._machines])
         return len(sure) < self._settings.limit
 
-    def run_pass(self) -> None:
+    def _run_pass(self) -> None:
         """Run a pass: compute the requested columns, and confirm or undo the predicted steps."""
         new = self._known.take(self._library.missing(self._needs()))
         chains = []
@@ -191,11 +227,8 @@ class _Selection:
                 "no row has a usable column: kernel values are zero, alike everywhere or too large; raise "
                 "condition_limit, or change the kernel's parameters (lower gamma or degree)"
             )
-        table = self._known.take(np.sort(places))
-        basis = Basis(self._kernel, table.features[np.searchsorted(table.places, places)], self._centre, constant=True)
-        settings = self._settings
-        summing = Summing(basis, self._rows.n_targets, settings.folds, settings.random_seed)
-        sums = self._rows.statistics((summing,), events.STEP_SUM_DICTIONARY).parts[0]
+        basis = self._basis(places)
+        sums = self._sums(self._rows, basis)
         total = sums.total()
         penalties = [m.penalty(len(own)) for m, own in zip(self._machines, taken, strict=True)]
         machines = Machines(_turns(places, taken), np.array(penalties) / total.weight)
@@ -209,6 +242,31 @@ class _Selection:
             self._notes(taken),
             machines=machines,
         )
+
+    def errors_by_size(self, rows: RowSet, fold: int) -> list[Floats]:
+        """Return for each machine the squared error over a fold of the rows of its first 1, 2, … vectors; one pass."""
+        taken = self._taken()
+        places = _join(taken)
+        sums = self._sums(rows, self._basis(places)).folds[fold]
+        positions = {int(place): position for position, place in enumerate(places)}
+        orders = [[len(places), *(positions[int(place)] for place in own)] for own in taken]
+        return [self._errors(m, sums.choose(np.array(o))) for m, o in zip(self._machines, orders, strict=True)]
+
+    @staticmethod
+    def _errors(machine: Machine, sums: BlockStatistics) -> Floats:
+        """Return the squared error of each size, from sums over the machine's own functions in their order."""
+        sizes = range(1, len(sums.rhs))
+        parts = ((sums.choose(np.arange(size + 1)), machine.coefficients(size)) for size in sizes)
+        return np.array([part.squared_error(solved[:, np.newaxis])[machine.target] for part, solved in parts])
+
+    def _basis(self, places: Integers) -> Basis:
+        """Return the functions over these rows, with the constant one."""
+        table = self._known.take(np.sort(places))
+        return Basis(self._kernel, table.features[np.searchsorted(table.places, places)], self._centre, constant=True)
+
+    def _sums(self, rows: RowSet, basis: Basis) -> FoldedStatistics:
+        summing = Summing(basis, rows.n_targets, self._settings.folds, self._settings.random_seed)
+        return rows.statistics((summing,), events.STEP_SUM_DICTIONARY).parts[0]
 
     def _pass(self, new: RowTable, chains: tuple[Chain, ...]) -> Screened:
         self._passes += 1
@@ -272,10 +330,10 @@ class _Selection:
         longest = max(len(own) for own in taken)
         at = [[own[min(step, len(own) - 1)] for own in steps if own] for step in range(longest)]
         return Path(
-            "gcv",
+            self._settings.size_rule if self._settings.size_rule in ("bic", "mdl") else "gcv",
             np.array([len(_join([own[: step + 1] for own in taken])) for step in range(longest)]),
             np.array([np.mean([step.penalty for step in now]) for now in at]) / weight,
-            np.array([np.mean([step.gcv for step in now]) for now in at]),
+            np.array([np.mean([step.score for step in now]) for now in at]),
             np.zeros(longest, dtype=np.int64),
             longest - 1,
         )
@@ -288,6 +346,18 @@ class _Selection:
             "smallest_machine": float(min(sizes)),
             "largest_machine": float(max(sizes)),
         }
+
+
+def _rule(settings: OROLSSettings, size: int) -> PathRule:
+    """Return the rule of a machine that takes at most `size` vectors."""
+    return PathRule(
+        min(size, settings.limit),
+        settings.tolerance,
+        settings.patience,
+        settings.condition_limit,
+        settings.regularization_rule,
+        settings.size_rule,
+    )
 
 
 def _join(taken: Sequence[Integers]) -> Integers:

@@ -17,9 +17,9 @@ from support.references.orols import DenseMachine
 from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.base.events import Step as Event
 from ridgestream.pipeline.base.reporter import Silent
-from ridgestream.pipeline.batch.orols.binary_machine import Step, StopRule
+from ridgestream.pipeline.batch.orols.binary_machine import PathRule, Step
+from ridgestream.pipeline.batch.orols.criteria import LARGEST_SHARE, CrossValidation
 from ridgestream.pipeline.batch.orols.orols import OrolsFitted, OROLSSettings, fit_orols
-from ridgestream.pipeline.batch.orols.orthogonal_columns import LARGEST_SHARE, CrossValidation
 from ridgestream.pipeline.batch.orols.residual_pass import row_keys
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram
 from ridgestream.pipeline.sums.normal_equations import SeveralStatistics, Summing, sum_rows, sum_together
@@ -431,14 +431,14 @@ def steps_of(penalties: Sequence[float], gcv: Sequence[float]) -> list[Step]:
 
 
 def test_a_path_ends_where_lambda_is_stationary_at_the_least_gcv() -> None:
-    rule = StopRule(100, 1e-2, 3, 1e5)
+    rule = PathRule(100, 1e-2, 3, 1e5)
     assert rule.ended(steps_of([1, 1.001, 1.002, 1.003], [4, 3, 2, 1])) == "lambda is stationary"
     assert rule.ended(steps_of([1, 1.1, 1.102, 1.103], [4, 3, 2, 1])) == ""
     assert rule.ended(steps_of([1, 1.001, 1.002, 1.003], [4, 3, 1, 2])) == ""
 
 
 def test_lambda_at_an_end_of_its_range_ends_a_path_only_when_gcv_has_long_not_fallen() -> None:
-    rule = StopRule(100, 1e-2, 3, 1e5)
+    rule = PathRule(100, 1e-2, 3, 1e5)
     risen = [1 + i / 1000 for i in range(7)]
     assert rule.ended(steps_of([1e6] * 6, risen[:6])) == ""
     assert rule.ended(steps_of([1e6] * 7, risen)) == "GCV has stopped falling"

@@ -17,7 +17,8 @@ from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.batch.isls_svm import ISLSSVMSettings
 from ridgestream.pipeline.batch.method import FitTask, PlanTask
 from ridgestream.pipeline.batch.registry import METHODS
-from ridgestream.pipeline.batch.robust import Reweighting, _Reweighted
+from ridgestream.pipeline.batch.reweighted_rows import Reweighted
+from ridgestream.pipeline.batch.robust import Reweighting
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.selection.fit_result import Fitted
 from ridgestream.pipeline.sums.normal_equations import SeveralStatistics, sum_together
@@ -68,7 +69,7 @@ def test_weights_are_the_paper_s(n_targets: int) -> None:
     residuals = data.y - predict(fitted, data.X)
     exact = [robust_scale(column) for column in residuals.T]
     np.testing.assert_allclose(reweighting.scales, exact, rtol=0.02)
-    weights = np.asarray(reweighting.apply(rows.take(np.arange(400))).weights)
+    weights = np.asarray(reweighting.apply(rows.take(np.arange(400)), np.arange(400)).weights)
     of_targets = [[robust_weight(r, s) for r, s in zip(row, reweighting.scales, strict=True)] for row in residuals]
     np.testing.assert_allclose(weights, np.min(of_targets, axis=1), rtol=1e-9)
     assert {1e-4, 1.0} <= {*np.round(weights, 12).tolist()}
@@ -112,7 +113,9 @@ def test_isls_svm_sums_its_rows_in_parts_as_in_one() -> None:
 def test_equal_residuals_leave_weights_as_they_are() -> None:
     rows = ArrayRows(np.arange(20.0)[:, np.newaxis], np.zeros(20))
     block = rows.take(np.arange(20))
-    assert Reweighting.of(rows, fit("kernel-ridge", rows)).apply(block).weights == pytest.approx(np.ones(20))
+    assert Reweighting.of(rows, fit("kernel-ridge", rows)).apply(block, np.arange(20)).weights == pytest.approx(
+        np.ones(20)
+    )
 
 
 def test_new_rows_may_not_count_in_full_beside_reweighted_ones() -> None:
@@ -123,7 +126,7 @@ def test_new_rows_may_not_count_in_full_beside_reweighted_ones() -> None:
 def test_a_pass_over_reweighted_rows_is_resumed_under_a_name_of_its_own() -> None:
     rows = rows_of(draw(50))
     first = Reweighting.of(rows, fit("ls-svm", rows))
-    passes = [_Reweighted(weights, sum_together) for weights in (first, replace(first, scales=2 * first.scales))]
+    passes = [Reweighted(weights, sum_together) for weights in (first, replace(first, scales=2 * first.scales))]
     names, plain = [name_of_pass(each) for each in passes], name_of_pass(sum_together)
     assert len({*names, plain}) == 3
     assert all(name[:2] == plain for name in names)
