@@ -2,8 +2,9 @@
 
     python tests/benchmarks/rivals.py nystroem --rows 500000 --basis 500
 
-`online` is the product's learner on rows in memory; `nystroem` is scikit-learn's Nystroem (random rows as dictionary)
-and Ridge on the same rows, with the same kernel and regularization. One BLAS thread for both.
+`online` is the product's learner on rows in memory, `ols` its OLS-59, `column-ols` the same with columns stored, as in
+Figure 1 of Jung & Polani (2006); `nystroem` is scikit-learn's Nystroem (random rows as dictionary) and Ridge on the
+same rows, with the same kernel and regularization. One BLAS thread for all.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`, as pytest finds them
 
+from benchmarks.comparators import fit_column_ols
 from benchmarks.measuring import (
     GAMMA,
     REGULARIZATION,
@@ -34,6 +36,10 @@ from support.data.forest import Rows, standardized_forest
 
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.reporter import Silent
+from ridgestream.pipeline.batch.ols import OLSSettings, fit_ols
+from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.sums.row_set import ArrayRows
 
 Predict = Callable[[Array], Array]
 PREDICTION_ROWS = 8192
@@ -61,7 +67,28 @@ def fit_nystroem(rows: Rows, max_basis: int) -> tuple[Predict, Took]:
     return model.predict, watch.read()
 
 
-FITS: dict[str, Callable[[Rows, int], tuple[Predict, Took]]] = {"online": fit_online, "nystroem": fit_nystroem}
+def fit_ols_by_sums(rows: Rows, max_basis: int) -> tuple[Predict, Took]:
+    """Fit the product's OLS-59; return its prediction function and the time."""
+    watch = Watch()
+    with one_blas_thread():
+        fitted = fit_ols(ArrayRows(rows.X, rows.y), RBF(GAMMA), OLSSettings(REGULARIZATION, max_basis), Silent())
+    return lambda X: (fitted.basis.values(X) @ fitted.coefficients)[:, 0], watch.read()
+
+
+def fit_ols_by_columns(rows: Rows, max_basis: int) -> tuple[Predict, Took]:
+    """Fit OLS-59 that stores its columns; return its prediction function and the time."""
+    watch = Watch()
+    with one_blas_thread():
+        model = fit_column_ols(RBF(GAMMA), rows.X, rows.y, max_basis, REGULARIZATION)
+    return model.predict, watch.read()
+
+
+FITS: dict[str, Callable[[Rows, int], tuple[Predict, Took]]] = {
+    "online": fit_online,
+    "ols": fit_ols_by_sums,
+    "column-ols": fit_ols_by_columns,
+    "nystroem": fit_nystroem,
+}
 
 
 def measure(name: str, n_rows: int, max_basis: int) -> dict[str, Any]:

@@ -59,11 +59,12 @@ def log_evidence(Q: Array, y: Array, penalty: float) -> float:
     """Of y ~ N(0, σ²(I + QQᵀ/λ)), at the best σ²."""
     covariance = np.eye(len(y)) + Q @ Q.T / penalty
     noise = float(y @ np.linalg.solve(covariance, y)) / len(y)
-    return -0.5 * (len(y) * np.log(2 * np.pi * noise) + float(np.linalg.slogdet(covariance)[1]) + len(y))
+    return -0.5 * float(len(y) * np.log(2 * np.pi * noise) + np.linalg.slogdet(covariance)[1] + len(y))
 
 
 def projection(Q: Array, penalty: complex) -> npt.NDArray[np.complex128]:
-    return np.eye(len(Q)) - Q @ np.linalg.inv(Q.T @ Q + penalty * np.eye(Q.shape[1])) @ Q.T
+    ridge = np.linalg.inv(Q.T @ Q + penalty * np.eye(Q.shape[1], dtype=complex))
+    return np.asarray(np.eye(len(Q)) - Q @ ridge @ Q.T, dtype=complex)
 
 
 def published(Q: Array, y: Array, penalty: float) -> float:
@@ -79,7 +80,7 @@ def explicit_score(rule: SizeRule, Q: Array, y: Array, penalty: float) -> float:
     P = projection(Q, penalty).real
     n, error, g = len(y), float(y @ P @ P @ y), len(y) - float(np.trace(P))
     if rule == "bic":
-        return n * np.log(error / n) + g * np.log(n)
+        return float(n * np.log(error / n) + g * np.log(n))
     if rule == "mdl" and 1 - error / (y @ y) <= g / n:
         return float(n / 2 * np.log(y @ y / n) + np.log(n) / 2)
     if rule == "mdl":  # equation (19) of Hansen & Yu
