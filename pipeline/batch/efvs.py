@@ -13,7 +13,7 @@ Departures. The paper draws candidates and the rows of J from a pool from which 
 round draws from all rows, with its own seed. Candidates that are already chosen or spanned (H_cc/k(x_c, x_c) < ε) are
 skipped and not replaced; spanned rows of J count in the error but not in the choice. So the candidates of r rounds are
 known in advance, and with ν = ∞ one pass serves r rounds and gives the same choices as r passes. With ν finite,
-selection needs no pass.
+selection needs no pass. With `pool = "unchosen"` chosen candidates are replaced, and spanned ones are not.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ from ridgestream.pipeline.batch.shared_settings import (
     SharedSize,
 )
 from ridgestream.pipeline.kernels import Kernel
-from ridgestream.pipeline.selection.candidate_rounds import RULE_OF_59, cut_idle
+from ridgestream.pipeline.selection.candidate_rounds import RULE_OF_59, NumberOrAll, Pool, cut_idle, plan_look_ahead
 from ridgestream.pipeline.selection.fit_result import Fitted, Path, fit_coefficients
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.row_set import RowSet
@@ -76,10 +76,25 @@ class EFVSSettings(FVSSettings):
 
     candidates: CountOrAll = RULE_OF_59
     """ρ: the number of random rows among which a round chooses, or "all"."""
+    pool: Pool = "all"
+    """The rows from which a round draws: all, of which those already chosen are skipped, or those not chosen yet."""
     sample: CountOrAll = "all"
     """ν: the number of random rows on which a round compares its candidates, or "all", which requires passes."""
     memory_limit: Annotated[int | None, Internal()] = None
     """Bytes that the sums of a pass may take in a process; None for no limit."""
+
+    @property
+    def replaced_to(self) -> int | None:
+        """The number of candidates that a round has after chosen ones were replaced; None if they are not."""
+        return self.candidates if self.pool == "unchosen" and self.candidates != "all" else None
+
+    @property
+    def drawn(self) -> tuple[NumberOrAll, int | None]:
+        """At most how many rows are drawn for a round, and for how many rounds at once; None for the cheapest."""
+        if self.replaced_to is None:
+            return self.candidates, self.look_ahead
+        ahead = self.look_ahead or plan_look_ahead(2 * self.limit, self.limit, self.replaced_to)
+        return self.replaced_to + ahead - 1, ahead
 
 
 def fit_efvs(rows: RowSet, kernel: Kernel, settings: EFVSSettings, report: Reporter) -> Fitted:
@@ -181,8 +196,8 @@ def _fit(task: FitTask[FVSSettings]) -> Fitted:
 
 
 def _sizes(task: PlanTask[FVSSettings]) -> Sizes:
-    settings, most = as_efvs(task.settings), task.settings.most_basis(task.n_rows)
-    return greedy_sizes(most, task.n_rows, settings.candidates, settings.look_ahead)
+    settings = as_efvs(task.settings.bounded(task.n_rows))
+    return greedy_sizes(settings.limit, task.n_rows, *settings.drawn)
 
 
 def _passes(task: PlanTask[FVSSettings]) -> Iterator[PassPlan]:

@@ -95,10 +95,10 @@ class Passing:
 
     def __init__(self, rows: RowSet, kernel: Kernel, settings: "EFVSSettings") -> None:
         self._rows, self._kernel, self._settings = rows, kernel, settings
-        largest = largest_pass(settings.limit, rows.n_rows, settings.candidates, settings.look_ahead)
+        largest = largest_pass(settings.limit, rows.n_rows, *settings.drawn)
         beside = settings.limit if settings.candidates == "all" else 0
         check_pass_memory(largest + beside, settings.candidates, settings.memory_limit)
-        self._source = candidate_source(rows, settings.random_seed, settings.candidates)
+        self._source = candidate_source(rows, settings.random_seed, settings.candidates, settings.pool)
         self.exhaustive = self._source.exhaustive
 
     def rounds_ahead(self, n_basis: int) -> int:
@@ -128,7 +128,8 @@ class Passing:
         sums = self._rows.reduce(sum_residuals, argument, events.STEP_EFVS_PASS.numbered(vectors=len(selection.places)))
         lengths = self._kernel.diagonal(candidates.features)
         rounds = [np.arange(n)] * ahead if candidates.rounds is None else candidates.rounds
-        chosen = choose_by_reconstruction(sums.own, left, lengths, self._settings.spanned_threshold, rounds)
+        threshold, per_round = self._settings.spanned_threshold, self._settings.replaced_to
+        chosen = choose_by_reconstruction(sums.own, left, lengths, threshold, rounds, per_round)
         before = float(selection.errors[-1]) if len(selection.errors) else 1.0
         errors = before - np.cumsum(chosen.gains) / (sums.weight or 1.0)
         return selection.add(candidates, chosen.columns, np.maximum(errors, 0.0), rounds_done + chosen.rounds, 1)
@@ -147,7 +148,7 @@ class Sampling:
         n_candidates = rows.n_rows if settings.candidates == "all" else min(settings.candidates, rows.n_rows)
         held = (n_candidates + sample) * (rows.n_features + 3 * settings.limit) + 3 * settings.limit**2
         check_memory(8 * (held + 2 * n_candidates * sample), settings.candidates, settings.memory_limit)
-        self._source = candidate_source(rows, settings.random_seed, settings.candidates)
+        self._source = candidate_source(rows, settings.random_seed, settings.candidates, settings.pool)
         self._samples = DrawnCandidates(rows, settings.random_seed, sample, stream=1)
         self._factor: Floats = np.zeros((0, 0))
 

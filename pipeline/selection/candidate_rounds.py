@@ -3,6 +3,9 @@
 A round's candidates depend only on the seed, the round and the number of rows, not on earlier choices: candidates that
 are already chosen or spanned are skipped and not replaced. So one pass forms the sums of the candidates of r rounds
 with the chosen vectors and with each other, and the r choices made from them are those of r passes.
+
+Where chosen rows are replaced, a round has a random order of all rows, and its candidates are the first ρ that are not
+chosen by then. The first ρ + r − 1 of those not chosen before the pass contain them, so that look-ahead is exact, too.
 """
 
 import math
@@ -35,6 +38,15 @@ _MATRICES = 6
 
 NumberOrAll = int | Literal["all"]
 
+Pool = Literal["all", "unchosen"]
+"""The rows from which a round draws its candidates."""
+
+_UNCHOSEN_STREAM = 2
+"""Distinguishes the draws that replace chosen rows from the others."""
+
+_FETCHED_ROUNDS = 32
+"""The rounds whose rows are fetched at once where chosen rows are replaced."""
+
 
 @dataclass(frozen=True)
 class Candidates:
@@ -47,7 +59,8 @@ class Candidates:
     weights: Floats
     """Above zero, shape (n_candidates,)."""
     rounds: Sequence[Integers] | None
-    """For each round, the positions of its candidates, ascending; None if every round has all of them."""
+    """For each round, the positions of its candidates, ascending, or in their order if chosen ones are replaced, with
+    −1 for a row of weight zero; None if every round has all of them."""
 
 
 def plan_look_ahead(max_basis: int, n_basis: int, candidates: int = RULE_OF_59) -> int:
@@ -90,6 +103,18 @@ def draw_round(seed: int, number: int, n_rows: int, wanted: int, stream: int = 0
     return np.sort(drawn)
 
 
+def draw_unchosen(seed: int, number: int, n_rows: int, wanted: int, chosen: Integers) -> Integers:
+    """Return the first `wanted` rows of a round's random order of all rows that are not chosen, in this order."""
+    generator, drawn, size = np.random.default_rng((seed, number, _UNCHOSEN_STREAM)), np.empty(0, np.int64), 256
+    while True:
+        drawn = np.append(drawn, generator.integers(n_rows, size=size))
+        drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
+        rest = drawn[~np.isin(drawn, chosen)]
+        if len(rest) >= wanted or len(drawn) == n_rows:
+            return rest[:wanted]
+        size *= 2
+
+
 class DrawnCandidates:
     """Random candidates for each round, whose rows are fetched for many rounds at once."""
 
@@ -129,6 +154,38 @@ class DrawnCandidates:
         self._until = first + count
 
 
+class UnchosenCandidates:
+    """Random candidates for each round from the rows not chosen yet, fetched for many rounds at once."""
+
+    exhaustive = False
+
+    def __init__(self, rows: RowSet, seed: int, per_round: int) -> None:
+        self._rows, self._seed, self._per_round = rows, seed, per_round
+        self._drawn: dict[int, Integers] = {}
+        self._taken = Candidates(np.empty(0, dtype=np.int64), np.empty((0, rows.n_features)), np.empty(0), None)
+
+    def of_rounds(self, first: int, count: int, ahead: int, chosen: Integers) -> Candidates:
+        """Return rows with the candidates of `count` rounds from `first` on, the first `per_round` not chosen by then.
+
+        Rounds must be requested in order. Rows may be fetched for `ahead` rounds, including the requested ones.
+        """
+        if first + count - 1 not in self._drawn:
+            self._fetch(first, max(count, min(ahead, _FETCHED_ROUNDS)), chosen)
+        drawn = [self._drawn[number] for number in range(first, first + count)]
+        drawn = [order[~np.isin(order, chosen)][: self._per_round + count - 1] for order in drawn]
+        taken, wanted = self._taken, np.unique(np.concatenate(drawn))
+        places = np.intersect1d(wanted, taken.places, assume_unique=True)
+        which, position = np.searchsorted(taken.places, places), np.full(int(wanted[-1]) + 1 if len(wanted) else 0, -1)
+        position[places] = np.arange(len(places))
+        return Candidates(places, taken.features[which], taken.weights[which], [position[order] for order in drawn])
+
+    def _fetch(self, first: int, count: int, chosen: Integers) -> None:
+        wanted, n_rows = self._per_round + count - 1, self._rows.n_rows
+        numbers = range(first, first + count)
+        self._drawn = {number: draw_unchosen(self._seed, number, n_rows, wanted, chosen) for number in numbers}
+        self._taken = take_present(self._rows, np.unique(np.concatenate(list(self._drawn.values()))))
+
+
 class AllCandidates:
     """All rows as candidates of every round, in memory."""
 
@@ -144,9 +201,15 @@ class AllCandidates:
         return Candidates(taken.places[left], taken.features[left], taken.weights[left], None)
 
 
-def candidate_source(rows: RowSet, seed: int, candidates: NumberOrAll) -> DrawnCandidates | AllCandidates:
-    """Return the source of candidates: a number of drawn rows in each round, or all rows."""
-    return AllCandidates(rows) if candidates == "all" else DrawnCandidates(rows, seed, candidates)
+def candidate_source(
+    rows: RowSet, seed: int, candidates: NumberOrAll, pool: Pool = "all"
+) -> DrawnCandidates | UnchosenCandidates | AllCandidates:
+    """Return the source of candidates: a number of rows drawn in each round from the pool, or all rows."""
+    if candidates == "all":
+        return AllCandidates(rows)
+    if pool == "unchosen" and candidates < rows.n_rows:
+        return UnchosenCandidates(rows, seed, candidates)
+    return DrawnCandidates(rows, seed, candidates)
 
 
 def take_present(rows: RowSet, indices: Integers) -> Candidates:

@@ -32,14 +32,17 @@ def choose_by_reconstruction(
     lengths: Floats,
     threshold: float,
     rounds: Sequence[Integers],
+    per_round: int | None = None,
 ) -> Reconstructing:
     """Choose in each round, among its candidates `rounds`, the one that lowers the reconstruction error most.
 
+    With `per_round`, only so many of a round count, the first that are not chosen yet; −1 stands for none.
     `residual_products` is M and `left` is H, (n, n); `lengths` has k(c, c). A candidate with H_cc of at most
     `threshold`·k(c, c) is spanned, and skipped. Of equal ones, the first wins. O(n·n_chosen) per round.
     """
     remaining = _Remaining(residual_products, left, len(rounds))
-    for number, allowed in enumerate(rounds):
+    for number, drawn in enumerate(rounds):
+        allowed = drawn if per_round is None else _first_unchosen(drawn, remaining.columns, per_round)
         best = best_candidate(allowed, remaining.explained, remaining.left, lengths, threshold)
         if best is not None:
             remaining.take(best, number)
@@ -47,6 +50,11 @@ def choose_by_reconstruction(
     return Reconstructing(
         np.array(remaining.columns, dtype=np.int64), remaining.gains[:n], np.array(remaining.rounds, dtype=np.int64)
     )
+
+
+def _first_unchosen(drawn: Integers, chosen: Sequence[int], per_round: int) -> Integers:
+    first = drawn[~np.isin(drawn, chosen)][:per_round]
+    return np.sort(first[first >= 0])
 
 
 def best_candidate(allowed: Integers, explained: Floats, left: Floats, lengths: Floats, threshold: float) -> int | None:

@@ -17,7 +17,7 @@ from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.batch.efvs import EFVSSettings, fit_efvs, select_basis
 from ridgestream.pipeline.batch.efvs_rounds import Selection
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial
-from ridgestream.pipeline.selection.candidate_rounds import NumberOrAll
+from ridgestream.pipeline.selection.candidate_rounds import NumberOrAll, Pool, draw_unchosen
 from ridgestream.pipeline.sums.row_set import ArrayRows
 
 Array = npt.NDArray[np.float64]
@@ -40,7 +40,8 @@ def assert_is_dense(selection: Selection, rows: ArrayRows, options: EFVSSettings
     """Choices and errors are the reference's, as far as its choices are clear."""
     numbers = [None if asked_for == "all" else asked_for for asked_for in (options.candidates, options.sample)]
     reference = dense(rows, options, kernel)
-    slow, errors = reference.choose(options.limit, numbers[0], numbers[1], options.random_seed, 2 * options.limit + 20)
+    seed, rounds = options.random_seed, 2 * options.limit + 20
+    slow, errors = reference.choose(options.limit, numbers[0], numbers[1], seed, rounds, pool=options.pool)
     unsure = [i for i, margin in enumerate(slow.margins) if margin < 1e-7]
     clear = unsure[0] if unsure else len(slow.places)
     assert selection.places[:clear].tolist() == slow.places[:clear]
@@ -67,6 +68,26 @@ def test_j_over_random_rows(sample: int, candidates: NumberOrAll, weighted: bool
     assert_is_dense(select_basis(rows, KERNEL, options, Silent()), rows, options)
 
 
+@pytest.mark.parametrize("look_ahead", [None, 1, 4, 16])
+@pytest.mark.parametrize(("sample", "weighted"), [("all", False), ("all", True), (12, False), (12, True)])
+def test_chosen_candidates_are_replaced_whatever_the_look_ahead(
+    look_ahead: int | None, sample: NumberOrAll, weighted: bool
+) -> None:
+    rows = draw(40, weighted=weighted)
+    options = replace(ASKED, max_basis=25, candidates=9, pool="unchosen", sample=sample, look_ahead=look_ahead)
+    assert_is_dense(select_basis(rows, KERNEL, options, Silent()), rows, options)
+
+
+def test_a_round_among_unchosen_rows_has_as_many_candidates_as_it_draws() -> None:
+    chosen = np.arange(0, 200, 2)
+    orders = [draw_unchosen(3, number, 200, 59, chosen) for number in range(20)]
+    assert all(len(set(order.tolist())) == 59 and (order % 2 == 1).all() for order in orders)
+    assert draw_unchosen(3, 0, 200, 30, chosen).tolist() == orders[0][:30].tolist()
+    assert sorted(draw_unchosen(3, 0, 200, 150, chosen).tolist()) == list(range(1, 200, 2))
+    counts = np.bincount(np.concatenate([draw_unchosen(0, number, 200, 50, chosen) for number in range(400)]))
+    assert np.abs(counts[1::2] - 200).max() < 5 * np.sqrt(200 * 0.5)  # every row as often as the others
+
+
 @settings(deadline=None)
 @given(
     seed=st.integers(0, 10**6),
@@ -75,14 +96,16 @@ def test_j_over_random_rows(sample: int, candidates: NumberOrAll, weighted: bool
     sample=st.sampled_from(["all", 3, 20]),
     look_ahead=st.sampled_from([1, 4, 16]),
     repeated=st.booleans(),
+    pool=st.sampled_from(["all", "unchosen"]),
 )
 def test_any_rows_and_duplicates(
-    seed: int, n_rows: int, candidates: int, sample: NumberOrAll, look_ahead: int, repeated: bool
+    seed: int, n_rows: int, candidates: int, sample: NumberOrAll, look_ahead: int, repeated: bool, pool: Pool
 ) -> None:
     rows = draw(n_rows, seed)
     if repeated:
         rows = rows_again(rows, np.arange(n_rows) // 2)
     options = replace(ASKED, max_basis=8, candidates=candidates, sample=sample, look_ahead=look_ahead, random_seed=seed)
+    options = replace(options, pool=pool)
     selection = select_basis(rows, KERNEL, options, Silent())
     assert_is_dense(selection, rows, options)
     assert len(np.unique(selection.vectors, axis=0)) == len(selection.places)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from support.references.forward_selection import Choices, note, novelty
 
-from ridgestream.pipeline.selection.candidate_rounds import draw_round
+from ridgestream.pipeline.selection.candidate_rounds import draw_round, draw_unchosen
 
 Array = npt.NDArray[np.float64]
 
@@ -31,14 +31,17 @@ class DenseEFVS:
         return float(np.sum(w * explained / np.diagonal(self.K)[shown]) / w.sum())
 
     def choose(
-        self, max_basis: int, candidates: int | None, sample: int | None, seed: int, rounds: int
+        self, max_basis: int, candidates: int | None, sample: int | None, seed: int, rounds: int, pool: str = "all"
     ) -> tuple[Choices, list[float]]:
-        """Choose, and return 1 − J after each choice."""
+        """Choose, and return 1 − J after each choice; from the pool "unchosen", as many candidates in every round."""
         n_rows, choices, errors = len(self.K), Choices([], []), list[float]()
         for number in range(rounds):
             if len(choices.places) == max_basis:
                 break
             drawn = draw_round(seed, number, n_rows, candidates or n_rows).tolist()
+            if pool == "unchosen" and candidates and candidates < n_rows:
+                order = draw_unchosen(seed, number, n_rows, n_rows, np.empty(0, np.int64)).tolist()
+                drawn = sorted([place for place in order if place not in choices.places][:candidates])
             over = draw_round(seed, number, n_rows, sample or n_rows, stream=1).tolist()
             left = [i for i in over if self.weights[i] > 0 and self.open(choices.places, i)]
             if not left:
