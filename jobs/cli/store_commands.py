@@ -12,6 +12,9 @@ from ridgestream.jobs.cli.options import AsJson, ExportOptions, JobOptions, Repo
 from ridgestream.jobs.cli.results import print_result
 from ridgestream.jobs.console.escaping import harmless, harmless_cells
 
+_CLUSTER_SECONDS = 30.0
+"""How long `reproduce` waits for a scheduler and a worker, as a job does by default."""
+
 
 def status(
     options: JobOptions,
@@ -176,10 +179,16 @@ def warm(as_json: AsJson = False) -> None:
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The study; --list names all.")] = None,
-    list_all: Annotated[bool, typer.Option("--list", help="Show what there is, and how long it takes.")] = False,
+    list_all: Annotated[
+        bool, typer.Option("--list", help="Show what there is, what it needs, and how long it takes.")
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="The folder with the sets of rows, NAME.parquet.")
+    ] = None,
     repeats: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Repeats of each cell, in place of the paper's.")
     ] = None,
+    cluster: Annotated[str, typer.Option(help="none, local, local:N, a scheduler's address, or file:PATH.")] = "none",
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where measurements are kept, as NAME.json.")
     ] = Path("reproduction"),
@@ -189,13 +198,16 @@ def reproduce(
     if (name is None) != list_all:
         raise typer.BadParameter("give the name of a study, or --list")
     with orderly_exit() as handler:
-        from ridgestream.jobs.reproduction.run import list_studies, run_reproduce, show_reproduction
+        from ridgestream.jobs.cluster.dask_executor import open_executor
+        from ridgestream.jobs.reproduction.page import show_reproduction
+        from ridgestream.jobs.reproduction.run import list_studies, run_reproduce
 
         handler.output_wanted = True
         if name is None:
             print_result({study.pop("name"): study for study in list_studies()}, as_json=as_json)
             return
-        facts = run_reproduce(name, repeats, output)
+        with open_executor(cluster, _CLUSTER_SECONDS) as executor:
+            facts = run_reproduce(name, repeats, output.absolute(), data and data.absolute(), executor)
         if as_json:
             print_result(facts, as_json=True)
         else:

@@ -1,90 +1,130 @@
 """Measures a study's cells, keeps what is measured, and shows it beside the paper's values: the command reproduce."""
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import ridgestream
 from ridgestream.jobs.config.values import JobFileError
+from ridgestream.jobs.reproduction.data import DataFolder
+from ridgestream.jobs.reproduction.page import write_page
 from ridgestream.jobs.reproduction.registry import STUDIES
-from ridgestream.jobs.reproduction.study import Outcome, Study, summarize
+from ridgestream.jobs.reproduction.study import Bench, Outcome, Study, summarize
+from ridgestream.jobs.runs.surroundings import machine_type
+from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.stores.files.paths import write_atomically
-
-_RIGHT = ("here", "repeats")
-"""Columns of numbers."""
 
 
 def list_studies() -> list[dict[str, Any]]:
     """Return what there is to reproduce."""
     return [
-        {"name": name, "title": study.title, "source": study.source, "repeats": study.repeats, "takes": study.takes}
+        {
+            "name": name,
+            "title": study.title,
+            "source": study.source,
+            "needs": ", ".join(f"{each}.parquet" for each in study.needs) or "nothing",
+            "repeats": study.repeats,
+            "takes": study.takes,
+        }
         for name, study in STUDIES.items()
     ]
 
 
-def run_reproduce(name: str, repeats: int | None, folder: Path) -> dict[str, Any]:
+def run_reproduce(
+    name: str, repeats: int | None, folder: Path, data: Path | None = None, executor: Executor | None = None
+) -> dict[str, Any]:
     """Measure what `folder` does not have yet, and return the facts; raises JobFileError for an unknown study.
 
-    Each measurement is written at once, so that a killed run continues. Measurements with other settings, or by
-    another version, are not used.
+    Each measurement is written at once, so that a run that was killed goes on. Measurements with other settings, of
+    other rows, or by another version, are not used. Last come the picture and the page of all studies measured there.
     """
     if name not in STUDIES:
         raise JobFileError(f"there is no study {name!r}: reproduce takes one of {', '.join(STUDIES)}")
-    study, path = STUDIES[name], folder / f"{name}.json"
-    settings = {"version": ridgestream.__version__, **study.settings()}
-    kept = _read(path, settings)
-    for cell in study.cells:
-        outcomes = kept.setdefault(cell.name, [])
-        for repeat in range(len(outcomes), (repeats or study.repeats) if cell.is_repeated else 1):
-            outcomes.append(cell.measure(repeat))
-            _write(path, _facts(name, study, settings, kept), kept)
-    return _facts(name, study, settings, kept)
+    kept = _Kept.open(name, folder, DataFolder(data))
+    kept.choose()
+    tasks = list(kept.pending(repeats))
+    measured = (executor or InProcess()).run(_measure, tasks, name, kept.bench)
+    for (number, _), outcomes in zip(tasks, measured, strict=True):
+        kept.add(number, outcomes)
+    write_page(folder)
+    return kept.facts()
 
 
-def show_reproduction(facts: dict[str, Any]) -> None:
-    """Print the table."""
-    from ridgestream.jobs.console.tables import fitted_table, open_console
-
-    console, columns = open_console(), ("method", "paper", "here", "repeats")
-    rows = [(cell["name"], cell["published"], _shown(cell), str(cell["repeats"])) for cell in facts["cells"]]
-    caption = f"{facts['error']}, mean ± standard deviation (vectors); {facts['source']}"
-    console.print(
-        fitted_table(
-            facts["title"], columns, rows, console.width, first=("method", "here"), right=_RIGHT, caption=caption
-        )
-    )
+def _measure(task: tuple[int, int], name: str, bench: Bench) -> tuple[Outcome, ...]:
+    """Measure one repeat of a study's measurement with this number."""
+    number, repeat = task
+    return STUDIES[name].measurements[number].measure(bench, repeat)
 
 
-def _shown(cell: dict[str, Any]) -> str:
-    spread = f" ± {cell['std']:.2g}" if cell["repeats"] > 1 else ""
-    return f"{cell['mean']:.2g}{spread} ({cell['vectors']:.4g})"
+@dataclass
+class _Kept:
+    """The measurements of a study that a folder has."""
 
+    name: str
+    study: Study
+    path: Path
+    settings: dict[str, Any]
+    """What measurements are valid for."""
+    bench: Bench
+    outcomes: dict[str, list[Outcome]]
+    """By cell."""
 
-def _facts(name: str, study: Study, settings: dict[str, Any], kept: dict[str, list[Outcome]]) -> dict[str, Any]:
-    cells = [summarize(cell, kept[cell.name]) for cell in study.cells if kept.get(cell.name)]
-    return {
-        "name": name,
-        "title": study.title,
-        "source": study.source,
-        "error": study.error,
-        "settings": settings,
-        "cells": cells,
-    }
+    @classmethod
+    def open(cls, name: str, folder: Path, data: DataFolder) -> Self:
+        """Read what there is; nothing if there is no file, or it is of other settings."""
+        study, path = STUDIES[name], folder / f"{name}.json"
+        given = {"version": ridgestream.__version__, **study.given}
+        settings = json.loads(json.dumps({**given, "data": data.hashes(study.needs)}))
+        record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if record.get("settings") != settings:
+            record = {"chosen": {}, "outcomes": {}}
+        outcomes = {cell: [Outcome(**each) for each in list_] for cell, list_ in record["outcomes"].items()}
+        return cls(name, study, path, settings, Bench(data, record["chosen"]), outcomes)
 
+    def choose(self) -> None:
+        """Choose the settings that are open."""
+        for key, choose in self.study.choices.items():
+            if key not in self.bench.chosen:
+                self.bench.chosen[key] = choose(self.bench.data)
+                self._write()
 
-def _read(path: Path, settings: dict[str, Any]) -> dict[str, list[Outcome]]:
-    """Return the outcomes of a file, by cell; none if there is no such file, or it is of other settings."""
-    if not path.exists():
-        return {}
-    record = json.loads(path.read_text(encoding="utf-8"))
-    if record["settings"] != settings:
-        return {}
-    return {name: [Outcome(**outcome) for outcome in outcomes] for name, outcomes in record["outcomes"].items()}
+    def pending(self, repeats: int | None) -> Iterator[tuple[int, int]]:
+        """Yield number and repeat of each measurement that is missing: the first repeat of all of them comes first."""
+        wanted = repeats or self.study.repeats
+        for repeat in range(wanted):
+            for number, measurement in enumerate(self.study.measurements):
+                have = len(self.outcomes.get(measurement.cells[0].name, ()))
+                if have <= repeat < min(wanted, measurement.repeats or wanted):
+                    yield number, repeat
 
+    def add(self, number: int, outcomes: tuple[Outcome, ...]) -> None:
+        """Keep a measurement."""
+        for cell, outcome in zip(self.study.measurements[number].cells, outcomes, strict=True):
+            self.outcomes.setdefault(cell.name, []).append(outcome)
+        self._write()
 
-def _write(path: Path, facts: dict[str, Any], kept: dict[str, list[Outcome]]) -> None:
-    """Replace the file at once."""
-    outcomes = {name: [vars(outcome) for outcome in each] for name, each in kept.items()}
-    text = json.dumps({**facts, "outcomes": outcomes}, indent=1) + "\n"
-    with write_atomically(path, "application/json") as sink:
-        sink.write(text.encode())
+    def facts(self) -> dict[str, Any]:
+        """Return what is known."""
+        study = self.study
+        cells = [summarize(cell, self.outcomes[cell.name]) for cell in study.cells if self.outcomes.get(cell.name)]
+        return {
+            "name": self.name,
+            "title": study.title,
+            "source": study.source,
+            "error": study.error,
+            "settings": self.settings,
+            "chosen": self.bench.chosen,
+            "machine": machine_type(),
+            "date": datetime.now(UTC).date().isoformat(),
+            "cells": cells,
+        }
+
+    def _write(self) -> None:
+        """Replace the file at once."""
+        outcomes = {name: [vars(outcome) for outcome in each] for name, each in self.outcomes.items()}
+        text = json.dumps({**self.facts(), "outcomes": outcomes}, indent=1) + "\n"
+        with write_atomically(self.path, "application/json") as sink:
+            sink.write(text.encode())

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`
 from benchmarks.measuring import Watch, say
 
 from ridgestream import RBF, KernelLSTD, OnlineLSTD
-from ridgestream.jobs.reproduction.processes import Transitions, car_values, mountain_car, scaled
+from ridgestream.jobs.reproduction.jung_polani.processes import Transitions, car_values, mountain_car, scaled
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 
 DISCOUNT, GAMMA, REGULARIZATION, SAMPLE, BATCH = 0.98, 2.0, 1e-6, 10_000, 25_600

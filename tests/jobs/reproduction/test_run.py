@@ -1,32 +1,49 @@
 """The command reproduce: what it lists, measures, keeps and shows."""
 
 import json
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from ridgestream.jobs.cli.app import app
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.reproduction import registry
-from ridgestream.jobs.reproduction.run import run_reproduce, show_reproduction
-from ridgestream.jobs.reproduction.study import Cell, Outcome, Study
+from ridgestream.jobs.reproduction.data import DataFolder
+from ridgestream.jobs.reproduction.page import show_reproduction
+from ridgestream.jobs.reproduction.run import run_reproduce
+from ridgestream.jobs.reproduction.study import Bench, Cell, Measurement, Outcome, Published, Study
 
 CALLS: list[tuple[str, int]] = []
 
 
-def measure(repeat: int) -> Outcome:
+def measure(bench: Bench, repeat: int) -> tuple[Outcome]:
     CALLS.append(("one", repeat))
-    return Outcome(1.0 + repeat, 10)
+    return (Outcome(bench.chosen["centre"] + repeat, 10, {"refit": 0.25} if repeat == 0 else {}),)
 
 
-def measure_once(repeat: int) -> Outcome:
+def choose(data: DataFolder) -> float:  # noqa: ARG001
+    CALLS.append(("choice", 0))
+    return 1.0
+
+
+def draw(figure: Figure, outcomes: dict[str, list[Outcome]]) -> None:
+    figure.subplots().plot(*outcomes["third"][0].curve.values())
+
+
+def measure_once(bench: Bench, repeat: int) -> tuple[Outcome, Outcome]:  # noqa: ARG001
     CALLS.append(("other", repeat))
     if STOP:
         raise KeyboardInterrupt
-    return Outcome(0.5, 3)
+    return Outcome(0.5, 3), Outcome(0.75, 4, {}, {"vectors": [4.0], "error": [0.75]})
 
 
 STOP: list[bool] = []
@@ -36,8 +53,14 @@ STUDY = Study(
     error="error",
     repeats=2,
     takes="no time",
-    settings=lambda: {"gamma": 1.0},
-    cells=(Cell("one", "2 ± 1", measure), Cell("other", "–", measure_once, is_repeated=False)),
+    given={"gamma": 1.0},
+    choices={"centre": choose},
+    measurements=(
+        Measurement((Cell("one", Published(0.5, 0.5, 7)),), measure),
+        Measurement((Cell("other"), Cell("third")), measure_once, 1),
+    ),
+    draw=draw,
+    findings="**What it shows.**",
 )
 
 
@@ -54,28 +77,87 @@ def test_cells_are_measured_once_and_a_run_that_was_stopped_goes_on(tmp_path: Pa
         run_reproduce("study", None, tmp_path)
     STOP.clear()
     facts = run_reproduce("study", None, tmp_path)
-    assert CALLS == [("one", 0), ("one", 1), ("other", 0), ("other", 0)]
-    one, other = facts["cells"]
+    assert CALLS == [("choice", 0), ("one", 0), ("other", 0), ("other", 0), ("one", 1)]
+    one, other, third = facts["cells"]
     assert (one["mean"], one["std"], one["vectors"], one["repeats"]) == (1.5, 0.5, 10.0, 2)
+    assert (one["published"], one["deviations"], one["better"]) == ("0.5 ± 0.5 (7)", 2.0, {"refit": 0.25})
     assert (other["mean"], other["repeats"], other["published"]) == (0.5, 1, "–")
+    assert (third["mean"], third["vectors"]) == (0.75, 4.0)
     assert run_reproduce("study", 3, tmp_path)["cells"][0]["mean"] == 2.0
-    assert CALLS[4:] == [("one", 2)]
+    assert CALLS[5:] == [("one", 2)]
     assert json.loads((tmp_path / "study.json").read_text())["cells"][0]["repeats"] == 3
 
 
 def test_measurements_with_other_settings_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_reproduce("study", None, tmp_path)
-    monkeypatch.setitem(registry.STUDIES, "study", replace(STUDY, settings=lambda: {"gamma": 2.0}))
+    monkeypatch.setitem(registry.STUDIES, "study", replace(STUDY, given={"gamma": 2.0}))
     run_reproduce("study", None, tmp_path)
-    assert len(CALLS) == 6
+    assert len(CALLS) == 8
 
 
 def test_the_table_has_the_paper_s_values_beside_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_reproduction(run_reproduce("study", None, tmp_path))
     shown = capsys.readouterr().out
-    assert "2 ± 1" in shown
-    assert "1.5 ± 0.5 (10)" in shown
-    assert "0.5 (3)" in shown
+    assert all(text in shown for text in ("0.5 ± 0.5 (7)", "1.5 ± 0.5 (10)", "0.5 (3)", "refit", "0.25"))
+
+
+def test_the_page_has_table_picture_findings_and_settings(tmp_path: Path) -> None:
+    run_reproduce("study", None, tmp_path / "found")
+    page = (tmp_path / "found.md").read_text()
+    assert "| one | 0.5 ± 0.5 (7) | 1.5 ± 0.5 (10) | 0.25 | 2 |" in page
+    assert (
+        "![A study](found/study.png)\n\n**What it shows.**\n\nGiven: gamma 1. Chosen on training rows: centre 1."
+        in page
+    )
+    assert (tmp_path / "found" / "study.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_a_set_of_rows_is_read_from_the_folder(tmp_path: Path) -> None:
+    columns = {"sex": ["M", "F", "M"], "length": [1, 2, 3], "target": [0.5, 1.5, 2.5]}
+    pq.write_table(pa.table(columns), tmp_path / "shells.parquet")
+    table = DataFolder(tmp_path).table("shells")
+    assert table.X.tolist() == [[0, 1, 1], [1, 0, 2], [0, 1, 3]]
+    assert table.continuous.tolist() == [False, False, True]
+    assert table.target.tolist() == columns["target"]
+    with pytest.raises(
+        JobFileError, match=r"needs the file boston\.parquet, and .* has none: give its folder by --data"
+    ):
+        DataFolder(tmp_path).table("boston")
+    pq.write_table(pa.table({"length": [1.0]}), tmp_path / "bare.parquet")
+    with pytest.raises(JobFileError, match="has no column `target`"):
+        DataFolder(tmp_path).table("bare")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from dataclasses import replace
+from ridgestream.jobs.reproduction import registry
+from ridgestream.jobs.reproduction.run import run_reproduce
+from ridgestream.jobs.reproduction.study import Cell, Measurement, Outcome
+
+def measure(bench, repeat):
+    print(repeat, flush=True)
+    if repeat == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return (Outcome(1.0, repeat),)
+
+measurements = (Measurement((Cell("one"),), measure),)
+registry.STUDIES["sinc"] = replace(registry.STUDIES["slides"], measurements=measurements, repeats=4, draw=None)
+run_reproduce("sinc", None, Path(sys.argv[1]))
+"""
+
+
+def test_a_killed_reproduction_goes_on(tmp_path: Path) -> None:
+    def start(kill: int) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", KILLED, str(tmp_path), str(kill)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    killed = start(2)
+    assert (killed.returncode, killed.stdout.split()) == (-signal.SIGKILL, ["0", "1", "2"])
+    went_on = start(-1)
+    assert (went_on.returncode, went_on.stdout.split()) == (0, ["2", "3"])
+    assert json.loads((tmp_path / "sinc.json").read_text())["cells"][0]["vectors"] == 1.5
 
 
 def run(*words: Any) -> Any:
@@ -83,13 +165,13 @@ def run(*words: Any) -> Any:
 
 
 def test_the_command_lists_studies_and_prints_json(tmp_path: Path) -> None:
-    assert {"sinc", "slides", "study"} == set(json.loads(run("--list", "--json").stdout))
+    assert {"sinc", "boston", "slides", "study"} <= set(json.loads(run("--list", "--json").stdout))
     result = run("study", "--json", "--repeats", 1, "--output", tmp_path)
     assert json.loads(result.stdout)["cells"][0]["repeats"] == 1
 
 
 def test_what_cannot_be_reproduced_is_said(tmp_path: Path) -> None:
-    with pytest.raises(JobFileError, match="there is no study 'boston': reproduce takes one of sinc, slides"):
-        run_reproduce("boston", None, tmp_path)
+    with pytest.raises(JobFileError, match="there is no study 'digits': reproduce takes one of sinc, boston"):
+        run_reproduce("digits", None, tmp_path)
     assert run().exit_code == 2
     assert run("sinc", "--list").exit_code == 2

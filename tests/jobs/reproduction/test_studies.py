@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from ridgestream.jobs.reproduction.processes import car_values, circle_values, drive
+from ridgestream.jobs.reproduction.data import DataFolder
+from ridgestream.jobs.reproduction.jung_polani.processes import car_values, circle_values, drive
+from ridgestream.jobs.reproduction.jung_polani.slides import CAR, CIRCLE, measure_dense
+from ridgestream.jobs.reproduction.jung_polani.slides import measure_online as measure_online_lstd
 from ridgestream.jobs.reproduction.registry import STUDIES
-from ridgestream.jobs.reproduction.sinc import measure_krls, measure_ols, measure_online
-from ridgestream.jobs.reproduction.slides import CAR, CIRCLE, measure_dense
-from ridgestream.jobs.reproduction.slides import measure_online as measure_online_lstd
+from ridgestream.jobs.reproduction.study import Bench
 
 
 def test_values_of_the_circle_are_the_mean_of_walks() -> None:
@@ -28,17 +29,18 @@ def test_values_of_cars_are_those_of_their_next_states_and_the_cost_of_a_step() 
 def test_names_of_cells_are_unique_and_sources_are_given() -> None:
     for study in STUDIES.values():
         assert len({cell.name for cell in study.cells}) == len(study.cells)
-        assert "Jung & Polani" in study.source
+        assert study.source.startswith(("Jung & Polani (2006)", "Cawley & Talbot (2002)", "Andelić et al. (2007)"))
 
 
 @pytest.mark.thorough
 def test_sinc_is_as_recorded_and_no_worse_than_the_paper() -> None:
     """Three permutations: MSE 3.1e-4 with 8 vectors, 4.1e-4 with 10 or 11, where the paper has 5.6e-4 to 9.1e-4."""
-    ols = measure_ols(0)
-    assert ols.error == pytest.approx(3.1e-4, rel=0.1)
-    assert ols.vectors == 8
-    for measure in (measure_krls, measure_online):
-        outcomes = [measure(repeat) for repeat in range(3)]
+    bench, (ols, krls, _, online) = Bench(DataFolder(None), {}), STUDIES["sinc"].measurements
+    (found,) = ols.measure(bench, 0)
+    assert found.error == pytest.approx(3.1e-4, rel=0.1)
+    assert found.vectors == 8
+    for method in (krls, online):
+        outcomes = [method.measure(bench, repeat)[0] for repeat in range(10, 13)]
         assert all(2.5e-4 < outcome.error < 6e-4 for outcome in outcomes)
         assert all(8 <= outcome.vectors <= 13 for outcome in outcomes)
 

@@ -8,7 +8,7 @@ import pytest
 from support.references.lstd import dense_lstd
 
 from ridgestream import RBF, InputError, KernelLSTD, Linear, OnlineLSTD
-from ridgestream.jobs.reproduction.processes import (
+from ridgestream.jobs.reproduction.jung_polani.processes import (
     car_values,
     circle_values,
     circle_walk,

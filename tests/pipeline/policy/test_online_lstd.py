@@ -9,7 +9,7 @@ import pytest
 from support.references.lstd import StoredTransitions
 
 from ridgestream import RBF, InputError, KernelLSTD, OnlineLSSVM, OnlineLSTD
-from ridgestream.jobs.reproduction.processes import (
+from ridgestream.jobs.reproduction.jung_polani.processes import (
     car_values,
     circle_values,
     circle_walk,

@@ -8,11 +8,10 @@ solution.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from ridgestream.jobs.reproduction.processes import (
+from ridgestream.jobs.reproduction.jung_polani.processes import (
     Transitions,
     car_values,
     circle_values,
@@ -21,7 +20,7 @@ from ridgestream.jobs.reproduction.processes import (
     on_circle,
     scaled,
 )
-from ridgestream.jobs.reproduction.study import Cell, Outcome, Study
+from ridgestream.jobs.reproduction.study import Bench, Cell, Measurement, Outcome, Study
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.policy.kernel_lstd import KernelLSTD
@@ -97,16 +96,19 @@ def _measure(process: Process, learner: KernelLSTD | OnlineLSTD) -> Outcome:
     return Outcome(float(np.sqrt(np.mean(error**2)) / np.std(known)), learner.n_basis)
 
 
-def describe() -> dict[str, Any]:
-    """Return the settings."""
+def _settings(process: Process) -> dict[str, float]:
     names = ("gamma", "discount", "regularization", "novelty_threshold")
-    processes = {"circle": CIRCLE, "mountain_car": CAR}
-    return {name: {key: getattr(process, key) for key in names} for name, process in processes.items()}
+    return {name: getattr(process, name) for name in names}
 
 
-def _cells(name: str, process: Process) -> tuple[Cell, ...]:
-    sizes = (Cell(f"{name}, online, m ≤ {m}", "–", partial(measure_online, process, m)) for m in process.sizes)
-    return (*sizes, Cell(f"{name}, first {DENSE} states", "–", partial(measure_dense, process)))
+def _alone(measure: Callable[[int], Outcome], bench: Bench, repeat: int) -> tuple[Outcome]:  # noqa: ARG001
+    return (measure(repeat),)
+
+
+def _measurements(name: str, process: Process) -> tuple[Measurement, ...]:
+    online = {f"{name}, online, m ≤ {m}": partial(measure_online, process, m) for m in process.sizes}
+    all_of_them = online | {f"{name}, first {DENSE} states": partial(measure_dense, process)}
+    return tuple(Measurement((Cell(each),), partial(_alone, measure)) for each, measure in all_of_them.items())
 
 
 STUDY = Study(
@@ -115,6 +117,12 @@ STUDY = Study(
     error="root mean squared error over the standard deviation of the true values",
     repeats=10,
     takes="a minute",
-    settings=describe,
-    cells=(*_cells("circle", CIRCLE), *_cells("mountain car", CAR)),
+    given={"circle": _settings(CIRCLE), "mountain car": _settings(CAR)},
+    choices={},
+    measurements=(*_measurements("circle", CIRCLE), *_measurements("mountain car", CAR)),
+    findings="""The slides give no numbers, and their process is a simulated soccer team. Ours are a walk on a circle
+(4,000 transitions) and mountain cars that are driven the way they roll (10,200 transitions); their values are known.
+Half as many vectors, chosen in one pass, have the error of the dense solution; where the limit is too small for the
+states, values are of no use: give `max_basis` room. A limit too small does more harm here than in regression, since an
+error in one value spreads to those before it.""",
 )

@@ -1,0 +1,1 @@
+"""Andelić et al. (2007), "Updates for nonlinear discriminants"."""

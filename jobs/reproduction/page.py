@@ -1,0 +1,137 @@
+"""Shows reproductions: a table in the terminal, a picture, and a page of all that a folder has."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ridgestream.jobs.reproduction.registry import STUDIES
+from ridgestream.jobs.reproduction.study import Outcome
+from ridgestream.stores.files.paths import write_atomically
+
+_INTRODUCTION = """# The papers' tables, measured again
+
+`ridgestream reproduce NAME` measures a table of a paper behind one of the methods again, and prints it beside the
+paper's values; `--list` names the studies, what each needs and how long it takes. Each measurement is kept in
+`reproduction/NAME.json`, with the settings, so that a run that was killed goes on; `--repeats N` takes fewer or more,
+`--data FOLDER` names the folder with the sets of rows; pictures need `pip install 'ridgestream[pictures]'`. What a
+paper gives is used; what it leaves open is found on training rows alone. Errors are mean ± standard deviation, with the
+mean number of vectors in brackets; columns between "here" and "repeats" are errors of what is done beyond the paper,
+with as many vectors. The command writes this page.
+"""
+
+_STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+}
+
+
+def show_reproduction(facts: dict[str, Any]) -> None:
+    """Print the table."""
+    from ridgestream.jobs.console.tables import fitted_table, open_console
+
+    console, columns = open_console(), _columns(facts)
+    caption = f"{facts['error']}, mean ± standard deviation (vectors); {facts['source']}"
+    table = fitted_table(
+        facts["title"],
+        columns,
+        [_row(facts, cell) for cell in facts["cells"]],
+        console.width,
+        first=("method", "here"),
+        right=columns[2:],
+        caption=caption,
+    )
+    console.print(table)
+
+
+def write_page(folder: Path) -> None:
+    """Draw the picture of each study that the folder has, and write the page beside the folder, FOLDER.md."""
+    records = {name: _read(folder / f"{name}.json") for name in STUDIES if (folder / f"{name}.json").exists()}
+    parts = [_INTRODUCTION]
+    for name, record in records.items():
+        has_picture = _draw(name, record, folder / f"{name}.png")
+        parts.append("\n".join(_section(name, record, f"{folder.name}/{name}.png" if has_picture else None)))
+    with write_atomically(folder.parent / f"{folder.name}.md", "text/markdown") as sink:
+        sink.write("\n".join(parts).encode())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record
+
+
+def _section(name: str, record: dict[str, Any], picture: str | None) -> Iterator[str]:
+    """Yield the lines of a study."""
+    columns = _columns(record)
+    yield f"## {name}\n"
+    yield f"{record['title']}: {record['source']}. {record['error'].capitalize()}.\n"
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{'---|' * len(columns)}"
+    yield from (f"| {' | '.join(_row(record, cell))} |" for cell in record["cells"])
+    if picture:
+        yield f"\n![{record['title']}]({picture})"
+    if STUDIES[name].findings:
+        yield f"\n{STUDIES[name].findings}"
+    yield f"\n{_settings(record)}\n"
+
+
+def _settings(record: dict[str, Any]) -> str:
+    """Return a sentence that names settings, date, version and machine."""
+    given = {key: value for key, value in record["settings"].items() if key not in ("version", "data")}
+    machine = record["machine"]
+    return (
+        f"Given: {_listed(given)}. Chosen on training rows: {_listed(record['chosen']) or 'nothing'}. Version "
+        f"{record['settings']['version']}, {record['date']}, {machine['logical_processors']} processors, "
+        f"{machine['system']} {machine['architecture']}."
+    )
+
+
+def _listed(values: dict[str, Any]) -> str:
+    """Return settings as text."""
+    return ", ".join(
+        f"{key} ({_listed(value)})" if isinstance(value, dict) else f"{key} {_number(value)}"
+        for key, value in values.items()
+    )
+
+
+def _number(value: Any) -> str:  # noqa: ANN401
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _columns(record: dict[str, Any]) -> tuple[str, ...]:
+    better = dict.fromkeys(name for cell in record["cells"] for name in cell["better"])
+    return ("method", "paper", "here", *better, "repeats")
+
+
+def _row(record: dict[str, Any], cell: dict[str, Any]) -> tuple[str, ...]:
+    spread = f" ± {cell['std']:.2g}" if cell["repeats"] > 1 else ""
+    better = [_error(cell["better"][name]) if name in cell["better"] else "" for name in _columns(record)[3:-1]]
+    here = f"{_error(cell['mean'])}{spread} ({cell['vectors']:.4g})"
+    return cell["name"], cell["published"], here, *better, str(cell["repeats"])
+
+
+def _error(value: float) -> str:
+    return f"{value:.3g}" if value < 10 else f"{value:.2f}"
+
+
+def _draw(name: str, record: dict[str, Any], path: Path) -> bool:
+    """Draw a study's picture; return whether there is one: each cell must be measured, and matplotlib installed."""
+    study = STUDIES[name]
+    outcomes = {cell: [Outcome(**each) for each in measured] for cell, measured in record["outcomes"].items()}
+    if study.draw is None or any(not outcomes.get(cell.name) for cell in study.cells):
+        return False
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        return False
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(9, 3.8), layout="constrained")
+        study.draw(figure, outcomes)
+        figure.savefig(path, dpi=110)
+    return True
