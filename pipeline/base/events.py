@@ -68,6 +68,7 @@ STEP_SUM_DICTIONARY = Step("sum_dictionary", "sums of the dictionary")
 STEP_SUM_RESIDUALS = Step("sum_residuals", "scale of the residuals")
 STEP_SUM_TRANSITIONS = Step("sum_transitions", "sums of the transitions")
 STEP_TRAIN = Step("train", "train")
+STEP_TRY_CELLS = Step("try_cells", "pilot: cells learn the first rows", is_repeated=True)
 
 SOURCE_FILES_PASSED_OVER = Event(
     "source.files_passed_over",

@@ -7,7 +7,7 @@ of partitions into nights. A task sums a large part, or several small ones, of w
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from itertools import accumulate, islice
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -25,7 +25,7 @@ from ridgestream.pipeline.dataset.task_label import TaskLabel, label_of
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.sums.normal_equations import SeveralStatistics, Summing, sum_together
 from ridgestream.pipeline.sums.row_block import RowBlock
-from ridgestream.pipeline.sums.row_set import Sums, cut_evenly
+from ridgestream.pipeline.sums.row_set import Sums, cut_evenly, divide, merge_all
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.segments.segments import SegmentSource
 
@@ -73,6 +73,8 @@ class RowTask:
 
     parts: tuple[RowPart, ...]
     """The parts, in order."""
+    share: int = 0
+    """Which share of the argument is applied to them."""
 
     @property
     def label(self) -> TaskLabel | None:
@@ -173,10 +175,7 @@ class StoredRows:
         done, summed = checkpoint.load()
         self._report.begin(step, self.n_rows, partitions=len(self._entries))
         self._report.advance(sum(_count(run) for run in runs[:done]))
-        shared = self._executor.broadcast((self._source, function, argument)) if done < len(runs) else None
-        in_process = isinstance(self._executor, InProcess)  # one part a task: the run can be stopped after each
-        tasks = group_parts(runs[done:], 1 if in_process else TASK_PARTS)
-        for part in chain.from_iterable(self._executor.run(run_task, tasks, shared)):
+        for part in self._summed_parts(function, argument, runs[done:]):
             summed = part if summed is None else summed.merge(part)
             done += 1
             del part  # the next one is summed without it in memory
@@ -184,6 +183,22 @@ class StoredRows:
             self._report.advance(_count(runs[done - 1]))
         self._report.end(rows=self.n_rows)
         return cast("Summed", summed)
+
+    def _summed_parts(
+        self, function: Callable[[Argument, Iterable[RowBlock]], Summed], argument: Argument, runs: Sequence[RowPart]
+    ) -> Iterator[Summed]:
+        """Yield the sums of each part, merged from those of all shares of the argument."""
+        if not runs:
+            return
+        in_process = isinstance(self._executor, InProcess)  # one part a task: the run can be stopped after each
+        shares = divide(argument, self._executor.count_workers())
+        shared = self._executor.broadcast((self._source, function, shares))
+        tasks = group_parts(runs, 1 if in_process else TASK_PARTS)
+        shared_out = (replace(task, share=share) for task in tasks for share in range(len(shares)))
+        results = self._executor.run(run_task, shared_out, shared)
+        while of_shares := list(islice(results, len(shares))):
+            while of_shares[0]:
+                yield merge_all(parts.pop(0) for parts in of_shares)
 
     def statistics(self, summings: Sequence[Summing], step: Step) -> SeveralStatistics:
         """Return the sums of each basis over all rows."""
@@ -260,10 +275,12 @@ def _count(part: RowPart) -> int:
     return sum(rows.stop - rows.start for rows in part)
 
 
-def run_task(task: RowTask, shared: tuple[RowSource, Callable[[Any, Iterable[RowBlock]], Summed], Any]) -> list[Summed]:
+def run_task(
+    task: RowTask, shared: tuple[RowSource, Callable[[Any, Iterable[RowBlock]], Summed], Sequence[Any]]
+) -> list[Summed]:
     """Return the function's sums over the rows of each part of a task."""
-    source, function, argument = shared
-    return [function(argument, _read(part, source)) for part in task.parts]
+    source, function, shares = shared
+    return [function(shares[task.share], _read(part, source)) for part in task.parts]
 
 
 def _read(part: RowPart, source: RowSource) -> Iterator[RowBlock]:

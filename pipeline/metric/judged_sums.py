@@ -1,8 +1,9 @@
 """The sums of a pilot's rows, group by group, for several kernels at once, from one pass."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Self
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
@@ -10,11 +11,7 @@ from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.split import GROUPS, Split
 from ridgestream.pipeline.sums.basis import Basis
-from ridgestream.pipeline.sums.normal_equations import (
-    FoldedStatistics,
-    SeveralStatistics,
-    SumAccumulator,
-)
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics, SumAccumulator
 from ridgestream.pipeline.sums.row_block import RowBlock
 
 
@@ -30,19 +27,53 @@ class JudgedSumming:
     """The groups of the rows."""
     n_targets: int
     """The number of targets."""
+    summed: tuple[int, ...] = tuple(range(GROUPS))
+    """The groups whose rows are summed."""
+
+    def shares(self, count: int) -> tuple[Self, ...]:  # noqa: ARG002
+        """Return the sums of each group by themselves, which workers form."""
+        return tuple(replace(self, summed=(group,)) for group in self.summed)
+
+    def accumulators(self) -> tuple[SumAccumulator, ...]:
+        """Return what adds up the sums of one group with each basis."""
+        return tuple(SumAccumulator(basis.n_functions, self.n_targets) for basis in self.bases)
+
+    def folded(self, sums: "JudgedSums") -> Iterator[FoldedStatistics]:
+        """Yield the sums of all groups with each basis."""
+        for index, basis in enumerate(self.bases):
+            nothing = BlockStatistics.empty(basis.n_functions, self.n_targets)
+            yield FoldedStatistics(tuple(group[index] if group else nothing for group in sums.groups))
+
+
+@dataclass(frozen=True)
+class JudgedSums:
+    """The sums of some groups."""
+
+    groups: tuple[tuple[BlockStatistics, ...], ...]
+    """The sums of each group's rows with each basis; nothing for a group without rows."""
+
+    def merge(self, other: Self) -> Self:
+        """Return the sums over both sets of rows, group by group."""
+        return type(self)(tuple(map(_merge, self.groups, other.groups)))
+
+
+def _merge(group: tuple[BlockStatistics, ...], other: tuple[BlockStatistics, ...]) -> tuple[BlockStatistics, ...]:
+    return tuple(map(BlockStatistics.merge, group, other)) if group and other else group or other
 
 
 @named_pass("metric", "sum_judged")
-def sum_judged(summing: JudgedSumming, blocks: Iterable[RowBlock]) -> SeveralStatistics:
+def sum_judged(summing: JudgedSumming, blocks: Iterable[RowBlock]) -> JudgedSums:
     """Return each basis's sums of every group, over the rows of all blocks; O(n_basis² + n_basis·n_features) a row."""
-    sums = [[SumAccumulator(basis.n_functions, summing.n_targets) for _ in range(GROUPS)] for basis in summing.bases]
+    sums: list[tuple[SumAccumulator, ...]] = [()] * GROUPS
     with one_blas_thread():
         for group, rows in chain.from_iterable(map(summing.split.parts, blocks)):
-            _add(summing, rows, [each[group] for each in sums])
-        return SeveralStatistics(tuple(FoldedStatistics(tuple(s.statistics() for s in each)) for each in sums))
+            if group in summing.summed:
+                sums[group] = sums[group] or summing.accumulators()
+                _add(summing, rows, sums[group])
+        return JudgedSums(tuple(tuple(each.statistics() for each in group) for group in sums))
 
 
-def _add(summing: JudgedSumming, rows: RowBlock, sums: "list[SumAccumulator]") -> None:
+def _add(summing: JudgedSumming, rows: RowBlock, sums: Sequence[SumAccumulator]) -> None:
     """Add rows of one group to each basis's sums."""
     features: Floats = summing.metric.apply(rows.features)
     for basis, accumulator in zip(summing.bases, sums, strict=True):

@@ -309,7 +309,7 @@ class _Learning:
         bases = tuple(Basis(self._family.make(g), vectors, np.zeros(vectors.shape[1])) for g in gammas)
         summing = JudgedSumming(metric, bases, stage.split, self._rows.n_targets)
         sums = self._reduce(sum_judged, summing, events.STEP_METRIC_SUMS)
-        for gamma, basis, folded in zip(gammas, bases, sums.parts, strict=True):
+        for gamma, basis, folded in zip(gammas, bases, summing.folded(sums), strict=True):
             yield gamma, Candidate.best(metric, basis, folded, regularizations)
 
     def _keep(self, stage: Stage, candidate: Candidate) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from ridgestream.pipeline.base.array_checks import (
     Floats,
@@ -31,6 +31,19 @@ class Sums(Protocol):
 
     def merge(self, other: Self) -> Self:
         """Return the sums over both sets of rows, those of `other` following."""
+
+
+@runtime_checkable
+class Divisible(Protocol):
+    """An argument that workers divide, beside the rows: the results of its shares merge to its own, bit for bit."""
+
+    def shares(self, count: int) -> Sequence[Self]:
+        """Return the shares, at least one; about as many as `count`, the number of workers, or as there are."""
+
+
+def divide(argument: Any, count: int) -> Sequence[Any]:  # noqa: ANN401
+    """Return the shares of an argument of a pass; itself alone unless it can be divided."""
+    return argument.shares(count) if isinstance(argument, Divisible) and count > 1 else (argument,)
 
 
 Argument = TypeVar("Argument")
@@ -66,8 +79,9 @@ class RowSet(Protocol):
 
         The rows are divided into parts, each part is passed to the function block by block, and the results are merged
         in the order of the rows. The division depends only on the rows, or is into `parts` runs of equal length (at
-        most one per row). Functions and arguments are sent to other processes, so the function is pure and defined in a
-        module. `step` names the pass in reports. Without rows, the function is called once, without blocks.
+        most one per row). The shares of a Divisible argument may be taken apart. Functions and arguments are sent to
+        other processes, so the function is pure and defined in a module. `step` names the pass in reports. Without
+        rows, the function is called once, without blocks.
         """
 
     def statistics(self, summings: Sequence[Summing], step: Step) -> SeveralStatistics:

@@ -17,12 +17,11 @@ from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.reporter import Reporter, Silent
 from ridgestream.pipeline.metric.candidate import Verdict
 from ridgestream.pipeline.models.cell_trials import TRIAL
-from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.training.online.cells import centres_of
 from ridgestream.pipeline.training.online.choice import (
+    FirstRows,
     LearnerTrials,
     Trial,
-    as_row_set,
     best_width,
     choose_for_learner,
     first_rows,
@@ -108,7 +107,7 @@ class _Numbers:
         return cell_basis(self.request)
 
     @cached_property
-    def rows(self) -> RowBlock:
+    def rows(self) -> FirstRows:
         return first_rows(self.pilot, self.pilot.rows.n_rows)
 
     @cached_property
@@ -143,7 +142,7 @@ class _Numbers:
         return Choice(best.gamma, regularization, self.basis, experts=len(centres), centres=centres)
 
     def _centres(self, number: int, report: Reporter) -> Floats:
-        return centres_of(as_row_set(self.rows), replace(self.request, experts=number), report)
+        return centres_of(self.rows.row_set, replace(self.request, experts=number), report)
 
     def _done(self, trials: LearnerTrials, gamma: float | None, trial: Trial) -> NumberTrial:
         done = NumberTrial(trials.n_learners, self.learned_rows / trials.n_learners, gamma, trial)

@@ -9,23 +9,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from ridgestream.pipeline.base import events
-from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputWarning, NumericalBreakdown
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.kernels import KERNELS, Kernel
 from ridgestream.pipeline.metric.candidate import JudgedErrors, Verdict
-from ridgestream.pipeline.metric.split import JUDGES, LATER, LEARNED, Split
+from ridgestream.pipeline.metric.split import JUDGES, LEARNED
 from ridgestream.pipeline.models.model_record import Learner
 from ridgestream.pipeline.online.experts.local_experts import LocalExperts
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
-from ridgestream.pipeline.sums.row_block import RowBlock, choose_rows, drop_absent
+from ridgestream.pipeline.online.selection_rule import Selection
+from ridgestream.pipeline.online.settings import OnlineSettings
+from ridgestream.pipeline.online.state import OnlineState
+from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import ArrayRows
+from ridgestream.pipeline.training.online.cell_trial import CellTrial, TrialRows, try_cells
 from ridgestream.pipeline.training.online.cells import centres_of
 from ridgestream.pipeline.training.pilot import NARROWER_LOSS, Pilot
 from ridgestream.pipeline.training.request import MAX_BASIS, REGULARIZATION, Choice, OnlineRequest
@@ -74,11 +78,35 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class FirstRows:
+    """The first rows of a pilot."""
+
+    pilot: Pilot
+    """The pilot."""
+    count: int
+    """Their number, those of weight zero included."""
+
+    def trial(self, *, leaves_out: bool = False) -> TrialRows:
+        """Return what processes need to know of them."""
+        return TrialRows(self.pilot.learned.metric, self.count, leaves_out)
+
+    @cached_property
+    def block(self) -> RowBlock:
+        """Those of weight above zero, measured by the pilot's metric."""
+        return self.trial().of(self.pilot.rows.take(np.arange(self.count)))
+
+    @property
+    def row_set(self) -> ArrayRows:
+        """The same as a row set."""
+        return ArrayRows(self.block.features, self.block.targets, self.block.weights)
+
+
+@dataclass(frozen=True)
 class LearnerTrials:
     """The rows on which kernels are tried, and the learner that tries them."""
 
-    rows: RowBlock
-    """The first rows of the pilot, after the metric."""
+    rows: FirstRows
+    """The first rows of the pilot."""
     request: OnlineRequest
     """The learner's settings."""
     centres: Floats | None = None
@@ -97,13 +125,12 @@ class LearnerTrials:
         They are those of the best penalty of several on the dictionary that was selected, since the λ of a whole stream
         is too small for its first rows.
         """
-        penalties, learned = PENALTIES if self.centres is None else EXPERT_PENALTIES, self.learned
-        rows_each = len(learned.features) / self.n_learners
-        learner = self._learner(kernel, rows_each)
+        penalties = PENALTIES if self.centres is None else EXPERT_PENALTIES
+        rows_each = len(self.learned.features) / self.n_learners
         try:
             with one_blas_thread(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", InputWarning)  # a width that suits no row is not taken
-                learner.partial_fit(learned.features, learned.targets, learned.weights)
+                learner = self._learned(self._settings(kernel, rows_each))
                 trials = [Trial(self._errors(learner, p / rows_each), p) for p in penalties][::-1]
                 return trials[Verdict.of([trial.errors for trial in trials]).index]
         except NumericalBreakdown:
@@ -112,28 +139,35 @@ class LearnerTrials:
     @property
     def learned(self) -> RowBlock:
         """The rows that are learned."""
-        return self._part(LEARNED)
+        return self._group(LEARNED)
 
-    @cached_property
-    def _groups(self) -> Integers:
-        groups = Split(len(self.rows.features)).groups(0, len(self.rows.features))
-        return groups if self.leaves_out else np.where(groups == LATER, LATER, LEARNED)
+    @property
+    def _trial_rows(self) -> TrialRows:
+        return self.rows.trial(leaves_out=self.leaves_out)
 
-    def _part(self, group: int) -> RowBlock:
-        return choose_rows(self.rows, np.flatnonzero(self._groups == group))
+    def _group(self, group: int) -> RowBlock:
+        return self._trial_rows.group(self.rows.block, group)
 
-    def _learner(self, kernel: Kernel, n_rows: float) -> Learner:
+    def _settings(self, kernel: Kernel, n_rows: float) -> OnlineSettings:
         given = 0.0 if REGULARIZATION in self.request.chooses else self.request.regularization
-        settings: dict[str, Any] = {
-            "regularization": max(given, 1.0 / n_rows),
-            "max_basis": min(self.request.max_basis or LARGEST_BASIS, LARGEST_BASIS),
-            "novelty_threshold": self.request.novelty_threshold,
-            "usefulness_threshold": self.request.usefulness_threshold,
-            "selection": self.request.selection,
-        }
+        return OnlineSettings(
+            kernel=kernel,
+            regularization=max(given, 1.0 / n_rows),
+            max_basis=min(self.request.max_basis or LARGEST_BASIS, LARGEST_BASIS),
+            novelty_threshold=self.request.novelty_threshold,
+            usefulness_threshold=self.request.usefulness_threshold,
+            selection=cast("Selection", self.request.selection),
+        )
+
+    def _learned(self, settings: OnlineSettings) -> Learner:
+        """Return the learner with these settings after the rows that are learned."""
+        pilot, learned = self.rows.pilot, self.learned
         if self.centres is not None:
-            return LocalExperts(kernel, self.centres, **settings)
-        return OnlineLSSVM(kernel, **settings, centre=np.zeros(self.rows.features.shape[1]))
+            trial = CellTrial(self._trial_rows, settings, self.centres)
+            tried = pilot.rows.reduce(try_cells, trial, events.STEP_TRY_CELLS, parts=1)
+            return LocalExperts.from_state(replace(trial.state, n_targets=pilot.rows.n_targets, packed=tried.packed))
+        empty = OnlineState.empty(settings, pilot.rows.n_features, pilot.rows.n_targets)
+        return OnlineLSSVM.from_state(empty).partial_fit(learned.features, learned.targets, learned.weights)
 
     def _errors(self, learner: Learner, regularization: float) -> JudgedErrors:
         learner.set_regularization(regularization)
@@ -143,7 +177,7 @@ class LearnerTrials:
 
     def _loss(self, learner: Learner, judge: int) -> tuple[float, float, int]:
         """Return the sum of the judge's weighted squared errors, that of its weights, and the number of its rows."""
-        rows = self._part(judge)
+        rows = self._group(judge)
         losses = np.mean((learner.predict(rows.features) - rows.targets) ** 2, axis=1)
         weights = np.ones(len(losses)) if rows.weights is None else rows.weights
         return float(weights @ losses), float(weights.sum()), len(losses)
@@ -162,9 +196,9 @@ def choose_for_learner(pilot: Pilot, request: OnlineRequest, report: Reporter) -
     if request.selection == "fixed" or not is_open:
         return choice
     rows = first_rows(pilot, JUDGED_ROWS if request.experts == 1 else pilot.rows.n_rows)
-    if len(rows.features) < FEWEST_ROWS:
+    if len(rows.block.features) < FEWEST_ROWS:
         return choice
-    centres = centres_of(as_row_set(rows), request, report) if request.experts > 1 else None
+    centres = centres_of(rows.row_set, request, report) if request.experts > 1 else None
     trials = LearnerTrials(rows, sized(request, choice), centres)
     gamma, trial = best_width(pilot, trials, report, pilot.gamma)
     own = pilot.learned.best.errors.later if pilot.learned.best else trial.error
@@ -217,13 +251,6 @@ def sized(request: OnlineRequest, choice: Choice) -> OnlineRequest:
     return replace(request, max_basis=choice.max_basis) if MAX_BASIS in request.chooses else request
 
 
-def as_row_set(rows: RowBlock) -> ArrayRows:
-    """Return the rows of a block as a row set."""
-    return ArrayRows(rows.features, rows.targets, rows.weights)
-
-
-def first_rows(pilot: Pilot, most: int) -> RowBlock:
-    """Return the pilot's first rows, those of weight zero left out, measured by its metric: `most`, or JUDGED_BYTES."""
-    count = min(pilot.rows.n_rows, most, JUDGED_BYTES // (8 * max(pilot.rows.n_features, 1)))
-    block = drop_absent(pilot.rows.take(np.arange(count)))
-    return replace(block, features=pilot.learned.metric.apply(block.features))
+def first_rows(pilot: Pilot, most: int) -> FirstRows:
+    """Return the pilot's first rows: `most`, or JUDGED_BYTES."""
+    return FirstRows(pilot, min(pilot.rows.n_rows, most, JUDGED_BYTES // (8 * max(pilot.rows.n_features, 1))))

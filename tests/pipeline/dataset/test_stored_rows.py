@@ -1,7 +1,7 @@
 """A store's rows as a row set: the same results as rows in memory, wherever tasks run."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from support.stores.stores import PicklingExecutor, ingest_folder, ledger_of, ne
 from ridgestream.pipeline.base import pass_checkpoint
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.events import Step
-from ridgestream.pipeline.base.executor import Executor, InProcess
+from ridgestream.pipeline.base.executor import Executor, InProcess, Result, Task
 from ridgestream.pipeline.base.pass_checkpoint import CheckpointBuilder, CheckpointStore, name_of_pass
 from ridgestream.pipeline.base.serialization import hash_of
 from ridgestream.pipeline.batch.orols.residual_pass import screen_rows
@@ -26,6 +26,10 @@ from ridgestream.pipeline.batch.shard_merge_select import learn_shard
 from ridgestream.pipeline.dataset import stored_rows
 from ridgestream.pipeline.dataset.stored_rows import StoredRows
 from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.metric.judged_sums import JudgedSumming, JudgedSums, sum_judged
+from ridgestream.pipeline.metric.metric import Metric
+from ridgestream.pipeline.metric.split import GROUPS, Split
+from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.selection.starts.kmeans import sum_clusters
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.candidate_products import sum_candidates
@@ -34,6 +38,7 @@ from ridgestream.pipeline.sums.residual_products import sum_residuals
 from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import ArrayRows, RowSet, cut_evenly
 from ridgestream.pipeline.training.new_row_errors import judge_rows
+from ridgestream.pipeline.training.online.cell_trial import CellTrial, TrialRows, TriedCells, try_cells
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.segments.segments import Segments
 
@@ -250,6 +255,41 @@ def test_sums_have_the_same_bits_in_any_executor_and_match_memory_to_rounding(
     assert [b.tobytes() for b in local] == [b.tobytes() for b in pickled]
     for matrix, expected in zip(local, bits(in_memory(rows_of(store)), 3), strict=True):
         np.testing.assert_allclose(matrix, expected, rtol=1e-13)
+
+
+class ThreeWorkers(PicklingExecutor):
+    """Runs tasks as a cluster of three workers might."""
+
+    def __init__(self) -> None:
+        self.tasks = 0
+
+    def count_workers(self) -> int:
+        return 3
+
+    def run(self, function: Callable[..., Result], tasks: Iterable[Task], *shared: Any) -> Iterator[Result]:
+        tasks = list(tasks)
+        self.tasks += len(tasks)
+        return super().run(function, tasks, *shared)
+
+
+def test_workers_take_the_shares_of_an_argument_apart_and_change_no_bit(store: Store) -> None:
+    """Groups of the metric's rows, and cells, are such shares."""
+    rows = rows_of(store)
+    metric, basis = (
+        Metric.standardized(rows.n_features),
+        Basis(RBF(0.2), rows.take(np.arange(9)).features, np.zeros(rows.n_features)),
+    )
+    summing = JudgedSumming(metric, (basis, basis), Split(rows.n_rows), 1)
+    settings = OnlineSettings(RBF(0.2), max_basis=20)
+    trial = CellTrial(TrialRows(metric, 900), settings, np.unique(basis.vectors, axis=0))
+
+    def results(executor: Executor) -> tuple[JudgedSums, TriedCells]:
+        rows = rows_of(store, executor=executor)
+        return rows.reduce(sum_judged, summing, COUNT, parts=2), rows.reduce(try_cells, trial, COUNT, parts=1)
+
+    workers = ThreeWorkers()
+    assert hash_of(results(workers)) == hash_of(results(InProcess()))
+    assert workers.tasks == 2 * GROUPS + 3
 
 
 @pytest.mark.parametrize(("n_rows", "parts"), [(0, 3), (2, 3), (3, 3), (1000, 7)])

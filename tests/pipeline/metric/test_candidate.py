@@ -11,6 +11,7 @@ from ridgestream.pipeline.metric.judged_sums import JudgedSumming, sum_judged
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.split import JUDGES, LATER, Split
 from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.pipeline.sums.normal_equations import FoldedStatistics
 from ridgestream.pipeline.sums.row_block import RowBlock
 
 N = 300
@@ -24,11 +25,17 @@ def rows(*, weighted: bool) -> RowBlock:
     return RowBlock(u, targets, rng.integers(0, 3, N).astype(float) if weighted else None)
 
 
+def judged(basis: Basis, metric: Metric, block: RowBlock) -> FoldedStatistics:
+    summing = JudgedSumming(metric, (basis,), SPLIT, 2)
+    (sums,) = summing.folded(sum_judged(summing, [block]))
+    return sums
+
+
 def candidate(
     block: RowBlock, metric: Metric, gamma: float = 0.5, lambdas: tuple[float, ...] = (1e-6, 1e-3)
 ) -> Candidate:
     basis = Basis(RBF(gamma=gamma), metric.apply(block.features[:20]), np.zeros(3))
-    sums = sum_judged(JudgedSumming(metric, (basis,), SPLIT, 2), [block]).parts[0]
+    sums = judged(basis, metric, block)
     found = Candidate.best(metric, basis, sums, lambdas)
     assert found is not None
     return found
@@ -91,7 +98,7 @@ def test_without_a_row_that_judges_there_is_no_candidate() -> None:
     nothing = RowBlock(block.features, block.targets, np.zeros(N))
     basis = Basis(RBF(gamma=0.5), block.features[:5], np.zeros(3))
     metric = Metric.standardized(3)
-    sums = sum_judged(JudgedSumming(metric, (basis,), SPLIT, 2), [nothing]).parts[0]
+    sums = judged(basis, metric, nothing)
     assert Candidate.best(metric, basis, sums, (1e-3,)) is None
 
 
@@ -100,13 +107,13 @@ def test_smaller_dictionaries_are_judged_as_if_they_were_the_only_ones(weighted:
     block, metric = rows(weighted=weighted), Metric.standardized(3)
     whole = candidate(block, metric)
     small = Basis(whole.basis.kernel, whole.basis.vectors[:7], np.zeros(3))
-    sums = sum_judged(JudgedSumming(metric, (small,), SPLIT, 2), [block]).parts[0]
+    sums = judged(small, metric, block)
     alone = Candidate.best(metric, small, sums, (whole.regularization,))
     assert alone is not None
-    judged = whole.errors_of_sizes([7, 20])
+    errors = whole.errors_of_sizes([7, 20])
     for name in ("later", "random", "pooled"):
-        assert getattr(judged[0], name) == pytest.approx(getattr(alone.errors, name), rel=1e-9)
-        assert getattr(judged[1], name) == pytest.approx(getattr(whole.errors, name), rel=1e-9)
+        assert getattr(errors[0], name) == pytest.approx(getattr(alone.errors, name), rel=1e-9)
+        assert getattr(errors[1], name) == pytest.approx(getattr(whole.errors, name), rel=1e-9)
 
 
 def errors_of(*later_and_pooled: tuple[float, float], rows: int = 10_000) -> list[JudgedErrors]:

@@ -12,7 +12,7 @@ from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, Ro
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.sums.row_set import ArrayRows
 from ridgestream.pipeline.training.online import choice
-from ridgestream.pipeline.training.online.choice import LearnerTrials, Trial, choose_for_learner
+from ridgestream.pipeline.training.online.choice import FirstRows, LearnerTrials, Trial, choose_for_learner
 from ridgestream.pipeline.training.pilot import Pilot
 from ridgestream.pipeline.training.request import Choice, OnlineRequest
 
@@ -101,8 +101,7 @@ def test_with_few_rows_the_pilot_s_choice_stands(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_learner_that_breaks_down_is_not_chosen() -> None:
-    rows = pilot().rows.take(np.arange(N))
-    trial = LearnerTrials(rows, REQUEST).run(RBF(gamma=1e-300))
+    trial = LearnerTrials(FirstRows(pilot(), N), REQUEST).run(RBF(gamma=1e-300))
     assert trial.error > 0.3
 
 
