@@ -1,6 +1,5 @@
 """A job that runs in this process, for schedulers: `run` returns what the night did, or raises why it failed."""
 
-import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -13,15 +12,13 @@ from ridgestream.jobs.config.job_file import Job, make_job, read_job
 from ridgestream.jobs.config.requests import cluster_of
 from ridgestream.jobs.config.values import JobFileError, nest_keys
 from ridgestream.jobs.report.report_files import Concluded, recorded
-from ridgestream.pipeline.base.events import Event, Step
-from ridgestream.pipeline.base.reporter import Fact, Silent
+from ridgestream.pipeline.base.wording import Names, RenamingReporter, errors_renamed, log_warning
 
 Outcome = Literal["done", "nothing_new", "held_back", "unreported"]
 """How a run ends that raises no error: done; nothing to learn; its model held back by the guard; committed, but without
 its report."""
 
-LOG = logging.getLogger("ridgestream")
-"""Where a run says what it does: steps and events as INFO, what a person should look at as WARNING."""
+_NAMES: Names = {"--new-model": "new_model=True", "use --wait SECONDS": "give wait_seconds"}
 
 
 @dataclass(frozen=True)
@@ -90,14 +87,20 @@ def run(
     "model.max_basis" or nested; None takes back what the job says. `wait_seconds` is how long to wait for another
     writer, and `new_model` begins a new model, which may have other parameters.
 
-    Nothing of the process is changed: no signal handler, no log but the logger "ridgestream". Raises JobFileError for a
+    Nothing of the process is changed: no signal handler, no log but the logger "ridgestream", which gets steps and
+    events as INFO, and what a person should look at as WARNING. Raises JobFileError for a
     job that cannot be used, StoreLocked and other StoreErrors, PartitionError for rows, ModelError, InputError,
     NumericalBreakdown, MemoryError and ClusterError; what was committed before stands, and the same call continues.
     """
-    parsed = _parse(job, changes or {})
-    with recorded(parsed, _Logged()) as report, open_executor(*cluster_of(parsed), report) as executor:
+    with errors_renamed(_NAMES):
+        return _run(_parse(job, changes or {}), wait_seconds, new_model=new_model)
+
+
+def _run(job: Job, wait_seconds: float, *, new_model: bool) -> RunResult:
+    reporter = RenamingReporter(_NAMES, log_warning)
+    with recorded(job, reporter) as report, open_executor(*cluster_of(job), report) as executor:
         try:
-            facts = run_job(parsed, executor, report, wait_seconds, new_model=new_model)
+            facts = run_job(job, executor, report, wait_seconds, new_model=new_model)
         except Concluded as ended:
             return RunResult.of(ended.result, "held_back" if isinstance(ended, Held) else "unreported", str(ended))
     learned = facts["new_partitions"] or facts["train_seconds"]
@@ -113,28 +116,3 @@ def _parse(job: str | Path | Mapping[str, Any] | Job, changes: Mapping[str, Any]
     if changes:
         raise JobFileError("changes go with the path of a job file or its settings, not with a job that is parsed")
     return job
-
-
-class _Logged(Silent):
-    """A reporter that writes to the logger, which decides what becomes of it."""
-
-    def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:  # noqa: ARG002 (of the protocol)
-        """Note the step."""
-        self._step = step
-
-    def end(self, **facts: Fact) -> None:
-        """Say what the step did."""
-        _log(logging.INFO, self._step.name, facts)
-
-    def say(self, event: Event, **facts: Fact) -> None:
-        """Say an event."""
-        _log(logging.INFO, event.sentence, facts)
-
-    def warn(self, event: Event, **facts: Fact) -> None:
-        """Say an event that a person should look at."""
-        _log(logging.WARNING, event.sentence, facts)
-
-
-def _log(level: int, sentence: str, facts: Mapping[str, Fact]) -> None:
-    shown = (f"{name}={value}" for name, value in facts.items() if value is not None)
-    LOG.log(level, "%s", " ".join([sentence, *shown]))

@@ -13,11 +13,11 @@ from ridgestream.jobs.commands.predict import check_extras, model_with
 from ridgestream.jobs.config.requests import Served, serve
 from ridgestream.jobs.report.facts import night_facts
 from ridgestream.pipeline.base import events
-from ridgestream.pipeline.base.errors import InputError, warn_caller
-from ridgestream.pipeline.base.events import Event
+from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.policies import ERROR, IGNORE, Policies
-from ridgestream.pipeline.base.reporter import Fact, Silent
+from ridgestream.pipeline.base.wording import Names, RenamingReporter, errors_renamed, warn_program
 from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
+from ridgestream.pipeline.features.feature_map import UNSEEN_REMEDY
 from ridgestream.pipeline.features.metric_summary import summarize_metric
 from ridgestream.pipeline.features.one_vs_rest import Label
 from ridgestream.pipeline.models.calibration import intervals_of, probabilities_of
@@ -26,7 +26,8 @@ from ridgestream.pipeline.models.model_record import is_batch, model_of
 from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.prediction.batch_predictor import BatchPredictor
 from ridgestream.pipeline.prediction.prediction_columns import Extras
-from ridgestream.stores.catalog.models import ModelRecord, Night
+from ridgestream.stores.catalog.models import ModelRecord, Night, require_model
+from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.parquet.column_reader import DROP, IMPUTE
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.schema.schema import Schema
@@ -39,13 +40,19 @@ if TYPE_CHECKING:
 ROWS = "the table"
 """What messages call a frame."""
 
+_NAMED = 10
+"""Nights that are named at most, the last ones."""
 
-class _AsWarnings(Silent):
-    """A reporter that turns warnings of a command into those of Python."""
 
-    def warn(self, event: Event, **facts: Fact) -> None:
-        """Warn the caller."""
-        warn_caller(f"{event.sentence}: {', '.join(f'{name} {value}' for name, value in facts.items())}")
+_NAMES: Names = {
+    "--std": "std",
+    "--interval": "interval",
+    "--proba": "proba",
+    "--scores": "scores",
+    "set source.missing = ": "give missing=",
+    UNSEEN_REMEDY: 'correct the rows, or give unseen_categories="ignore"',
+    "write the file again with the type of the earlier ones": "give it the type that was learned",
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,16 @@ class StoredModel:
     _loaded: dict[Extras, Model] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def at(self, night: int) -> "StoredModel":
-        """Return the model as it was after a night, even if the guard held it back; `nights` lists them."""
+        """Return the model as it was after a night, even if the guard held it back; `nights` lists them.
+
+        Raises ModelError if there is no such night.
+        """
+        record = require_model(self.store.root(self.snapshot), self.name, with_arrays=False)
+        numbers = [each.number for each in record.history]
+        if night not in numbers:
+            raise ModelError(
+                f"the model {self.name!r} has no night {night}; its nights: {', '.join(map(str, numbers[-_NAMED:]))}"
+            )
         return StoredModel(self.name, self.snapshot, self.store, night)
 
     @cached_property
@@ -142,18 +158,22 @@ class StoredModel:
         Raises PartitionError naming column, row and value for what cannot be used, InputError for rows that are no
         table, and warns with an InputWarning if more rows are outside of the range learned than chance explains.
         """
+        policies = _policies(missing, unseen_categories)
+        with errors_renamed(_NAMES):
+            extras = check_extras(Extras(scores, std, interval, proba), self.schema)
+            return like(rows, self._predicted(to_arrow(rows), extras, policies))
+
+    def _predicted(self, table: "pa.Table", extras: Extras, policies: Policies) -> "pa.Table":
         import pyarrow as pa
 
-        extras = check_extras(Extras(scores, std, interval, proba), self.schema)
-        policies = _policies(missing, unseen_categories)
-        table, ranges = to_arrow(rows), self._ranges
+        ranges = self._ranges
         predictor = BatchPredictor(
             self._with(extras), self.schema, ROWS, extras=extras, policies=policies, ranges=ranges
         )
         schema = pa.schema(predictor.open(table.schema))
         done = [pa.record_batch(predictor.predict(b), schema=schema) for b in batches_of(table, predictor.columns)]
-        predictor.summary.report_to(_AsWarnings(), events.PREDICT_ROWS_LEFT_OUT, ranges)
-        return like(rows, pa.Table.from_batches(done, schema))
+        predictor.summary.report_to(RenamingReporter(_NAMES, warn_program), events.PREDICT_ROWS_LEFT_OUT, ranges)
+        return pa.Table.from_batches(done, schema)
 
     def estimator(self) -> "KernelClassifier | KernelRegressor":
         """Return the model as a fitted estimator of scikit-learn; an array has its columns in the order of the store.

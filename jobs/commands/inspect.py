@@ -126,7 +126,7 @@ def show_inspection(contents: dict[str, Any]) -> None:
 
 
 def _numerics_line(model: dict[str, Any]) -> str:
-    """Return λ, condition numbers, drift and jitter in one line; for a batch model, what its method chose."""
+    """Return λ, condition numbers, rounding error and jitter in one line; for a batch model, what its method chose."""
     c = model["counters"]
     if not c.get("normal_condition"):
         return _choice_line(model)
@@ -134,8 +134,8 @@ def _numerics_line(model: dict[str, Any]) -> str:
     refused = f", {c['refused']:,} rows refused for the condition of P" if c.get("refused") else ""
     return (
         f"λ {model['parameters']['regularization']:.4g}, condition of P {c['normal_condition']:.2g}, "
-        f"of K {c['gram_condition']:.2g}, drift {c['drift']:.2g} (largest {c['largest_drift']:.2g}), "
-        f"jitter {jitter}{refused}"
+        f"of K {c['gram_condition']:.2g}, rounding error {c['rounding_error']:.2g} "
+        f"(largest {c['largest_rounding_error']:.2g}), jitter {jitter}{refused}"
     )
 
 
@@ -149,7 +149,7 @@ def _cell_table(cells: dict[str, Any], width: int) -> Any:  # noqa: ANN401
     from ridgestream.jobs.console.tables import fitted_table
 
     title = f"{cells['count']:,} cells, error {figure(cells['error'])}: the weakest, starved and busiest"
-    names = ("cell", "", "rows", "vectors", "error", "drift")
+    names = ("cell", "", "rows", "vectors", "error", "rounding")
     rows = [
         (
             str(each["cell"]),
@@ -157,7 +157,7 @@ def _cell_table(cells: dict[str, Any], width: int) -> Any:  # noqa: ANN401
             f"{each['rows']:,}",
             f"{each['n_basis']:,}",
             figure(each["error"]),
-            figure(each["drift"]),
+            figure(each["rounding_error"]),
         )
         for kind, each in notable_cells(cells)
     ]

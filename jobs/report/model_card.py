@@ -45,7 +45,7 @@ def card_facts(stored: StoredNight) -> dict[str, Any]:
 
 
 def numerics_facts(record: ModelRecord) -> dict[str, Any]:
-    """Return condition numbers, drift and jitter; empty for a model that was stored without them."""
+    """Return condition numbers, rounding error and jitter; empty for a model that was stored without them."""
     counters = record.counters
     if is_batch(record):
         return {name: value for name, value in sorted(fitted_of(record).notes.items()) if name != "rows"}

@@ -98,6 +98,8 @@ def drift_facts(drifts: Sequence[PartitionDrift]) -> list[dict[str, Any]]:
             "progressive_error": drift.progressive_error,
             "error_limit": drift.error_limit,
             "suspect": drift.is_suspect,
+            "began_to_err": drift.began_to_err,
+            "began": [column.column for column in drift.began],
             "leading": [column.column for column in drift.leading],
             "news": drift.news.as_plain() if drift.news else {},
             "columns": {column.column: _column_facts(column) for column in drift.columns},
@@ -126,23 +128,23 @@ def drift_table(model: dict[str, Any], width: int) -> Any:  # noqa: ANN401
     return fitted_table(
         f"model {model['name']}: partitions",
         ("partition", *numbers, "of column"),
-        [_cells(drift) for drift in model["drift"]],
+        [drift_cells(drift) for drift in model["drift"]],
         width,
         first=("partition", "progressive", "largest PSI"),
         right=numbers,
-        caption="! unlike the training rows" if any_suspect else "",
+        caption="! unlike the partitions before it, which is news" if any_suspect else "",
     )
 
 
-def _cells(drift: dict[str, Any]) -> tuple[str, ...]:
+def drift_cells(drift: dict[str, Any]) -> tuple[str, ...]:
+    """Return the row of a partition in the table; what is news of it is marked."""
     leading = drift["leading"][:_COLUMNS]
     column = drift["columns"][leading[0]] if leading else None
-    error, limit = drift["progressive_error"], drift["error_limit"]
-    far = error is not None and limit is not None and error > limit
+    error = drift["progressive_error"]
     return (
         drift["partition"],
         f"{drift['rows']:,}",
-        "" if error is None else f"{error:.4g}{' !' if far else ''}",
-        "" if column is None else f"{column['psi']:.2g}{' !' if column['moved'] else ''}",
+        "" if error is None else f"{error:.4g}{' !' if drift['began_to_err'] else ''}",
+        "" if column is None else f"{column['psi']:.2g}{' !' if leading[0] in drift['began'] else ''}",
         ", ".join(leading),
     )

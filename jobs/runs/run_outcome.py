@@ -116,7 +116,7 @@ def outcome(record: ModelRecord | None, snapshot: str, entries: Sequence[LedgerE
         "refitted": is_refitted(record) if record else False,
         "partitions_consumed": len(record.learned) if record else 0,
         "condition": record.counters.get("normal_condition") if record else None,
-        "drift": record.counters.get("drift") if record else None,
+        "rounding_error": record.counters.get("rounding_error") if record else None,
         "largest_jitter": record.counters.get("largest_jitter") if record else None,
         "new_partitions": len(entries or ()),
         "new_rows": sum(entry.rows for entry in entries or ()),

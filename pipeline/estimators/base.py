@@ -130,11 +130,15 @@ class KernelEstimator(Learned, BaseEstimator):
         return self._random_seed
 
     def _limits(self) -> "Limits":
+        from ridgestream.pipeline.base.wording import RenamingReporter, warn_of_doubt
         from ridgestream.pipeline.estimators.course import Limits
-        from ridgestream.pipeline.estimators.notices import Notices
+        from ridgestream.pipeline.estimators.notices import NAMES
         from ridgestream.stores.segments.available_memory import available_bytes
 
-        return Limits(available_bytes() if self.memory_limit is None else int(self.memory_limit), Notices())
+        return Limits(
+            available_bytes() if self.memory_limit is None else int(self.memory_limit),
+            RenamingReporter(NAMES, warn_of_doubt),
+        )
 
     @property
     def model_(self) -> "Model":

@@ -60,7 +60,7 @@ def _cell(state: ExpertsState, number: int, units: Floats) -> dict[str, Any]:
         "n_basis": n_basis_of(packed),
         "swaps": int(packed[SWAPS]) if len(packed) else 0,
         "error": _error(state, number, units),
-        "drift": numerics_of(packed).drift if len(packed) else None,
+        "rounding_error": numerics_of(packed).rounding_error if len(packed) else None,
     }
 
 

@@ -74,6 +74,8 @@ class News:
     """Columns of which it makes a drift the new normal."""
     ended: tuple[str, ...] = ()
     """Columns whose drift has ended with it."""
+    accepted: tuple[str, ...] = ()
+    """Columns that began to drift with it, and are normal as they are: so are the errors that they cause."""
 
     @classmethod
     def of(cls, changes: Iterable[tuple[str, ColumnCourse, ColumnCourse]]) -> Self:
@@ -95,7 +97,9 @@ class News:
 
     def without(self, columns: Sequence[str]) -> Self:
         """Return the news after these columns, as they are, have become normal."""
-        return replace(self, began=tuple(name for name in self.began if name not in columns))
+        accepted = tuple(name for name in self.began if name in columns)
+        began = tuple(name for name in self.began if name not in columns)
+        return replace(self, began=began, accepted=(*self.accepted, *accepted))
 
     def as_plain(self) -> dict[str, list[str]]:
         """Return the news as a JSON object, without what is none."""

@@ -71,8 +71,9 @@ class PartitionDrift:
 
     @property
     def began_to_err(self) -> bool:
-        """Whether its error is an outlier, and that of the partition before it is not, or much smaller."""
-        return self.erred and not self.erred_before and not self.is_reference
+        """Whether its error is an outlier, the one before it erred much less, and no accepted drift explains it."""
+        is_explained = self.news is not None and bool(self.news.accepted)
+        return self.erred and not (self.erred_before or self.is_reference or is_explained)
 
     @property
     def is_suspect(self) -> bool:

@@ -12,7 +12,7 @@ from ridgestream.pipeline.base.errors import NumericalBreakdown
 from ridgestream.pipeline.base.memory_plan import check_growth, fits_growth
 from ridgestream.pipeline.cholesky import cholesky
 from ridgestream.pipeline.online.compiled.swap_criterion import GROW, REFUSED, UNSAFE
-from ridgestream.pipeline.online.diagnostics import measure_drift
+from ridgestream.pipeline.online.diagnostics import rounding_error_of
 from ridgestream.pipeline.online.information_form import Information
 from ridgestream.pipeline.online.inverses import Inverses, Solution
 from ridgestream.pipeline.online.row_block import RowBlock
@@ -133,8 +133,8 @@ class CarriedModel:
         self.inverses = self._solved() if self.n_basis and penalty > 0 else None
         self._has_summed_rows, self._solved_penalty, self._solved_at = False, penalty, self.rows_seen
         if self.inverses is not None:
-            drift = self._drift(before, self.inverses) if before is not None and is_comparable else None
-            self.numerics = self.numerics.after_refresh(self.inverses.condition, drift)
+            error = self._rounding_error(before, self.inverses) if before is not None and is_comparable else None
+            self.numerics = self.numerics.after_refresh(self.inverses.condition, error)
 
     def published_coefficients(self) -> Floats:
         """Return β = (P + (γ′ − γ)K)⁻¹z, γ′ the published penalty, shape (n_basis, n_targets); O(n_basis³)."""
@@ -160,11 +160,11 @@ class CarriedModel:
             return Inverses(self.information)
         return Solution.of(self.information, self.inverses if isinstance(self.inverses, Solution) else None)
 
-    def _drift(self, before: Inverses | Solution, now: Inverses | Solution) -> float | None:
+    def _rounding_error(self, before: Inverses | Solution, now: Inverses | Solution) -> float | None:
         """Return how far the carried coefficients were off before this refresh; None if nothing was learned."""
         if np.array_equal(before.coefficients, now.coefficients):
             return None
-        return measure_drift(self.information.gram, before.coefficients, now.coefficients)
+        return rounding_error_of(self.information.gram, before.coefficients, now.coefficients)
 
     def _run_strip(self, block: RowBlock, *, is_fresh: bool) -> tuple[int, Floats]:
         """Learn rows until compiled code stops; return why it stopped and the innovations of the rows learned."""

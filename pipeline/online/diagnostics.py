@@ -1,4 +1,4 @@
-"""Numerical diagnostics of a stream: condition numbers, drift and jitter, stored with the state."""
+"""Numerical diagnostics of a stream: condition numbers, rounding error and jitter, stored with the state."""
 
 import sys
 from dataclasses import dataclass, fields, replace
@@ -21,10 +21,10 @@ class Numerics:
     """Estimated condition number of P at the last refresh."""
     gram_condition: float = 0.0
     """Estimated condition number of K at the last refresh."""
-    drift: float = 0.0
-    """How far carried coefficients were from recomputed ones when last measured: see `measure_drift`."""
-    largest_drift: float = 0.0
-    """The largest drift so far."""
+    rounding_error: float = 0.0
+    """How far carried coefficients were from recomputed ones when last measured: see `rounding_error_of`."""
+    largest_rounding_error: float = 0.0
+    """The largest so far."""
     largest_jitter: float = 0.0
     """The largest amount added so far to the diagonal of P or K to factorize it; zero if it was never needed."""
     jitter_count: int = 0
@@ -36,14 +36,14 @@ class Numerics:
         """Return the figures with this number of further rows refused."""
         return replace(self, refused=self.refused + refused) if refused else self
 
-    def after_refresh(self, condition: "Condition", drift: float | None) -> Self:
-        """Return the figures after one more refresh; `drift` is None if there was nothing to compare with."""
+    def after_refresh(self, condition: "Condition", rounding_error: float | None) -> Self:
+        """Return the figures after one more refresh; `rounding_error` is None if there was nothing to compare with."""
         return replace(
             self,
             normal_condition=min(condition.normal_condition, sys.float_info.max),
             gram_condition=min(condition.gram_condition, sys.float_info.max),
-            drift=self.drift if drift is None else drift,
-            largest_drift=max(self.largest_drift, drift or 0.0),
+            rounding_error=self.rounding_error if rounding_error is None else rounding_error,
+            largest_rounding_error=max(self.largest_rounding_error, rounding_error or 0.0),
             largest_jitter=max(self.largest_jitter, condition.jitter),
             jitter_count=self.jitter_count + (condition.jitter > 0),
         )
@@ -55,7 +55,7 @@ class Numerics:
         return replace(self, **{name: sum(pair) if name in counted else max(pair) for name, pair in both.items()})
 
 
-def measure_drift(gram: Floats, carried: Floats, fresh: Floats) -> float:
+def rounding_error_of(gram: Floats, carried: Floats, fresh: Floats) -> float:
     """Return max|K(β − β′)| / max|Kβ′| for carried β and recomputed β′ (n_basis, n_targets); O(n_basis²).
 
     That is the error of the predictions at the basis vectors, relative to the largest of them. K (n_basis, n_basis) is

@@ -101,7 +101,7 @@ class OnlineLSSVM:
         rows_seen: Rows learned so far, those of weight zero included.
         weight_seen: The sum of their weights.
         swaps: How often a basis vector was replaced.
-        numerics: Condition, drift and jitter so far.
+        numerics: Condition, rounding error and jitter so far.
         memory_limit_bytes: With `max_basis=None`, MemoryRefused is raised before the learner needs more; default None.
             The learner is then in the middle of a block: restore it from a state taken before.
 
@@ -204,7 +204,7 @@ class OnlineLSSVM:
 
     @property
     def numerics(self) -> Numerics:
-        """Condition, drift and jitter so far."""
+        """Condition, rounding error and jitter so far."""
         return self._stream.model.numerics if self._stream else Numerics()
 
     @property

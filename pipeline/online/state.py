@@ -44,7 +44,7 @@ class OnlineState:
     swaps: int
     """How often a basis vector was replaced so far."""
     numerics: Numerics = field(default_factory=Numerics)
-    """Condition, drift and jitter so far."""
+    """Condition, rounding error and jitter so far."""
 
     @property
     def n_basis(self) -> int:

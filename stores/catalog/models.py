@@ -44,6 +44,9 @@ columns to the parameters, and to the encoding time stamps as circles, scales th
 indicators, and the cells of local experts.
 """
 
+_RENAMED = {"drift": "rounding_error", "largest_drift": "largest_rounding_error"}
+"""Counters that earlier releases called otherwise, and their names."""
+
 LISTS = ("history", "learned")
 """The parts of a record that grow with the store; in attributes, part of every snapshot, up to format version 3."""
 
@@ -239,6 +242,7 @@ def _record(plain: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Mo
     parameters_hash = plain.pop("parameters_hash")
     nights = tuple(Night(**_with_tuples(night)) for night in plain.pop("history"))
     learned = tuple(plain.pop("learned"))
+    plain["counters"] = {_RENAMED.get(name, name): value for name, value in plain.get("counters", {}).items()}
     record = ModelRecord(**_with_tuples(plain), learned=learned, history=nights, arrays=cast("Arrays", arrays))
     check_types(record)
     _check_parameters(record.parameters)

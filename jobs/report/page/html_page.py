@@ -241,8 +241,8 @@ def _numerics(numerics: dict[str, Any]) -> Pairs:
         ("condition of P", figure(numerics["normal_condition"])),
         ("condition of K", figure(numerics["gram_condition"])),
         ("digits to trust, about", numerics["digits"]),
-        ("drift at the last refresh", figure(numerics["drift"])),
-        ("largest drift", figure(numerics["largest_drift"])),
+        ("rounding error at the last refresh", figure(numerics["rounding_error"])),
+        ("largest rounding error", figure(numerics["largest_rounding_error"])),
         ("jitter", jitter if numerics["jitter_count"] else "none"),
         ("rows refused for the condition of P", figure(numerics.get("refused", 0))),
     ]

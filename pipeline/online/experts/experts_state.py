@@ -52,7 +52,7 @@ class ExpertsState:
 
     @property
     def numerics(self) -> Numerics:
-        """The worst condition and drift of all cells, and the sums of what is counted."""
+        """The worst condition and rounding error of all cells, and the sums of what is counted."""
         return reduce(Numerics.merge, (numerics_of(self.packed[cell]) for cell in self.started), Numerics())
 
     def total(self, counter: int) -> float:

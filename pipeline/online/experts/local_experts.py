@@ -142,7 +142,7 @@ class LocalExperts:
 
     @property
     def numerics(self) -> Numerics:
-        """The worst condition and drift of all cells, and the sums of what is counted."""
+        """The worst condition and rounding error of all cells, and the sums of what is counted."""
         return self._state.numerics
 
     @property

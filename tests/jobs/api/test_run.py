@@ -36,7 +36,7 @@ def test_nights_return_what_the_command_prints(work: Workplace, caplog: pytest.L
     assert Path(first.report_page).exists()
     assert json.loads(json.dumps(first.as_dict()))["facts"]["n_basis"] == first.n_basis
     assert pickle.loads(pickle.dumps(first)) == first  # noqa: S301
-    assert any(record.message.startswith("train rows_seen=200") for record in caplog.records), caplog.messages
+    assert any(record.message.startswith("train (rows_seen=200") for record in caplog.records), caplog.messages
     again = ridgestream.run(str(job))
     assert (again.outcome, again.new_rows, again.snapshot) == ("nothing_new", 0, first.snapshot)
     flipped = set_column(draw_rows(2), "label", [1 if label == 2 else 2 for label in draw_rows(2)["label"].to_pylist()])

@@ -81,7 +81,7 @@ def test_a_report_agrees_with_the_run_and_the_store(work: Workplace) -> None:
     assert (facts["snapshot"], facts["data_snapshot"]) == (result["snapshot"], model["data_snapshot"])
     assert (facts["served_night"], facts["held"], facts["guard"], facts["failure"]) == (1, False, None, None)
     assert facts["numerics"]["normal_condition"] == result["condition"]
-    assert facts["numerics"]["drift"] == result["drift"]
+    assert facts["numerics"]["rounding_error"] == result["rounding_error"]
     card = facts["card"]
     assert card["parameters_hash"] == model["parameters_hash"]
     assert card["regularization"] == model["parameters"]["regularization"]

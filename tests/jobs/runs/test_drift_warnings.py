@@ -28,12 +28,17 @@ from ridgestream.jobs.commands.run import run_job
 from ridgestream.jobs.commands.status import run_status
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.values import JobFileError
+from ridgestream.jobs.runs.drift_warnings import drift_cells
 from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.monitoring.column_course import News
+from ridgestream.pipeline.monitoring.drift import PartitionDrift
 from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.repository.store_location import StoreLocation
 
 ROWS = 1500
 """Rows of a partition of forest."""
+
+ACCEPTED = News(began=("x0",)).without(["x0"])
 
 BATCH = {
     "model.method": "subset-of-regressors",
@@ -107,7 +112,7 @@ def test_a_broken_feed_is_named_by_the_run_and_by_inspect(tmp_path: Path) -> Non
     shown = run_command("inspect", job).out
     (row,) = (line for line in shown.splitlines() if "part-05.parquet" in line and "Slope" in line)
     assert " ! " in row
-    assert "! unlike the training rows" in shown
+    assert "! unlike the partitions before it, which is news" in shown
 
 
 def test_drift_is_reported_before_the_model_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,6 +257,7 @@ def test_a_drift_is_told_once_until_it_is_accepted_and_an_exempt_column_never(tm
     job = read_job(work.job(), {})
     status = run_status(job, None)
     assert (status["status"], status["drifting"]) == ("drift", ["x1"])
+    assert [row[0] for row in marked(work)] == ["part-02.parquet"]
     with pytest.raises(ModelError, match=r"x0 does not drift in the model 'model'; drifting: x1$"):
         run_accept(job, ["x0"], 0.0)
     with pytest.raises(
@@ -259,6 +265,7 @@ def test_a_drift_is_told_once_until_it_is_accepted_and_an_exempt_column_never(tm
     ):
         run_accept(job, ["zzz"], 0.0)
     assert run_accept(job, ["x1"], 0.0)["drifting"] == []
+    assert marked(work) == []
     assert run_status(job, None)["status"] != "drift"
     work.put(4, inches(draw_rows(4)))
     assert work.run_here()["suspects"] == []
@@ -268,6 +275,18 @@ def test_a_drift_is_told_once_until_it_is_accepted_and_an_exempt_column_never(tm
     work.put(5)
     with pytest.raises(JobFileError, match=r"drift.exempt names x9, which the model does not use; its columns: "):
         work.run_here(exempt | {"drift.exempt": ["x9"]})
+
+
+def marked(work: Workplace) -> list[tuple[str, ...]]:
+    rows = [drift_cells(part) for part in drift_of(work)]
+    return [row for row in rows if any(" !" in cell for cell in row)]
+
+
+@pytest.mark.parametrize(("news", "suspect"), [(News(), True), (News().without(["x0"]), True), (ACCEPTED, False)])
+def test_an_error_that_an_accepted_drift_explains_is_no_news(news: News, suspect: bool) -> None:
+    drift = PartitionDrift(3, "part-03.parquet", 100, (), progressive_error=0.5, error_limit=0.2, news=news)
+    assert (drift.erred, drift.began_to_err, drift.is_suspect) == (True, suspect, suspect)
+    assert News.from_plain(ACCEPTED.as_plain()) == ACCEPTED
 
 
 def inches(table: pa.Table) -> pa.Table:

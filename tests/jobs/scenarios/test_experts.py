@@ -380,7 +380,11 @@ def test_cells_with_one_row_or_none_are_starved(straight: Workplace) -> None:
     rows[3] = 0.0
     cells = summarize_cells(replace(record, arrays=record.arrays | {"cells": rows}))
     assert cells["starved"] == [1, 3]
-    assert (cells["cells"][3]["rows"], cells["cells"][3]["error"], cells["cells"][3]["drift"]) == (0, None, None)
+    assert (cells["cells"][3]["rows"], cells["cells"][3]["error"], cells["cells"][3]["rounding_error"]) == (
+        0,
+        None,
+        None,
+    )
     assert [*sentences_of_cells({"cells": cells})][-1].endswith("with few rows for their vectors or none: 1, 3.")
 
 

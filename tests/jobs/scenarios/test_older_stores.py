@@ -98,6 +98,7 @@ def test_a_store_of_format_3_can_be_continued(tmp_path: Path) -> None:
     assert model["nights"][1]["tags"] == ["sample"]
     result = run_inspect(StoreLocation(str(work.store)))
     assert (result["format_version"], result["rows"], len(result["partitions"])) == (3, 200, 5)
+    assert result["models"][0]["counters"].keys() >= {"rounding_error", "largest_rounding_error"}
     assert [each["name"] for each in result["quarantined"]] == ["part-03.parquet"]
     expected = pq.read_table(tmp_path / "expected.parquet")
     predictions = work.predict_here("held-out", FORMAT_3)

@@ -281,7 +281,7 @@ def test_numerics_are_reported_by_runs_and_by_inspect(tmp_path: Path) -> None:
     state = state_of(work.model())
     assert 0.3 < summary["condition"] / np.linalg.cond(state.normal_matrix, 1) < 1.1
     assert summary["condition"] == model["counters"]["normal_condition"]
-    assert summary["drift"] == model["counters"]["drift"] < 1e-6
+    assert summary["rounding_error"] == model["counters"]["rounding_error"] < 1e-6
     assert summary["largest_jitter"] == model["counters"]["largest_jitter"] == 0.0
     shown = run_command("inspect", work.store).out
     line = r"λ 0\.0001, condition of P \S+, of K \S+, drift \S+ \(largest \S+\), jitter none"

@@ -16,7 +16,7 @@ from ridgestream.pipeline.base.errors import InputError, MemoryRefused, Numerica
 from ridgestream.pipeline.base.memory_plan import plan_learner_bytes
 from ridgestream.pipeline.cholesky import JITTERS
 from ridgestream.pipeline.kernels import RBF, Linear, Polynomial, gram
-from ridgestream.pipeline.online.diagnostics import Numerics, measure_drift
+from ridgestream.pipeline.online.diagnostics import Numerics, rounding_error_of
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.online.schedule import GRID_ROWS
 from ridgestream.pipeline.online.selection_rule import SELECTIONS
@@ -344,7 +344,7 @@ def test_numerics_report_condition_drift_and_jitter() -> None:
     for estimate, matrix in ((numerics.normal_condition, state.normal_matrix), (numerics.gram_condition, state.gram)):
         exact = np.linalg.cond(matrix, 1)
         assert 0.3 * exact < estimate < 1.1 * exact
-    assert 0 < numerics.drift <= numerics.largest_drift < 1e-3
+    assert 0 < numerics.rounding_error <= numerics.largest_rounding_error < 1e-3
     assert (numerics.largest_jitter, numerics.jitter_count) == (0.0, 0)
     learner.refresh()
     assert learner.numerics == numerics
@@ -354,7 +354,7 @@ def test_drift_is_the_error_of_predictions_at_the_dictionary() -> None:
     K = gram(KERNEL, DICTIONARY)
     fresh = np.linspace(-1, 1, 15)[:, np.newaxis]
     carried = fresh + np.linalg.solve(K, np.full((15, 1), 1e-3 * np.abs(K @ fresh).max()))
-    assert measure_drift(np.tril(K), carried, fresh) == pytest.approx(1e-3)
+    assert rounding_error_of(np.tril(K), carried, fresh) == pytest.approx(1e-3)
 
 
 def test_jitter_is_counted_and_stays_within_its_bound() -> None:
