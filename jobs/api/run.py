@@ -12,7 +12,8 @@ from ridgestream.jobs.config.job_file import Job, make_job, read_job
 from ridgestream.jobs.config.requests import cluster_of
 from ridgestream.jobs.config.values import JobFileError, nest_keys
 from ridgestream.jobs.report.report_files import Concluded, recorded
-from ridgestream.pipeline.base.wording import Names, RenamingReporter, errors_renamed, log_warning
+from ridgestream.pipeline.base.errors import Names, errors_renamed
+from ridgestream.pipeline.base.reporter import RenamingReporter, log_warning
 
 Outcome = Literal["done", "nothing_new", "held_back", "unreported"]
 """How a run ends that raises no error: done; nothing to learn; its model held back by the guard; committed, but without

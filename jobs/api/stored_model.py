@@ -13,9 +13,9 @@ from ridgestream.jobs.commands.predict import check_extras, model_with
 from ridgestream.jobs.config.requests import Served, serve
 from ridgestream.jobs.report.facts import night_facts
 from ridgestream.pipeline.base import events
-from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.errors import InputError, Names, errors_renamed
 from ridgestream.pipeline.base.policies import ERROR, IGNORE, Policies
-from ridgestream.pipeline.base.wording import Names, RenamingReporter, errors_renamed, warn_program
+from ridgestream.pipeline.base.reporter import RenamingReporter, warn_program
 from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
 from ridgestream.pipeline.features.feature_map import UNSEEN_REMEDY
 from ridgestream.pipeline.features.metric_summary import summarize_metric

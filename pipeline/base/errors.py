@@ -1,7 +1,12 @@
 """The exceptions and the warning of the pipeline; each is also the built-in one that fits it."""
 
 import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from inspect import currentframe
+
+Names = Mapping[str, str]
+"""Words of messages, which name the options of the command, and what a door for Python has in their place."""
 
 
 class InputError(ValueError):
@@ -30,6 +35,23 @@ def warn_caller(message: str) -> None:
     while frame and frame.f_globals.get("__name__", "").startswith("ridgestream."):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, InputWarning, stacklevel=level)
+
+
+def renamed(message: str, names: Names) -> str:
+    """Return a message with the door's names."""
+    for words, own in names.items():
+        message = message.replace(words, own)
+    return message
+
+
+@contextmanager
+def errors_renamed(names: Names) -> Iterator[None]:
+    """Give the errors of a block the door's names."""
+    try:
+        yield
+    except Exception as error:
+        error.args = tuple(renamed(part, names) if isinstance(part, str) else part for part in error.args)
+        raise
 
 
 TOO_LARGE = (

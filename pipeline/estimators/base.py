@@ -130,7 +130,7 @@ class KernelEstimator(Learned, BaseEstimator):
         return self._random_seed
 
     def _limits(self) -> "Limits":
-        from ridgestream.pipeline.base.wording import RenamingReporter, warn_of_doubt
+        from ridgestream.pipeline.base.reporter import RenamingReporter, warn_of_doubt
         from ridgestream.pipeline.estimators.course import Limits
         from ridgestream.pipeline.estimators.notices import NAMES
         from ridgestream.stores.segments.available_memory import available_bytes

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from ridgestream.pipeline.base.errors import warn_caller
+from ridgestream.pipeline.base.errors import Names, warn_caller
 from ridgestream.pipeline.base.events import FEATURES_TIMES_AS_CALENDAR
-from ridgestream.pipeline.base.wording import Names
 from ridgestream.stores.schema.column_types import TIMESTAMP
 from ridgestream.stores.schema.schema import Feature
 

@@ -10,15 +10,8 @@ import pytest
 from ridgestream import InputWarning
 from ridgestream.jobs.api import run, stored_model
 from ridgestream.pipeline.base import events
-from ridgestream.pipeline.base.errors import InputError
-from ridgestream.pipeline.base.wording import (
-    RenamingReporter,
-    errors_renamed,
-    in_words,
-    log_warning,
-    warn_of_doubt,
-    warn_program,
-)
+from ridgestream.pipeline.base.errors import InputError, errors_renamed
+from ridgestream.pipeline.base.reporter import RenamingReporter, in_words, log_warning, warn_of_doubt, warn_program
 from ridgestream.pipeline.estimators import notices
 
 TOP = Path(__file__).parents[3]
