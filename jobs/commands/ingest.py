@@ -12,7 +12,7 @@ from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Fact, Reporter
 from ridgestream.pipeline.ingest.ingest import ingest
 from ridgestream.pipeline.ingest.ingest_report import IngestReport
-from ridgestream.pipeline.prediction.input_checks import show_counts
+from ridgestream.pipeline.models.learned_ranges import show_counts
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.errors.translation import prefix_errors
 

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from ridgestream.pipeline.base.array_checks import Floats, check_weights
-from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.errors import InputError, errors_renamed
 from ridgestream.pipeline.estimators.attributes import Learned
 
 if TYPE_CHECKING:
@@ -48,6 +48,12 @@ class KernelEstimator(Learned, BaseEstimator):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, *, continues: bool = False, classes: Any = None) -> Self:
         """Learn rows after those before, or begin with these."""
+        from ridgestream.pipeline.estimators.notices import NAMES
+
+        with errors_renamed(NAMES):
+            return self._learn(X, y, sample_weight, continues=continues, classes=classes)
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any, *, continues: bool, classes: Any) -> Self:
         from ridgestream.pipeline.estimators.array_segments import ArraySegment
         from ridgestream.pipeline.estimators.course import Course, Served
         from ridgestream.pipeline.estimators.notices import warn_of_times
@@ -56,7 +62,7 @@ class KernelEstimator(Learned, BaseEstimator):
 
         if isinstance(X, Iterator):
             return self._fit_blocks(X, classes)
-        before = self._course if continues else None
+        before = self._course_to_continue() if continues else None
         request, limits = self._request(self._seed(before)), self._limits()
         _require(self, y)
         known = self._features if before else None
@@ -152,6 +158,15 @@ class KernelEstimator(Learned, BaseEstimator):
         """What was learned; None before the first rows, and by a model that was trained elsewhere."""
         return getattr(getattr(self, "_served", None), "course", None)
 
+    def _course_to_continue(self) -> "Course | None":
+        """Return what was learned; raises InputError for a model that was trained elsewhere."""
+        if hasattr(self, "_served") and self._course is None:
+            raise InputError(
+                "this estimator was made of a stored model, and what continues its training is in its store alone: "
+                "`ridgestream.run` learns further rows there, `fit` begins a new model"
+            )
+        return self._course
+
     def taking(self, model: "Model", features: "Sequence[Feature] | None" = None) -> Self:
         """Return the estimator, fitted by a stored model, with its columns in the order in which an array has them."""
         from ridgestream.pipeline.estimators.course import Given
@@ -201,10 +216,18 @@ class KernelEstimator(Learned, BaseEstimator):
     def _outputs(self, table: "Table") -> Floats:
         """Return f of rows in the user's units, (rows, n_outputs); raises InputError where it is no number."""
         outputs: Floats = self._served.plain.predict(*self._rows(table))
+        self._warn_of_range(table)
         if not np.isfinite(outputs).all():
             row = int(np.argmin(np.isfinite(outputs).all(axis=1)))
             raise InputError(f"row {row} lies so far from the rows learned that its prediction leaves float64")
         return outputs
+
+    def _warn_of_range(self, table: "Table") -> None:
+        """Warn of rows outside of the range learned, where they are more than chance explains."""
+        from ridgestream.pipeline.estimators.notices import warn_of_range
+
+        if self._course is not None:
+            warn_of_range(self._course.ranges, table.numeric)
 
 
 def _require(estimator: Any, y: Any) -> None:

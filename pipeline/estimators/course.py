@@ -12,6 +12,7 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.calibration.priority_sample import PrioritySample, sample_size
 from ridgestream.pipeline.estimators.array_segments import ArraySegment
 from ridgestream.pipeline.models.calibration import calibrated_model_of, kept_of
+from ridgestream.pipeline.models.learned_ranges import LearnedRanges, learned_ranges
 from ridgestream.pipeline.models.model_record import is_batch, model_of
 from ridgestream.pipeline.models.predictor import Model
 from ridgestream.pipeline.training.calibrate import calibrate
@@ -86,6 +87,11 @@ class Course:
         """The columns and their kinds."""
         assert self.ledger.schema is not None  # noqa: S101 (`of` gives it)
         return self.ledger.schema
+
+    @cached_property
+    def ranges(self) -> LearnedRanges:
+        """The range of each number in the rows learned."""
+        return learned_ranges(self.segments, self.trained_record)
 
     @property
     def trained_record(self) -> ModelRecord:

@@ -39,9 +39,14 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class, (rows, n_classes), from rows that were left out.
 
-        Raises InputError if the model could not be calibrated.
+        It is calibrated by the score of the class, so the most probable class need not be the one that `predict` gives,
+        which has the largest score. Raises InputError if the model could not be calibrated.
         """
         return self._apply(X, self._shares)
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the logarithm of `predict_proba`, (rows, n_classes)."""
+        return np.log(self.predict_proba(X))
 
     def _scores(self, table: "Table") -> npt.NDArray[np.floating]:
         outputs = self._outputs(table).astype(table.dtype, copy=False)
@@ -115,6 +120,8 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
 
         They come from rows that were left out. Raises InputError if the rows learned are too few for this alpha.
         """
+        if not (isinstance(alpha, float | int | np.number) and 0 < alpha < 1):
+            raise InputError(f"alpha is the share of values outside, a number between 0 and 1, it is {alpha!r}")
         return self._apply(X, partial(self._bounds, level=1 - alpha))
 
     def _means(self, table: "Table") -> npt.NDArray[np.floating]:

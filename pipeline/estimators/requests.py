@@ -7,6 +7,7 @@ import numpy as np
 
 from ridgestream.pipeline.base.bounds import check_bounds
 from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.policies import ERROR, EXTEND, IGNORE
 from ridgestream.pipeline.base.settings import settings_of
 from ridgestream.pipeline.batch.registry import METHODS, section_of
 from ridgestream.pipeline.batch.shared_settings import MethodSettings, SharedRegularizations, own_settings
@@ -31,10 +32,24 @@ _METRICS = (STANDARDIZED, "diagonal", "full", AUTO)
 _SCALES = {"standardized": COLUMNS, "common": COMMON, None: RAW}
 _OF_KERNELS: dict[str, Any] = {"gamma": AUTO, "degree": Polynomial.degree, "coef0": Polynomial.coef0}
 """The parameters of kernels by name, with their defaults."""
+_COUNTS: dict[str, tuple[Any, ...]] = {"max_basis": (AUTO, None), "experts": (AUTO,), "memory_limit": (None,)}
+"""Parameters that are counts, and what else they may be."""
+_INSTEAD = {
+    "ls-svm": "its dictionary is all rows",
+    "kernel-ridge": "its dictionary is all rows",
+    "subset-of-regressors": 'its size is method_options={"start_basis": 300}',
+    "orols": "it has no penalty",
+}
+"""What a method has in place of a parameter that it does not take."""
+
+
+_POLICIES = {"missing": (ERROR, "impute"), "unseen_categories": (ERROR, IGNORE, EXTEND), "refit": (AUTO, True, False)}
+"""The words of parameters that are one of several."""
 
 
 def online_request(parameters: Mapping[str, Any], seed: int) -> OnlineRequest:
     """Return the request of an online estimator with these parameters; raises InputError for one out of bounds."""
+    parameters = _checked(parameters)
     values = {name: parameters[name] for name in ("regularization", "max_basis")}
     own = {name: parameters[name] for name in ("novelty_threshold", "usefulness_threshold", "selection")}
     name, kernels = _kernels(parameters)
@@ -56,6 +71,7 @@ def online_request(parameters: Mapping[str, Any], seed: int) -> OnlineRequest:
 
 def batch_request(parameters: Mapping[str, Any], seed: int) -> BatchRequest:
     """Return the request of a batch estimator with these parameters; raises InputError for one out of bounds."""
+    parameters = _checked(parameters)
     method = parameters["method"]
     if method not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}, it is {method!r}; online ones are OnlineLSSVM…")
@@ -66,10 +82,10 @@ def batch_request(parameters: Mapping[str, Any], seed: int) -> BatchRequest:
     values = {key: parameters[key] for key in ("regularization", "max_basis")}
     untaken = [key for key, value in values.items() if key not in taken and value != AUTO]
     if untaken:
-        raise InputError(f"method {method} takes no {untaken[0]}")
+        raise InputError(f"method {method} takes no {untaken[0]}; {_INSTEAD.get(method, 'leave it out')}")
     open_keys = _open(parameters, {key: value for key, value in values.items() if key in taken})
     open_keys -= {MAX_BASIS} if METHODS[method].chooses_size else set()
-    settings = _settings(method, values, dict(parameters["method_options"] or {}), seed)
+    settings = _settings(method, values, _options(parameters["method_options"]), seed)
     uses_efvs = getattr(settings, "start", None) == "efvs"
     return BatchRequest(
         method=method,
@@ -79,6 +95,26 @@ def batch_request(parameters: Mapping[str, Any], seed: int) -> BatchRequest:
         others={"efvs": _settings("efvs", {"max_basis": values["max_basis"]}, {}, seed)} if uses_efvs else {},
         **_shared(parameters, open_keys, seed),
     )
+
+
+def _checked(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters with NumPy's numbers as plain ones; raises InputError for a word or count that is none."""
+    plain = {name: plain_value(value) for name, value in parameters.items()}
+    for name, words in _POLICIES.items():
+        if name in plain and plain[name] not in words:
+            raise InputError(f"{name} must be one of {', '.join(map(repr, words))}, it is {plain[name]!r}")
+    for name, words in _COUNTS.items():
+        value = plain.get(name, AUTO)
+        is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
+        if not is_count and value not in words:
+            known = " or ".join(["a number from 1 on", *map(repr, words)])
+            raise InputError(f"{name} must be {known}, it is {value!r}")
+    return plain
+
+
+def plain_value(value: Any) -> Any:
+    """Return a number or an array of NumPy as plain numbers; anything else as it is."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _settings(method: str, values: Mapping[str, Any], options: dict[str, Any], seed: int) -> MethodSettings:
@@ -100,6 +136,12 @@ def _settings(method: str, values: Mapping[str, Any], options: dict[str, Any], s
     )
     check_bounds(settings)
     return settings
+
+
+def _options(given: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping | None):
+        raise InputError(f"method_options maps names of settings to values, it is {given!r}")
+    return {name: plain_value(value) for name, value in (given or {}).items()}
 
 
 def _own_names(method: str) -> set[str]:
@@ -131,14 +173,10 @@ def _shared(parameters: Mapping[str, Any], open_keys: frozenset[str], seed: int)
 
 def _class_weight(wanted: Any) -> ClassWeight | None:
     if isinstance(wanted, Mapping):
-        return {class_name(_plain(label)): float(weight) for label, weight in wanted.items()}
+        return {class_name(plain_value(label)): float(weight) for label, weight in wanted.items()}
     if wanted not in (None, "balanced"):
         raise InputError(f'class_weight must be None, "balanced" or a weight for each class, it is {wanted!r}')
     return wanted  # type: ignore[no-any-return]
-
-
-def _plain(label: Any) -> Any:
-    return label.item() if isinstance(label, np.generic) else label
 
 
 def _open(parameters: Mapping[str, Any], values: Mapping[str, Any]) -> frozenset[str]:

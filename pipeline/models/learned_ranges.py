@@ -53,6 +53,11 @@ class LearnedRanges:
         return {name: k for name, k in ordered if share**k * (1 + k * (1 - share)) < limit}
 
 
+def show_counts(counts: Mapping[str, int]) -> str:
+    """Return the count of each column, in one line."""
+    return ", ".join(f"{name} ({count:,})" for name, count in counts.items())
+
+
 def learned_ranges(segments: SegmentSource, record: ModelRecord) -> LearnedRanges:
     """Return the ranges of a model; those of older releases' models come from the segments. No row is read."""
     feature_map = feature_map_of(record)

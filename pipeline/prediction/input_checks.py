@@ -12,7 +12,7 @@ from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.policies import ERROR, Policies
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.features.feature_map import FeatureMap
-from ridgestream.pipeline.models.learned_ranges import LearnedRanges
+from ridgestream.pipeline.models.learned_ranges import LearnedRanges, show_counts
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.parquet.column_reader import DROP
 from ridgestream.stores.parquet.decoder import Decoder
@@ -78,11 +78,6 @@ class InputSummary:
             "outside_range": dict(self.by_rows_outside),
         }
         return {name: value for name, value in counts.items() if value}
-
-
-def show_counts(counts: Mapping[str, int]) -> str:
-    """Return the count of each column, in one line."""
-    return ", ".join(f"{name} ({count:,})" for name, count in counts.items())
 
 
 def _sum(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:

@@ -124,3 +124,74 @@ def test_the_docstring_names_the_methods_and_what_they_do_not_take(estimator: ty
         without = {m for m in METHODS if key not in {each.name for each in settings_of(METHODS[m].settings)}}
         assert {method for method in METHODS if f'"{method}"' in said} == without
     assert all(f'"{method}"' in text.split("\n    kernel: ")[0] for method in METHODS)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "missing": ({"missing": "drop"}, "missing must be one of 'error', 'impute', it is 'drop'"),
+    "categories": ({"unseen_categories": "no"}, "unseen_categories must be one of 'error', 'ignore', 'extend'"),
+    "refit": ({"refit": "maybe"}, "refit must be one of 'auto', True, False, it is 'maybe'"),
+    "no experts": ({"experts": 0}, "experts must be a number from 1 on or 'auto', it is 0"),
+    "parts of experts": ({"experts": 2.5}, "experts must be a number from 1 on or 'auto', it is 2.5"),
+    "many experts": ({"experts": "many"}, "experts must be a number from 1 on or 'auto', it is 'many'"),
+    "no size": ({"max_basis": "unlimited"}, "max_basis must be a number from 1 on or 'auto' or None"),
+    "no bytes": ({"memory_limit": "1MB"}, "memory_limit must be a number from 1 on or None, it is '1MB'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_word_or_a_count_that_is_none_is_refused(name: str) -> None:
+    settings, message = WRONG[name]
+    with pytest.raises(InputError, match=message):
+        OnlineLSSVMRegressor(**{**PLAIN, **settings}).fit(X, Y)
+
+
+def test_a_method_says_what_it_has_in_place_of_a_parameter() -> None:
+    with pytest.raises(InputError, match=r'takes no max_basis; its size is method_options=\{"start_basis": 300\}'):
+        SparseKernelRegressor("subset-of-regressors", max_basis=40).fit(X, Y)
+    with pytest.raises(InputError, match="method_options maps names of settings to values, it is 2"):
+        SparseKernelRegressor("ls-svm", method_options=2).fit(X, Y)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def fitted() -> OnlineLSSVMRegressor:
+    return OnlineLSSVMRegressor(**PLAIN).fit(X, Y)
+
+
+def test_numbers_of_numpy_are_numbers(fitted: OnlineLSSVMRegressor) -> None:
+    numbers = {**PLAIN, "max_basis": np.int64(15), "gamma": np.float64(0.3), "regularization": np.float64(1e-4)}
+    assert np.array_equal(OnlineLSSVMRegressor(**numbers).fit(X, Y).coefficients_, fitted.coefficients_)
+
+
+@pytest.mark.parametrize("alpha", [1.5, 0, 1, -1, float("nan"), "a", [0.1]])
+def test_a_share_that_is_none_has_no_interval(fitted: OnlineLSSVMRegressor, alpha: Any) -> None:
+    with pytest.raises(InputError, match="alpha is the share of values outside, a number between 0 and 1"):
+        fitted.predict_interval(X, alpha=alpha)
+
+
+def test_rows_far_from_those_learned_are_warned_of(fitted: OnlineLSSVMRegressor) -> None:
+    words = r"outside the range .*rows=400, of_rows=400, columns=x0 \(400\), x1 \(400\), x2 \(400\)\)$"
+    with pytest.warns(InputWarning, match=words):
+        fitted.predict(X + 1e3)
+    constant = np.column_stack([X, np.full(400, 3.0)])
+    regressor = SparseKernelRegressor(**PLAIN).fit(constant, Y)
+    with pytest.warns(InputWarning, match=r"columns=x3 \(400\)"):
+        regressor.predict(constant + np.array([0.0, 0.0, 0.0, 7.0]))
+
+
+def test_a_stored_model_does_not_begin_anew_unasked(fitted: OnlineLSSVMRegressor) -> None:
+    other = OnlineLSSVMRegressor.from_model(fitted.model_)
+    with pytest.raises(InputError, match="this estimator was made of a stored model"):
+        other.partial_fit(X, Y)
+    frame = pd.DataFrame(X, columns=["x0", "x1", "x2"])
+    assert np.array_equal(other.predict(frame), fitted.predict(X))
+
+
+def test_messages_have_no_options_of_the_command() -> None:
+    regressor = OnlineLSSVMRegressor(**PLAIN).fit(X, Y).set_params(max_basis=5)
+    with pytest.raises(LookupError, match=r"max_basis was 15, is 5; begin again with fit$"):
+        regressor.partial_fit(X, Y)
+
+
+def test_the_logarithm_of_probabilities() -> None:
+    classifier = SparseKernelClassifier(**PLAIN).fit(X, LABELS)
+    assert np.array_equal(classifier.predict_log_proba(X), np.log(classifier.predict_proba(X)))
