@@ -95,8 +95,10 @@ class KernelEstimator(Learned, BaseEstimator):
 
     def _table(self, X: Any, known: "Sequence[Feature] | None") -> "Table":
         """Return the features of rows in memory; `known` are their columns, None for the first rows."""
-        from ridgestream.pipeline.estimators.tables import read_table
+        from ridgestream.pipeline.estimators.tables import in_order, read_table
 
+        if known is not None and getattr(self, "_finds_columns", False):
+            X = in_order(X, known)
         return read_table(self, X, known, missing=self.missing == "impute")
 
     def _targets_of(self, schema: "Schema", piece: "Piece", table: "Table") -> tuple[Floats, Floats | None]:
@@ -172,6 +174,7 @@ class KernelEstimator(Learned, BaseEstimator):
         from ridgestream.pipeline.estimators.course import Given
 
         self._served, self._features = Given(model), tuple(features or _features_of(model))
+        self._finds_columns = features is None
         self.n_features_in_ = len(self._features)
         self.feature_names_in_ = np.array([feature.name for feature in self._features], dtype=object)
         return self

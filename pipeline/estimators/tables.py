@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any
 
 import narwhals as nw
@@ -16,7 +18,9 @@ from ridgestream.stores.schema.column_types import BOOLEAN, CATEGORICAL, NUMERIC
 from ridgestream.stores.schema.schema import Feature
 
 _NUMBERS = [np.float64, np.float32]
-_TEXTS = (nw.String, nw.Categorical, nw.Enum, nw.Object)
+_OBJECTS = {str: nw.String, bool: nw.Boolean, float: nw.Float64, int: nw.Float64, datetime: nw.Datetime}
+"""The type of a column of Python objects of each kind, as a store would give it."""
+_TEXTS = (nw.String, nw.Categorical, nw.Enum)
 
 
 @dataclass(frozen=True)
@@ -49,14 +53,43 @@ def read_table(estimator: Any, X: Any, known: Sequence[Feature] | None, *, missi
         _check_names(X)
         validate_data(estimator, X=X, reset=known is None, skip_check_array=True)
         frame = nw.from_native(X, eager_only=True)
+        frame = frame.with_columns(*(_typed(c) for c in frame.iter_columns() if c.dtype == nw.Object))
         if known or not all(_kind_of(column) == NUMERIC for column in frame.iter_columns()):
             return _of_frame(estimator, frame, known, missing=missing)
         X = frame.to_numpy()
-    finite: Any = "allow-nan" if missing else True
-    array = check_array(X, dtype=_NUMBERS, order="C", ensure_all_finite=finite, estimator=estimator, input_name="X")
+    array = _as_numbers(estimator, X, missing=missing)
     if not is_frame:
         validate_data(estimator, X=X, reset=known is None, skip_check_array=True)
     return _of_array(estimator, array, known)
+
+
+def in_order(X: Any, known: Sequence[Feature]) -> Any:
+    """Return a table with its columns in the order of the features, if it has these; anything else as it is."""
+    names = [feature.name for feature in known]
+    if not nw.dependencies.is_into_dataframe(X):
+        return X
+    frame = nw.from_native(X, eager_only=True)
+    return frame.select(names).to_native() if sorted(frame.columns) == sorted(names) else X
+
+
+def _as_numbers(estimator: Any, values: Any, *, missing: bool) -> npt.NDArray[np.floating]:
+    """Return values as numbers, as scikit-learn checks them; its refusals also say what helps here."""
+    finite: Any = "allow-nan" if missing else True
+    try:
+        array: npt.NDArray[np.floating] = check_array(
+            values, dtype=_NUMBERS, order="C", ensure_all_finite=finite, estimator=estimator, input_name="X"
+        )
+    except ValueError as error:
+        if "contains NaN" in str(error):
+            raise InputError(
+                'Input X contains NaN: fill in the values that are missing, or give missing="impute"'
+            ) from error
+        if "could not convert string" in str(error):
+            raise InputError(
+                f"{error}: an array holds numbers alone; give a table, whose columns may be text"
+            ) from error
+        raise
+    return array
 
 
 def _check_names(frame: Any) -> None:
@@ -88,9 +121,8 @@ def _of_frame(estimator: Any, frame: Any, known: Sequence[Feature] | None, *, mi
     numeric = np.empty((len(frame), len(numbers)), np.float32 if is_single else np.float64)
     for position, column in enumerate(numbers):
         numeric[:, position] = column
-    finite: Any = "allow-nan" if missing else True
     if numbers:
-        check_array(numeric, dtype=_NUMBERS, ensure_all_finite=finite, estimator=estimator, input_name="X")
+        _as_numbers(estimator, numeric, missing=missing)
     _check_size(numeric)
     encoded = [
         _codes_of(feature, column, missing=missing) for feature, column in columns if feature.kind == CATEGORICAL
@@ -119,6 +151,34 @@ def _kind_of(column: Any) -> str:
     raise InputError(
         f"column {column.name!r} has the type {dtype}; features are numbers, booleans, time stamps or text"
     )
+
+
+def _typed(column: Any) -> Any:
+    """Return a column of objects as one of their type; raises InputError for objects that are no feature."""
+    pairs = zip(column.is_null().to_list(), column.to_list(), strict=True)
+    values = [None if absent else _simple(value) for absent, value in pairs]
+    dtypes = {_dtype_of(column.name, value) for value in values if value is not None} or {nw.String}
+    if len(dtypes) > 1:
+        kinds = sorted({type(value).__name__ for value in values if value is not None})
+        raise InputError(f"column {column.name!r} holds values of several kinds, {', '.join(kinds)}: give it one")
+    return nw.new_series(column.name, values, dtypes.pop(), backend=column.implementation)
+
+
+def _simple(value: Any) -> Any:
+    """Return a date as the time at which it begins, and a number of NumPy or a decimal as Python's."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime.combine(value, time())
+    if isinstance(value, np.generic):
+        return value.item()
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def _dtype_of(name: str, value: Any) -> Any:
+    for kind, dtype in _OBJECTS.items():
+        if isinstance(value, kind):
+            return dtype
+    kinds = "numbers, booleans, time stamps or text"
+    raise InputError(f"column {name!r} holds a {type(value).__name__}; features are {kinds}")
 
 
 def _numbers_of(feature: Feature, column: Any) -> npt.NDArray[np.floating]:

@@ -2,6 +2,8 @@
 
 import inspect
 import warnings
+from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -195,3 +197,51 @@ def test_messages_have_no_options_of_the_command() -> None:
 def test_the_logarithm_of_probabilities() -> None:
     classifier = SparseKernelClassifier(**PLAIN).fit(X, LABELS)
     assert np.array_equal(classifier.predict_log_proba(X), np.log(classifier.predict_proba(X)))
+
+
+WEEKS = [date(2020, 1, 1) + timedelta(weeks=number) for number in range(60)]
+OBJECTS: dict[str, tuple[list[Any], pd.Series]] = {
+    "dates": (WEEKS, pd.Series(pd.to_datetime(WEEKS))),
+    "decimals": ([Decimal(number) / 8 for number in range(60)], pd.Series(np.arange(60) / 8)),
+    "numbers": ([np.int64(3), 2.5, 1] * 20, pd.Series([3.0, 2.5, 1.0] * 20)),
+    "text": (["b", "a"] * 30, pd.Series(["b", "a"] * 30, dtype="string")),
+    "booleans": ([True, np.False_] * 30, pd.Series([True, False] * 30)),
+}
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_objects_are_taken_as_what_they_are(kind: str) -> None:
+    objects, typed = OBJECTS[kind]
+    settings = {**PLAIN, "timestamps": "both"}
+    predictions = [
+        OnlineLSSVMRegressor(**settings).fit(frame, np.arange(60.0)).predict(frame)
+        for frame in (pd.DataFrame({"a": pd.Series(objects, dtype=object)}), pd.DataFrame({"a": typed}))
+    ]
+    assert np.array_equal(*predictions)
+
+
+@pytest.mark.parametrize(
+    ("objects", "message"),
+    [
+        ([[1]] * 60, "'a' holds a list; features are"),
+        ([b"x"] * 60, "holds a bytes"),
+        ([1, "x"] * 30, "kinds, int, str:"),
+    ],
+)
+def test_objects_that_are_no_feature_are_refused(objects: list[Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        OnlineLSSVMRegressor(**PLAIN).fit(pd.DataFrame({"a": pd.Series(objects, dtype=object)}), np.arange(60.0))
+
+
+def test_a_model_finds_the_columns_of_a_table_by_their_names() -> None:
+    frame = pd.DataFrame({"a": X[:, 0], "town": np.where(X[:, 1] > 0, "u", "v"), "b": X[:, 2]})
+    regressor = OnlineLSSVMRegressor(**PLAIN).fit(frame, Y)
+    other = OnlineLSSVMRegressor.from_model(regressor.model_)
+    assert np.array_equal(other.predict(frame), regressor.predict(frame))
+
+
+def test_refusals_of_scikit_learn_have_remedies() -> None:
+    with pytest.raises(InputError, match='contains NaN: fill in the values that are missing, or give missing="impute"'):
+        OnlineLSSVMRegressor(**PLAIN).fit(np.where(X > 2, np.nan, X), Y)
+    with pytest.raises(InputError, match="'Kiel': an array holds numbers alone; give a table"):
+        OnlineLSSVMRegressor(**PLAIN).fit(np.full((400, 2), "Kiel", object), Y)
