@@ -21,8 +21,9 @@ from ridgestream.stores.catalog.models import ModelRecord, list_models, require_
 from ridgestream.stores.catalog.snapshots import find_snapshot, served_record
 from ridgestream.stores.errors.exceptions import ModelError, StoreError
 from ridgestream.stores.errors.translation import prefix_errors
-from ridgestream.stores.files.paths import FileLocation
-from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, list_partitions, list_source
+from ridgestream.stores.files.paths import FileLocation, is_same_location
+from ridgestream.stores.parquet.lags import Lags
+from ridgestream.stores.parquet.partitions import PartitionFile, count_rows, list_partitions, list_source, with_lags
 from ridgestream.stores.parquet.source_walk import escape_path
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
@@ -118,7 +119,8 @@ def evaluation_partitions(job: Job, report: Reporter | None = None) -> tuple[Par
 def listed_partitions(job: Job, source: FileLocation, report: Reporter) -> tuple[PartitionFile, ...]:
     """Return the partitions of a source; reports its other files, and warns of those that look like partitions.
 
-    The job's store and reports, which may lie in the source, are not reported.
+    With lags, partitions that are not the job's follow those of the job's own source. The job's store and reports,
+    which may lie in the source, are not reported.
     """
     listing = list_source(source)
     own = tuple(f"{place}/" for place in (store_location(job).beside(""), report_folder(job)) if place is not None)
@@ -128,7 +130,14 @@ def listed_partitions(job: Job, source: FileLocation, report: Reporter) -> tuple
         facts: dict[str, Fact] = {"files": len(passed_over), "like_partitions": len(like_data)}
         facts |= {"first": escape_path((like_data or passed_over)[0].name), "source": escape_path(source)}
         (report.warn if like_data else report.say)(events.SOURCE_FILES_PASSED_OVER, **facts)
-    return listing.partitions
+    own_source = job.location(job.source.path)
+    is_other = job.source.lags is not None and not is_same_location(source, own_source)
+    return with_lags(listing.partitions, _lags(job), list_source(own_source).partitions if is_other else ())
+
+
+def _lags(job: Job) -> Lags | None:
+    """Return which earlier values are columns; None for none."""
+    return Lags(tuple(job.source.lags.items()), job.source.lag_key) if job.source.lags else None
 
 
 def schema_request(job: Job) -> SchemaRequest:

@@ -9,8 +9,12 @@ from ridgestream.jobs.config.section import Level, Names, Positive, Section, Tex
 from ridgestream.pipeline.calibration.intervals import COVERAGE_LEVEL
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.files.object_storage import StorageSettings
+from ridgestream.stores.parquet.lags import LARGEST_LAG
 from ridgestream.stores.requests.time_limit import REQUEST_SECONDS
 from ridgestream.stores.schema.class_labels import Label
+
+LagRows = Annotated[tuple[Annotated[int, Field(ge=1, le=LARGEST_LAG)], ...], Field(min_length=1)]
+"""How many rows before, each once."""
 
 
 class SourceSection(Section):
@@ -40,6 +44,10 @@ class SourceSection(Section):
     """What to do with a partition whose values have changed since it was ingested."""
     on_bad: Literal["error", "quarantine"] = "error"
     """What to do with a new partition that cannot be used."""
+    lags: Annotated[dict[str, LagRows], Field(min_length=1)] | None = None
+    """Columns of earlier rows: load = [1, 24] gives load_lag1 and load_lag24; rows without are left out."""
+    lag_key: Text | None = None
+    """The column whose values have a series each, such as a station; without it all rows are one series."""
     missing: Literal["error", "drop", "impute"] = "error"
     """What to do with missing values, null and NaN; may change between runs."""
     unseen_categories: Literal["error", "ignore", "extend"] = "error"
@@ -76,6 +84,16 @@ class SourceSection(Section):
             raise ValueError("class_weight weighs classes, and the target is a number: give positive or classes")
         if len(self.targets) > 1 and (self.positive is not None or self.classes is not None):
             raise ValueError("with positive or classes there is one target; several targets are numbers to regress on")
+        return self
+
+    @model_validator(mode="after")
+    def _check_lags(self) -> Self:
+        if self.lag_key is not None and self.lags is None:
+            raise ValueError("lag_key says whose earlier rows lags are, and there are no lags: give lags")
+        if self.lags is not None and self.missing == "impute":
+            raise ValueError(
+                'rows without their lags are left out, not imputed: missing is "error" or "drop" with lags'
+            )
         return self
 
     @property

@@ -6,7 +6,6 @@ Dropped rows leave no trace: neither among the codes, nor in a table of categori
 import numpy as np
 import numpy.typing as npt
 
-from ridgestream.stores.parquet.column_reader import DROP
 from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.row_batch import Rows
@@ -16,16 +15,15 @@ class RowFilter:
     """Filters one partition's rows batch by batch, in the order of its decoder."""
 
     def __init__(self, decoder: Decoder) -> None:
-        """Filter the rows of this decoder; nothing is dropped unless its policy for missing values is `drop`."""
+        """Filter the rows of this decoder; nothing is dropped unless it marks what is missing to be dropped."""
         self._decoder = decoder
-        self._drops = decoder.missing == DROP
         self._categories = [_Recoding() for _ in decoder.schema.categorical]
         self._classes = _Recoding()
         self.dropped = 0
 
     def keep(self, rows: Rows) -> Rows:
         """Return the rows of a batch that are kept."""
-        if not self._drops:
+        if not self._decoder.drops:
             return rows
         lacking = rows.incomplete()
         self.dropped += int(lacking.sum())
@@ -40,7 +38,7 @@ class RowFilter:
     def categories(self) -> tuple[tuple[str, ...], ...]:
         """The categories of the kept rows, by code."""
         tables = [tuple(table) for table in self._decoder.categories]
-        if not self._drops:
+        if not self._decoder.drops:
             return tuple(tables)
         pairs = zip(tables, self._categories, strict=True)
         return tuple(tuple(table[code] for code in recoding.codes) for table, recoding in pairs)
@@ -49,14 +47,14 @@ class RowFilter:
     def classes(self) -> tuple[Label, ...]:
         """The classes of the kept rows, by code."""
         table = tuple(self._decoder.classes)
-        return tuple(table[code] for code in self._classes.codes) if self._drops else table
+        return tuple(table[code] for code in self._classes.codes) if self._decoder.drops else table
 
     @property
     def missing(self) -> tuple[int, ...]:
         """How many values each numeric, then each categorical feature of the kept rows lacks; empty if none does."""
         schema = self._decoder.schema
         counts = tuple(self._decoder.absent.get(f.name, 0) for f in (*schema.numeric, *schema.categorical))
-        return () if self._drops or not any(counts) else counts
+        return () if self._decoder.drops or not any(counts) else counts
 
     def _recoded(self, rows: Rows) -> Rows:
         codes, targets = rows.codes, rows.targets

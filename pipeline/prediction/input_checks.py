@@ -14,7 +14,6 @@ from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.models.learned_ranges import LearnedRanges, show_counts
 from ridgestream.stores.errors.exceptions import PartitionError
-from ridgestream.stores.parquet.column_reader import DROP
 from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.schema.row_batch import Rows
 
@@ -96,11 +95,10 @@ class InputChecker:
     @property
     def summary(self) -> InputSummary:
         """The counts of the rows checked so far."""
-        drops = self._decoder.missing == DROP
         return InputSummary(
             rows=self._decoder.rows,
             left_out=self._summary.left_out,
-            imputed={} if drops else self._decoder.absent,
+            imputed={} if self._decoder.drops else self._decoder.absent,
             unseen=self._summary.unseen,
             outside=self._summary.outside,
             rows_outside=self._summary.rows_outside,
@@ -112,7 +110,7 @@ class InputChecker:
         Raises PartitionError naming file, column and value for a category unknown to the model, if the policy is
         `error`.
         """
-        answered = np.ones(len(rows), dtype=np.bool_) if self._decoder.missing != DROP else ~rows.incomplete()
+        answered = ~rows.incomplete() if self._decoder.drops else np.ones(len(rows), dtype=np.bool_)
         tables = [list(table) for table in self._decoder.categories]
         maps = self._feature_map.code_maps(tables)
         unseen = {}

@@ -54,7 +54,12 @@ class PredictTask:
     def provenance(self) -> dict[str, Any]:
         """The provenance of its predictions; an existing output with the same provenance is up to date."""
         file = self.file
-        return {"input": [file.name, file.size_bytes, file.modified_ns], "made_by": self.made_by}
+        before = {"before": hash_of([_stamp(earlier) for earlier in file.before])} if file.lags is not None else {}
+        return {"input": _stamp(file), "made_by": self.made_by, **before}
+
+
+def _stamp(file: PartitionFile) -> list[str | int]:
+    return [file.name, file.size_bytes, file.modified_ns]
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,13 @@ class ColumnReader:
     """Number of rows of the batches before the current one."""
     absent: dict[str, int] = field(default_factory=dict)
     """Number of missing values of each column that has any."""
+    lagged: frozenset[str] = frozenset()
+    """The columns of earlier rows, which the first rows lack, and are left out for."""
+
+    @property
+    def drops(self) -> bool:
+        """Whether rows that lack a value are left out."""
+        return self.missing == DROP or bool(self.lagged)
 
     def numbers(self, name: str, batch: "pa.RecordBatch") -> npt.NDArray[np.float64]:
         """Return a column's values, NaN for missing ones."""
@@ -190,7 +197,9 @@ class ColumnReader:
 
     def _marks_missing(self, name: str) -> bool:
         """Return whether missing values of a column are marked instead of refused."""
-        return self.missing == DROP or (self.missing == IMPUTE and not self._is_target_or_weight(name))
+        if self.missing == DROP or name in self.lagged:
+            return True
+        return self.missing == IMPUTE and not self._is_target_or_weight(name)
 
     def _is_target_or_weight(self, name: str) -> bool:
         return name in (*self.schema.targets, self.schema.weight)

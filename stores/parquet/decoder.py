@@ -7,7 +7,7 @@ import numpy as np
 from ridgestream.stores.parquet.column_reader import ERROR, ColumnReader
 from ridgestream.stores.parquet.target_decoder import TargetDecoder
 from ridgestream.stores.schema.class_labels import Label
-from ridgestream.stores.schema.column_types import BOOLEAN, NUMERIC, check_column, check_type
+from ridgestream.stores.schema.column_types import BOOLEAN, NUMERIC, check_column, check_type, is_lagged
 from ridgestream.stores.schema.row_batch import Rows
 from ridgestream.stores.schema.schema import Schema
 
@@ -49,6 +49,11 @@ class Decoder:
         return self._reader.absent
 
     @property
+    def drops(self) -> bool:
+        """Whether rows that lack a value are left out: by the policy, or since earlier rows are columns."""
+        return self._reader.drops
+
+    @property
     def classes(self) -> dict[Label, int]:
         """For a multi-class target, the code of each class."""
         return self._targets.classes
@@ -69,6 +74,7 @@ class Decoder:
     def decode(self, batch: "pa.RecordBatch") -> Rows:
         """Return the batch's rows; raises PartitionError for the first value that cannot be used."""
         reader = self._reader
+        reader.lagged = frozenset(each.name for each in batch.schema if is_lagged(each))
         numeric = np.empty((batch.num_rows, len(self.schema.numeric)))
         for column, feature in enumerate(self.schema.numeric):
             with reader.arrow_errors(feature.name):

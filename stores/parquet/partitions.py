@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +25,7 @@ from ridgestream.stores.parquet.folder_keys import (
     type_folder_keys,
 )
 from ridgestream.stores.parquet.hidden_names import is_hidden_folder
+from ridgestream.stores.parquet.lags import REACH, LaggedRows, Lags, distinct_keys
 from ridgestream.stores.parquet.parquet_door import open_parquet
 from ridgestream.stores.parquet.source_walk import ListedFile, escape_path, walk_source
 from ridgestream.stores.requests.activity import ACTIVITY
@@ -58,6 +59,10 @@ class PartitionFile:
     """The columns in the names of its folders."""
     identity: str = ""
     """What distinguishes it from a rewritten file of the same size and time stamp, as in `Stamp`; empty if unknown."""
+    lags: Lags | None = None
+    """Which columns of earlier rows it has beside its own; None for none."""
+    before: tuple["PartitionFile", ...] = ()
+    """The partitions before it from which earlier rows are read, the nearest first, without lags of their own."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,22 @@ def _partition(file: ListedFile, keys: tuple[FolderKey, ...]) -> PartitionFile:
     except OSError as error:
         raise PartitionError(f"{file.location} cannot be read: {error.strerror}; put it back or remove it") from error
     return PartitionFile(file.name, file.location, stamp.size_bytes, stamp.modified_ns, keys, stamp.identity)
+
+
+def with_lags(
+    files: Sequence[PartitionFile], lags: Lags | None, history: Sequence[PartitionFile] = ()
+) -> tuple[PartitionFile, ...]:
+    """Return partitions with columns of earlier rows: those of each other, in order, and of the partitions `history`.
+
+    Partitions that are not in the history come after it.
+    """
+    if lags is None:
+        return tuple(files)
+    known = {file.path for file in history}
+    order = [replace(file, lags=None, before=()) for file in (*history, *(f for f in files if f.path not in known))]
+    place = {file.path: position for position, file in enumerate(order)}
+    before = {path: tuple(reversed(order[max(at - REACH, 0) : at])) for path, at in place.items()}
+    return tuple(replace(file, lags=lags, before=before[file.path]) for file in files)
 
 
 def _check_name(file: ListedFile, source: FileLocation) -> None:
@@ -217,8 +238,8 @@ def measure_partition(partition: PartitionFile) -> FooterSizes:
 def read_batches(partition: PartitionFile, columns: list[str] | None) -> Iterator["pa.RecordBatch"]:
     """Yield the rows in order, at most BATCH_ROWS at a time, with the named columns (all if None).
 
-    Columns may be keys of the partition's folders. Raises PartitionError if the file cannot be decoded, or contradicts
-    its folders.
+    Columns may be keys of the partition's folders, and lags. Raises PartitionError if the file cannot be decoded, or
+    contradicts its folders.
     """
     with open_partition(partition) as opened:
         yield from opened.batches(columns)
@@ -237,11 +258,37 @@ class OpenPartition:
 
     @property
     def arrow_schema(self) -> "pa.Schema":
-        """The Arrow schema from the footer, and the keys of the folders as columns; as `read_arrow_schema`."""
-        return add_fields(self._file.schema_arrow, self._partition.keys)
+        """The Arrow schema from the footer, with the keys of the folders and the lags; as `read_arrow_schema`."""
+        schema, lags = add_fields(self._file.schema_arrow, self._partition.keys), self._partition.lags
+        return schema if lags is None else lags.add_fields(schema, str(self._partition.path))
 
     def batches(self, columns: list[str] | None) -> Iterator["pa.RecordBatch"]:
         """Yield the rows as `read_batches` does."""
+        lags = self._partition.lags
+        if lags is None:
+            yield from self._own_batches(columns)
+            return
+        rows = self._earlier_rows(lags, LaggedRows(lags, self.arrow_schema, str(self._partition.path)))
+        for batch in self._own_batches(None if columns is None else lags.needed(columns)):
+            added = rows.add(batch)
+            yield added if columns is None else added.select([name for name in columns if name in added.schema.names])
+
+    def _earlier_rows(self, lags: Lags, rows: LaggedRows) -> LaggedRows:
+        """Return the last rows of each series in the partitions before this one, as far as they are needed."""
+        keys = None if lags.key is None else distinct_keys(self._own_batches([lags.key]), lags.key)
+        for file in self._partition.before:
+            if rows.suffices(keys):
+                break
+            with open_partition(file) as opened:
+                earlier = LaggedRows(lags, rows.schema, str(file.path))
+                lags.add_fields(opened.arrow_schema, str(file.path))
+                for batch in opened.batches(lags.sources):
+                    earlier.follow(batch)
+            rows.precede(earlier)
+        return rows
+
+    def _own_batches(self, columns: list[str] | None) -> Iterator["pa.RecordBatch"]:
+        """Yield the rows with columns of the file and its folders."""
         import pyarrow as pa
 
         path = self._partition.path

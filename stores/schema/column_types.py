@@ -29,6 +29,9 @@ ACCEPTED_TYPES = {
 FOLDER_TEXT = b"ridgestream.folder_text"
 """Metadata of a column that is a key of the partition's folders: its value as the folder has it."""
 
+LAG_OF = b"ridgestream.lag_of"
+"""Metadata of a column of earlier values: the column that they are of."""
+
 _BOOL8 = "arrow.bool8"
 _NAME_OF_EXTENSION = b"ARROW:extension:name"
 _NAMES_SHOWN = 12
@@ -70,6 +73,11 @@ def folder_text(field: "pa.Field") -> str | None:
     """Return the value of a key of the partition's folders as the folder has it; None for columns of the file."""
     text = (field.metadata or {}).get(FOLDER_TEXT)
     return None if text is None else text.decode()
+
+
+def is_lagged(field: "pa.Field") -> bool:
+    """Return whether a column has values of earlier rows, which the first rows lack."""
+    return LAG_OF in (field.metadata or {})
 
 
 def is_integer_text(text: str) -> bool:
