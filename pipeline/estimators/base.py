@@ -15,7 +15,7 @@ from ridgestream.pipeline.estimators.attributes import Learned
 
 if TYPE_CHECKING:
     from ridgestream.pipeline.estimators.course import Course, Limits
-    from ridgestream.pipeline.estimators.pieces import Piece, Pieces
+    from ridgestream.pipeline.estimators.pieces.pieces import Piece, Pieces
     from ridgestream.pipeline.estimators.tables import Table
     from ridgestream.pipeline.models.predictor import Model
     from ridgestream.pipeline.training.request import Request
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _WEIGHT = "sample_weight"
 _LARGEST_SEED = 2**31 - 1
+
+_BLOCK_SIZES = 2, 3
+"""The lengths of a block of an iterator, without and with weights."""
 
 
 class KernelEstimator(Learned, BaseEstimator):
@@ -57,8 +60,8 @@ class KernelEstimator(Learned, BaseEstimator):
         from ridgestream.pipeline.estimators.array_segments import ArraySegment
         from ridgestream.pipeline.estimators.course import Course, Served
         from ridgestream.pipeline.estimators.notices import warn_of_times
-        from ridgestream.pipeline.estimators.piece_reader import PieceReader
-        from ridgestream.pipeline.estimators.pieces import pieces_of
+        from ridgestream.pipeline.estimators.pieces.piece_reader import PieceReader
+        from ridgestream.pipeline.estimators.pieces.pieces import pieces_of
 
         if isinstance(X, Iterator):
             return self._fit_blocks(X, classes)
@@ -66,7 +69,7 @@ class KernelEstimator(Learned, BaseEstimator):
         request, limits = self._request(self._seed(before)), self._limits()
         _require(self, y)
         known = self._features if before else None
-        pieces = pieces_of(X, y, sample_weight)
+        pieces = pieces_of(X, y, sample_weight, _names_of(known) if known else None)
         reader = PieceReader(pieces, self._table, known)
         self._features = reader.table(0).features
         if before is None:
@@ -89,8 +92,13 @@ class KernelEstimator(Learned, BaseEstimator):
                 "estimator, or give a dask or Zarr array, a dask frame or a pyarrow dataset"
             )
         self.__dict__.pop("_served", None)
-        for X, y, *weights in blocks:
+        for block in blocks:
+            if not isinstance(block, tuple) or len(block) not in _BLOCK_SIZES:
+                raise InputError(f"a block must be (X, y) or (X, y, sample_weight), it is {type(block).__name__}")
+            X, y, *weights = block
             self._fit(X, y, weights[0] if weights else None, continues=True, classes=classes)
+        if not hasattr(self, "_served"):
+            raise InputError("the iterator has no block: there are no rows to learn")
         return self
 
     def _table(self, X: Any, known: "Sequence[Feature] | None") -> "Table":
@@ -185,12 +193,27 @@ class KernelEstimator(Learned, BaseEstimator):
 
     def _apply(self, X: Any, function: "Callable[[Table], Any]") -> Any:
         """Return `function` of rows: of those in pieces, piece by piece, and of dask arrays and frames lazily."""
-        from ridgestream.pipeline.estimators.pieces import apply_to_pieces, is_in_pieces
+        from ridgestream.pipeline.estimators.pieces.pieces import apply_to_pieces, is_in_pieces
 
         check_is_fitted(self)
         if is_in_pieces(X):
-            return apply_to_pieces(X, partial(self._apply, function=function), function(self._example(X)))
+            apply = partial(self._apply, function=function)
+            return apply_to_pieces(X, apply, function(self._example(X)), _names_of(self._features))
         return function(self._table(X, self._features))
+
+    def _score(self, metric: "Callable[..., float]", X: Any, y: Any, sample_weight: Any) -> float:
+        """Return the metric of all rows, predicted piece by piece; their targets and predictions are in memory."""
+        from ridgestream.pipeline.estimators.pieces.pieces import pieces_of
+
+        check_is_fitted(self)
+        pieces = list(map(self._judged, pieces_of(X, y, sample_weight, _names_of(self._features))))
+        truth, predictions, weights = zip(*pieces, strict=True)
+        together = None if sample_weight is None else np.concatenate(weights)
+        return float(metric(np.concatenate(truth), np.concatenate(predictions), sample_weight=together))
+
+    def _judged(self, piece: "Piece") -> tuple[Any, Any, Any]:
+        check_consistent_length(piece.X, piece.y, piece.weights)
+        return np.asarray(piece.y), self.predict(piece.X), piece.weights
 
     def _example(self, X: Any) -> "Table":
         """Return a row without values, in the precision of some rows."""
@@ -238,6 +261,10 @@ def _require(estimator: Any, y: Any) -> None:
         raise ValueError(
             f"This {type(estimator).__name__} estimator requires y to be passed, but the target y is None."
         )
+
+
+def _names_of(features: "Sequence[Feature]") -> list[str]:
+    return [feature.name for feature in features]
 
 
 def _free_name(name: str, taken: set[str]) -> str:

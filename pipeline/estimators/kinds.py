@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
@@ -16,7 +17,7 @@ from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.estimators.base import KernelEstimator
 
 if TYPE_CHECKING:
-    from ridgestream.pipeline.estimators.pieces import Pieces
+    from ridgestream.pipeline.estimators.pieces.pieces import Pieces
     from ridgestream.pipeline.estimators.tables import Table
     from ridgestream.pipeline.models.predictor import Model
     from ridgestream.stores.schema.schema import Feature
@@ -47,6 +48,10 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithm of `predict_proba`, (rows, n_classes)."""
         return np.log(self.predict_proba(X))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows whose class is predicted; rows may be anything that `fit` takes, but an iterator."""
+        return self._score(accuracy_score, X, y, sample_weight)
 
     def _scores(self, table: "Table") -> npt.NDArray[np.floating]:
         outputs = self._outputs(table).astype(table.dtype, copy=False)
@@ -123,6 +128,10 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         if not (isinstance(alpha, float | int | np.number) and 0 < alpha < 1):
             raise InputError(f"alpha is the share of values outside, a number between 0 and 1, it is {alpha!r}")
         return self._apply(X, partial(self._bounds, level=1 - alpha))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R², of several targets their mean; rows may be anything that `fit` takes, but an iterator."""
+        return self._score(r2_score, X, y, sample_weight)
 
     def _means(self, table: "Table") -> npt.NDArray[np.floating]:
         return self._shaped(self._outputs(table).astype(table.dtype, copy=False))

@@ -43,10 +43,10 @@ def test_dask_arrays_in_any_chunks(rows: tuple[Any, Any, Any], fitted: Any, chun
     lazy = da.from_array(X, chunks=chunks)
     other = SparseKernelRegressor(**PLAIN).fit(lazy, da.from_array(y, chunks=170), sample_weight=weights)
     assert_same(fitted, other, X)
-    told = other.predict(lazy)
-    assert isinstance(told, da.Array)
-    assert (told.shape, told.dtype) == ((1000,), np.float64)
-    assert np.allclose(told.compute(), fitted.predict(X), rtol=1e-12, atol=1e-12)
+    predicted = other.predict(lazy)
+    assert isinstance(predicted, da.Array)
+    assert (predicted.shape, predicted.dtype) == ((1000,), np.float64)
+    assert np.allclose(predicted.compute(), fitted.predict(X), rtol=1e-12, atol=1e-12)
     bounds = other.predict_interval(lazy)
     assert bounds.shape == (1000, 2)
     assert np.allclose(bounds.compute(), fitted.predict_interval(X), rtol=1e-12, atol=1e-12)
@@ -62,7 +62,7 @@ def test_chunks_of_unknown_sizes_are_counted(rows: tuple[Any, Any, Any]) -> None
     assert np.isnan(lazy[kept].shape[0])
 
 
-def test_no_chunk_is_read_beside_another(rows: tuple[Any, Any, Any]) -> None:
+def test_no_chunk_is_read_at_once_with_another(rows: tuple[Any, Any, Any]) -> None:
     X, y, _ = rows
     sizes = []
 
@@ -88,8 +88,8 @@ def test_dask_frames_with_categories(rows: tuple[Any, Any, Any]) -> None:
     one = SparseKernelRegressor(**PLAIN).fit(frame[["a", "town"]], frame["y"])
     other = SparseKernelRegressor(**PLAIN).fit(lazy[["a", "town"]], lazy["y"])
     assert_same(one, other, frame[["a", "town"]])
-    told = other.predict(lazy[["a", "town"]]).compute()
-    assert np.allclose(told, one.predict(frame[["a", "town"]]), rtol=1e-12, atol=1e-12)
+    predicted = other.predict(lazy[["a", "town"]]).compute()
+    assert np.allclose(predicted, one.predict(frame[["a", "town"]]), rtol=1e-12, atol=1e-12)
 
 
 def test_datasets_of_parquet_files_by_the_names_of_columns(rows: tuple[Any, Any, Any], tmp_path: Path) -> None:
@@ -106,9 +106,64 @@ def test_datasets_of_parquet_files_by_the_names_of_columns(rows: tuple[Any, Any,
 def test_zarr_arrays_and_classes(rows: tuple[Any, Any, Any]) -> None:
     X, y, _ = rows
     stored, labels = zarr.array(X, chunks=(300, 2)), np.where(y > 0, "up", "down")
+    number = SparseKernelRegressor(**PLAIN).fit(stored, zarr.array(y, chunks=70))
+    assert_same(SparseKernelRegressor(**PLAIN).fit(X, y), number, X)
     one, other = (OnlineLSSVMClassifier(**PLAIN).fit(each, labels) for each in (X, stored))
     assert np.array_equal(one.predict_proba(X), other.predict_proba(X))
     assert np.allclose(one.predict_proba(X), other.predict_proba(stored), rtol=1e-12, atol=1e-12)
+
+
+def test_rows_in_pieces_are_scored(rows: tuple[Any, Any, Any], fitted: Any) -> None:
+    X, y, weights = rows
+    expected = fitted.score(X, y, sample_weight=weights)
+    for kind in (lambda each: da.from_array(each, chunks=170), zarr.array):
+        assert np.isclose(fitted.score(kind(X), kind(y), sample_weight=kind(weights)), expected, rtol=1e-12)
+    labels = np.where(y > 0, "up", "down")
+    classifier = OnlineLSSVMClassifier(**PLAIN).fit(zarr.array(X), labels)
+    assert classifier.score(da.from_array(X, chunks=300), labels) == np.mean(classifier.predict(X) == labels)
+
+
+def test_frames_of_small_files_whose_partitions_an_optimizer_joins(rows: tuple[Any, Any, Any], tmp_path: Path) -> None:
+    frame = frame_of(rows)
+    for number in range(4):
+        frame[number * 250 : (number + 1) * 250].to_parquet(tmp_path / f"{number}.parquet")
+    lazy = dd.read_parquet(tmp_path)
+    one = SparseKernelRegressor(**PLAIN).fit(frame[["a", "town"]], frame["y"])
+    other = SparseKernelRegressor(**PLAIN).fit(lazy.drop(columns="y"), lazy["y"])
+    assert_same(one, other, frame[["a", "town"]])
+    assert np.isclose(other.score(lazy.drop(columns="y"), lazy["y"]), one.score(frame[["a", "town"]], frame["y"]))
+    again = SparseKernelRegressor(**PLAIN).fit(lazy.drop(columns="y"), lazy["y"].repartition(npartitions=1))
+    assert_same(one, again, frame[["a", "town"]])
+
+
+def test_a_dataset_is_predicted_and_scored_with_its_target_among_its_columns(
+    rows: tuple[Any, Any, Any], tmp_path: Path
+) -> None:
+    frame = frame_of(rows)
+    pq.write_table(pa.Table.from_pandas(frame[["y", "town", "a"]]), tmp_path / "rows.parquet", row_group_size=300)
+    dataset = ds.dataset(tmp_path)
+    one = SparseKernelRegressor(**PLAIN).fit(frame[["a", "town"]], frame["y"])
+    assert np.allclose(one.predict(dataset), one.predict(frame[["a", "town"]]), rtol=1e-12, atol=1e-12)
+    assert np.isclose(one.score(dataset, "y"), one.score(frame[["a", "town"]], frame["y"]))
+    pq.write_table(pa.Table.from_pandas(frame[["y", "a"]]), tmp_path / "rows.parquet")
+    with pytest.raises(ValueError, match="town"):
+        one.predict(ds.dataset(tmp_path))
+
+
+def test_targets_by_name_are_those_of_a_dataset_alone(rows: tuple[Any, Any, Any]) -> None:
+    frame = frame_of(rows)
+    for X in (frame, dd.from_pandas(frame, npartitions=2)):
+        with pytest.raises(InputError, match="y is the text 'y': only a pyarrow dataset has columns by name"):
+            SparseKernelRegressor(**PLAIN).fit(X, "y")
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [([], "the iterator has no block"), ([pd.DataFrame({"a": [1.0], "b": [2.0]})], "it is DataFrame")],
+)
+def test_an_iterator_without_blocks_or_of_other_things_is_refused(blocks: list[Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        OnlineLSSVMRegressor(**PLAIN).fit(iter(blocks))
 
 
 def test_targets_of_another_length_are_refused(rows: tuple[Any, Any, Any]) -> None:

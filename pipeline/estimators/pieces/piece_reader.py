@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats
-from ridgestream.pipeline.estimators.pieces import Piece, Pieces
+from ridgestream.pipeline.estimators.pieces.pieces import Piece, Pieces
 from ridgestream.pipeline.estimators.tables import Table
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.row_batch import Rows, join_rows
