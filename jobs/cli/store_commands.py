@@ -179,6 +179,7 @@ def warm(as_json: AsJson = False) -> None:
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The study; --list names all.")] = None,
+    *,
     list_all: Annotated[
         bool, typer.Option("--list", help="Show what there is, what it needs, and how long it takes.")
     ] = False,
@@ -188,6 +189,7 @@ def reproduce(
     repeats: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Repeats of each cell, in place of the paper's.")
     ] = None,
+    only: Annotated[str, typer.Option(metavar="TEXT", help="Measure the cells whose names have this text.")] = "",
     cluster: Annotated[str, typer.Option(help="none, local, local:N, a scheduler's address, or file:PATH.")] = "none",
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where measurements are kept, as NAME.json.")
@@ -207,7 +209,7 @@ def reproduce(
             print_result({study.pop("name"): study for study in list_studies()}, as_json=as_json)
             return
         with open_executor(cluster, _CLUSTER_SECONDS) as executor:
-            facts = run_reproduce(name, repeats, output.absolute(), data and data.absolute(), executor)
+            facts = run_reproduce(name, repeats, output.absolute(), data and data.absolute(), executor, only)
         if as_json:
             print_result(facts, as_json=True)
         else:

@@ -34,18 +34,24 @@ def list_studies() -> list[dict[str, Any]]:
 
 
 def run_reproduce(
-    name: str, repeats: int | None, folder: Path, data: Path | None = None, executor: Executor | None = None
+    name: str,
+    repeats: int | None,
+    folder: Path,
+    data: Path | None = None,
+    executor: Executor | None = None,
+    only: str = "",
 ) -> dict[str, Any]:
     """Measure what `folder` does not have yet, and return the facts; raises JobFileError for an unknown study.
 
     Each measurement is written at once, so that a run that was killed goes on. Measurements with other settings, of
-    other rows, or by another version, are not used. Last come the picture and the page of all studies measured there.
+    other rows, or by another version, are not used. With `only`, cells whose names have this text are measured. Last
+    come the picture and the page of all studies measured there.
     """
     if name not in STUDIES:
         raise JobFileError(f"there is no study {name!r}: reproduce takes one of {', '.join(STUDIES)}")
     kept = _Kept.open(name, folder, DataFolder(data))
     kept.choose()
-    tasks = list(kept.pending(repeats))
+    tasks = list(kept.pending(repeats, only))
     measured = (executor or InProcess()).run(_measure, tasks, name, kept.bench)
     for (number, _), outcomes in zip(tasks, measured, strict=True):
         kept.add(number, outcomes)
@@ -91,12 +97,14 @@ class _Kept:
                 self.bench.chosen[key] = choose(self.bench.data)
                 self._write()
 
-    def pending(self, repeats: int | None) -> Iterator[tuple[int, int]]:
+    def pending(self, repeats: int | None, only: str) -> Iterator[tuple[int, int]]:
         """Yield number and repeat of each measurement that is missing: the first repeat of all of them comes first."""
         wanted = repeats or self.study.repeats
         for repeat in range(wanted):
             for number, measurement in enumerate(self.study.measurements):
                 have = len(self.outcomes.get(measurement.cells[0].name, ()))
+                if not any(only in cell.name for cell in measurement.cells):
+                    continue
                 if have <= repeat < min(wanted, measurement.repeats or wanted):
                     yield number, repeat
 
