@@ -17,7 +17,7 @@ from ridgestream.pipeline.batch.registry import METHODS, section_of
 from ridgestream.pipeline.batch.shared_settings import own_settings, shared_settings
 from ridgestream.pipeline.metric.settings import MetricSettings
 from ridgestream.pipeline.online.settings import OnlineSettings
-from ridgestream.pipeline.training.request import MAX_BASIS, REGULARIZATION
+from ridgestream.pipeline.training.request import MAX_BASIS, REGULARIZATION, THRESHOLDS
 
 UNLIMITED = "unlimited"
 """What a job file says for None, where absence means a number."""
@@ -25,7 +25,7 @@ UNLIMITED = "unlimited"
 AUTO: Final = "auto"
 """What a job file says, or means by its absence, for a setting that the pilot of a new model chooses."""
 
-CHOOSABLE = frozenset({REGULARIZATION, MAX_BASIS})
+CHOOSABLE = frozenset({REGULARIZATION, MAX_BASIS}) | THRESHOLDS
 """The settings of methods that a pilot can choose."""
 
 Definition = tuple[Any, FieldInfo]

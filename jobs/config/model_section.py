@@ -23,7 +23,7 @@ from ridgestream.pipeline.batch.shared_settings import MethodSettings, SharedReg
 from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricName
 from ridgestream.pipeline.models.model_record import ONLINE
 from ridgestream.pipeline.training.pilot import bounding_values
-from ridgestream.pipeline.training.request import EXPERTS, GAMMA, MAX_BASIS
+from ridgestream.pipeline.training.request import EXPERTS, GAMMA, MAX_BASIS, THRESHOLDS
 
 AUTO_REFIT = "auto"
 """The value of `refit` that leaves it to the rows."""
@@ -67,11 +67,11 @@ class ModelKeys(Section):
     """The number of cells of space that have an online learner each, with a dictionary of up to max_basis vectors. The
     first training makes cells of the first rows, those of metric_options.rows, by k-means. The "auto" of max_basis is
     200 then. "auto": as many as have the smallest error on rows left out of these, scaled to the rows of the first
-    training, at least 5 for each vector of a cell; 1 where one dictionary is as good. It stays as it is."""
+    training, at least 128 or 5 for each vector in a cell; 1 where one dictionary is as good. It stays as it is."""
     refit: bool | Literal["auto"] = "auto"
     """Whether one more pass fits the online learner's coefficients to all learned rows; "auto" tries it where there are
-    at most 512 rows a vector and no experts, and keeps it if that lowers the error on rows left out. May change between
-    nights."""
+    at most 512 rows a vector, 512,000 with experts, and keeps it if that lowers the error on rows left out. May change
+    between nights."""
     guard: NotNegative | None = None
     """By which share the error on held-out rows may rise before the model of an earlier night is served instead."""
 
@@ -95,6 +95,7 @@ class ModelKeys(Section):
         if self._has_cells or (not self.is_online and METHODS[self.method].chooses_size):
             open_keys -= {MAX_BASIS}
         open_keys |= {EXPERTS} if self.experts == AUTO else set()
+        open_keys -= THRESHOLDS if self.experts == 1 else set()
         return frozenset(open_keys | ({GAMMA} if self.kernel.is_open else set()))
 
     @property

@@ -30,9 +30,10 @@ class OnlineLSSVMClassifier(KernelClassifier):
             numbers as they are.
         timestamps: Time stamps are circles of hour, weekday and day of the year ("calendar"), the time elapsed
             ("elapsed"), or "both"; None is "calendar" with a warning, since no trend in time is followed.
-        novelty_threshold: TOL1, in units of k(x, x): a row further from the dictionary's span is a candidate.
+        novelty_threshold: TOL1, in units of k(x, x): a row further from the dictionary's span is a candidate; "auto"
+            is 0.01, and 0.001 in cells.
         usefulness_threshold: TOL2, in squared units of the targets, 1 for a row's class and −1 for others: a candidate
-            is taken if it lowers the cost by more.
+            is taken if it lowers the cost by more; "auto" is 1e-4, and 1e-5 in cells.
         selection: "supervised", or "novelty" for novel rows until the dictionary is full.
         experts: The number of cells of space that have a learner each, of up to 200 vectors where `max_basis` is
             "auto"; "auto" compares numbers of cells on the first rows.
@@ -89,8 +90,8 @@ class OnlineLSSVMClassifier(KernelClassifier):
         metric: str = AUTO,
         scale: str | None = "standardized",
         timestamps: str | None = None,
-        novelty_threshold: float = 1e-2,
-        usefulness_threshold: float = 1e-4,
+        novelty_threshold: float | str = AUTO,
+        usefulness_threshold: float | str = AUTO,
         selection: str = "supervised",
         experts: int | str = 1,
         refit: bool | str = AUTO,
@@ -163,9 +164,10 @@ class OnlineLSSVMRegressor(KernelRegressor):
             numbers as they are.
         timestamps: Time stamps are circles of hour, weekday and day of the year ("calendar"), the time elapsed
             ("elapsed"), or "both"; None is "calendar" with a warning, since no trend in time is followed.
-        novelty_threshold: TOL1, in units of k(x, x): a row further from the dictionary's span is a candidate.
+        novelty_threshold: TOL1, in units of k(x, x): a row further from the dictionary's span is a candidate; "auto"
+            is 0.01, and 0.001 in cells.
         usefulness_threshold: TOL2, in squared units of standardized targets: a candidate is taken if it lowers the cost
-            by more.
+            by more; "auto" is 1e-4, and 1e-5 in cells.
         selection: "supervised", or "novelty" for novel rows until the dictionary is full.
         experts: The number of cells of space that have a learner each, of up to 200 vectors where `max_basis` is
             "auto"; "auto" compares numbers of cells on the first rows.
@@ -220,8 +222,8 @@ class OnlineLSSVMRegressor(KernelRegressor):
         metric: str = AUTO,
         scale: str | None = "standardized",
         timestamps: str | None = None,
-        novelty_threshold: float = 1e-2,
-        usefulness_threshold: float = 1e-4,
+        novelty_threshold: float | str = AUTO,
+        usefulness_threshold: float | str = AUTO,
         selection: str = "supervised",
         experts: int | str = 1,
         refit: bool | str = AUTO,

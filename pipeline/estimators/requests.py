@@ -19,7 +19,7 @@ from ridgestream.pipeline.training.request import (
     EXPERTS,
     GAMMA,
     MAX_BASIS,
-    REGULARIZATION,
+    THRESHOLDS,
     BatchRequest,
     OnlineRequest,
 )
@@ -50,21 +50,21 @@ _POLICIES = {"missing": (ERROR, "impute"), "unseen_categories": (ERROR, IGNORE, 
 def online_request(parameters: Mapping[str, Any], seed: int) -> OnlineRequest:
     """Return the request of an online estimator with these parameters; raises InputError for one out of bounds."""
     parameters = _checked(parameters)
-    values = {name: parameters[name] for name in ("regularization", "max_basis")}
-    own = {name: parameters[name] for name in ("novelty_threshold", "usefulness_threshold", "selection")}
+    values = {name: parameters[name] for name in ("regularization", "max_basis", *sorted(THRESHOLDS))}
     name, kernels = _kernels(parameters)
     if len(kernels) > 1:
         raise InputError("the online learner takes a single gamma, not several")
     is_open = parameters["experts"] == AUTO
     experts = 1 if is_open else parameters["experts"]
-    open_keys = _open(parameters, values) - ({MAX_BASIS} if experts > 1 else set()) | ({EXPERTS} if is_open else set())
+    fixed = ({MAX_BASIS} if experts > 1 else set()) | (set() if is_open else THRESHOLDS)
+    open_keys = _open(parameters, values) - fixed | ({EXPERTS} if is_open else set())
     bounding = bounding_values(has_cells=experts > 1)
     return OnlineRequest(
         kernel=name,
         kernel_parameters=kernels[0],
         **{key: bounding[key] if value == AUTO else value for key, value in values.items()},
         experts=experts,
-        **own,
+        selection=parameters["selection"],
         **_shared(parameters, open_keys, seed),
     )
 
@@ -181,10 +181,9 @@ def _class_weight(wanted: Any) -> ClassWeight | None:
 
 def _open(parameters: Mapping[str, Any], values: Mapping[str, Any]) -> frozenset[str]:
     """Return the settings that the pilot chooses."""
-    keys = {"regularization": REGULARIZATION, "max_basis": MAX_BASIS}
     kernel = parameters["kernel"]
     is_open = isinstance(kernel, str) and has_gamma(kernel) and parameters["gamma"] == AUTO
-    return frozenset({keys[name] for name, value in values.items() if value == AUTO} | ({GAMMA} if is_open else set()))
+    return frozenset({name for name, value in values.items() if value == AUTO} | ({GAMMA} if is_open else set()))
 
 
 def _kernels(parameters: Mapping[str, Any]) -> tuple[str, tuple[dict[str, float], ...]]:

@@ -12,6 +12,11 @@ from ridgestream.pipeline.kernels import Kernel, check_kernel, make_kernel
 from ridgestream.pipeline.online.schedule import selection_penalty
 from ridgestream.pipeline.online.selection_rule import SELECTIONS, Selection, SelectionRule
 
+CELL_THRESHOLDS = {"novelty_threshold": 1e-3, "usefulness_threshold": 1e-5}
+"""The thresholds of a model of local experts unless it states others: in its small part of space, a cell's kernel is
+wide, and few rows lower the cost by little each.
+"""
+
 _INTERNAL = ("stream_rows", "unpenalized")
 
 
@@ -26,9 +31,11 @@ class OnlineSettings:
     max_basis: Annotated[int, Ge(1)] | None = 500
     """Largest number of basis vectors; with None the dictionary grows as far as memory allows."""
     novelty_threshold: Annotated[float, Ge(0)] = 1e-2
-    """TOL1, in units of k(x, x): a row is a candidate only if its novelty, k* − kᵀK⁻¹k, exceeds this."""
+    """TOL1, in units of k(x, x): a row is a candidate only if its novelty, k* − kᵀK⁻¹k, exceeds this.
+    "auto" is 0.01, and 0.001 in cells."""
     usefulness_threshold: Annotated[float, Ge(0)] = 1e-4
-    """TOL2, in squared target units: a candidate is taken only if novelty times reduction of the cost exceeds this."""
+    """TOL2, in squared target units: a candidate is taken only if novelty times reduction of the cost exceeds this.
+    "auto" is 1e-4, and 1e-5 in cells."""
     selection: Selection = "supervised"
     """Which rows enter the dictionary: novel and useful ones, novel ones, or none because the dictionary is given."""
     stream_rows: Annotated[Annotated[int, Ge(1)] | None, Internal()] = None

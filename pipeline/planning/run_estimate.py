@@ -7,6 +7,7 @@ from ridgestream.pipeline.planning.run_plan import RunPlan
 from ridgestream.pipeline.planning.runtime_estimate import calibrate, time_sums
 from ridgestream.pipeline.planning.sample import Sample
 from ridgestream.pipeline.planning.timing import Estimate
+from ridgestream.pipeline.training.online.shared_cells import EVERY_WORKERS_SECONDS
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,11 @@ def estimate_run(plan: RunPlan, sample: Sample, workers: int) -> RunEstimate:
 
 
 def _train_seconds(plan: RunPlan, estimate: Estimate, workers: int) -> float:
-    """Return the seconds of training: workers share only passes, neither a stream nor the selection between passes."""
+    """Return the seconds of training: workers share passes and cells, neither a stream nor the selection of a pass."""
+    if plan.shares_cells:
+        each = min(EVERY_WORKERS_SECONDS, estimate.row_seconds)
+        row_seconds = each + (estimate.row_seconds - each) / min(workers, plan.experts)
+        return row_seconds * plan.rows_per_pass + estimate.fixed_seconds
     shared = min(workers, max(1, plan.tasks_per_pass)) if plan.trainer.shares_passes else 1
     if plan.trainer.shares_passes and not plan.reads_all_rows:
         selecting = sum(each.row_seconds for each in plan.trainer.passes(None, plan.rows_per_pass, plan.rows_per_pass))

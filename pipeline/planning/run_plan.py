@@ -17,6 +17,7 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.ingest.source_diff import count_usable_rows, diff_source
 from ridgestream.pipeline.models.model_record import is_refitted, n_basis_of
 from ridgestream.pipeline.prediction.held_out import held_out_feature_map
+from ridgestream.pipeline.training.online.shared_cells import fewest_shared
 from ridgestream.pipeline.training.pilot import plan_pilot
 from ridgestream.pipeline.training.refit import count_features, may_refit, plan_refit
 from ridgestream.pipeline.training.request import OnlineRequest, Request, adopt_settings
@@ -96,7 +97,9 @@ class RunPlan:
     @property
     def tries_refit(self) -> bool:
         """Whether a refit will be tried, unless the dictionary stays far smaller than it may be."""
-        return self.may_refit and self.learns and may_refit(self.trainer.request, self.rows, self.max_basis)
+        return (
+            self.may_refit and self.learns and may_refit(self.trainer.request, self.rows, self.experts * self.max_basis)
+        )
 
     @property
     def is_due(self) -> bool:
@@ -108,6 +111,11 @@ class RunPlan:
         """The number of cells that have a dictionary each, as far as the job gives it."""
         request = self.trainer.request
         return request.experts if isinstance(request, OnlineRequest) else 1
+
+    @property
+    def shares_cells(self) -> bool:
+        """Whether workers, if there are any, share the cells of the rows to learn."""
+        return self.experts > 1 and self.new_rows >= fewest_shared(self.experts)
 
     @property
     def max_basis(self) -> int:

@@ -74,7 +74,7 @@ def judge_left_out(context: TrainingContext, record: ModelRecord, learned: Seque
         return None
     targets, weights = sampled.block.targets, sampled.weights
     model = model_of(record, with_uncertainty=True)
-    outputs, deviations = _left_out(model, record, sampled)
+    outputs, deviations = leave_out_each(model, record, sampled)
     noise = None if context.classifies else model.noise
     return JudgedRows(
         targets, kept.outputs[found] if kept else outputs, None if context.classifies else deviations, noise, weights
@@ -108,10 +108,10 @@ def sampled_rows(
     return found, SampledRows(block, numbers, weights)
 
 
-def _left_out(model: Model, record: ModelRecord, rows: SampledRows) -> tuple[Floats, Floats]:
+def leave_out_each(model: Model, record: ModelRecord, rows: SampledRows) -> tuple[Floats, Floats]:
     """Return outputs and standard deviations of new observations, each (rows, n_outputs), at rows left out.
 
-    Those of local experts are left out of the sums of their own cells.
+    Those of local experts are left out of the sums of their own cells; `model`, or each cell's, has uncertainty.
     """
     if isinstance(model, ExpansionModel):
         left_out = leave_out(model, record, rows)
@@ -119,7 +119,7 @@ def _left_out(model: Model, record: ModelRecord, rows: SampledRows) -> tuple[Flo
     assert isinstance(model, ExpertsModel)  # noqa: S101 (there is no other)
     state, (outputs, deviations) = served_experts_of(record), np.zeros((2, *rows.block.targets.shape))
     for cell, expert, own in model.groups(rows.block.features):
-        outputs[own], deviations[own] = _left_out(expert, of_cell(record, state, cell), rows.part(own))
+        outputs[own], deviations[own] = leave_out_each(expert, of_cell(record, state, cell), rows.part(own))
     return outputs, deviations
 
 

@@ -18,7 +18,7 @@ from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, Me
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import MetricSettings
 from ridgestream.pipeline.metric.split import LATER_SHARE
-from ridgestream.pipeline.online.settings import OnlineSettings
+from ridgestream.pipeline.online.settings import CELL_THRESHOLDS, OnlineSettings
 from ridgestream.pipeline.sums.row_set import RowSet
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.request import (
@@ -27,6 +27,7 @@ from ridgestream.pipeline.training.request import (
     LARGEST_CHOSEN,
     MAX_BASIS,
     REGULARIZATION,
+    THRESHOLDS,
     Choice,
     Request,
 )
@@ -148,7 +149,8 @@ def _form(request: Request, n_features: int) -> MetricForm:
 def bounding_values(*, has_cells: bool = False) -> dict[str, Any]:
     """Return the values of settings that are "auto" by which a training is planned; a pilot chooses no larger ones."""
     most = EXPERT_BASIS if has_cells else LARGEST_CHOSEN
-    return {REGULARIZATION: OnlineSettings.regularization, MAX_BASIS: most}
+    thresholds = {name: getattr(OnlineSettings, name) for name in THRESHOLDS} | (CELL_THRESHOLDS if has_cells else {})
+    return {REGULARIZATION: OnlineSettings.regularization, MAX_BASIS: most, **thresholds}
 
 
 def plan_pilot(request: Request, record: ModelRecord | None, n_features: int, n_rows: int) -> MetricPlan | None:

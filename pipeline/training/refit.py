@@ -13,6 +13,7 @@ by one in closed form, falls by more than one standard error.
 from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
+from typing import cast
 
 import numpy as np
 
@@ -24,23 +25,25 @@ from ridgestream.pipeline.calibration.priority_sample import PrioritySample, sam
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
 from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
 from ridgestream.pipeline.features.calendar import CYCLES
+from ridgestream.pipeline.models.experts_model import ExpertsModel
 from ridgestream.pipeline.models.experts_record import experts_of, is_local, with_refitted_experts
 from ridgestream.pipeline.models.model_record import (
-    expansion_of,
+    model_of,
     n_basis_of,
     refit_of,
     state_of,
     with_refit,
 )
+from ridgestream.pipeline.models.predictor import ExpansionModel, Model
 from ridgestream.pipeline.models.uncertainty import Uncertainty
 from ridgestream.pipeline.online.experts.cell_learning import PART_BYTES
 from ridgestream.pipeline.selection.regularization_path import choose_regularization
 from ridgestream.pipeline.sums.basis import Basis, plan_kernel_rows
 from ridgestream.pipeline.sums.normal_equations import Summing
 from ridgestream.pipeline.training.context import TrainingContext
-from ridgestream.pipeline.training.left_out import leave_out, sampled_rows
+from ridgestream.pipeline.training.left_out import leave_out_each, sampled_rows
 from ridgestream.pipeline.training.online.cell_sums import sum_cells
-from ridgestream.pipeline.training.request import CHOSEN, REGULARIZATION, OnlineRequest, Request
+from ridgestream.pipeline.training.request import CHOSEN, LARGEST_CHOSEN, REGULARIZATION, OnlineRequest, Request
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.catalog.models import ModelRecord
@@ -77,12 +80,13 @@ def refit(context: TrainingContext, record: ModelRecord, segments: Sequence[int]
 
 
 def may_refit(request: Request, n_rows: int, n_basis: int) -> bool:
-    """Return whether a refit of this many rows and vectors is tried: few rows, and a dictionary that grew with them.
+    """Return whether a refit of this many rows is tried: few for the vectors of a dictionary that grew with them.
 
-    That of local experts is not: rows are few for all of their vectors, and it would read all of them again.
+    Of the vectors of local experts, as many count as one dictionary may have: each night's refit reads all rows again.
     """
-    may_grow = isinstance(request, OnlineRequest) and request.selection != "fixed" and request.experts == 1
-    return may_grow and n_rows <= FEW_ROWS * n_basis
+    if not isinstance(request, OnlineRequest) or request.selection == "fixed":
+        return False
+    return n_rows <= FEW_ROWS * (n_basis if request.experts == 1 else min(n_basis, LARGEST_CHOSEN))
 
 
 def refit_if_better(context: TrainingContext, request: Request, trained: Trained, segments: Sequence[int]) -> Trained:
@@ -93,7 +97,7 @@ def refit_if_better(context: TrainingContext, request: Request, trained: Trained
     record = trained.record
     n_rows, n_basis = int(record.counters["rows_seen"]), n_basis_of(record)
     fits = plan_refit_of(record, context.ledger).total_bytes <= context.memory_limit_bytes
-    if is_local(record) or not (fits and trained.entries and may_refit(request, n_rows, n_basis)):
+    if not (fits and trained.entries and may_refit(request, n_rows, n_basis)):
         return trained
     try:
         refitted = refit(context, record, segments)
@@ -110,18 +114,29 @@ def _gain_of(
     context: TrainingContext, record: ModelRecord, refitted: ModelRecord, segments: Sequence[int]
 ) -> tuple[float, float]:
     """Return by which share a refit lowers the squared error on rows left out, and the standard error of that."""
-    sample = PrioritySample.of(int(record.counters["rows_seen"]), sample_size(state_of(record).n_targets))
+    n_outputs = encoding_of(record, context.ledger.schema).target.n_outputs
+    sample = PrioritySample.of(int(record.counters["rows_seen"]), sample_size(n_outputs))
     _, rows = sampled_rows(context, refitted, segments, sample)
-    model, state = expansion_of(refitted, with_uncertainty=True), state_of(record)
-    own = Uncertainty.of(state, refit_of(refitted), state.parameters.regularization)
-    models = replace(expansion_of(record), uncertainty=own), model
     targets = rows.block.targets
     w = np.ones(len(targets)) if rows.block.weights is None else rows.block.weights
     with one_blas_thread():
-        was, now = (np.square(targets - leave_out(m, refitted, rows).outputs).mean(axis=1) for m in models)
+        models = _before(record, refitted), model_of(refitted, with_uncertainty=True)
+        was, now = (np.square(targets - leave_out_each(m, refitted, rows)[0]).mean(axis=1) for m in models)
         error, fall = float(w @ was), float(w @ (was - now))
         spread = float(w**2 @ (was - now - fall / max(float(w.sum()), 1e-300)) ** 2)
     return (fall / error, sqrt(spread) / error) if error > 0 else (0.0, 0.0)
+
+
+def _before(record: ModelRecord, refitted: ModelRecord) -> Model:
+    """Return the model without the refit, and with the refit's exact sums, of which rows are left out."""
+    model, refit_model = model_of(record), model_of(refitted, with_uncertainty=True)
+    if isinstance(model, ExpertsModel) and isinstance(refit_model, ExpertsModel):
+        bars = [expert.uncertainty for expert in refit_model.experts]
+        experts = (own.having(uncertainty=bar) for own, bar in zip(model.experts, bars, strict=True))
+        return replace(model, experts=tuple(experts))
+    state = state_of(record)
+    own = Uncertainty.of(state, refit_of(refitted), state.parameters.regularization)
+    return replace(cast("ExpansionModel", model), uncertainty=own)
 
 
 def plan_refit(n_features: int, max_basis: int, experts: int = 1) -> RefitPlan:

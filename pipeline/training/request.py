@@ -1,5 +1,6 @@
 """Requests: the model that a job asks for, and the parameters that the model's record keeps."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self, cast
 
@@ -15,12 +16,16 @@ from ridgestream.pipeline.batch.shared_settings import (
 )
 from ridgestream.pipeline.features.class_weights import ClassWeight
 from ridgestream.pipeline.metric.settings import AUTO, MetricRequest, MetricSettings
+from ridgestream.pipeline.online.settings import CELL_THRESHOLDS
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.files.paths import FileLocation
 from ridgestream.stores.schema.column_rules import OF_NEW_MODELS, SOURCE, ColumnRules, rules_of
 
 GAMMA, REGULARIZATION, MAX_BASIS, EXPERTS = "kernel.gamma", "regularization", "max_basis", "experts"
 """The settings that a pilot can choose, by their keys in `[model]`."""
+
+THRESHOLDS = frozenset(CELL_THRESHOLDS)
+"""Those that follow from the number of cells: no row is read for them."""
 
 LARGEST_CHOSEN = 1_000
 """The largest dictionary that a pilot chooses."""
@@ -47,6 +52,8 @@ class Choice:
     """The largest dictionary."""
     experts: int = 1
     """The number of cells that have a learner each."""
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    """TOL1 and TOL2 by their names; those of the request where they are missing."""
     centres: Floats | None = field(default=None, compare=False)
     """The centres of cells that were made for the choice, (n_cells, n_features), measured by the pilot's metric."""
     trials: Floats | None = field(default=None, compare=False)
@@ -140,7 +147,7 @@ class _Piloted:
         """How the pilot of a new model goes; None where it has nothing to choose and nothing to learn."""
         if self.metric is not None:
             return self.metric.options
-        return self.pilot_options if self.chooses else None
+        return self.pilot_options if self.chooses - THRESHOLDS else None
 
     def _own_parameters(self) -> dict[str, Any]:
         """Return the parameters that requests of all methods have: the rules of columns, and what is no default."""
@@ -225,6 +232,7 @@ class OnlineRequest(_Piloted):
         """Return the request with the settings that a pilot chose."""
         values: dict[str, Any] = {name: {name: getattr(choice, name)} for name in (REGULARIZATION, MAX_BASIS, EXPERTS)}
         values[GAMMA] = {"kernel_parameters": _with_gamma(self.kernel_parameters, choice.gamma)}
+        values |= {name: {name: value} for name, value in choice.thresholds.items()}
         return replace(self, **_only(values, self.chooses), chooses=frozenset(), chosen=self.chooses)
 
     def adopting(self, parameters: dict[str, Any]) -> Self:
@@ -234,6 +242,7 @@ class OnlineRequest(_Piloted):
             parameters["regularization"],
             parameters["max_basis"],
             parameters.get("experts", 1),
+            {name: parameters[name] for name in THRESHOLDS},
         )
         return replace(self.with_choice(choice), **self._adopted(parameters))
 

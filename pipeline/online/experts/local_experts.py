@@ -36,7 +36,8 @@ class LocalExperts:
     Args:
         kernel: The kernel of all cells. Distances are measured from a cell's centre.
         centres: The centres of the cells, all different, shape (n_cells, n_features); k-means of some rows serves.
-        regularization, max_basis, novelty_threshold, usefulness_threshold: Those of each cell's `OnlineLSSVM`.
+        regularization, max_basis, novelty_threshold, usefulness_threshold: Those of each cell's `OnlineLSSVM`. Where
+            cells do not fill their dictionaries, a tenth of the default thresholds is often better.
         selection: "supervised" or "novelty", as there.
 
     Raises InputError for a value outside its bounds.

@@ -5,10 +5,11 @@ the first training has as many cells as its own rows fill. Rows left out at rand
 decide where the two disagree: many cells remember places, which does not help where the rows of tomorrow lie elsewhere.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import nan, sqrt
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.reporter import Reporter, Silent
 from ridgestream.pipeline.metric.candidate import Verdict
 from ridgestream.pipeline.models.cell_trials import TRIAL
+from ridgestream.pipeline.online.settings import CELL_THRESHOLDS
 from ridgestream.pipeline.training.online.cells import centres_of
 from ridgestream.pipeline.training.online.choice import (
     FirstRows,
@@ -31,10 +33,16 @@ from ridgestream.pipeline.training.pilot import Pilot
 from ridgestream.pipeline.training.request import EXPERT_BASIS, EXPERTS, MAX_BASIS, Choice, OnlineRequest
 
 ROWS_A_VECTOR = 5
-"""The fewest rows of a cell for each vector that it may have."""
+"""The rows of a cell for each vector that it may have are enough for it."""
+
+ROWS_A_CELL = 128
+"""So many rows are enough for any cell, since it takes few vectors for them."""
 
 MOST_CELLS = 1_000
 """The largest number of cells that is chosen."""
+
+FEWEST_CELLS = 3
+"""The smallest number of several cells that is tried."""
 
 RATIO = 3
 """The ratio of one number of cells to the next that is tried."""
@@ -70,14 +78,14 @@ def choose_number(pilot: Pilot, request: OnlineRequest, report: Reporter) -> Cho
     numbers = _Numbers(pilot, alone, report)
     if not numbers.several:
         return one
-    tried = [numbers.try_one(one), *numbers.try_several(one.gamma)]
+    tried = numbers.try_all(one)
     best, table = best_number(tried), np.array([each.row for each in tried])
     return replace(one if best.n_cells == 1 else numbers.choice(best), trials=table)
 
 
 def most_cells(n_rows: int, basis: int) -> int:
-    """Return how many cells with dictionaries of this size so many rows can fill, at least 1."""
-    return max(1, min(n_rows // (ROWS_A_VECTOR * basis), MOST_CELLS))
+    """Return how many cells with dictionaries of at most this size so many rows can fill, at least 1."""
+    return max(1, min(n_rows // min(ROWS_A_VECTOR * basis, ROWS_A_CELL), MOST_CELLS))
 
 
 def cell_basis(request: OnlineRequest) -> int:
@@ -106,6 +114,11 @@ class _Numbers:
     def basis(self) -> int:
         return cell_basis(self.request)
 
+    @property
+    def thresholds(self) -> dict[str, Any]:
+        """Those of cells, as far as the request leaves them open."""
+        return {name: value for name, value in CELL_THRESHOLDS.items() if name in self.request.chooses}
+
     @cached_property
     def rows(self) -> FirstRows:
         return first_rows(self.pilot, self.pilot.rows.n_rows)
@@ -119,27 +132,28 @@ class _Numbers:
     def several(self) -> list[int]:
         """The numbers of more than one cell that are tried, ascending."""
         most = most_cells(self.learned_rows, self.basis)
-        return [most // RATIO**power for power in range(10) if most // RATIO**power > 1][::-1]
+        return [most // RATIO**power for power in range(10) if most // RATIO**power >= FEWEST_CELLS][::-1]
 
     def try_one(self, choice: Choice) -> NumberTrial:
         """Return the trial of one dictionary with its settings."""
         trials = LearnerTrials(self.rows, sized(self.request, choice), leaves_out=True)
         return self._done(trials, choice.gamma, trials.run(self.pilot.family.make(choice.gamma)))
 
-    def try_several(self, gamma: float | None) -> Iterator[NumberTrial]:
-        """Yield the trial of each number, with the best γ from that of the number before on."""
-        request = replace(self.request, max_basis=self.basis)
+    def try_all(self, choice: Choice) -> list[NumberTrial]:
+        """Return the trials of one dictionary and of each number, with the best γ from that of the best before on."""
+        request, tried = replace(self.request, max_basis=self.basis, **self.thresholds), [self.try_one(choice)]
         for number in self.several:
             trials = LearnerTrials(self.rows, request, self._centres(number, Silent()), leaves_out=True)
-            gamma, trial = best_width(self.pilot, trials, Silent(), gamma)
-            yield self._done(trials, gamma, trial)
+            first = min(tried, key=lambda each: each.trial.error).gamma
+            tried.append(self._done(trials, *best_width(self.pilot, trials, Silent(), first)))
+        return tried
 
     def choice(self, best: NumberTrial) -> Choice:
-        """Return the settings of cells with so many rows each of the first training, or as many as vectors need."""
+        """Return the settings of cells with so many rows each of the first training, or as these can fill."""
         number = min(round(self.pilot.n_all / best.rows_each), most_cells(self.pilot.n_all, self.basis))
         centres = self._centres(number, self.report)
         regularization = best.trial.penalty / best.rows_each
-        return Choice(best.gamma, regularization, self.basis, experts=len(centres), centres=centres)
+        return Choice(best.gamma, regularization, self.basis, len(centres), self.thresholds, centres)
 
     def _centres(self, number: int, report: Reporter) -> Floats:
         return centres_of(self.rows.row_set, replace(self.request, experts=number), report)

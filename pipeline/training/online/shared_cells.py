@@ -30,6 +30,9 @@ STRETCH_ROWS, STRETCH_ROWS_A_CELL = 2**19, 1024
 FEWEST_SHARED, FEWEST_SHARED_A_CELL = 2**15, 128
 """Fewer rows than one of these are learned in the process of the job: to send the states would take longer."""
 
+EVERY_WORKERS_SECONDS = 3e-6
+"""About how long a worker reads, standardizes and routes a row, whether or not it is one of its cells'."""
+
 
 @dataclass(frozen=True)
 class CellTask:
@@ -113,10 +116,15 @@ def _need(state: ExpertsState, workers: int) -> MemoryNeed:
     return TrainingPlan(max_basis, n_features, BLOCK_BYTES, n_cells, PART_BYTES).worker_need(workers)
 
 
+def fewest_shared(n_cells: int) -> int:
+    """Return the fewest rows whose cells workers share."""
+    return max(FEWEST_SHARED, FEWEST_SHARED_A_CELL * n_cells)
+
+
 def is_worth_sharing(stream: Stream, parts: Sequence[Part], n_cells: int) -> bool:
     """Return whether workers share the cells that learn these parts."""
     rows = sum(block_range.rows for part in parts for block_range in part)
-    return not isinstance(stream.executor, InProcess) and rows >= max(FEWEST_SHARED, FEWEST_SHARED_A_CELL * n_cells)
+    return not isinstance(stream.executor, InProcess) and rows >= fewest_shared(n_cells)
 
 
 def divide_cells(rows: Sequence[int], groups: int) -> list[Integers]:

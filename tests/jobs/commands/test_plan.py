@@ -28,6 +28,7 @@ from ridgestream.pipeline.batch.ols import OLSSettings
 from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.planning import run_estimate
 from ridgestream.pipeline.planning.timing import Estimate, Timing
+from ridgestream.pipeline.training.online import shared_cells
 from ridgestream.pipeline.training.request import BatchRequest
 from ridgestream.pipeline.training.trainer import trainer_of
 from ridgestream.stores.errors.exceptions import ModelError, PartitionError
@@ -331,6 +332,16 @@ def test_workers_share_passes_but_not_a_stream(work: Workplace, monkeypatch: pyt
     assert (one["train_seconds"], three["train_seconds"]) == (610.0, 210.0)
     assert (three["workers"], three["tasks_a_pass"], three["ingest_tasks"]) == (3, 3, 3)
     assert plan(work, settings_of("online"), ThreeWorkers())["train_seconds"] == 610.0
+
+
+def test_workers_share_cells_but_each_reads_all_rows(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_cells, "FEWEST_SHARED", 600)
+    monkeypatch.setattr(run_estimate, "EVERY_WORKERS_SECONDS", 0.25)
+    monkeypatch.setattr(run_estimate, "calibrate", lambda *_: Estimate(1.0, 10.0, 600, 1.0))
+    cells = {**settings_of("online"), "model.experts": 2}
+    assert [plan(work, cells, *workers)["train_seconds"] for workers in ((), (ThreeWorkers(),))] == [610.0, 385.0]
+    monkeypatch.setattr(shared_cells, "FEWEST_SHARED", 601)  # too few to be worth sending
+    assert plan(work, cells, ThreeWorkers())["train_seconds"] == 610.0
 
 
 def test_a_trial_that_has_learned_all_rows_is_the_estimate(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,11 +43,11 @@ def test_flags_go_over_the_environment_over_the_file_over_defaults(
         m = read(work, *assignments, model__max_basis=3, model__novelty_threshold=3.0, model__regularization=3.0).model
         return m.max_basis, m.novelty_threshold, m.regularization, m.usefulness_threshold
 
-    assert values() == (3, 3.0, 3.0, 1e-4)
+    assert values() == (3, 3.0, 3.0, "auto")
     monkeypatch.setenv("RIDGESTREAM_MODEL__MAX_BASIS", "2")
     monkeypatch.setenv("RIDGESTREAM_MODEL__NOVELTY_THRESHOLD", "2")
-    assert values() == (2, 2.0, 3.0, 1e-4)
-    assert values("model.max_basis=1") == (1, 2.0, 3.0, 1e-4)
+    assert values() == (2, 2.0, 3.0, "auto")
+    assert values("model.max_basis=1") == (1, 2.0, 3.0, "auto")
 
 
 @pytest.mark.parametrize("wrong", [[[]], {"a": 1}, -1, "", float("nan")], ids=str)

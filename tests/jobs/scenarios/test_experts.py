@@ -42,7 +42,7 @@ from ridgestream.pipeline.models.model_record import is_refitted, learner_of, mo
 from ridgestream.pipeline.planning import timing
 from ridgestream.pipeline.training.online import shared_cells
 from ridgestream.pipeline.training.online.shared_cells import learn_cells
-from ridgestream.pipeline.training.request import EXPERT_BASIS
+from ridgestream.pipeline.training.request import EXPERT_BASIS, OnlineRequest
 from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.repository.store_location import StoreLocation
 
@@ -315,6 +315,33 @@ def test_dictionaries_of_experts_are_bounded_where_they_are_left_open(tmp_path: 
     request = model_request(read_job(Workplace(tmp_path).job({**EXPERTS, "model.max_basis": "auto"}), {}))
     assert request.max_basis == EXPERT_BASIS
     assert "max_basis" not in request.chooses
+
+
+@pytest.mark.parametrize(
+    ("settings", "thresholds"),
+    [
+        ({}, (1e-2, 1e-4)),
+        ({"model.experts": 3}, (1e-3, 1e-5)),
+        ({"model.experts": 3, "model.novelty_threshold": 0.5}, (0.5, 1e-5)),
+        ({"model.experts": "auto"}, (1e-2, 1e-4)),  # until there are cells
+    ],
+)
+def test_cells_have_lower_thresholds_unless_others_are_given(
+    tmp_path: Path, settings: Settings, thresholds: tuple[float, float]
+) -> None:
+    request = model_request(read_job(Workplace(tmp_path).job(settings), {}))
+    assert isinstance(request, OnlineRequest)
+    assert (request.novelty_threshold, request.usefulness_threshold) == thresholds
+
+
+def test_a_model_keeps_the_thresholds_that_it_has(tmp_path: Path) -> None:
+    """Models from before cells had thresholds of their own have those of one learner."""
+    work = Workplace(tmp_path)
+    work.put_all(range(1))
+    work.run_here({**EXPERTS, "model.novelty_threshold": 1e-2, "model.usefulness_threshold": 1e-4})
+    work.put(1)
+    work.run_here(EXPERTS)
+    assert learner_of(work.model()).parameters.novelty_threshold == 1e-2
 
 
 def test_another_number_of_experts_is_another_model(straight: Workplace) -> None:

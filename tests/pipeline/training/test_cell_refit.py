@@ -16,7 +16,7 @@ from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
 from ridgestream.pipeline.models.experts_record import experts_of, served_experts_of
 from ridgestream.pipeline.models.model_record import is_refitted, model_of
 from ridgestream.pipeline.training.online.trainer import OnlineTrainer
-from ridgestream.pipeline.training.refit import plan_refit, refit
+from ridgestream.pipeline.training.refit import may_refit, plan_refit, refit, refit_if_better
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import REFIT_CELLS, ModelRecord
 from ridgestream.stores.repository.repository import Store
@@ -90,3 +90,39 @@ def test_the_memory_of_a_refit_is_that_of_all_cells() -> None:
     check_plans([plan_refit(10, 200, 300)], 2 * 10**9)
     with pytest.raises(MemoryRefused, match="refitting with max_basis = 200"):
         check_plans([plan_refit(10, 200, 3000)], 2 * 10**9)
+
+
+def test_a_refit_is_tried_where_rows_are_few_and_kept_if_rows_left_out_gain(
+    trained: tuple[Store, ModelRecord], rows: tuple[Array, Array, Array]
+) -> None:
+    """The gain is that of the mean squared error of rows left out of their own cell's exact sums."""
+    (store, record), (X, y, w) = trained, rows
+    context, request = context_of(store), replace(MODEL, experts=CELLS)
+    entries = read_ledger(store.root()).entries
+    result = replace(OnlineTrainer(request).train(context), record=record, entries=entries)
+    tried = refit_if_better(context, request, result, record.learned)
+    before, after = record, refit(context, record, record.learned)
+    errors = []
+    served = served_experts_of(after)
+    for model in (before, after):
+        out, state = np.zeros_like(y), served_experts_of(model).published()
+        for cell in range(CELLS):
+            mine = served.cells.nearest(X) == cell
+            D, coefficients = state.expansion(cell)
+            own = served.state_of(cell)
+            K = own.parameters.kernel.block(X[mine], D, own.centre)
+            M = own.normal_matrix + own.parameters.regularization * own.weight_seen * own.gram
+            h = w[mine] * np.einsum("ij,ji->i", K, np.linalg.solve(M, K.T))
+            out[mine] = ((y[mine] - K @ coefficients) / (1 - h)[:, np.newaxis]) ** 2
+        errors.append(float(w @ out.mean(axis=1)))
+    assert tried.refit_gain is not None
+    assert tried.refit_gain == pytest.approx(1 - errors[1] / errors[0], abs=0.02)
+    assert is_refitted(tried.record) == (tried.refit_gain > 0.01)
+
+
+@pytest.mark.parametrize(
+    ("experts", "n_rows", "n_basis", "is_tried"),
+    [(1, 51_200, 100, True), (1, 51_201, 100, False), (9, 51_200, 100, True), (9, 512_001, 90_000, False)],
+)
+def test_a_refit_of_many_rows_is_not_tried(experts: int, n_rows: int, n_basis: int, *, is_tried: bool) -> None:
+    assert may_refit(replace(MODEL, experts=experts), n_rows, n_basis) == is_tried

@@ -12,10 +12,16 @@ from ridgestream.pipeline.metric.candidate import JudgedErrors
 from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, Round
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.sums.row_set import ArrayRows
-from ridgestream.pipeline.training.online.cell_number import NumberTrial, best_number, choose_number, most_cells
+from ridgestream.pipeline.training.online.cell_number import (
+    ROWS_A_CELL,
+    NumberTrial,
+    best_number,
+    choose_number,
+    most_cells,
+)
 from ridgestream.pipeline.training.online.choice import Trial, choose_for_learner
 from ridgestream.pipeline.training.pilot import Pilot
-from ridgestream.pipeline.training.request import EXPERT_BASIS, EXPERTS, OnlineRequest
+from ridgestream.pipeline.training.request import EXPERTS, THRESHOLDS, OnlineRequest
 
 N = 600
 RNG = np.random.default_rng(0)
@@ -65,8 +71,11 @@ def test_the_best_number_is_taken_unless_one_dictionary_is_about_as_good(
     assert best_number([trial(*each) for each in tried]).n_cells == best
 
 
-@pytest.mark.parametrize(("n_rows", "basis", "most"), [(10, 200, 1), (50_000, 200, 50), (10**9, 100, 1_000)])
-def test_every_vector_has_its_rows(n_rows: int, basis: int, most: int) -> None:
+@pytest.mark.parametrize(
+    ("n_rows", "basis", "most"),
+    [(10, 200, 1), (50_000, 10, 1_000), (50_000, 200, 390), (4_000, 8, 100), (10**9, 100, 1_000)],
+)
+def test_every_cell_has_its_rows(n_rows: int, basis: int, most: int) -> None:
     assert most_cells(n_rows, basis) == most
 
 
@@ -98,8 +107,9 @@ def test_one_dictionary_is_taken_where_it_is_as_good_with_the_settings_that_it_h
 def test_where_rows_do_not_fill_two_cells_none_are_tried() -> None:
     notes = Notes()
     open_size = replace(REQUEST, chooses=REQUEST.chooses | {"max_basis"})
-    chosen = choose_number(pilot(WAVES), open_size, notes)
-    assert 2 * 5 * EXPERT_BASIS > N
+    few = replace(pilot(WAVES), rows=ArrayRows(X[:300], WAVES[:300]))
+    chosen = choose_number(few, open_size, notes)
+    assert 3 * ROWS_A_CELL > 300
     assert (chosen.experts, chosen.trials) == (1, None)
     assert "pilot.cells_tried" not in notes.codes
 
@@ -107,3 +117,12 @@ def test_where_rows_do_not_fill_two_cells_none_are_tried() -> None:
 def test_rows_that_are_all_alike_make_one_cell_or_few() -> None:
     rows = replace(pilot(WAVES), rows=ArrayRows(np.repeat(X[:2], N // 2, axis=0), np.repeat(WAVES[:2], N // 2)))
     assert choose_number(rows, REQUEST, Notes()).experts <= 2
+
+
+def test_cells_have_lower_thresholds_unless_others_are_given() -> None:
+    given = choose_number(pilot(WAVES), REQUEST, Notes())
+    opened = choose_number(pilot(WAVES), replace(REQUEST, chooses=REQUEST.chooses | THRESHOLDS), Notes())
+    assert (given.experts > 1, given.thresholds) == (True, {})
+    assert (opened.experts > 1, opened.thresholds) == (True, {"novelty_threshold": 1e-3, "usefulness_threshold": 1e-5})
+    request = replace(REQUEST, chooses=REQUEST.chooses | {"novelty_threshold"}).with_choice(opened)
+    assert (request.novelty_threshold, request.usefulness_threshold) == (1e-3, 1e-4)
