@@ -231,9 +231,14 @@ def _following_width(pilot: Pilot, results: Mapping[float | None, Trial], best: 
     """Return the γ to be tried next: a neighbour of the best or, while that is far from the pilot's, a narrow one.
 
     Where a kernel is so wide that all rows look alike, none is new to the dictionary, and its neighbours are no better.
+    One that is too narrow is far worse than the best, and a narrower one is not tried.
     """
     neighbour = pilot.family.neighbour(results, best)
-    return pilot.family.far_narrower(results) if neighbour is None and _is_far(pilot, results[best]) else neighbour
+    if neighbour is not None or not _is_far(pilot, results[best]):
+        return neighbour
+    narrowest = max(results, key=lambda gamma: gamma or 0.0)
+    is_too_narrow = results[narrowest].error > FAR * results[best].error
+    return None if is_too_narrow else pilot.family.far_narrower(results)
 
 
 def _chooses_width(pilot: Pilot, request: OnlineRequest) -> bool:

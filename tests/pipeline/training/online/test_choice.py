@@ -81,6 +81,13 @@ def test_where_neighbours_are_no_better_a_far_narrower_kernel_is_tried(monkeypat
     assert "pilot.learner_falls_short" not in notes.codes
 
 
+def test_no_kernel_narrower_than_one_far_worse_than_the_best_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_errors(monkeypatch, {0.25: 0.8, 0.5: 0.7, 1.0: 0.9, 4.0: 1.3, 16.0: 1.5, 64.0: 0.1})
+    notes = Notes()
+    assert choose_for_learner(pilot(), REQUEST, notes).gamma == 0.5
+    assert notes.codes.count("pilot.width_tried") == 5
+
+
 def test_a_learner_far_worse_than_the_pilot_s_own_model_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_errors(monkeypatch, {})
     notes = Notes()
