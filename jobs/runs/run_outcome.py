@@ -15,9 +15,11 @@ from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
 from ridgestream.jobs.runs.trivial_errors import Comparison, mean_of, night_skills
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Fact, Reporter
+from ridgestream.pipeline.metric.settings import MetricRequest, MetricSettings
 from ridgestream.pipeline.models.model_record import is_refitted, n_basis_of
 from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.pipeline.prediction.trivial_model import TargetMoments
+from ridgestream.pipeline.training.request import CHOSEN
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry
 from ridgestream.stores.catalog.models import CONFUSION, TARGET_MOMENTS, Arrays, ModelRecord, Night
@@ -28,6 +30,9 @@ from ridgestream.stores.schema.schema import Schema
 
 LEAST_SCALING_ROWS = 500
 """So many rows determine a column's deviation within some three per cent."""
+
+OUTGROWN = 10
+"""After so many times the rows of a first night that was too small for its pilot, others may be chosen."""
 
 _NAMED = 10
 """Classes, or targets, that are named."""
@@ -141,8 +146,12 @@ def _progressive_error(nights: Sequence[Night]) -> float | None:
 
 
 def warn_of_unusual_runs(job: Job, ledger: Ledger, record: ModelRecord, trained: Trained, report: Reporter) -> None:
-    """Report what is allowed but rarely intended: scaling by few rows, one class, one target value, no refit again."""
+    """Report what is allowed but rarely intended: scaling by few rows, one class, one target value, no refit again.
+
+    The same of settings that few rows have chosen.
+    """
     _warn_of_early_scaling(ledger, record, trained, report)
+    _warn_of_outgrown_pilot(record, trained, report)
     schema = ledger.schema
     if trained.one_class:
         report.warn(events.TRAIN_ONE_CLASS, **_positive_facts(job, schema, trained))
@@ -188,3 +197,15 @@ def _warn_of_early_scaling(ledger: Ledger, record: ModelRecord, trained: Trained
     rows = sum(entry.rows for entry in ledger.entries if entry.segment in fixed_by)
     if before and before <= fixed_by and tonight and rows < LEAST_SCALING_ROWS:
         report.warn(events.TRAIN_SCALING_FIXED_EARLY, rows=rows)
+
+
+def _warn_of_outgrown_pilot(record: ModelRecord, trained: Trained, report: Reporter) -> None:
+    """Warn once if a first night of fewer rows than a pilot asks for has chosen settings, and is a tenth of all now."""
+    chosen, metric = [*record.parameters.get(CHOSEN, ())], MetricRequest.of(record.parameters)
+    nights = [night for night in record.history if night.rows]
+    if not trained.entries or len(nights) < 2 or not (chosen or metric):
+        return
+    first, before, now = nights[0].rows, nights[-2].rows_seen, nights[-1].rows_seen
+    if first < (metric.options if metric else MetricSettings()).rows and before < OUTGROWN * first <= now:
+        settings = ", ".join([*(["metric"] if metric else []), *chosen])
+        report.warn(events.PILOT_OUTGROWN, rows=first, rows_now=now, settings=settings)

@@ -161,6 +161,11 @@ PILOT_LEARNER_FALLS_SHORT = Event(
     "on later rows of the pilot, the online learner has a far larger error than a model of the same rows that is "
     "solved at once: a larger max_basis, refit = true, or a batch method may serve better",
 )
+PILOT_OUTGROWN = Event(
+    "pilot.outgrown",
+    "ten times the rows have been learned from which the metric and open settings were chosen for good: a new model "
+    "(--new-model) chooses them from more",
+)
 PILOT_WIDTH_TRIED = Event(
     "pilot.width_tried",
     "the learner has been judged with this width of the kernel on later rows of the pilot",
