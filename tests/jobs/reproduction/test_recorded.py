@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from ridgestream.jobs.reproduction.andelic.classification import Benchmark, choose, measure
 from ridgestream.jobs.reproduction.data import DataFolder
-from ridgestream.jobs.reproduction.jung_polani.forest import measure_ols, measure_online
+from ridgestream.jobs.reproduction.jung_polani.forest import measure_chosen, measure_ols, measure_online
 from ridgestream.jobs.reproduction.registry import STUDIES
 from ridgestream.jobs.reproduction.study import Bench, Outcome, Published
 
@@ -91,3 +91,5 @@ def test_forest_with_10_000_rows_is_as_recorded() -> None:
     (online,) = measure_online(10_000, 300, NOTHING, 1)
     assert online.error < 22.33 + 2 * 0.51
     assert online.better["refit"] < online.error
+    (chosen,) = measure_chosen(10_000, 300, "standardized", NOTHING, 1)
+    assert chosen.error < 22.33
