@@ -175,3 +175,12 @@ def test_what_cannot_be_reproduced_is_said(tmp_path: Path) -> None:
         run_reproduce("digits", None, tmp_path)
     assert run().exit_code == 2
     assert run("sinc", "--list").exit_code == 2
+
+
+@pytest.mark.thorough
+def test_workers_measure_the_same(tmp_path: Path) -> None:
+    options = ("orols-sinc", "--only", "n = 25", "--repeats", 2, "--json")
+    alone = json.loads(run(*options, "--output", tmp_path / "alone").stdout)
+    command = [sys.executable, "-m", "ridgestream", "reproduce", *map(str, options), "--cluster", "local:1"]
+    spread = subprocess.run([*command, "--output", str(tmp_path / "spread")], capture_output=True, check=True)
+    assert json.loads(spread.stdout)["cells"] == alone["cells"]
