@@ -12,6 +12,7 @@ from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Fact, Reporter
 from ridgestream.pipeline.ingest.ingest import ingest
 from ridgestream.pipeline.ingest.ingest_report import IngestReport
+from ridgestream.pipeline.ingest.positive_class import check_positive
 from ridgestream.pipeline.models.learned_ranges import show_counts
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.errors.translation import prefix_errors
@@ -25,6 +26,8 @@ def run_ingest(job: Job, executor: Executor, report: Reporter, wait_seconds: flo
     files = source_partitions(job, report)
     store = open_or_create_store(job, wait_seconds)
     with prefix_errors(store.location.text), store.lock(wait_seconds):
+        if read_ledger(store.root()).schema is None:
+            check_positive(schema_request(job), files)
         ingested = ingest(store, files, schema_request(job), executor, report, policies=policies(job))
     report_ingest(ingested, report)
     ledger = read_ledger(store.root())

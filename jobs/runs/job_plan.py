@@ -17,6 +17,7 @@ from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.calibration.intervals import COVERAGE_LEVEL
 from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.ingest.positive_class import check_positive
 from ridgestream.pipeline.models.calibration import calibrated_model_of
 from ridgestream.pipeline.models.learned_ranges import learned_ranges
 from ridgestream.pipeline.planning.run_plan import RunPlan, plan_run
@@ -68,9 +69,14 @@ class HeldOut:
 
 
 def check_plan(job: Job, plan: RunPlan, held_out: HeldOut) -> None:
-    """Refuse before files are ingested what training would refuse after it: another model, too little memory."""
+    """Refuse before files are ingested what training would refuse after it: another model, too little memory.
+
+    A store that begins is refused if no row has the class that is to be learned against the rest.
+    """
     plan.check_request()
     plan.check_memory(_count_features(job, plan))
+    if plan.ledger.schema is None:
+        check_positive(schema_request(job), plan.fresh)
     if job.evaluate is not None and plan.is_due:
         held_out.files()
 

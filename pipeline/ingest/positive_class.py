@@ -10,23 +10,23 @@ from ridgestream.stores.parquet.column_reader import DROP
 from ridgestream.stores.parquet.decoder import Decoder
 from ridgestream.stores.parquet.partitions import PartitionFile, open_partition
 from ridgestream.stores.schema.class_labels import Label, class_name
-from ridgestream.stores.schema.schema import Schema
+from ridgestream.stores.schema.schema import SchemaRequest, infer_schema
 
 NAMED = 10
 """The most classes that a message names."""
 
 
-def check_positive(schema: Schema, files: Sequence[PartitionFile]) -> None:
+def check_positive(request: SchemaRequest, files: Sequence[PartitionFile]) -> None:
     """Raise PartitionError, with the classes that there are, if no row of any file has `source.positive`.
 
     The target is read until a row has it. A file that cannot be used may have it; its ingest reports it.
     """
-    if schema.positive is None:
+    if request.positive is None:
         return
     labels: set[Label] = set()
     try:
         for file in files:
-            for found, is_there in _batches(replace(schema, features=(), weight=None), file):
+            for found, is_there in _batches(request, file):
                 if is_there:
                     return
                 labels |= found
@@ -35,13 +35,14 @@ def check_positive(schema: Schema, files: Sequence[PartitionFile]) -> None:
             raise
         return
     if labels:
-        raise PartitionError(_explain(schema, schema.positive, files, sorted(map(class_name, labels))))
+        raise PartitionError(_explain(request.target, request.positive, files, sorted(map(class_name, labels))))
 
 
-def _batches(schema: Schema, file: PartitionFile) -> Iterator[tuple[set[Label], bool]]:
+def _batches(request: SchemaRequest, file: PartitionFile) -> Iterator[tuple[set[Label], bool]]:
     """Yield the classes of each batch, and whether the positive one is among them."""
-    decoder = Decoder(schema, str(file.path), missing=DROP)
     with open_partition(file) as opened:
+        schema = replace(infer_schema(request, opened.arrow_schema, str(file.path)), features=(), weight=None)
+        decoder = Decoder(schema, str(file.path), missing=DROP)
         decoder.check(opened.arrow_schema)
         for batch in opened.batches(list(schema.targets)):
             targets = decoder.decode(batch).targets
@@ -49,13 +50,13 @@ def _batches(schema: Schema, file: PartitionFile) -> Iterator[tuple[set[Label], 
             yield {label for label in labels if label is not None}, targets is not None and bool((targets > 0).any())
 
 
-def _explain(schema: Schema, positive: Label, files: Sequence[PartitionFile], names: Sequence[str]) -> str:
+def _explain(target: object, positive: Label, files: Sequence[PartitionFile], names: Sequence[str]) -> str:
     where = str(files[0].path) + (f" and {len(files) - 1} more files" if len(files) > 1 else "")
     shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
     folded = {name.casefold(): name for name in names}
     alike = get_close_matches(class_name(positive).casefold(), list(folded), n=1) if isinstance(positive, str) else []
     meant = f" (did you mean {folded[alike[0]]!r}?)" if alike else ""
     return (
-        f"{where}: no row has source.positive = {positive!r}{meant} in the column {schema.target!r}, which has "
+        f"{where}: no row has source.positive = {positive!r}{meant} in the column {target!r}, which has "
         f"{shown}; correct it, or run the job once there are rows of that class"
     )

@@ -6,7 +6,6 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.policies import ERROR, Policies
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.ingest.partition_profile import first_rows_precision
-from ridgestream.pipeline.ingest.positive_class import check_positive
 from ridgestream.pipeline.ingest.source_diff import usable_rows
 from ridgestream.stores.catalog.ledger import Ledger
 from ridgestream.stores.errors.exceptions import PartitionError
@@ -26,7 +25,7 @@ def find_schema(
     """Return the ledger's schema, or infer it from the first file with rows if nothing was ingested before.
 
     `store` is the store's location, for messages. Raises StoreError if the request contradicts the ledger's schema,
-    PartitionError if the file lacks a column of the request or cannot be read, or no row is of the positive class.
+    PartitionError if the file lacks a column of the request or cannot be read.
     """
     if ledger.schema is not None:
         check_request(ledger.schema, request, store)
@@ -38,7 +37,6 @@ def find_schema(
     absent = [name for name in request.ignore if name not in arrow.names]
     if absent:
         report.warn(events.INGEST_IGNORED_COLUMNS_ABSENT, columns=", ".join(absent))
-    check_positive(schema, files)
     return replace(schema, precision=_precision(first, schema, request, policies))
 
 
