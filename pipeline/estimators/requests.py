@@ -9,7 +9,7 @@ from ridgestream.pipeline.base.bounds import check_bounds
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.policies import ERROR, EXTEND, IGNORE
 from ridgestream.pipeline.base.settings import settings_of
-from ridgestream.pipeline.batch.registry import METHODS, section_of
+from ridgestream.pipeline.batch.registry import METHODS, check_options, section_of
 from ridgestream.pipeline.batch.shared_settings import MethodSettings, SharedRegularizations, own_settings
 from ridgestream.pipeline.features.class_weights import ClassWeight
 from ridgestream.pipeline.kernels import KERNELS, Kernel, Polynomial, check_kernel, has_gamma, make_kernel
@@ -120,10 +120,7 @@ def plain_value(value: Any) -> Any:
 def _settings(method: str, values: Mapping[str, Any], options: dict[str, Any], seed: int) -> MethodSettings:
     """Return a method's settings; raises InputError for an option that it does not have, or out of bounds."""
     kind = METHODS[method].settings
-    names = {setting.name for setting in settings_of(kind)} - {"reselect", "drift_margin"}
-    untaken = sorted(options.keys() - names)
-    if untaken:
-        raise InputError(f"method {method} has no option {untaken[0]}; it has {', '.join(sorted(names))}")
+    names = check_options(method, options)
     bounding = bounding_values()
     given = {key: bounding[key] if value == AUTO else value for key, value in values.items()}
     several = given.get("regularization")

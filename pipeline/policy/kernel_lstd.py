@@ -14,7 +14,7 @@ from ridgestream.pipeline.base.array_checks import Floats, Integers, check_rows
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.batch.method import FitTask
-from ridgestream.pipeline.batch.registry import METHODS
+from ridgestream.pipeline.batch.registry import METHODS, check_options
 from ridgestream.pipeline.kernels import Kernel, check_kernel
 from ridgestream.pipeline.policy.value_function import LSTDSettings, ValueFunction, check_transitions
 from ridgestream.pipeline.selection.independence import check_given
@@ -75,7 +75,8 @@ class KernelLSTD:
         if method not in METHODS:
             raise InputError(f"method must be one of {', '.join(METHODS)}, it is {method!r}")
         self._kernel, self._settings = kernel, LSTDSettings(discount, regularization)
-        self._method, self._method_settings = METHODS[method], METHODS[method].settings(**dict(options or {}))
+        check_options(method, options or {})
+        self._method, self._method_settings = method, METHODS[method].settings(**dict(options or {}))
         self._given = None if dictionary is None else check_given(dictionary, None)
         self._places: Integers = np.empty(0, dtype=np.int64)
         self._values: ValueFunction | None = None
@@ -176,7 +177,7 @@ class KernelLSTD:
             return StartingDictionary(self._given, np.full(len(self._given), -1))
         rows = ArrayRows(transitions.features[:, :n_features], transitions.targets, transitions.weights)
         settings = self._method_settings
-        fitted = self._method.fit(
+        fitted = METHODS[self._method].fit(
             FitTask(
                 rows=rows,
                 kernels=(self._kernel,),

@@ -100,12 +100,14 @@ def check_transitions(
     """
     rows = check_rows(X, values.basis.vectors.shape[1] if values else None)
     rewards = check_targets(reward, len(rows), values.sums.rhs.shape[1] if values else None, "reward")
-    following = check_rows(X_next, rows.shape[1], "X_next")
-    if len(following) != len(rows):
-        raise InputError(f"X_next must have one row for each of the {len(rows)} rows of X, it has {len(following)}")
     ends = np.zeros(len(rows)) if done is None else check_weights(done, len(rows), "done")
     wrong = np.flatnonzero((ends != 0) & (ends != 1))
     if len(wrong):
         raise InputError(f"done of row {wrong[0]} is {ends[wrong[0]]}; it must be 1 where an episode ends, else 0")
+    given = np.asarray(X_next)
+    after = np.where(ends[:, np.newaxis] == 1, rows, given) if given.shape == rows.shape else given
+    following = check_rows(after, rows.shape[1], "X_next")
+    if len(following) != len(rows):
+        raise InputError(f"X_next must have one row for each of the {len(rows)} rows of X, it has {len(following)}")
     weights = None if sample_weight is None else check_weights(sample_weight, len(rows))
     return ArrayRows(np.column_stack([rows, following, 1.0 - ends]), rewards, weights)

@@ -1,6 +1,7 @@
 """Batch policy evaluation against dense LSTD and against processes whose values are known."""
 
 import doctest
+import pickle
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,29 @@ def test_without_discount_an_episode_must_end(kind: type[KernelLSTD] | type[Onli
         learner.coefficients()  # the only end has weight zero
     learner.partial_fit(walk.X, walk.reward, walk.X_next, np.arange(60) % 2)
     assert learner.predict(walk.X).shape == (60, 1)
+
+
+def test_what_follows_the_end_of_an_episode_is_ignored() -> None:
+    walk, done = circle_walk(60, 1), np.arange(60) % 7 == 0
+    one = KernelLSTD(RBF(1.0), discount=0.9).fit(walk.X, walk.reward, walk.X_next, done)
+    unknown = np.where(done[:, np.newaxis], np.nan, walk.X_next)
+    other = KernelLSTD(RBF(1.0), discount=0.9).fit(walk.X, walk.reward, unknown, done)
+    assert np.array_equal(one.coefficients(), other.coefficients())
+    with pytest.raises(InputError, match="X_next has the value nan at row 0"):
+        KernelLSTD(RBF(1.0)).fit(walk.X, walk.reward, unknown)
+
+
+def test_a_learner_can_be_pickled_and_continues() -> None:
+    walk = circle_walk(60, 1)
+    learner = KernelLSTD(RBF(1.0), options={"max_basis": 9}).fit(walk.X, walk.reward, walk.X_next)
+    copy = pickle.loads(pickle.dumps(learner))  # noqa: S301 (our own)
+    learners = [each.partial_fit(walk.X, walk.reward, walk.X_next) for each in (learner, copy)]
+    assert np.array_equal(*(each.predict(walk.X) for each in learners))
+
+
+def test_an_option_that_a_method_does_not_have_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match=r"method efvs has no option max_bases; it has .*max_basis"):
+        KernelLSTD(RBF(1.0), options={"max_bases": 20})
 
 
 @pytest.mark.parametrize("weighted", [False, True])
