@@ -86,6 +86,10 @@ def open(  # noqa: A001 (ridgestream.open)
 
     Raises StoreError if there is no such store, snapshot or tag, JobFileError for keys that there are not.
     """
+    if not isinstance(snapshot, str | None):
+        raise StoreError(
+            f"a snapshot is a tag or an id, a text, it is {snapshot!r}; nights: store.models[NAME].at(NIGHT)"
+        )
     store = Store.open(StoreLocation.parse(str(location), Path.cwd(), _settings(storage or {})))
     if snapshot is not None and snapshot.isdecimal():
         raise StoreError(f"a night is one of a model: in place of {snapshot!r}, use store.models[NAME].at({snapshot})")

@@ -112,8 +112,10 @@ def _parse(job: str | Path | Mapping[str, Any] | Job, changes: Mapping[str, Any]
     flags = nest_keys(changes.items())
     if isinstance(job, Mapping):
         return make_job(dict(job), flags, "the job")
-    if not isinstance(job, Job):
+    if isinstance(job, str | Path):
         return read_job(Path(job), flags)
+    if not isinstance(job, Job):
+        raise JobFileError(f"a job is the path of a file, the name of a recipe or a mapping of settings, not {job!r}")
     if changes:
         raise JobFileError("changes go with the path of a job file or its settings, not with a job that is parsed")
     return job

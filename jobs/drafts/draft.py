@@ -10,6 +10,7 @@ from typing import Any
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.drafts.look import Column, Look, look_at
 from ridgestream.jobs.drafts.schema import SCHEMA_URL
+from ridgestream.stores.errors.close_names import closest_name
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.files.paths import parse_location
 
@@ -50,7 +51,9 @@ def _target(look: Look, name: str | None, *, guesses: bool) -> Target | None:
     guess, why = (name, "") if name is not None else look.guess_target() if guesses else (None, "")
     column = next((column for column in look.columns if column.name == guess), None)
     if guess is not None and column is None:
-        raise PartitionError(f"the data has no column {guess!r}; its columns are {_listed(look.columns)}")
+        alike = closest_name(guess, (column.name for column in look.columns))
+        meant = f", did you mean {alike!r}?" if alike else ";"
+        raise PartitionError(f"the data has no column {guess!r}{meant} its columns are {_listed(look.columns)}")
     return Target(column, why) if column else None
 
 

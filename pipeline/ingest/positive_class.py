@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 
+from ridgestream.stores.errors.close_names import closest_name
 from ridgestream.stores.errors.exceptions import PartitionError
 from ridgestream.stores.errors.transient import is_transient
 from ridgestream.stores.parquet.column_reader import DROP
@@ -53,9 +53,8 @@ def _batches(request: SchemaRequest, file: PartitionFile) -> Iterator[tuple[set[
 def _explain(target: object, positive: Label, files: Sequence[PartitionFile], names: Sequence[str]) -> str:
     where = str(files[0].path) + (f" and {len(files) - 1} more files" if len(files) > 1 else "")
     shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
-    folded = {name.casefold(): name for name in names}
-    alike = get_close_matches(class_name(positive).casefold(), list(folded), n=1) if isinstance(positive, str) else []
-    meant = f" (did you mean {folded[alike[0]]!r}?)" if alike else ""
+    alike = closest_name(class_name(positive), names) if isinstance(positive, str) else None
+    meant = f" (did you mean {alike!r}?)" if alike else ""
     return (
         f"{where}: no row has source.positive = {positive!r}{meant} in the column {target!r}, which has "
         f"{shown}; correct it, or run the job once there are rows of that class"

@@ -321,6 +321,12 @@ def open_partition(partition: PartitionFile, ahead_bytes: int = AHEAD_BYTES) -> 
         yield OpenPartition(partition, file)
 
 
+def _remedy(partition: PartitionFile) -> str:
+    if partition.path.name.endswith(".parquet"):
+        return "write it again or remove it"
+    return "only Parquet is read: convert it, a table of text by pyarrow.csv.read_csv and pyarrow.parquet.write_table"
+
+
 def _open(partition: PartitionFile, ahead_bytes: int = AHEAD_BYTES) -> Any:  # noqa: ANN401 (pyarrow has no types)
     import pyarrow as pa
 
@@ -339,7 +345,7 @@ def _open(partition: PartitionFile, ahead_bytes: int = AHEAD_BYTES) -> Any:  # n
         ) from error
     except (pa.ArrowException, OSError) as error:
         raise PartitionError(
-            f"{partition.path} is not a readable Parquet file: {_words(error)}; write it again or remove it"
+            f"{partition.path} is not a readable Parquet file: {_words(error)}; {_remedy(partition)}"
         ) from error
 
 

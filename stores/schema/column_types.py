@@ -8,9 +8,9 @@ whatever its storage type, and whether or not the library that defines it is loa
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from ridgestream.stores.errors.close_names import closest_name
 from ridgestream.stores.errors.exceptions import PartitionError
 
 if TYPE_CHECKING:
@@ -192,9 +192,8 @@ def is_time(kind: "pa.DataType") -> bool:
 def _suggestion(name: str, names: list[str], new_columns: Iterable[str] | None) -> str:
     """Return which column may be the missing one under another name, or which columns exist."""
     others = names if new_columns is None else list(new_columns)
-    by_folded = {other.casefold(): other for other in reversed(others)}
-    alike = get_close_matches(name.casefold(), by_folded, n=1)
-    renamed = f"if {by_folded[alike[0]]!r} is that column under a new name, rename it back; " if alike else ""
+    alike = closest_name(name, others)
+    renamed = f"if {alike!r} is that column under a new name, rename it back; " if alike else ""
     if new_columns is not None and others:
         return f"{renamed}new here: {_list(others)}; write the file again with the column"
     return f"{renamed}its columns are {_list(names)}"

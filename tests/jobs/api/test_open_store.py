@@ -169,6 +169,8 @@ def test_a_store_stays_at_its_snapshot_and_shows_earlier_nights(nights: Nights) 
         model.at(9)
     with pytest.raises(StoreError, match=r"in place of '1', use store.models\[NAME\].at\(1\)"):
         ridgestream.open(nights.work.store, snapshot="1")
+    with pytest.raises(StoreError, match="a snapshot is a tag or an id, a text, it is 1"):
+        ridgestream.open(nights.work.store, snapshot=1)  # type: ignore[arg-type]
 
 
 def test_a_model_is_an_estimator(nights: Nights, store: OpenStore) -> None:

@@ -82,6 +82,11 @@ def test_errors_are_raised_by_their_kinds(work: Workplace) -> None:
         ridgestream.run(work.job())
 
 
+def test_what_is_no_job_is_refused() -> None:
+    with pytest.raises(JobFileError, match="the name of a recipe or a mapping of settings, not 5"):
+        ridgestream.run(5)  # type: ignore[arg-type]
+
+
 def test_a_store_in_use_is_waited_for_and_then_refused(work: Workplace) -> None:
     store = Store.open_or_create(StoreLocation(str(work.store)))
     with store.lock(), pytest.raises(StoreLocked, match="is being written by process"):

@@ -105,6 +105,13 @@ def test_what_cannot_be_drafted_is_refused(tmp_path: Path) -> None:
     pq.write_table(draw_regression(0), tmp_path / "rows.parquet")
     with pytest.raises(PartitionError, match=r'the data has no column .cost.; its columns are "size", "age", "price"'):
         run_init(str(tmp_path), "cost", tmp_path / "job.toml", guesses_target=False)
+    with pytest.raises(PartitionError, match=r"no column 'Price', did you mean 'price'\? its columns are"):
+        run_init(str(tmp_path), "Price", tmp_path / "job.toml", guesses_target=False)
+    (tmp_path / "rows.csv").write_text("size,price\n1,2\n")
+    with pytest.raises(
+        PartitionError, match=r"rows\.csv is not a readable Parquet file: .* only Parquet is read: convert"
+    ):
+        run_init(str(tmp_path / "rows.csv"), None, tmp_path / "job.toml", guesses_target=False)
     (tmp_path / "job.toml").touch()
     with pytest.raises(
         JobFileError, match=r"there is a file .*job\.toml already: give the job another name by --output"
