@@ -1,6 +1,7 @@
 """What the estimators share: parameters, rows in, a training of the pipeline, and predictions of its served model."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -12,6 +13,15 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from ridgestream.pipeline.base.array_checks import Floats, check_weights
 from ridgestream.pipeline.base.errors import InputError, errors_renamed
 from ridgestream.pipeline.estimators.attributes import Learned
+from ridgestream.pipeline.estimators.notices import (
+    NAMES,
+    CallbackSupport,
+    fit_task,
+    heard_by_callbacks,
+    warn_of_range,
+    warn_of_times,
+    with_callbacks,
+)
 
 if TYPE_CHECKING:
     from ridgestream.pipeline.estimators.course import Course, Limits
@@ -28,7 +38,7 @@ _BLOCK_SIZES = 2, 3
 """The lengths of a block of an iterator, without and with weights."""
 
 
-class KernelEstimator(Learned, BaseEstimator):
+class KernelEstimator(Learned, CallbackSupport, BaseEstimator):
     """An estimator over a training of the pipeline; its fitted state is a served model, `model_`."""
 
     _learns_once: ClassVar[bool] = False
@@ -49,17 +59,15 @@ class KernelEstimator(Learned, BaseEstimator):
         """Return the classes, which a store keeps as codes; none for numbers."""
         raise NotImplementedError
 
+    @with_callbacks
     def _fit(self, X: Any, y: Any, sample_weight: Any, *, continues: bool = False, classes: Any = None) -> Self:
         """Learn rows after those before, or begin with these."""
-        from ridgestream.pipeline.estimators.notices import NAMES
-
-        with errors_renamed(NAMES):
+        with errors_renamed(NAMES), fit_task(self, X, y, sample_weight):
             return self._learn(X, y, sample_weight, continues=continues, classes=classes)
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, *, continues: bool, classes: Any) -> Self:
         from ridgestream.pipeline.estimators.array_segments import ArraySegment
         from ridgestream.pipeline.estimators.course import Course, Served
-        from ridgestream.pipeline.estimators.notices import warn_of_times
         from ridgestream.pipeline.estimators.pieces.piece_reader import PieceReader
         from ridgestream.pipeline.estimators.pieces.pieces import pieces_of
 
@@ -80,7 +88,8 @@ class KernelEstimator(Learned, BaseEstimator):
         segment = ArraySegment.of(reader, before.schema)
         if known:
             self._check_categories(segment.facts().categories)
-        course = before.learned(segment, request, limits, refits=self._refits(continues=continues))
+        heard = replace(limits, report=heard_by_callbacks(self, limits.report))
+        course = before.learned(segment, request, heard, refits=self._refits(continues=continues))
         self._served = Served(course.forgetting(), limits)
         return self
 
@@ -96,7 +105,7 @@ class KernelEstimator(Learned, BaseEstimator):
             if not isinstance(block, tuple) or len(block) not in _BLOCK_SIZES:
                 raise InputError(f"a block must be (X, y) or (X, y, sample_weight), it is {type(block).__name__}")
             X, y, *weights = block
-            self._fit(X, y, weights[0] if weights else None, continues=True, classes=classes)
+            self._learn(X, y, weights[0] if weights else None, continues=True, classes=classes)
         if not hasattr(self, "_served"):
             raise InputError("the iterator has no block: there are no rows to learn")
         return self
@@ -148,7 +157,6 @@ class KernelEstimator(Learned, BaseEstimator):
     def _limits(self) -> "Limits":
         from ridgestream.pipeline.base.reporter import RenamingReporter, warn_of_doubt
         from ridgestream.pipeline.estimators.course import Limits
-        from ridgestream.pipeline.estimators.notices import NAMES
         from ridgestream.stores.segments.available_memory import available_bytes
 
         return Limits(
@@ -250,8 +258,6 @@ class KernelEstimator(Learned, BaseEstimator):
 
     def _warn_of_range(self, table: "Table") -> None:
         """Warn of rows outside of the range learned, where they are more than chance explains."""
-        from ridgestream.pipeline.estimators.notices import warn_of_range
-
         if self._course is not None:
             warn_of_range(self._course.ranges, table.numeric)
 
