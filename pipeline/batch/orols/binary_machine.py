@@ -20,11 +20,10 @@ from ridgestream.pipeline.batch.orols.criteria import (
     SizeRule,
 )
 from ridgestream.pipeline.batch.orols.orthogonal_columns import OrthogonalColumns
+from ridgestream.pipeline.batch.orols.pursuit import SPAN_TOLERANCE, SelectionRule, scores
 from ridgestream.pipeline.batch.orols.residual_pass import Chain, Library, row_keys
+from ridgestream.pipeline.selection.candidate_rounds import IDLE_ROUNDS
 from ridgestream.pipeline.sums.top_rows import NO_ROW
-
-SPAN_TOLERANCE = 1e-10
-"""A column is spanned by those before it if the squared length of its residual is below this share of its own."""
 
 TIE = 1e-10
 """Residuals that differ by less than this share of the target's root mean square are equal within rounding."""
@@ -61,6 +60,8 @@ class PathRule:
     """How λ is found."""
     size: SizeRule = "gcv"
     """How the number of vectors is found."""
+    selection: SelectionRule = "residual"
+    """How the next row is chosen."""
 
     def step(self, place: int, model: Directions, before: float) -> Step:
         """Return the step that led to this model, from λ of the step before."""
@@ -158,6 +159,22 @@ class Machine:
             del self._rankings[self.confirmed - 1]
             self.wanted = np.sort(ranking.places[:pool][ranking.places[:pool] != NO_ROW])
             self._check_finished()
+
+    def choose(self, library: Library, places: Integers) -> None:
+        """Take the candidate of the largest score with a usable column, if there is one, and the machine is at work."""
+        if self.finished:
+            return
+        for place in self._by_score(library, places):
+            if self._fits(library, place, self.confirmed):
+                self._push(library, place)
+                self.confirmed, self._refused_now = self.confirmed + 1, 0
+                error, _ = self._columns.directions().at(self.penalty(self.confirmed))
+                self.residual = float(np.sqrt(error / self._columns.weight))
+                self._check_finished()
+                return
+        self._refused_now += 1
+        if self._refused_now == IDLE_ROUNDS:
+            self.stop("no candidate has a usable column")
 
     def expect(self, library: Library, steps: int) -> None:
         """Predict `steps` more steps from the rows of the library, for the next pass to confirm."""
@@ -266,6 +283,24 @@ class Machine:
         best = np.argsort(-residuals, kind="stable")[: 4 * REFUSALS]
         best = best[residuals[best] != NO_ROW]
         return Ranking(residuals[best], library.rows.places[best]).in_order(self._margin)
+
+    def _by_score(self, library: Library, places: Integers) -> Iterator[int]:
+        """Yield the candidates in the order of their scores, without those that are spanned."""
+        taken, size = library.find(self.places()), self.confirmed
+        columns = library.find(np.setdiff1d(places, self.places()))
+        order = np.r_[len(library.rows.places), taken]
+        found = scores(
+            self._rule.selection,
+            self._columns,
+            library.products[np.ix_(order, columns)],
+            library.products[columns, columns],
+            library.rhs[columns, self.target],
+            self.penalty(size),
+        )
+        for best in np.argsort(-found, kind="stable"):
+            if found[best] < 0:
+                return
+            yield int(library.rows.places[columns[best]])
 
     def _measure(self, library: Library, place: int, size: int) -> tuple[Floats, float, float]:
         """Return h and s of the row's column after the first `size` steps, and its squared length; O(size²)."""

@@ -5,7 +5,16 @@ from dataclasses import replace
 from typing import cast
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
-from ridgestream.pipeline.batch.method import FitTask, Method, PassPlan, PlanTask, Sizes, sum_pass
+from ridgestream.pipeline.batch.method import (
+    FitTask,
+    Method,
+    PassPlan,
+    PlanTask,
+    Sizes,
+    greedy_sizes,
+    round_passes,
+    sum_pass,
+)
 from ridgestream.pipeline.batch.orols.orols import Machines, OROLSSettings, fit_orols
 from ridgestream.pipeline.selection.fit_result import Fitted
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics
@@ -18,7 +27,8 @@ _VECTORS_A_PASS = 5
 
 
 def _fit(task: FitTask[OROLSSettings]) -> Fitted:
-    fitted = fit_orols(task.rows, task.kernels[0], task.settings.bounded(task.rows.n_rows), task.report)
+    settings = replace(task.settings.bounded(task.rows.n_rows), memory_limit=task.memory_limit_bytes)
+    fitted = fit_orols(task.rows, task.kernels[0], settings, task.report)
     machines = fitted.machines
     own: dict[str, Floats | Integers] = {
         "turns": machines.turns,
@@ -34,15 +44,26 @@ def _solve(fitted: Fitted, sums: BlockStatistics) -> Floats:
 
 
 def _sizes(task: PlanTask[OROLSSettings]) -> Sizes:
-    return Sizes(task.settings.most_basis(task.n_rows) + task.settings.pool + 1)
+    settings = task.settings.bounded(task.n_rows)
+    if settings.selection_rule == "residual":
+        return Sizes(settings.limit + settings.pool + 1)
+    return Sizes(greedy_sizes(settings.limit, task.n_rows, settings.candidates, None).n_functions + 1)
 
 
 def _passes(task: PlanTask[OROLSSettings]) -> Iterator[PassPlan]:
-    most, pool = task.settings.most_basis(task.n_rows), task.settings.pool
-    for _ in range(1 + task.settings.folds if task.settings.size_rule == "cv" else 1):
-        for n_basis in range(0, most, _VECTORS_A_PASS):
-            yield PassPlan(n_basis + pool, pool * (n_basis + pool))
-        yield sum_pass(most + 1)
+    settings = task.settings.bounded(task.n_rows)
+    for _ in range(1 + settings.folds if settings.size_rule == "cv" else 1):
+        yield from _selection_passes(settings, task.n_rows)
+        yield sum_pass(settings.limit + 1)
+
+
+def _selection_passes(settings: OROLSSettings, n_rows: int) -> Iterator[PassPlan]:
+    """Yield the passes of one selection."""
+    if settings.selection_rule != "residual":
+        yield from round_passes(settings.limit, n_rows, settings.candidates, None, settings.limit)
+        return
+    for n_basis in range(0, settings.limit, _VECTORS_A_PASS):
+        yield PassPlan(n_basis + settings.pool, settings.pool * (n_basis + settings.pool))
 
 
 METHOD = Method(

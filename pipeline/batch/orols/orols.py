@@ -31,6 +31,7 @@ Departures, each with its reason:
   learned: see LARGEST_SHARE.
 - The folds of "cv" each have a selection of their own, from the rows of the others; the size of least error on the
   rows left out, for each machine, is that of the selection from all rows.
+- Other rules choose the next row among candidates (`pursuit`); the paper names them, and uses none.
 - A path also ends where GCV has not fallen for long: on few noisy rows λ never stands still, and GCV, which does not
   count the choice of the rows, falls again once there are nearly as many vectors as rows.
 - The model has one dictionary. Machines contribute one vector each in turn, up to `max_basis` different ones; a
@@ -54,15 +55,18 @@ from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.bounds import check_bounds
 from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.base.settings import Count, Internal, NotNegative
+from ridgestream.pipeline.base.settings import Count, CountOrAll, Internal, NotNegative
 from ridgestream.pipeline.batch.orols.binary_machine import REFUSALS, Machine, PathRule, Ranking
 from ridgestream.pipeline.batch.orols.criteria import RegularizationRule, SizeRule
 from ridgestream.pipeline.batch.orols.orthogonal_columns import OrthogonalColumns, solve_orthogonal
+from ridgestream.pipeline.batch.orols.pursuit import CandidateRounds, SelectionRule
 from ridgestream.pipeline.batch.orols.residual_pass import Chain, Library, Screened, Screening, screen_rows
+from ridgestream.pipeline.batch.orols.turns import join_turns, take_turns, turns_of
 from ridgestream.pipeline.batch.reweighted_rows import ReweightedRows, WithoutFold
 from ridgestream.pipeline.batch.shared_settings import SharedFolds, SharedReselection, SharedSize
 from ridgestream.pipeline.cholesky import cholesky
 from ridgestream.pipeline.kernels import Kernel
+from ridgestream.pipeline.selection.candidate_rounds import RULE_OF_59
 from ridgestream.pipeline.selection.fit_result import Fitted, Path
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics, Summing
@@ -83,12 +87,19 @@ class OROLSSettings(SharedReselection, SharedFolds, SharedSize):
     size_rule: SizeRule = "gcv"
     """The number of vectors: that of least GCV, BIC, description length or cross-validation error, or where λ becomes
     stationary."""
+    selection_rule: SelectionRule = "residual"
+    """The next vector: the row of the largest residual, or of the candidates the one by a matching pursuit, of which
+    "order-recursive" looks at the part of a column beyond those chosen."""
+    candidates: CountOrAll = RULE_OF_59
+    """With a matching pursuit: the number of random rows among which a round chooses, or "all"."""
     condition_limit: Annotated[float, Gt(1)] = 1e5
     """The largest condition number of Q, the longest of its orthogonal columns over the shortest."""
     foreseen: Annotated[int, Ge(0), Internal()] = 10
     """The number of steps predicted for a pass to confirm; it does not change the result."""
     pool: Annotated[int, Ge(1), Internal()] = 256
     """The number of rows of large residual whose columns a pass computes; it does not change the result."""
+    memory_limit: Annotated[int | None, Internal()] = None
+    """Bytes that the products of candidates may take in a process; None for no limit."""
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -169,7 +180,7 @@ class _Selection:
         self._centre = np.zeros(rows.n_features)
         self._library = Library.empty(rows.n_features, rows.n_targets)
         self._known = self._library.rows
-        self._passes = 0
+        self._passes, self._rounds = 0, self._open_rounds()
         screened = self._pass(self._library.rows, ())
         self._absorb(self._library.rows, screened)
         weight = float(self._library.products[-1, -1])
@@ -187,7 +198,12 @@ class _Selection:
     def run(self) -> Self:
         """Run passes until every machine has finished, or the dictionary is full."""
         while self._has_work():
-            self._run_pass()
+            if self._rounds is None:
+                self._run_pass()
+            else:
+                self._run_rounds(self._rounds)
+            self._library = self._library.keep(self._needs())
+            self._report_progress()
         return self
 
     def _has_work(self) -> bool:
@@ -196,7 +212,7 @@ class _Selection:
         if not working:
             return False
         common = min(machine.confirmed for machine in working)
-        sure = _join([machine.places()[:common] for machine in self._machines])
+        sure = join_turns([machine.places()[:common] for machine in self._machines])
         return len(sure) < self._settings.limit
 
     def _run_pass(self) -> None:
@@ -215,13 +231,22 @@ class _Selection:
         with one_blas_thread():
             for machine in self._machines:
                 machine.advance(self._library, share)
-        self._library = self._library.keep(self._needs())
-        self._report_progress()
+
+    def _run_rounds(self, rounds: CandidateRounds) -> None:
+        """Run a pass: compute the columns of random rows, among which each machine chooses, round by round."""
+        drawn = rounds.draw(len(np.unique(np.concatenate([machine.places() for machine in self._machines]))))
+        new = drawn.rows.take(self._library.missing(drawn.rows.places))
+        self._known = self._known.join(new)
+        self._absorb(new, self._pass(new, ()))
+        with one_blas_thread():
+            for machine in self._machines:
+                for places in drawn.rounds:
+                    machine.choose(self._library, places)
 
     def fitted(self) -> OrolsFitted:
         """Return the model of the confirmed steps, with sums over all rows."""
         taken = self._taken()
-        places = _join(taken)
+        places = join_turns(taken)
         if not len(places):
             raise NumericalBreakdown(
                 "no row has a usable column: kernel values are zero, alike everywhere or too large; raise "
@@ -231,7 +256,7 @@ class _Selection:
         sums = self._sums(self._rows, basis)
         total = sums.total()
         penalties = [m.penalty(len(own)) for m, own in zip(self._machines, taken, strict=True)]
-        machines = Machines(_turns(places, taken), np.array(penalties) / total.weight)
+        machines = Machines(turns_of(places, taken), np.array(penalties) / total.weight)
         return OrolsFitted(
             basis,
             places,
@@ -246,7 +271,7 @@ class _Selection:
     def errors_by_size(self, rows: RowSet, fold: int) -> list[Floats]:
         """Return for each machine the squared error over a fold of the rows of its first 1, 2, … vectors; one pass."""
         taken = self._taken()
-        places = _join(taken)
+        places = join_turns(taken)
         sums = self._sums(rows, self._basis(places)).folds[fold]
         positions = {int(place): position for position, place in enumerate(places)}
         orders = [[len(places), *(positions[int(place)] for place in own)] for own in taken]
@@ -267,6 +292,15 @@ class _Selection:
     def _sums(self, rows: RowSet, basis: Basis) -> FoldedStatistics:
         summing = Summing(basis, rows.n_targets, self._settings.folds, self._settings.random_seed)
         return rows.statistics((summing,), events.STEP_SUM_DICTIONARY).parts[0]
+
+    def _open_rounds(self) -> CandidateRounds | None:
+        """Return what draws candidates; None if rows are chosen by their residuals."""
+        settings = self._settings
+        if settings.selection_rule == "residual":
+            return None
+        return CandidateRounds(
+            self._rows, settings.candidates, settings.random_seed, settings.limit, settings.memory_limit
+        )
 
     def _pass(self, new: RowTable, chains: tuple[Chain, ...]) -> Screened:
         self._passes += 1
@@ -321,7 +355,7 @@ class _Selection:
     def _taken(self) -> list[Integers]:
         """Return the vectors of each machine up to its least GCV, of those for which the dictionary has room."""
         limit = self._settings.limit
-        room = _take_turns([machine.best_places(limit) for machine in self._machines], limit)
+        room = take_turns([machine.best_places(limit) for machine in self._machines], limit)
         return [machine.best_places(len(own)) for machine, own in zip(self._machines, room, strict=True)]
 
     def _path(self, taken: Sequence[Integers], weight: float) -> Path:
@@ -331,7 +365,7 @@ class _Selection:
         at = [[own[min(step, len(own) - 1)] for own in steps if own] for step in range(longest)]
         return Path(
             self._settings.size_rule if self._settings.size_rule in ("bic", "mdl") else "gcv",
-            np.array([len(_join([own[: step + 1] for own in taken])) for step in range(longest)]),
+            np.array([len(join_turns([own[: step + 1] for own in taken])) for step in range(longest)]),
             np.array([np.mean([step.penalty for step in now]) for now in at]) / weight,
             np.array([np.mean([step.score for step in now]) for now in at]),
             np.zeros(longest, dtype=np.int64),
@@ -357,32 +391,5 @@ def _rule(settings: OROLSSettings, size: int) -> PathRule:
         settings.condition_limit,
         settings.regularization_rule,
         settings.size_rule,
+        settings.selection_rule,
     )
-
-
-def _join(taken: Sequence[Integers]) -> Integers:
-    """Return the distinct row indices of all machines: the first vector of each, then the second of each, and so on."""
-    longest = max(len(own) for own in taken)
-    turns = [[int(own[turn]) for own in taken if turn < len(own)] for turn in range(longest)]
-    return np.array(list(dict.fromkeys(place for turn in turns for place in turn)), dtype=np.int64)
-
-
-def _take_turns(wished: Sequence[Integers], max_basis: int) -> list[Integers]:
-    """Return the vectors of each machine up to where, in turns, they have `max_basis` distinct ones."""
-    seen: set[int] = set()
-    sizes = [0] * len(wished)
-    for turn in range(max(len(own) for own in wished)):
-        for machine, own in enumerate(wished):
-            if turn < len(own) and len(seen) < max_basis:
-                seen.add(int(own[turn]))
-                sizes[machine] = turn + 1
-    return [own[:size] for own, size in zip(wished, sizes, strict=True)]
-
-
-def _turns(places: Integers, taken: Sequence[Integers]) -> Integers:
-    """Return the step at which each machine took each vector, −1 if it did not."""
-    turns = np.full((len(places), len(taken)), -1)
-    number = {int(place): vector for vector, place in enumerate(places)}
-    for machine, own in enumerate(taken):
-        turns[[number[int(place)] for place in own], machine] = np.arange(len(own))
-    return turns

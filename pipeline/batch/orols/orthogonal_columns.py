@@ -28,6 +28,15 @@ class OrthogonalColumns:
         """Return s, shape (size,)."""
         return np.asarray(np.diagonal(self._factor)[: self.size] ** 2)
 
+    def project(self, products: Floats) -> Floats:
+        """Return L⁻¹Kᵀk of columns, shape (m, n), with the first m columns, from Kᵀk of this shape; O(m²) each."""
+        factor = self._factor[: len(products), : len(products)]
+        return np.asarray(solve_triangular(factor, products, lower=True, check_finite=False))
+
+    def along(self, size: int) -> Floats:
+        """Return qᵀy/√s of the first `size` columns."""
+        return self._along[:size]
+
     def measure(self, products: Floats, size: int) -> tuple[Floats, float]:
         """Return h = L⁻¹Kᵀk and s = kᵀk − hᵀh of a column after the first `size`, from (Kᵀk, kᵀk); O(size²)."""
         half = solve_triangular(self._factor[:size, :size], products[:size], lower=True, check_finite=False)

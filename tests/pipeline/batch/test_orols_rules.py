@@ -1,5 +1,6 @@
 """The rules of OROLS for λ and the number of vectors, against explicit matrices and selections on other rows."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -8,8 +9,9 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.references.orols import DenseMachine
 
-from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.errors import InputError, MemoryRefused
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.batch.orols.criteria import (
     PENALTIES,
@@ -22,7 +24,9 @@ from ridgestream.pipeline.batch.orols.criteria import (
     re_estimated,
 )
 from ridgestream.pipeline.batch.orols.orols import OrolsFitted, OROLSSettings, fit_orols
-from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.batch.orols.pursuit import SelectionRule
+from ridgestream.pipeline.kernels import RBF, gram
+from ridgestream.pipeline.selection.candidate_rounds import NumberOrAll, draw_round
 from ridgestream.pipeline.sums.folds import deal_folds
 from ridgestream.pipeline.sums.row_set import ArrayRows
 
@@ -194,6 +198,84 @@ def test_each_machine_has_its_own_size_by_cross_validation() -> None:
     for target in range(2):
         alone = fit(ArrayRows(rows.features, rows.targets[:, target]), wanted)
         assert np.count_nonzero(both.machines.turns[:, target] >= 0) == len(alone.places)
+
+
+def pursue_slowly(
+    rows: ArrayRows, target: int, wanted: OROLSSettings, rounds: Iterable[npt.NDArray[np.int64]]
+) -> DenseMachine:
+    """Choose among the columns themselves, each made orthogonal to those before."""
+    K, y = gram(KERNEL, rows.features), rows.targets[:, target]
+    w = np.ones(len(y)) if rows.weights is None else rows.weights
+    root, one = np.sqrt(w), np.ones(len(y))
+    machine = DenseMachine(K, y, w, 0.0, 1)
+    machine.columns, machine.q, machine.penalties = [one], [root * one], [0.0]
+    for places in rounds:
+        if len(machine.chosen) == wanted.limit:
+            break
+        best = (-1.0, -1, one)
+        for place in sorted(set(places.tolist()) - set(machine.chosen)):
+            q = root * K[place]
+            square = float(q @ q)
+            for other in [*machine.q, *machine.q]:
+                q = q - other * (other @ q) / (other @ other)
+            if w[place] == 0 or q @ q <= 1e-10 * square:
+                continue
+            left = root * machine.residual() if wanted.selection_rule == "matching-pursuit" else root * y
+            score = float((left @ (root * K[place])) ** 2 / square)
+            if wanted.selection_rule == "order-recursive":
+                score = float((left @ q) ** 2 / (q @ q))
+            best = max(best, (score, place, q), key=lambda each: each[0])
+        if best[1] >= 0:
+            machine.chosen.append(best[1])
+            machine.columns.append(K[best[1]])
+            machine.q.append(best[2])
+            machine.estimate()
+    return machine.at_least_gcv()
+
+
+@pytest.mark.parametrize("rule", ["matching-pursuit", "order-recursive"])
+@pytest.mark.parametrize("candidates", [9, "all"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_pursuits_choose_as_explicit_columns_do(rule: SelectionRule, candidates: NumberOrAll, weighted: bool) -> None:
+    rows = draw_rows(90, 2)
+    if weighted:
+        rows = replace(rows, weights=np.random.default_rng(1).choice([0.0, 1.0, 2.0, 0.5], 90))
+    wanted = replace(
+        SETTINGS, selection_rule=rule, candidates=candidates, max_basis=9, patience=1000, condition_limit=1e6
+    )
+    drawn = [np.arange(90) if candidates == "all" else draw_round(0, number, 90, 9) for number in range(40)]
+    for target in range(2):
+        fitted = fit(replace(rows, targets=rows.targets[:, [target]]), wanted)
+        machine = pursue_slowly(rows, target, wanted, drawn)
+        assert fitted.places.tolist() == machine.chosen
+        predicted = fitted.basis.values(rows.features) @ fitted.coefficients[:, 0]
+        expected = np.column_stack(machine.columns) @ machine.coefficients()
+        np.testing.assert_allclose(predicted, expected, atol=1e-6)
+    assert fitted.notes["passes"] < (4 if candidates == "all" else 8)
+
+
+def test_machines_share_the_candidates_and_the_dictionary_of_a_pursuit() -> None:
+    rows = draw_rows(90, 3)
+    wanted = replace(SETTINGS, selection_rule="order-recursive", candidates=9, max_basis=30)
+    both = fit(rows, wanted)
+    for target in range(3):
+        alone = fit(ArrayRows(rows.features, rows.targets[:, target]), wanted)
+        turns = both.machines.turns[:, target]
+        own = both.places[np.argsort(np.where(turns < 0, 99, turns))][: np.count_nonzero(turns >= 0)]
+        assert own.tolist() == alone.places[: len(own)].tolist()
+    assert len(both.places) <= 30
+
+
+def test_a_pursuit_ends_where_no_candidate_has_a_usable_column() -> None:
+    rows = ArrayRows(np.repeat([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]], 20, axis=0), draw_rows(40).targets)
+    fitted = fit(rows, replace(SETTINGS, selection_rule="matching-pursuit", candidates=5, patience=1000, max_basis=30))
+    assert len(fitted.places) == 1
+
+
+def test_candidates_that_do_not_fit_in_memory_are_refused() -> None:
+    wanted = replace(SETTINGS, selection_rule="order-recursive", candidates="all", max_basis=5, memory_limit=10**5)
+    with pytest.raises(MemoryRefused, match="all rows as candidates need"):
+        fit(draw_rows(150), wanted)
 
 
 def test_cross_validation_needs_two_folds() -> None:
