@@ -17,8 +17,12 @@ paper's values; `--list` names the studies, what each needs and how long it take
 `--data FOLDER` names the folder with the sets of rows; pictures need `pip install 'ridgestream[pictures]'`. What a
 paper gives is used; what it leaves open is found on training rows alone. Errors are mean ± standard deviation, with the
 mean number of vectors in brackets; columns between "here" and "repeats" are errors of what is done beyond the paper,
-with as many vectors. The command writes this page.
+with as many vectors. What is worse than the paper's by more than two of its standard deviations is bold. The command
+writes this page.
 """
+
+FAR = 2.0
+"""An error that is above the paper's by more than so many of its standard deviations is bold."""
 
 _STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -72,12 +76,19 @@ def _section(name: str, record: dict[str, Any], picture: str | None) -> Iterator
     yield f"{record['title']}: {record['source']}. {record['error'].capitalize()}.\n"
     yield f"| {' | '.join(columns)} |"
     yield f"|{'---|' * len(columns)}"
-    yield from (f"| {' | '.join(_row(record, cell))} |" for cell in record["cells"])
+    yield from (f"| {' | '.join(_marked(record, cell))} |" for cell in record["cells"])
     if picture:
         yield f"\n![{record['title']}]({picture})"
     if STUDIES[name].findings:
         yield f"\n{STUDIES[name].findings}"
     yield f"\n{_settings(record)}\n"
+
+
+def _marked(record: dict[str, Any], cell: dict[str, Any]) -> tuple[str, ...]:
+    """Return a row whose error here is bold if it is far above the paper's."""
+    name, published, here, *others = _row(record, cell)
+    is_worse = cell["deviations"] is not None and cell["deviations"] > FAR
+    return name, published, f"**{here}**" if is_worse else here, *others
 
 
 def _settings(record: dict[str, Any]) -> str:

@@ -56,7 +56,7 @@ STUDY = Study(
     given={"gamma": 1.0},
     choices={"centre": choose},
     measurements=(
-        Measurement((Cell("one", Published(0.5, 0.5, 7)),), measure),
+        Measurement((Cell("one", Published(0.5, 0.4, 7)),), measure),
         Measurement((Cell("other"), Cell("third")), measure_once, 1),
     ),
     draw=draw,
@@ -80,7 +80,7 @@ def test_cells_are_measured_once_and_a_run_that_was_stopped_goes_on(tmp_path: Pa
     assert CALLS == [("choice", 0), ("one", 0), ("other", 0), ("other", 0), ("one", 1)]
     one, other, third = facts["cells"]
     assert (one["mean"], one["std"], one["vectors"], one["repeats"]) == (1.5, 0.5, 10.0, 2)
-    assert (one["published"], one["deviations"], one["better"]) == ("0.5 ± 0.5 (7)", 2.0, {"refit": 0.25})
+    assert (one["published"], one["deviations"], one["better"]) == ("0.5 ± 0.4 (7)", 2.5, {"refit": 0.25})
     assert (other["mean"], other["repeats"], other["published"]) == (0.5, 1, "–")
     assert (third["mean"], third["vectors"]) == (0.75, 4.0)
     assert run_reproduce("study", 3, tmp_path)["cells"][0]["mean"] == 2.0
@@ -98,13 +98,13 @@ def test_measurements_with_other_settings_are_not_used(tmp_path: Path, monkeypat
 def test_the_table_has_the_paper_s_values_beside_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_reproduction(run_reproduce("study", None, tmp_path))
     shown = capsys.readouterr().out
-    assert all(text in shown for text in ("0.5 ± 0.5 (7)", "1.5 ± 0.5 (10)", "0.5 (3)", "refit", "0.25"))
+    assert all(text in shown for text in ("0.5 ± 0.4 (7)", "1.5 ± 0.5 (10)", "0.5 (3)", "refit", "0.25"))
 
 
 def test_the_page_has_table_picture_findings_and_settings(tmp_path: Path) -> None:
     run_reproduce("study", None, tmp_path / "found")
     page = (tmp_path / "found.md").read_text()
-    assert "| one | 0.5 ± 0.5 (7) | 1.5 ± 0.5 (10) | 0.25 | 2 |" in page
+    assert "| one | 0.5 ± 0.4 (7) | **1.5 ± 0.5 (10)** | 0.25 | 2 |" in page
     assert (
         "![A study](found/study.png)\n\n**What it shows.**\n\nGiven: gamma 1. Chosen on training rows: centre 1."
         in page
