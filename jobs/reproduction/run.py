@@ -1,7 +1,7 @@
 """Measures a study's cells, keeps what is measured, and shows it beside the paper's values: the command reproduce."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,8 +50,8 @@ def run_reproduce(
     if name not in STUDIES:
         raise JobFileError(f"there is no study {name!r}: reproduce takes one of {', '.join(STUDIES)}")
     kept = _Kept.open(name, folder, DataFolder(data))
-    kept.choose()
     tasks = list(kept.pending(repeats, only))
+    kept.choose({number for number, _ in tasks})
     measured = (executor or InProcess()).run(_measure, tasks, name, kept.bench)
     for (number, _), outcomes in zip(tasks, measured, strict=True):
         kept.add(number, outcomes)
@@ -90,10 +90,11 @@ class _Kept:
         outcomes = {cell: [Outcome(**each) for each in list_] for cell, list_ in record["outcomes"].items()}
         return cls(name, study, path, settings, Bench(data, record["chosen"]), outcomes)
 
-    def choose(self) -> None:
-        """Choose the settings that are open."""
+    def choose(self, numbers: Collection[int]) -> None:
+        """Choose the open settings that the measurements with these numbers use."""
+        used = [self.study.measurements[number].uses for number in numbers]
         for key, choose in self.study.choices.items():
-            if key not in self.bench.chosen:
+            if key not in self.bench.chosen and any(names is None or key in names for names in used):
                 self.bench.chosen[key] = choose(self.bench.data)
                 self._write()
 

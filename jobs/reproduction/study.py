@@ -73,6 +73,8 @@ class Measurement:
     """Measures them for a repeat, from zero."""
     repeats: int | None = None
     """The most repeats: one where they do not differ, few where each takes long; None for those of the study."""
+    uses: tuple[str, ...] | None = None
+    """The names of the choices that it uses; None for all."""
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def choose(benchmark: Benchmark, data: DataFolder) -> float:
 def measure(benchmark: Benchmark, bench: Bench, repeat: int) -> tuple[Outcome]:  # noqa: ARG001
     """Measure OROLS."""
     classes = read(benchmark, bench.data)
-    fitted = classes.fit(bench.chosen[f"gamma of {benchmark.name}"], len(classes.X))
+    fitted = classes.fit(bench.chosen[_key(benchmark)], len(classes.X))
     sizes = np.count_nonzero(fitted.machines.turns >= 0, axis=0)
     curve = {"dictionary": [float(len(fitted.places))]}
     return (Outcome(classes.error(fitted), 100 * float(sizes.mean()) / len(classes.X), {}, curve),)
@@ -120,12 +120,16 @@ SHARED_BASIS = 1000
 """The vectors of all classes together."""
 
 
+def _key(benchmark: Benchmark) -> str:
+    return f"gamma of {benchmark.name}"
+
+
 def _measurements() -> Iterator[Measurement]:
     for each in BENCHMARKS:
-        yield Measurement((Cell(f"{each.name}, OROLS", each.published),), partial(measure, each), 1)
+        yield Measurement((Cell(f"{each.name}, OROLS", each.published),), partial(measure, each), 1, (_key(each),))
     for each in BENCHMARKS:
         cell = Cell(f"{each.name}, shard-merge-select", each.published)
-        yield Measurement((cell,), partial(measure_shared, each), 1)
+        yield Measurement((cell,), partial(measure_shared, each), 1, ())
 
 
 STUDY = Study(
@@ -135,7 +139,7 @@ STUDY = Study(
     repeats=1,
     takes="two hours",
     given={"folds": FOLDS, "gammas": {each.name: each.gammas for each in BENCHMARKS}},
-    choices={f"gamma of {each.name}": partial(choose, each) for each in BENCHMARKS},
+    choices={_key(each): partial(choose, each) for each in BENCHMARKS},
     measurements=tuple(_measurements()),
     needs=tuple(each.name for each in BENCHMARKS),
 )

@@ -63,7 +63,7 @@ def _measurements() -> Iterator[Measurement]:
     for name, (published, most) in PUBLISHED.items():
         for number, rule in enumerate(RULES):
             cell = Cell(f"{name}, {rule}", published if number < AS_PUBLISHED else None)
-            yield Measurement((cell,), partial(measure, name, rule), most)
+            yield Measurement((cell,), partial(measure, name, rule), most, (f"gamma of {name}",))
 
 
 STUDY = Study(
