@@ -29,10 +29,14 @@ class InputWarning(UserWarning):
     """Arrays or settings that can be used, but are probably not what was meant; the message says what to check."""
 
 
+_PASSED_OVER = ("ridgestream.", "sklearn.callback.")
+"""Modules whose lines are none of the user's; scikit-learn's callbacks wrap `fit`."""
+
+
 def warn_caller(message: str) -> None:
-    """Warn with an InputWarning at the line outside of this package that called it, so that it is shown once a line."""
+    """Warn with an InputWarning at the user's line that called it, so that it is shown once a line."""
     level, frame = 1, currentframe()
-    while frame and frame.f_globals.get("__name__", "").startswith("ridgestream."):
+    while frame and frame.f_globals.get("__name__", "").startswith(_PASSED_OVER):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, InputWarning, stacklevel=level)
 

@@ -274,6 +274,12 @@ TRAIN_WEIGHTS_FAR_FROM_ONE = Event(
     "weights to a mean of one, or usefulness_threshold with them",
     casts_doubt=True,
 )
+TRAIN_SIZE_TOO_SMALL = Event(
+    "train.size_too_small",
+    "on rows left out, a larger dictionary that was compared errs less by half or more: raise max_basis, or take a "
+    "method that fits a small dictionary to all rows",
+    casts_doubt=True,
+)
 TRAIN_WORSE_THAN_CONSTANT = Event(
     "train.worse_than_constant",
     "the model fits its rows worse than a constant does",

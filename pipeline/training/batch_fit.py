@@ -113,6 +113,7 @@ def check_fitted(fitted: Fitted, report: Reporter, *, shrinks: bool) -> None:
     No penalized solution has a larger error than β = 0, whose error is Σ w y², nor one below zero. For a method that
     does not fit to all rows (`shrinks` is false), a larger error is a warning.
     """
+    _warn_of_size(fitted, report)
     sums, beta = fitted.sums.total(), fitted.coefficients
     most = float(np.trace(sums.target_square))
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
@@ -127,3 +128,19 @@ def check_fitted(fitted: Fitted, report: Reporter, *, shrinks: bool) -> None:
             f"which must lie between 0 and {most:.3g}; {_ADVICE}"
         )
     report.warn(events.TRAIN_WORSE_THAN_CONSTANT, error=error, error_of_a_constant=most)
+
+
+def _warn_of_size(fitted: Fitted, report: Reporter) -> None:
+    """Warn where the path goes on to a larger dictionary of less than half the error, which max_basis rules out."""
+    path = fitted.path
+    if path is None or path.criterion != "fold_error":
+        return
+    best, chosen = int(np.argmin(path.value)), path.chosen
+    if path.n_basis[best] > path.n_basis[chosen] and path.value[best] < path.value[chosen] / 2:
+        report.warn(
+            events.TRAIN_SIZE_TOO_SMALL,
+            n_basis=int(path.n_basis[chosen]),
+            mse_left_out=float(path.value[chosen]),
+            n_basis_compared=int(path.n_basis[best]),
+            mse_left_out_of_it=float(path.value[best]),
+        )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -116,6 +117,13 @@ BAD_ROWS: dict[str, tuple[object, type[Exception], str]] = {
 def test_rows_that_cannot_be_used_are_refused(store: OpenStore, rows: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         store.models["model"].predict(rows)
+
+
+def test_a_frame_of_polars_comes_back_as_one(store: OpenStore) -> None:
+    rows, model = ROWS.slice(0, 50), store.models["model"]
+    told = model.predict(pl.from_arrow(rows), std=True)
+    assert isinstance(told, pl.DataFrame)
+    assert told.to_arrow().to_pydict() == model.predict(rows, std=True).to_pydict()
 
 
 def test_missing_values_follow_the_policy(store: OpenStore) -> None:

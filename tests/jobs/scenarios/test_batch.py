@@ -1,6 +1,7 @@
 """Batch methods as jobs: the same command, model file, predictions and promises as the online learner's."""
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from ridgestream.pipeline.dataset import stored_rows
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.models.model_record import expansion_of, fitted_of
 from ridgestream.pipeline.selection.fit_result import Fitted
+from ridgestream.pipeline.selection.fit_result import Path as SelectionPath
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics
 from ridgestream.pipeline.training.batch_fit import check_fitted
@@ -312,6 +314,12 @@ def test_coefficients_within_rounding_are_refused_and_a_poor_fit_of_fewer_rows_i
         check_fitted(bad, notes, shrinks=True)
     check_fitted(bad, notes, shrinks=False)
     assert notes.codes == ["train.worse_than_constant"]
+    for error_of_more, codes in ((0.6, []), (0.4, ["train.size_too_small"])):
+        sizes, lambdas, widths = np.array([8, 2]), np.full(2, 1e-5), np.zeros(2, np.int64)
+        path = SelectionPath("fold_error", sizes, lambdas, np.array([error_of_more, 1.0]), widths, chosen=1)
+        notes = Notes()
+        check_fitted(replace(good, path=path), notes, shrinks=False)
+        assert notes.codes == codes
 
 
 def test_one_class_and_no_rows_are_reported(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
@@ -122,7 +124,7 @@ def test_float32_stays_float32(rows: tuple[Any, Any]) -> None:
 
 def frames() -> list[Any]:
     columns = {"size": [1.0, 2.0, 3.0, 4.5] * 10, "town": ["b", "a", "b", "c"] * 10, "new": [True, False] * 20}
-    return [pd.DataFrame(columns), pa.table(columns), pd.DataFrame(columns).convert_dtypes()]
+    return [pd.DataFrame(columns), pa.table(columns), pd.DataFrame(columns).convert_dtypes(), pl.DataFrame(columns)]
 
 
 def test_tables_with_categories_and_booleans_by_their_names() -> None:
@@ -132,8 +134,7 @@ def test_tables_with_categories_and_booleans_by_their_names() -> None:
         regressor = SparseKernelRegressor("ls-svm", gamma=0.5, regularization=1e-3, metric="standardized")
         told.append(regressor.fit(frame, y).predict(frame))
         assert regressor.feature_names_in_.tolist() == ["size", "town", "new"]
-    assert np.array_equal(told[0], told[1])
-    assert np.array_equal(told[0], told[2])
+    assert all(np.array_equal(told[0], each) for each in told[1:])
     frame = frames()[0]
     with pytest.raises(ValueError, match="must be in the same order"):
         regressor.predict(frame[["town", "size", "new"]])
@@ -143,11 +144,24 @@ def test_tables_with_categories_and_booleans_by_their_names() -> None:
         regressor.predict(frame.assign(size="d"))
 
 
-def test_polars_tables() -> None:
-    pl = pytest.importorskip("polars")
-    frame = frames()[0]
-    regressor = SparseKernelRegressor("ls-svm", gamma=0.5, regularization=1e-3).fit(frame, np.arange(40.0))
-    assert np.array_equal(regressor.predict(pl.from_pandas(frame)), regressor.predict(frame))
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_transformer_hands_on_the_table_that_set_output_asks_for(rows: tuple[Any, Any], library: str) -> None:
+    X, y = rows
+    plain = make_pipeline(StandardScaler(), SparseKernelRegressor(**PLAIN)).fit(X, y)
+    tables = make_pipeline(StandardScaler(), SparseKernelRegressor(**PLAIN)).set_output(transform=library).fit(X, y)
+    assert tables[-1].feature_names_in_.tolist() == ["x0", "x1"]
+    assert np.array_equal(tables.predict(X), plain.predict(X))
+
+
+def test_weights_are_routed_as_metadata(rows: tuple[Any, Any]) -> None:
+    X, y = rows
+    weights = np.linspace(0.1, 2.0, len(y))
+    plain = SparseKernelRegressor(**PLAIN).fit(X, y, weights)
+    with config_context(enable_metadata_routing=True):
+        asking = SparseKernelRegressor(**PLAIN).set_fit_request(sample_weight=True)
+        routed = make_pipeline(asking).fit(X, y, sample_weight=weights)
+    assert np.array_equal(routed.predict(X), plain.predict(X))
+    assert not np.array_equal(SparseKernelRegressor(**PLAIN).fit(X, y).predict(X), plain.predict(X))
 
 
 def test_missing_values_are_refused_or_filled(rows: tuple[Any, Any]) -> None:

@@ -50,8 +50,11 @@ YEARS = pd.DataFrame({"at": pd.date_range("2010-01-01", periods=60, freq="YS")})
 
 def test_time_stamps_are_circles_with_a_warning_or_as_they_are_asked_for() -> None:
     trend = np.arange(60.0)
-    with pytest.warns(InputWarning, match='columns at: time stamps are circles of the calendar.*timestamps="elapsed"'):
+    with pytest.warns(
+        InputWarning, match='columns at: time stamps are circles of the calendar.*timestamps="elapsed"'
+    ) as caught:
         OnlineLSSVMRegressor(**PLAIN).fit(YEARS, trend)
+    assert {warning.filename for warning in caught} == {__file__}
     with warnings.catch_warnings():
         warnings.simplefilter("error", InputWarning)
         assert OnlineLSSVMRegressor(**PLAIN, timestamps="elapsed").fit(YEARS, trend).score(YEARS, trend) > 0.99
