@@ -242,7 +242,7 @@ class OnlineRequest(_Piloted):
             parameters["regularization"],
             parameters["max_basis"],
             parameters.get("experts", 1),
-            {name: parameters[name] for name in THRESHOLDS},
+            {name: parameters[name] for name in THRESHOLDS & parameters.keys()},
         )
         return replace(self.with_choice(choice), **self._adopted(parameters))
 

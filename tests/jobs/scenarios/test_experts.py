@@ -18,6 +18,7 @@ from support.jobs.jobs import (
     assert_same_model,
     draw_regression,
     draw_rows,
+    open_store,
     set_column,
 )
 from support.jobs.recording import Notes
@@ -33,6 +34,8 @@ from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.requests import model_request
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.report.cell_text import sentences_of_cells
+from ridgestream.jobs.report.facts import night_facts
+from ridgestream.jobs.report.page.html_page import render_page
 from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.executor import InProcess, MemoryNeed
 from ridgestream.pipeline.base.reporter import Fact, Stopped
@@ -413,6 +416,15 @@ def test_cells_with_one_row_or_none_are_starved(straight: Workplace) -> None:
         None,
     )
     assert [*sentences_of_cells({"cells": cells})][-1].endswith("with few rows for their vectors or none: 1, 3.")
+
+
+def test_the_page_of_a_report_shows_the_cells(straight: Workplace) -> None:
+    facts = night_facts(open_store(straight.store), "model")
+    page = render_page(facts)
+    assert "<h2>Cells</h2>" in page
+    assert [f'<th scope="row">{cell} <span' in page for cell in facts["cells"]["weak"]] == [True] * len(
+        facts["cells"]["weak"]
+    )
 
 
 def test_a_damaged_table_of_trials_is_refused(straight: Workplace) -> None:
