@@ -10,11 +10,12 @@ from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.split import LATER, LEARNED, Split
+from ridgestream.pipeline.metric.split import FOLDS, LATER, LEARNED, LEFT_OUT, Split
 from ridgestream.pipeline.online.experts.cell_learning import check_block, learn_block
 from ridgestream.pipeline.online.experts.cells import Cells
 from ridgestream.pipeline.online.experts.experts_state import ExpertsState
 from ridgestream.pipeline.online.settings import OnlineSettings
+from ridgestream.pipeline.sums.folds import deal_folds
 from ridgestream.pipeline.sums.row_block import RowBlock, choose_rows, drop_absent
 from ridgestream.pipeline.training.online.shared_cells import divide_cells
 
@@ -29,6 +30,8 @@ class TrialRows:
     """Their number, those of weight zero included."""
     leaves_out: bool = False
     """Whether rows left out at random judge, beside the last ones."""
+    fold: int | None = None
+    """Which of FOLDS folds judges instead; None for none."""
 
     def of(self, rows: RowBlock) -> RowBlock:
         """Return those of these rows, all of them, that have a weight above zero, measured."""
@@ -37,9 +40,13 @@ class TrialRows:
 
     def group(self, rows: RowBlock, group: int) -> RowBlock:
         """Return those of the measured rows that belong to a group: they are learned, or judge."""
-        groups = Split(len(rows.features)).groups(0, len(rows.features))
-        groups = groups if self.leaves_out else np.where(groups == LATER, LATER, LEARNED)
-        return choose_rows(rows, np.flatnonzero(groups == group))
+        return choose_rows(rows, np.flatnonzero(self._groups(len(rows.features)) == group))
+
+    def _groups(self, n_rows: int) -> Integers:
+        if self.fold is not None:
+            return np.where(deal_folds(0, n_rows, FOLDS, 0) == self.fold, LEFT_OUT, LEARNED)
+        groups = Split(n_rows).groups(0, n_rows)
+        return groups if self.leaves_out else np.where(groups == LATER, LATER, LEARNED)
 
 
 @dataclass(frozen=True)

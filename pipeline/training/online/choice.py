@@ -5,7 +5,7 @@ the pilot judges; by how much depends on its size and on the thresholds. It want
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -20,7 +20,7 @@ from ridgestream.pipeline.base.errors import InputWarning, NumericalBreakdown
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.kernels import KERNELS, Kernel
 from ridgestream.pipeline.metric.candidate import JudgedErrors, Verdict
-from ridgestream.pipeline.metric.split import JUDGES, LEARNED
+from ridgestream.pipeline.metric.split import FOLDS, JUDGES, LEARNED
 from ridgestream.pipeline.models.model_record import Learner
 from ridgestream.pipeline.online.experts.local_experts import LocalExperts
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
@@ -54,6 +54,9 @@ FAR = 2.0
 
 FAR_FROM_MEAN = 0.05
 """The least difference of the two, in units of the targets' variance, that is worth a warning."""
+
+FEW_ROWS = 2_000
+"""With so many rows or fewer, each of them judges, too, learners that have not learned its fold: a fifth is noise."""
 
 FEWEST_ROWS = 50
 """With fewer rows, the pilot's own choice stands."""
@@ -113,6 +116,8 @@ class LearnerTrials:
     """The centres of cells that have a learner each; None for one learner."""
     leaves_out: bool = False
     """Whether rows left out at random judge, besides the last ones."""
+    fold: int | None = None
+    """Which fold of few rows judges instead; None for none."""
 
     @property
     def n_learners(self) -> int:
@@ -126,15 +131,30 @@ class LearnerTrials:
         is too small for its first rows.
         """
         penalties = PENALTIES if self.centres is None else EXPERT_PENALTIES
-        rows_each = len(self.learned.features) / self.n_learners
         try:
             with one_blas_thread(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", InputWarning)  # a width that suits no row is not taken
-                learner = self._learned(self._settings(kernel, rows_each))
-                trials = [Trial(self._errors(learner, p / rows_each), p) for p in penalties][::-1]
-                return trials[Verdict.of([trial.errors for trial in trials]).index]
+                losses = np.sum([trials.losses(kernel, penalties) for trials in (self, *self._folds())], axis=0)
         except NumericalBreakdown:
             return Trial(JudgedErrors(inf, inf, inf, 0), 1.0)
+        done = [Trial(_errors(each), p) for each, p in zip(losses, penalties, strict=True)][::-1]
+        return done[Verdict.of([trial.errors for trial in done]).index]
+
+    def losses(self, kernel: Kernel, penalties: Sequence[float]) -> Floats:
+        """Return Σw, Σw·loss and the number of rows of each judge, by penalty, shape (n_penalties, n_judges, 3)."""
+        rows_each = len(self.learned.features) / self.n_learners
+        learner = self._learned(self._settings(kernel, rows_each))
+        judges = [self._group(judge) for judge in JUDGES]
+        losses = []
+        for penalty in penalties:
+            learner.set_regularization(penalty / rows_each)
+            losses.append([_losses(learner, rows) for rows in judges])
+        return np.array(losses)
+
+    def _folds(self) -> "list[LearnerTrials]":
+        """Return the trials in which each fold of few rows judges; none of cells, whose pass is one of its own."""
+        few = self.centres is None and len(self.rows.block.features) <= FEW_ROWS
+        return [replace(self, fold=fold) for fold in range(FOLDS)] if few else []
 
     @property
     def learned(self) -> RowBlock:
@@ -143,7 +163,7 @@ class LearnerTrials:
 
     @property
     def _trial_rows(self) -> TrialRows:
-        return self.rows.trial(leaves_out=self.leaves_out)
+        return replace(self.rows.trial(leaves_out=self.leaves_out), fold=self.fold)
 
     def _group(self, group: int) -> RowBlock:
         return self._trial_rows.group(self.rows.block, group)
@@ -169,22 +189,25 @@ class LearnerTrials:
         empty = OnlineState.empty(settings, pilot.rows.n_features, pilot.rows.n_targets)
         return OnlineLSSVM.from_state(empty).partial_fit(learned.features, learned.targets, learned.weights)
 
-    def _errors(self, learner: Learner, regularization: float) -> JudgedErrors:
-        learner.set_regularization(regularization)
-        (later, later_weight, rows), (random, random_weight, _) = (self._loss(learner, judge) for judge in JUDGES)
-        pooled = (later + random) / (later_weight + random_weight)
-        return JudgedErrors(later / later_weight, random / random_weight if random_weight else 0.0, pooled, rows)
 
-    def _loss(self, learner: Learner, judge: int) -> tuple[float, float, int]:
-        """Return the sum of the judge's weighted squared errors, that of its weights, and the number of its rows."""
-        rows = self._group(judge)
-        losses = np.mean((learner.predict(rows.features) - rows.targets) ** 2, axis=1)
-        weights = np.ones(len(losses)) if rows.weights is None else rows.weights
-        return float(weights @ losses), float(weights.sum()), len(losses)
+def _losses(learner: Learner, rows: RowBlock) -> tuple[float, float, float]:
+    """Return the sum of the weights of rows, that of their weighted squared errors, and their number."""
+    losses = np.mean((learner.predict(rows.features) - rows.targets) ** 2, axis=1)
+    weights = np.ones(len(losses)) if rows.weights is None else rows.weights
+    return float(weights.sum()), float(weights @ losses), float(len(losses))
+
+
+def _errors(losses: Floats) -> JudgedErrors:
+    """Return the mean errors on the last rows and on those left out at random, from the sums of both, (2, 3)."""
+    (later_weight, later, rows), (random_weight, random, _) = losses.tolist()
+    mean = random / random_weight if random_weight else 0.0
+    return JudgedErrors(later / later_weight, mean, (later + random) / (later_weight + random_weight), int(rows))
 
 
 def choose_for_learner(pilot: Pilot, request: OnlineRequest, report: Reporter) -> Choice:
-    """Return the γ and λ of least error on later rows; O(max_basis²) a row and γ.
+    """Return the γ and λ of least error on the rows that judge; O(max_basis²) a row and γ.
+
+    These are the last ones and, if there are few, all of them, fold by fold.
 
     From the pilot's γ on by doubling and halving, where γ is chosen; of widths that are about as good, the narrowest if
     more rows may follow. The penalty λn is that of as many rows as the pilot has, whatever the rows of the first
@@ -201,9 +224,9 @@ def choose_for_learner(pilot: Pilot, request: OnlineRequest, report: Reporter) -
     centres = centres_of(rows.row_set, request, report) if request.experts > 1 else None
     trials = LearnerTrials(rows, sized(request, choice), centres)
     gamma, trial = best_width(pilot, trials, report, pilot.gamma)
-    own = pilot.learned.best.errors.later if pilot.learned.best else trial.error
-    if _is_far(pilot, trial) and trial.error > own + FAR_FROM_MEAN:
-        report.warn(events.PILOT_LEARNER_FALLS_SHORT, mse_later=trial.error, mse_later_of_sums=own)
+    own = pilot.learned.best.errors.later if pilot.learned.best else trial.errors.later
+    if _is_far(pilot, trial) and trial.errors.later > own + FAR_FROM_MEAN:
+        report.warn(events.PILOT_LEARNER_FALLS_SHORT, mse_later=trial.errors.later, mse_later_of_sums=own)
     regularization = trial.penalty * trials.n_learners / pilot.rows.n_rows
     return replace(choice, gamma=gamma, regularization=regularization, experts=trials.n_learners, centres=centres)
 
@@ -216,7 +239,7 @@ def best_width(
     best = wanted = first
     while wanted not in results:
         results[wanted] = trials.run(pilot.family.make(wanted))
-        report.say(events.PILOT_WIDTH_TRIED, gamma=wanted, mse_later=results[wanted].error)
+        report.say(events.PILOT_WIDTH_TRIED, gamma=wanted, mse_later=results[wanted].errors.later)
         if results[wanted].error < (1 - LEAST_GAIN) * results[best].error:
             best = wanted
         following = _following_width(pilot, results, best) if _chooses_width(pilot, trials.request) else None
@@ -248,7 +271,7 @@ def _chooses_width(pilot: Pilot, request: OnlineRequest) -> bool:
 
 def _is_far(pilot: Pilot, trial: Trial) -> bool:
     """Return whether a trial's error is a multiple of that of the pilot's own model on its later rows."""
-    return pilot.learned.best is not None and trial.error > FAR * pilot.learned.best.errors.later
+    return pilot.learned.best is not None and trial.errors.later > FAR * pilot.learned.best.errors.later
 
 
 def sized(request: OnlineRequest, choice: Choice) -> OnlineRequest:

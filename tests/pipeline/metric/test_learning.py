@@ -55,6 +55,21 @@ def test_noise_teaches_no_metric() -> None:
     assert [each.kept for each in learned.rounds] == [True, False]
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes_teach_a_metric_only_while_there_are_mistakes_to_be_improved_on(n_classes: int) -> None:
+    u = features()
+    classes = np.searchsorted([-0.5, 0.5] if n_classes == 3 else [0.0], u[:, 1])
+    clear = np.abs(u[:, 1]) > 0.8 if n_classes == 2 else np.abs(np.abs(u[:, 1]) - 0.5) > 0.4
+    y = 2.0 * (classes[:, np.newaxis] == np.arange(n_classes)) - 1
+    y = y[:, 1:] if n_classes == 2 else y
+    easy, hard = learn(u[clear], y[clear]), learn(u, y)
+    assert easy.rounds[1].errors.pooled < 0.8 * easy.rounds[0].errors.pooled
+    assert not easy.rounds[1].kept
+    assert hard.metric.importance()[1] > 0.8
+    numbers = learn(u[clear], 2 * y[clear])
+    assert numbers.metric.importance()[1] > 0.8
+
+
 def test_a_round_that_only_neighbours_in_time_like_is_not_kept() -> None:
     """A clock explains every row of its own time, and none of a later one."""
     rng, u = np.random.default_rng(0), features()

@@ -1,11 +1,13 @@
 """Widths and penalties that the learner chooses on a pilot's rows."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.jobs.recording import Notes
 
+from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.kernels import RBF, Kernel
 from ridgestream.pipeline.metric.candidate import JudgedErrors
 from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, Round
@@ -105,6 +107,23 @@ def test_with_few_rows_the_pilot_s_choice_stands(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delattr(choice.LearnerTrials, "run")
     few = pilot(n_rows=choice.FEWEST_ROWS - 1)
     assert choose_for_learner(few, REQUEST, Notes()) == few.choice
+
+
+def test_each_of_few_rows_judges_once_besides_the_last_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged, losses = [], LearnerTrials.losses
+
+    def recorded(trials: LearnerTrials, kernel: Kernel, penalties: Sequence[float]) -> Floats:
+        judged.append(losses(trials, kernel, penalties))
+        return judged[-1]
+
+    monkeypatch.setattr(LearnerTrials, "losses", recorded)
+    trials, kernel = LearnerTrials(FirstRows(pilot(), N), REQUEST), RBF(gamma=2.0)
+    few = trials.run(kernel).errors
+    assert np.sum(judged, axis=0)[0, :, 2].tolist() == [N // 5, N]
+    monkeypatch.setattr(choice, "FEW_ROWS", N - 1)
+    many = trials.run(kernel).errors
+    assert (few.later_rows, many.later_rows, many.random) == (N // 5, N // 5, 0.0)
+    assert few.random == pytest.approx(many.later, rel=0.5)
 
 
 def test_a_learner_that_breaks_down_is_not_chosen() -> None:
