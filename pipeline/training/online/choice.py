@@ -152,9 +152,10 @@ class LearnerTrials:
         return np.array(losses)
 
     def _folds(self) -> "list[LearnerTrials]":
-        """Return the trials in which each fold of few rows judges; none of cells, whose pass is one of its own."""
-        few = self.centres is None and len(self.rows.block.features) <= FEW_ROWS
-        return [replace(self, fold=fold) for fold in range(FOLDS)] if few else []
+        """Return the trials in which each fold of few rows judges; none of cells, or of what is compared with them."""
+        is_alone = self.centres is None and not self.leaves_out
+        folds = FOLDS if is_alone and len(self.rows.block.features) <= FEW_ROWS else 0
+        return [replace(self, fold=fold) for fold in range(folds)]
 
     @property
     def learned(self) -> RowBlock:

@@ -239,7 +239,8 @@ def test_the_plan_has_the_memory_of_the_pilot_and_says_what_its_time_leaves_out(
 def test_a_few_rows_and_rows_of_weight_zero_make_a_model(tmp_path: Path, rows: int) -> None:
     work = Workplace.new(tmp_path / "work")
     weights = pa.array(np.arange(rows) % 3 == 0, type=pa.bool_()).cast(pa.float64())
-    work.put(0, set_column(draw_rows(0, rows), "weight", weights))
-    changes = {**FULL, "source.weight": "weight", "evaluate.path": None}
+    table = draw_rows(0, rows)
+    work.put(0, set_column(table, "weight", weights))
+    changes = {**FULL, "source.weight": "weight", "evaluate.path": None, "source.positive": table["label"][0].as_py()}
     assert work.run_here(changes)["rows_seen"] == rows
     assert np.isfinite(work.model().arrays["coefficients"]).all()
