@@ -23,4 +23,5 @@ html_title = "Ridgestream"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 html_copy_source = False
+html_show_copyright = False
 html_show_sphinx = False

@@ -23,7 +23,8 @@ def add_circle(graph: Graph, cycle: str, seconds: str, missing: float) -> str:
     is_missing = graph.add("IsNaN", seconds)
     whole = graph.add("Floor", graph.add("Where", is_missing, 0.0, seconds))
     angle = _add_angle(graph, cycle, graph.add("Cast", whole, to=TensorProto.INT64))
-    points = [graph.add(function, angle) for function in ("Sin", "Cos")]
+    # as sines alone: onnxruntime had no cosine of doubles for long
+    points = [graph.add("Sin", angle), graph.add("Sin", graph.add("Add", angle, np.pi / 2))]
     columns = [graph.add("Unsqueeze", graph.add("Where", is_missing, missing, p), np.array([1])) for p in points]
     return graph.add("Concat", *columns, axis=1)
 
