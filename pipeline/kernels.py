@@ -228,7 +228,8 @@ def has_gamma(name: str) -> bool:
 def gram(kernel: Kernel, X: Floats, centre: Floats | None = None) -> Floats:
     """Return the kernel matrix of the rows of `X`, exactly symmetric and with exactly k(x, x) on its diagonal."""
     values = kernel.block(X, X, centre)
-    values = np.tril(values) + np.tril(values, -1).T
+    for row in range(len(values)):
+        values[:row, row] = values[row, :row]
     np.fill_diagonal(values, kernel.diagonal(X))
     return values
 

@@ -135,7 +135,7 @@ def fit_shard_merge_select(
     """Return the model with the smallest fold error, or the smallest GCV if there is a single fold.
 
     Two passes, O(shard_basis²) and O(n_candidates²) per row; then O(n_candidates²·max_basis) for every λ and fold.
-    Memory: (folds + 6) matrices of n_candidates² numbers, for any number of rows. Raises InputError without a row to
+    Memory: (folds + 4) matrices of n_candidates² numbers, for any number of rows. Raises InputError without a row to
     learn from, NumericalBreakdown if sums are not finite.
     """
     candidates, indices = learn_shards(rows, kernel, settings)
@@ -183,11 +183,10 @@ def select_on_sums(
     basis: Basis, indices: Integers, sums: FoldedStatistics, settings: ShardMergeSelectSettings, report: Reporter
 ) -> Fitted:
     """Return the best nested model by forward selection on the candidates' sums; reads no row."""
-    penalty, total = basis.penalty(), sums.total()
-    settings = settings.bounded(len(indices))
-    path = _compare(sums, total, penalty, settings, report)
+    total, settings = sums.total(), settings.bounded(len(indices))
+    path = _compare(sums, total, basis, settings, report)
     regularization = float(path.regularization[path.chosen])
-    columns, models = select(total, penalty, regularization, int(path.n_basis[path.chosen]))
+    columns, models = select(total, basis, regularization, int(path.n_basis[path.chosen]))
     return Fitted(
         Basis(basis.kernel, basis.vectors[columns], basis.centre),
         indices[columns],
@@ -202,7 +201,7 @@ def select_on_sums(
 def _compare(
     sums: FoldedStatistics,
     total: BlockStatistics,
-    penalty: Floats,
+    basis: Basis,
     settings: ShardMergeSelectSettings,
     report: Reporter,
 ) -> Path:
@@ -212,9 +211,9 @@ def _compare(
     report.begin(events.STEP_CROSS_VALIDATE, None)
     for i, regularization in enumerate(settings.regularizations):
         if settings.folds > 1:
-            values[i] = fold_errors(sums, total, penalty, regularization, settings.limit)
+            values[i] = fold_errors(sums, total, basis, regularization, settings.limit)
         else:
-            values[i] = generalized_errors(total, penalty, regularization, settings.limit)
+            values[i] = generalized_errors(total, basis, regularization, settings.limit)
         report.advance(0, regularization=regularization, **{fact: float(values[i].min())})
     report.end(**{fact: float(values.min())})
     return Path(
@@ -227,17 +226,25 @@ def _compare(
     )
 
 
-def select(
-    sums: BlockStatistics, penalty: Floats, regularization: float, max_basis: int
-) -> tuple[Integers, NestedModels]:
-    """Return the candidates that forward selection chooses, in its order, and the nested models over them."""
-    normal = sums.products + regularization * sums.weight * penalty
-    chosen = choose_by_gain(normal, sums.rhs, max_basis, overwrite=True)
+def select(sums: BlockStatistics, basis: Basis, regularization: float, max_basis: int) -> tuple[Integers, NestedModels]:
+    """Return the candidates that forward selection chooses, in its order, and the nested models over them.
+
+    Memory: three matrices of n_candidates² numbers, those of the sums among them.
+    """
+    chosen = choose_by_gain(_normal(sums, basis, regularization), sums.rhs, max_basis, overwrite=True)
     return chosen.columns, NestedModels(chosen.factor, chosen.half_solution)
 
 
+def _normal(sums: BlockStatistics, basis: Basis, regularization: float) -> Floats:
+    """Return P = G + λnK; K is computed each time, which takes less than to keep it."""
+    normal = basis.penalty()
+    normal *= regularization * sums.weight
+    normal += sums.products
+    return normal
+
+
 def fold_errors(
-    sums: FoldedStatistics, total: BlockStatistics, penalty: Floats, regularization: float, max_basis: int
+    sums: FoldedStatistics, total: BlockStatistics, basis: Basis, regularization: float, max_basis: int
 ) -> Floats:
     """Return the mean squared error on the folds left out of models of 1 to `max_basis` vectors: (max_basis,).
 
@@ -246,19 +253,19 @@ def fold_errors(
     """
     errors = np.zeros(max_basis)
     for fold in sums.folds:
-        columns, models = select(total.subtract(fold), penalty, regularization, max_basis)
-        squared_errors = models.squared_errors(fold.choose(columns)).sum(axis=1)
+        columns, models = select(total.subtract(fold), basis, regularization, max_basis)
+        squared_errors = models.squared_errors(fold.choose(columns), overwrite=True).sum(axis=1)
         errors += squared_errors[np.minimum(np.arange(1, max_basis + 1), len(models))]
     return np.asarray(errors / (total.weight * total.rhs.shape[1]))
 
 
-def generalized_errors(total: BlockStatistics, penalty: Floats, regularization: float, max_basis: int) -> Floats:
+def generalized_errors(total: BlockStatistics, basis: Basis, regularization: float, max_basis: int) -> Floats:
     """Return GCV, summed over targets, of models of 1 to `max_basis` vectors: (max_basis,).
 
     If the selection ends early, its last model stands for the larger ones. It does not count the choice of the vectors.
     """
-    columns, models = select(total, penalty, regularization, max_basis)
-    values = models.gcv(total.choose(columns))
+    columns, models = select(total, basis, regularization, max_basis)
+    values = models.gcv(total.choose(columns), overwrite=True)
     return np.asarray(values[np.minimum(np.arange(1, max_basis + 1), len(models))])
 
 

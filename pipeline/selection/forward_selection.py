@@ -73,6 +73,7 @@ def choose_by_gain(
     with one_blas_thread():
         head, solved, across = _eliminate_chosen(normal, rhs, n_before)
         left = _Left(normal, rhs, across, solved, max(0, n_wanted - n_before), overwrite=overwrite)
+        del normal  # with `overwrite`, its memory is free for the result
         left.choose(None if allowed is None else [columns[columns >= n_before] - n_before for columns in allowed])
     return _assemble(head, solved, across, left, n_before)
 
@@ -141,6 +142,12 @@ class _Left:
                 self._take(pivot, number)
             number += 1
 
+    def chosen_rows(self, out: Floats) -> None:
+        """Copy the rows of the factor that were chosen, (n_chosen, n_chosen); nothing can be chosen any more."""
+        self._products = np.empty((0, 0))
+        for row, column in enumerate(self.columns):
+            out[row] = self.factor[column, : len(self.columns)]
+
     def _find(self, allowed: Integers | None) -> int | None:
         """Return the allowed column with the largest gain, None if all are chosen or spanned."""
         columns = np.flatnonzero(self._open) if allowed is None else allowed[self._open[allowed]]
@@ -183,7 +190,7 @@ def _assemble(head: Floats, solved: Floats, across: Floats, left: _Left, n_befor
     factor = np.zeros((n_before + n_new, n_before + n_new))
     factor[:n_before, :n_before] = head
     factor[n_before:, :n_before] = across[:, new].T
-    factor[n_before:, n_before:] = left.factor[new, :n_new]
+    left.chosen_rows(factor[n_before:, n_before:])
     columns = np.concatenate([np.arange(n_before), n_before + new])
     half_solution = np.concatenate([solved, left.half_solution[:n_new]])
     return Chosen(columns, factor, half_solution, np.array([-1] * n_before + left.rounds, dtype=np.int64))

@@ -47,25 +47,27 @@ class NestedModels:
         solution = solve_triangular(self.factor[:size, :size], half, lower=True, trans="T", check_finite=False)
         return np.asarray(solution)
 
-    def squared_errors(self, sums: BlockStatistics) -> Floats:
+    def squared_errors(self, sums: BlockStatistics, *, overwrite: bool = False) -> Floats:
         """Return Σ w (y − f(x))² of every size on the rows of `sums`, at least zero, shape (n + 1, n_targets).
 
-        The sums are of the same basis, over any rows; entry m is for the first m functions. O(n³) in BLAS.
+        The sums are of the same basis, over any rows; entry m is for the first m functions. O(n³) in BLAS. `overwrite`
+        overwrites their products, and needs no further memory.
         """
-        return self._errors(sums, self._rotated(sums.products))
+        return self._errors(sums, self._rotated(sums.products, overwrite=overwrite))
 
     def freedoms(self, sums: BlockStatistics) -> Floats:
         """Return tr(P_m⁻¹G_m) of every size, G the products of the rows fitted to, shape (n + 1,); O(n³) in BLAS."""
         return _from_zero(np.diagonal(self._rotated(sums.products)))
 
-    def gcv(self, sums: BlockStatistics) -> Floats:
+    def gcv(self, sums: BlockStatistics, *, overwrite: bool = False) -> Floats:
         """Return generalized cross-validation of every size, for the rows fitted to, shape (n + 1,); O(n³) in BLAS.
 
         The mean squared error, summed over targets, over (1 − tr(P_m⁻¹G_m)/n)² with n = Σ w; infinite where there are
-        as many parameters as rows.
+        as many parameters as rows. `overwrite` is that of `squared_errors`.
         """
-        rotated = self._rotated(sums.products)
-        return gcv_of(self._errors(sums, rotated), _from_zero(np.diagonal(rotated)), sums.weight)
+        rotated = self._rotated(sums.products, overwrite=overwrite)
+        freedoms = _from_zero(np.diagonal(rotated))
+        return gcv_of(self._errors(sums, rotated), freedoms, sums.weight)
 
     def after(self, n_before: int, sums: BlockStatistics) -> tuple[Floats, Floats]:
         """Return the squared errors of the sizes after `n_before`, and the increase of tr(P_m⁻¹G_m) at each of them.
@@ -89,18 +91,22 @@ class NestedModels:
             return right
         return np.asarray(solve_triangular(self.factor, right, lower=True, trans="T", check_finite=False))
 
-    def _rotated(self, products: Floats) -> Floats:
+    def _rotated(self, products: Floats, *, overwrite: bool = False) -> Floats:
         """Return L⁻¹GL⁻ᵀ in the lower triangle; above the diagonal there is no information."""
         if not len(products):
             return products
-        rotated, info = lapack.dsygst(products.T, self.factor.T, itype=1, lower=0)  # of transposes, in Fortran order
+        rotated, info = lapack.dsygst(  # of transposes, in Fortran order
+            products.T, self.factor.T, itype=1, lower=0, overwrite_a=overwrite
+        )
         check_info("dsygst", info)
         return np.asarray(rotated.T)
 
     def _errors(self, sums: BlockStatistics, rotated: Floats) -> Floats:
-        u = self.half_solution
-        below = np.tril(rotated, -1) @ u
-        steps = u * (2.0 * below + np.diagonal(rotated)[:, np.newaxis] * u - 2.0 * _solve_lower(self.factor, sums.rhs))
+        """Return the squared errors from L⁻¹GL⁻ᵀ, which is overwritten."""
+        u, diagonal = self.half_solution, np.diagonal(rotated).copy()
+        for row, values in enumerate(rotated):
+            values[row:] = 0.0
+        steps = u * (2.0 * (rotated @ u) + diagonal[:, np.newaxis] * u - 2.0 * _solve_lower(self.factor, sums.rhs))
         return np.maximum(np.diagonal(sums.target_square) + _from_zero(steps), 0.0)
 
 

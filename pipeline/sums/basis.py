@@ -55,9 +55,8 @@ class Basis:
 
     def penalty(self) -> Floats:
         """Return K, with a zero row and column for the constant function: shape (n_functions, n_functions)."""
-        penalty = np.zeros((self.n_functions, self.n_functions))
-        penalty[: len(self.vectors), : len(self.vectors)] = gram(self.kernel, self.vectors, self.centre)
-        return penalty
+        products = gram(self.kernel, self.vectors, self.centre)
+        return np.pad(products, (0, 1)) if self.constant else products
 
 
 def plan_kernel_rows(n_basis: int) -> int:

@@ -1,5 +1,6 @@
 """Shard, merge, select: the same dictionaries, choices and errors as by the slow way, from two passes."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from ridgestream.pipeline.batch.shard_merge_select import (
     fit_shard_merge_select,
     learn_shards,
     select,
+    select_on_sums,
 )
 from ridgestream.pipeline.kernels import RBF, gram
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
@@ -129,12 +131,25 @@ def test_a_dictionary_of_all_candidates_is_subset_of_regressors_over_their_union
     candidates, _ = learn_shards(rows, KERNEL, SETTINGS)
     basis = Basis(KERNEL, candidates, np.zeros(2))
     sums = sum_rows(Summing(basis, 1), [RowBlock(rows.features, rows.targets, None)]).total()
-    columns, models = select(sums, basis.penalty(), 1e-3, len(candidates))
+    columns, models = select(sums, basis, 1e-3, len(candidates))
     assert sorted(columns) == list(range(len(candidates)))
     normal, rhs = sums_over(rows, np.ones(600, dtype=bool), candidates, 1e-3)
     expected = KERNEL.block(rows.features, candidates) @ np.linalg.solve(normal, rhs)
     choices = KERNEL.block(rows.features, candidates[columns]) @ models.coefficients(len(models))
     np.testing.assert_allclose(choices, expected, atol=1e-7)
+
+
+def test_a_selection_takes_three_matrices_beside_the_sums() -> None:
+    n, rng = 300, np.random.default_rng(0)
+    X = rng.normal(size=(3 * n, 6))
+    basis = Basis(RBF(0.3), X[:n].copy(), np.zeros(6))
+    sums = sum_rows(Summing(basis, 1), [RowBlock(X, np.sin(2 * X[:, :1]), None)])
+    settings = ShardMergeSelectSettings((1e-6,), max_basis=n - 50, folds=1)
+    tracemalloc.start()
+    select_on_sums(basis, np.arange(n), sums, settings, Silent())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3.4 * 8 * n**2
 
 
 def test_the_same_row_in_every_shard_is_taken_once() -> None:
