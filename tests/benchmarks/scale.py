@@ -93,7 +93,7 @@ def work(cells: int, workers: int, number: int, basis: int, stops: Sequence[int]
             learning + process_time() - routed - again,
         )
         if seen >= stops[0]:
-            yield Point(
+            point = Point(
                 seen,
                 cells,
                 workers,
@@ -104,6 +104,8 @@ def work(cells: int, workers: int, number: int, basis: int, stops: Sequence[int]
                 sum(packed.nbytes for packed in learner.state().packed),
                 8 * N_FEATURES * seen,
             )
+            say(f"worker {number}: {point}")  # a run that takes too long leaves what it has measured
+            yield point
             told, routing, learning, stops = seen, 0.0, 0.0, [stop for stop in stops if stop > seen]
         if not stops:
             return
