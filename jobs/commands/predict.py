@@ -10,10 +10,12 @@ from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.console.log_format import describe_run
 from ridgestream.jobs.runs.guard import night_served
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
+from ridgestream.pipeline.base.errors import Names, errors_renamed
 from ridgestream.pipeline.base.executor import Executor
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.calibration.intervals import Intervals
 from ridgestream.pipeline.calibration.probabilities import Probabilities
+from ridgestream.pipeline.features.feature_map import UNSEEN_REMEDY
 from ridgestream.pipeline.models.calibration import intervals_of, probabilities_of
 from ridgestream.pipeline.models.model_record import model_of
 from ridgestream.pipeline.models.predictor import Model
@@ -28,6 +30,12 @@ from ridgestream.stores.schema.schema import Schema
 Part = TypeVar("Part", Intervals, Probabilities)
 
 
+_NAMES: Names = {
+    UNSEEN_REMEDY: "correct the rows, or pass over such categories by --set source.unseen_categories=ignore"
+}
+
+
+@errors_renamed(_NAMES)
 def run_predict(
     job: Job,
     source: FileLocation | None,

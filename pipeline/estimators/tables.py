@@ -188,6 +188,8 @@ def _numbers_of(feature: Feature, column: Any) -> npt.NDArray[np.floating]:
     if kind == TIMESTAMP:
         seconds = column.dt.timestamp("us").cast(nw.Float64).to_numpy() / 1e6
         return np.where(column.is_null().to_numpy(), np.nan, seconds)
+    if feature.kind == BOOLEAN and kind != BOOLEAN and not (column.is_in([0, 1]) | column.is_null()).all():
+        raise InputError(f"column {feature.name!r} was boolean in the rows learned, and has other values than 0 and 1")
     kept = nw.Float32 if column.dtype == nw.Float32 else nw.Float64
     return np.asarray(column.cast(kept).to_numpy(), np.float32 if kept == nw.Float32 else np.float64)
 

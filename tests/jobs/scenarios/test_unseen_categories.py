@@ -285,7 +285,8 @@ def test_rows_with_an_unseen_category_are_predicted_and_evaluated_by_policy(tmp_
     work.put(0, draw(0, rows=40), where="held-out")
     run(work, changes)
     work.put(0, held, where="held-out")
-    with pytest.raises(PartitionError, match=r"part-00.*column 'colour' has the category 'blue'.*unseen_categories"):
+    advice = "correct the rows, or pass over such categories by --set source.unseen_categories=ignore"
+    with pytest.raises(PartitionError, match=rf"part-00.*column 'colour' has the category 'blue'.*; {advice}"):
         work.predict_here("held-out", changes)
     with pytest.raises(PartitionError, match=r"part-00.*column 'colour' has the category 'blue'.*unseen_categories"):
         work.evaluate_here(changes)

@@ -248,3 +248,11 @@ def test_refusals_of_scikit_learn_have_remedies() -> None:
         OnlineLSSVMRegressor(**PLAIN).fit(np.where(X > 2, np.nan, X), Y)
     with pytest.raises(InputError, match="'Kiel': an array holds numbers alone; give a table"):
         OnlineLSSVMRegressor(**PLAIN).fit(np.full((400, 2), "Kiel", object), Y)
+
+
+def test_a_boolean_takes_zero_and_one_alone() -> None:
+    frame = pd.DataFrame({"a": X[:, 0], "new": X[:, 1] > 0})
+    regressor = OnlineLSSVMRegressor(**PLAIN).fit(frame, Y)
+    assert np.array_equal(regressor.predict(frame.assign(new=frame["new"].astype(int))), regressor.predict(frame))
+    with pytest.raises(InputError, match="'new' was boolean in the rows learned, and has other values than 0 and 1"):
+        regressor.predict(frame.assign(new=7))
