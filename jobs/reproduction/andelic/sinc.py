@@ -138,8 +138,9 @@ STUDY = Study(
     choices=dict(zip(CHOICES, (partial(choose, 50), partial(choose, 100)), strict=True)),
     measurements=_measurements(),
     draw=draw,
-    findings="""Both ways that may be the paper's, λ and size of least GCV, and λ by (30) until it stands still, are at its
-error within the spread of draws. λ by evidence, and the size by folds, are worse with 50 rows: both take fewer vectors
-than GCV. Pruning from all rows with λ and γ by folds is worse, too: of 50 rows, folds leave too few to choose by. The
-error falls with the square root of the rows, and rises in proportion to the noise, as in the paper's figures.""",
+    findings="""Both ways that may be the paper's, λ and size of least GCV, and λ by (30) until it stands still, are
+at its error within the spread of draws. λ by evidence, and the size by folds, are worse with 50 rows: both take
+fewer vectors than GCV. Pruning from all rows with λ and γ by folds is worse, too: of 50 rows, folds leave too few
+to choose by. The error falls with the square root of the rows, and rises in proportion to the noise, as in the
+paper's figures.""",
 )
