@@ -73,7 +73,7 @@ def _section(name: str, record: dict[str, Any], picture: str | None) -> Iterator
     """Yield the lines of a study."""
     columns = _columns(record)
     yield f"## {name}\n"
-    yield f"{record['title']}: {record['source']}. {record['error'].capitalize()}.\n"
+    yield f"{record['title']} ({record['source']}). {record['error'].capitalize()}.\n"
     yield f"| {' | '.join(columns)} |"
     yield f"|{'---|' * len(columns)}"
     yield from (f"| {' | '.join(_marked(record, cell))} |" for cell in record["cells"])
@@ -131,10 +131,11 @@ def _error(value: float) -> str:
 
 
 def _draw(name: str, record: dict[str, Any], path: Path) -> bool:
-    """Draw a study's picture; return whether there is one: each cell must be measured, and matplotlib installed."""
+    """Draw a study's picture; return whether there is one: its cells must be measured, and matplotlib installed."""
     study = STUDIES[name]
     outcomes = {cell: [Outcome(**each) for each in measured] for cell, measured in record["outcomes"].items()}
-    if study.draw is None or any(not outcomes.get(cell.name) for cell in study.cells):
+    drawn = [cell.name for cell in study.cells] if study.drawn is None else study.drawn
+    if study.draw is None or not all(outcomes.get(cell) for cell in drawn):
         return False
     try:
         import matplotlib as mpl

@@ -101,6 +101,8 @@ class Study:
     """The sets of rows that it reads, files NAME.parquet of the data folder."""
     draw: "Callable[[Figure, dict[str, list[Outcome]]], None] | None" = None
     """Draws the picture from the outcomes by cell."""
+    drawn: tuple[str, ...] | None = None
+    """The cells that the picture cannot do without; None for all."""
     findings: str = ""
     """What the figures show, in Markdown."""
 

@@ -76,4 +76,8 @@ STUDY = Study(
     choices={f"gamma of {name}": partial(choose, name) for name in TRAINING},
     measurements=tuple(_measurements()),
     needs=tuple(TRAINING),
+    findings="""Errors on 25 test rows of Boston differ by more between partitions than methods do: the paper's ±
+3.28 is that. As printed, with λ by (30) until it stands still, selection does not end before nearly all of Boston's
+rows are vectors: this λ does not settle; with λ and size of least GCV the share of vectors is the paper's. With as
+many vectors, shard-merge-select in the learned metric errs less.""",
 )
