@@ -130,7 +130,7 @@ def test_recipes_types_and_templates_are_installed() -> None:
     bundled = [
         file.relative_to(FOREST.parent).as_posix() for file in FOREST.parent.rglob("*.*") if file.suffix != ".pyc"
     ]
-    assert len(bundled) == 4 + 2 + 1 + 11
+    assert len(bundled) == 5 + 2 + 1 + 11
     for name in bundled:
         assert package.joinpath(f"jobs/recipes/{name}").is_file(), name
 

@@ -13,7 +13,7 @@ _INTRODUCTION = """# The papers' tables, measured again
 
 `ridgestream reproduce NAME` measures a table of a paper behind one of the methods again, and prints it beside the
 paper's values; `--list` names the studies, what each needs and how long it takes. Each measurement is kept in
-`reproduction/NAME.json`, with the settings, so that a run that was killed goes on; `--repeats N` takes fewer or more,
+`reproduction/NAME.json`, with the settings, so that a run that was killed continues; `--repeats N` takes fewer or more,
 `--data FOLDER` names the folder with the sets of rows; pictures need `pip install 'ridgestream[pictures]'`. What a
 paper gives is used; what it leaves open is found on training rows alone. Errors are mean ± standard deviation, with the
 mean number of vectors in brackets; columns between "here" and "repeats" are errors of what is done beyond the paper,

@@ -43,7 +43,7 @@ def run_reproduce(
 ) -> dict[str, Any]:
     """Measure what `folder` does not have yet, and return the facts; raises JobFileError for an unknown study.
 
-    Each measurement is written at once, so that a run that was killed goes on. Measurements with other settings, of
+    Each measurement is written at once, so that a run that was killed continues. Measurements with other settings, of
     other rows, or by another version, are not used. With `only`, cells whose names have this text are measured. Last
     come the picture and the page of all studies measured there.
     """

@@ -276,7 +276,7 @@ TRAIN_WEIGHTS_FAR_FROM_ONE = Event(
 )
 TRAIN_SIZE_TOO_SMALL = Event(
     "train.size_too_small",
-    "on rows left out, a larger dictionary that was compared errs less by half or more: raise max_basis, or take a "
+    "on rows left out, a larger dictionary that was compared has at most half the error: raise max_basis, or take a "
     "method that fits a small dictionary to all rows",
     casts_doubt=True,
 )

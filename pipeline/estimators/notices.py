@@ -74,7 +74,7 @@ def with_callbacks(method: Method) -> Method:
 
 @contextmanager
 def fit_task(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Iterator[None]:
-    """Tell an estimator's callbacks that its fit begins and, unless it fails, ends."""
+    """Report to an estimator's callbacks that its fit begins and, unless it fails, ends."""
     if isinstance(estimator, NoCallbacks):
         yield
         return
@@ -95,7 +95,7 @@ def heard_by_callbacks(estimator: Any, report: Reporter) -> Reporter:
 
 
 class _Tasks:
-    """A reporter that also tells callbacks of tasks."""
+    """A reporter that also reports tasks to callbacks."""
 
     def __init__(self, estimator: Any, report: Reporter) -> None:
         self._estimator, self._report = estimator, report
@@ -107,7 +107,7 @@ class _Tasks:
         self._tasks.append(self._subtask(step.name, max_subtasks=None))
 
     def advance(self, rows: int, **facts: Fact) -> None:
-        """Tell of rows as a task of the step that has ended."""
+        """Report rows as a task of the step that has ended."""
         self._report.advance(rows, **facts)
         self._subtask(f"{rows} rows", max_subtasks=0).call_on_fit_task_end(estimator=self._estimator)
 

@@ -35,7 +35,7 @@ class Sums(Protocol):
 
 @runtime_checkable
 class Divisible(Protocol):
-    """An argument that workers divide, beside the rows: the results of its shares merge to its own, bit for bit."""
+    """An argument that workers divide, besides the rows: the results of its shares merge to its own, bit for bit."""
 
     def shares(self, count: int) -> Sequence[Self]:
         """Return the shares, at least one; about as many as `count`, the number of workers, or as there are."""

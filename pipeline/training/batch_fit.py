@@ -131,7 +131,7 @@ def check_fitted(fitted: Fitted, report: Reporter, *, shrinks: bool) -> None:
 
 
 def _warn_of_size(fitted: Fitted, report: Reporter) -> None:
-    """Warn where the path goes on to a larger dictionary of less than half the error, which max_basis rules out."""
+    """Warn where the path continues to a larger dictionary of less than half the error, which max_basis rules out."""
     path = fitted.path
     if path is None or path.criterion != "fold_error":
         return

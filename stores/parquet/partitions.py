@@ -60,7 +60,7 @@ class PartitionFile:
     identity: str = ""
     """What distinguishes it from a rewritten file of the same size and time stamp, as in `Stamp`; empty if unknown."""
     lags: Lags | None = None
-    """Which columns of earlier rows it has beside its own; None for none."""
+    """Which columns of earlier rows it has besides its own; None for none."""
     before: tuple["PartitionFile", ...] = ()
     """The partitions before it from which earlier rows are read, the nearest first, without lags of their own."""
 

@@ -29,7 +29,7 @@ class TrialRows:
     count: int
     """Their number, those of weight zero included."""
     leaves_out: bool = False
-    """Whether rows left out at random judge, beside the last ones."""
+    """Whether rows left out at random judge, besides the last ones."""
     fold: int | None = None
     """Which of FOLDS folds judges instead; None for none."""
 
