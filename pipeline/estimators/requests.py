@@ -188,7 +188,7 @@ def _kernels(parameters: Mapping[str, Any]) -> tuple[str, tuple[dict[str, float]
     kernel: str | Kernel = parameters["kernel"]
     if not isinstance(kernel, str):
         check_kernel(kernel)
-        given_twice = [key for key, default in _OF_KERNELS.items() if not np.array_equal(parameters[key], default)]
+        given_twice = [key for key, default in _OF_KERNELS.items() if parameters[key] != default]
         if given_twice:
             raise InputError(f"kernel={kernel!r} has its own parameters: leave out {' and '.join(given_twice)}")
         return kernel.name, (kernel.parameters(),)
