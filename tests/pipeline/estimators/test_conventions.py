@@ -3,8 +3,10 @@
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -220,12 +222,12 @@ def test_an_estimator_of_a_model_predicts_as_the_one_that_trained_it(rows: tuple
 
 
 @pytest.mark.thorough
-def test_the_tools_of_scikit_learn_around_them(rows: tuple[Any, Any]) -> None:
+def test_the_tools_of_scikit_learn_around_them(rows: tuple[Any, Any], tmp_path: Path) -> None:
     X, y = rows
     labels = y > 1000.0
     search = GridSearchCV(SparseKernelRegressor(**PLAIN), {"gamma": [0.05, 0.5]}, cv=3).fit(X, y)
     assert search.best_score_ > 0.9
-    assert cross_val_score(OnlineLSSVMClassifier(**PLAIN), X, labels, cv=3).mean() > 0.9
+    assert cross_val_score(OnlineLSSVMClassifier(**PLAIN), X, labels, cv=3, n_jobs=2).mean() > 0.9
     columns = ColumnTransformer([("all", StandardScaler(), ["a", "b"])]).set_output(transform="pandas")
     frame = pd.DataFrame(X, columns=["a", "b"])
     assert make_pipeline(columns, OnlineLSSVMRegressor(**PLAIN)).fit(frame, y).score(frame, y) > 0.9
@@ -235,6 +237,8 @@ def test_the_tools_of_scikit_learn_around_them(rows: tuple[Any, Any]) -> None:
     assert logarithmic.fit(X, y).score(X, y) > 0.9
     again = clone(search.best_estimator_).fit(X, y)
     assert np.array_equal(again.predict(X), search.predict(X))
+    joblib.dump(again, tmp_path / "model.joblib")
+    assert np.array_equal(joblib.load(tmp_path / "model.joblib").predict(X), again.predict(X))
 
 
 def test_the_html_repr_names_the_estimator() -> None:
