@@ -343,7 +343,7 @@ def _open(partition: PartitionFile, ahead_bytes: int = AHEAD_BYTES) -> Any:  # n
         raise PartitionError(
             f"{partition.path} has a column whose name is no UTF-8 ({error}); write it again with another name"
         ) from error
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: an extension type reads its parameters
         raise PartitionError(
             f"{partition.path} is not a readable Parquet file: {_words(error)}; {_remedy(partition)}"
         ) from error

@@ -284,7 +284,7 @@ def test_numerics_are_reported_by_runs_and_by_inspect(tmp_path: Path) -> None:
     assert summary["rounding_error"] == model["counters"]["rounding_error"] < 1e-6
     assert summary["largest_jitter"] == model["counters"]["largest_jitter"] == 0.0
     shown = run_command("inspect", work.store).out
-    line = r"λ 0\.0001, condition of P \S+, of K \S+, drift \S+ \(largest \S+\), jitter none"
+    line = r"λ 0\.0001, condition of P \S+, of K \S+, rounding error \S+ \(largest \S+\), jitter none"
     assert re.search(line, shown)
 
 

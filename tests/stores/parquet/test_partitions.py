@@ -6,7 +6,9 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -161,6 +163,15 @@ def test_a_truncated_file_is_refused(tmp_path: Path, length: float) -> None:
     path.write_bytes(whole[: int(len(whole) * length) if isinstance(length, float) else length])
     with pytest.raises(PartitionError, match=r"part-0\.parquet is not a readable Parquet file"):
         count_rows(only_partition(path))
+
+
+def test_parameters_of_an_extension_type_that_cannot_be_read_are_the_file_s_fault(tmp_path: Path) -> None:
+    pd.DataFrame({"x": pd.period_range("2020-01", periods=4, freq="M")}).to_parquet(tmp_path / "pandas.parquet")
+    metadata = {"ARROW:extension:name": "pandas.period", "ARROW:extension:metadata": "{"}
+    field = pa.field("x", pa.int64(), metadata=metadata)
+    pq.write_table(pa.table([pa.array([1, 2])], pa.schema([field])), tmp_path / "part-0.parquet")
+    with pytest.raises(PartitionError, match=r"part-0\.parquet is not a readable Parquet file: .*write it again"):
+        read_arrow_schema(only_partition(tmp_path / "part-0.parquet"))
 
 
 def test_a_text_file_with_a_parquet_name_is_refused(tmp_path: Path) -> None:

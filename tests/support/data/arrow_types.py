@@ -27,12 +27,15 @@ class Sample:
     shown: str = ""
     """The name of its type in messages; if empty, the type itself."""
     extension: str = ""
-    """The name of its extension type if the library that defines it is not loaded."""
+    """The name of its extension type, whether or not the library that defines it is loaded."""
+    parameters: str = ""
+    """How that library writes the parameters of the type."""
 
     def table(self, name: str, others: dict[str, Any]) -> pa.Table:
         """Return a table of the column under a name, followed by other columns."""
         column = self.make()
-        metadata = {"ARROW:extension:name": self.extension} if self.extension else None
+        named = {"ARROW:extension:name": self.extension, "ARROW:extension:metadata": self.parameters}
+        metadata = named if self.extension else None
         fields = [pa.field(name, column.type, metadata=metadata)]
         fields += [pa.field(n, pa.array(values).type) for n, values in others.items()]
         return pa.table([column, *others.values()], schema=pa.schema(fields))
@@ -110,14 +113,15 @@ SAMPLES: dict[str, Sample] = {
         pa.fixed_shape_tensor(pa.float64(), [2]), lambda: pa.array([[1.0, 2.0]] * 4, pa.list_(pa.float64(), 2))
     ),
     **{
-        name: Sample(OTHER, lambda: pa.array(VALUES, pa.int64()), f"extension<{name}>", name)
-        for name in ("pandas.period", "acme.money")
+        name: Sample(OTHER, lambda: pa.array(VALUES, pa.int64()), f"extension<{name}>", name, parameters)
+        for name, parameters in (("pandas.period", '{"freq": "D"}'), ("acme.money", ""))
     },
     "pandas.interval": Sample(
         OTHER,
         lambda: pa.array([{"left": v, "right": v + 1} for v in VALUES]),
         "extension<pandas.interval>",
         "pandas.interval",
+        '{"subtype": "int64", "closed": "right"}',
     ),
 }
 """Sample columns by type name."""
