@@ -20,6 +20,8 @@ from ridgestream.stores.schema.schema import Feature
 _NUMBERS = [np.float64, np.float32]
 _OBJECTS = {str: nw.String, bool: nw.Boolean, float: nw.Float64, int: nw.Float64, datetime: nw.Datetime}
 """The type of a column of Python objects of each kind, as a store would give it."""
+_EXACT = 2**53
+"""Up to here float64 holds every whole number."""
 _TEXTS = (nw.String, nw.Categorical, nw.Enum)
 
 
@@ -54,13 +56,28 @@ def read_table(estimator: Any, X: Any, known: Sequence[Feature] | None, *, missi
         validate_data(estimator, X=X, reset=known is None, skip_check_array=True)
         frame = nw.from_native(X, eager_only=True)
         frame = frame.with_columns(*(_typed(c) for c in frame.iter_columns() if c.dtype == nw.Object))
+        for column in frame.iter_columns():
+            if column.dtype.is_integer():
+                _check_exact(f"column {column.name!r} has", column.min(), column.max())
         if known or not all(_kind_of(column) == NUMERIC for column in frame.iter_columns()):
             return _of_frame(estimator, frame, known, missing=missing)
         X = frame.to_numpy()
+    elif getattr(getattr(X, "dtype", None), "kind", "") in "iu" and np.size(X):
+        _check_exact("X has", np.min(X), np.max(X))
     array = _as_numbers(estimator, X, missing=missing)
     if not is_frame:
         validate_data(estimator, X=X, reset=known is None, skip_check_array=True)
     return _of_array(estimator, array, known)
+
+
+def _check_exact(subject: str, *extremes: Any) -> None:
+    """Raise InputError for whole numbers, the least and the largest, that float64 does not hold exactly."""
+    far = [value for value in extremes if value is not None and abs(int(value)) > _EXACT]
+    if far:
+        raise InputError(
+            f"{subject} the whole number {far[0]}; beyond 2^53 numbers are not exact: leave identifiers out, or "
+            "subtract what they have in common"
+        )
 
 
 def in_order(X: Any, known: Sequence[Feature]) -> Any:

@@ -32,6 +32,8 @@ class Exported:
     """What a missing value does, one of MISSING."""
     unseen: str = ERROR
     """What a category does that the model does not know, one of UNSEEN."""
+    is_named: bool = True
+    """Whether rows have the names of columns; those of an estimator that was fitted to an array have none."""
     origin: Mapping[str, str] = field(default_factory=dict)
     """Where it is from: the model's name and the snapshot of its store."""
 
@@ -60,7 +62,9 @@ class Exported:
         missing = str(missing or getattr(source, "missing", ERROR))
         unseen = str(unseen or getattr(source, "unseen_categories", ERROR))
         names = {"model": getattr(source, "name", None), "snapshot": getattr(source, "snapshot", None)}
-        return cls(model, labels, missing, unseen, {key: name for key, name in names.items() if isinstance(name, str)})
+        is_named = hasattr(source, "feature_names_in_") or not hasattr(source, "n_features_in_")
+        origin = {key: name for key, name in names.items() if isinstance(name, str)}
+        return cls(model, labels, missing, unseen, is_named, origin)
 
     @property
     def columns(self) -> list[str]:

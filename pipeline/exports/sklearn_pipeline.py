@@ -37,9 +37,10 @@ def to_sklearn(
 ) -> "Pipeline":
     """Return a served model, or a fitted estimator's, as a fitted Pipeline of scikit-learn's own parts.
 
-    It takes frames with the model's raw columns: numbers, booleans as 0 and 1, time stamps as seconds since 1970 in
-    UTC, categories as text. It predicts numbers, or classes with `decision_function` for their scores; probabilities
-    and deviations are left out. skops writes and reads it without trusting any type.
+    It takes frames with the model's raw columns (of an estimator that was fitted to an array, arrays): numbers,
+    booleans as 0 and 1, time stamps as seconds since 1970 in UTC, categories as text. It predicts numbers, or classes
+    with `decision_function` for their scores; probabilities and deviations are left out. skops writes and reads it
+    without trusting any type.
 
     The options are those of `to_onnx`, but that no row can be dropped. Raises NotExportable for local experts and the
     circles of time stamps, which scikit-learn has no parts for, and MissingExtra without scikit-learn and pandas.
@@ -106,7 +107,8 @@ def _columns(exported: Exported) -> Any:  # noqa: ANN401
     row: dict[str, list[float | str]] = {c.name: [c.fill] for c in numeric}
     row |= {c.name: [c.categories[0]] for c in categorical}
     numbers = KNNImputer(n_neighbors=1) if exported.missing == IMPUTE else "passthrough"  # its neighbour is that row
-    parts = [("numbers", numbers, [c.name for c in numeric])] if numeric else []
+    places: list[Any] = [c.name if exported.is_named else place for place, c in enumerate(numeric)]
+    parts = [("numbers", numbers, places)] if numeric else []
     parts += [(f"categories of {c.name}", _indicators(exported, c), [c.name]) for c in categorical]
     return ColumnTransformer(parts, sparse_threshold=0.0).fit(pd.DataFrame(row))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -256,3 +257,16 @@ def test_a_boolean_takes_zero_and_one_alone() -> None:
     assert np.array_equal(regressor.predict(frame.assign(new=frame["new"].astype(int))), regressor.predict(frame))
     with pytest.raises(InputError, match="'new' was boolean in the rows learned, and has other values than 0 and 1"):
         regressor.predict(frame.assign(new=7))
+
+
+@pytest.mark.parametrize(
+    "rows", [np.full((9, 1), 2**60), pd.DataFrame({"a": [2**60] * 9}), pl.DataFrame({"a": [1, -(2**60)]})]
+)
+def test_whole_numbers_that_are_not_exact_are_refused(rows: Any) -> None:
+    with pytest.raises(InputError, match=r"has the whole number -?1152921504606846976; beyond 2\^53"):
+        OnlineLSSVMRegressor(**PLAIN).fit(rows, np.zeros(len(rows)))
+
+
+def test_labels_of_several_kinds_are_refused() -> None:
+    with pytest.raises(InputError, match="y has texts and numbers as labels"):
+        OnlineLSSVMClassifier(**PLAIN).fit(np.zeros((2, 1)), np.array([1, "x"], dtype=object))

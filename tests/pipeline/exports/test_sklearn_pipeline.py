@@ -8,6 +8,7 @@ import pytest
 import skops.io
 from support.data.mixed_model import draw, mixed_model, predicted
 
+from ridgestream import OnlineLSSVMRegressor
 from ridgestream.pipeline.exports.export_errors import NotExportable
 from ridgestream.pipeline.exports.sklearn_pipeline import to_sklearn
 from ridgestream.pipeline.features.target_map import TargetMap
@@ -78,3 +79,11 @@ def test_what_has_no_part_is_refused() -> None:
         to_sklearn(mixed_model(NUMBER))
     with pytest.raises(NotExportable, match='answers each row: choose missing = "impute" or "error"'):
         to_sklearn(model, missing="drop")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_estimator_fitted_to_an_array_is_exported_for_arrays() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    estimator = OnlineLSSVMRegressor(gamma=0.5, regularization=1e-4, max_basis=9, metric="standardized")
+    estimator.fit(X, X[:, 0] - X[:, 1])
+    assert np.allclose(to_sklearn(estimator).predict(X), estimator.predict(X), rtol=0, atol=1e-12)
