@@ -54,23 +54,25 @@ def predictions_of_job(folder: Path, rows: pa.Table, new: pa.Table, changes: dic
 )
 def test_an_online_regressor_and_a_job(tmp_path: Path, settings: dict[str, Any], changes: dict[str, Any]) -> None:
     rows, new = draw_regression(1, ROWS), draw_regression(2, 50)
-    told = predictions_of_job(tmp_path, rows, new, {**REGRESSION, **changes}, with_std=True, level=0.8)
+    predicted = predictions_of_job(tmp_path, rows, new, {**REGRESSION, **changes}, with_std=True, level=0.8)
     regressor = OnlineLSSVMRegressor(**settings).fit(*arrays(rows, "price"))
     X, _ = arrays(new, "price")
     mean, deviation = regressor.predict(X, return_std=True)
-    assert np.array_equal(mean, told["prediction"])
-    assert np.array_equal(deviation, told["std"])
-    assert np.array_equal(regressor.predict_interval(X, alpha=0.2), np.column_stack([told["lower"], told["upper"]]))
+    assert np.array_equal(mean, predicted["prediction"])
+    assert np.array_equal(deviation, predicted["std"])
+    assert np.array_equal(
+        regressor.predict_interval(X, alpha=0.2), np.column_stack([predicted["lower"], predicted["upper"]])
+    )
 
 
 def test_an_online_classifier_and_a_job(tmp_path: Path) -> None:
     rows, new = draw_rows(1, ROWS), draw_rows(2, 50)
-    told = predictions_of_job(tmp_path, rows, new, CLASSES, with_scores=True, with_probabilities=True)
+    predicted = predictions_of_job(tmp_path, rows, new, CLASSES, with_scores=True, with_probabilities=True)
     classifier = OnlineLSSVMClassifier(**PLAIN, refit=False).fit(*arrays(rows, "label"))
     X, _ = arrays(new, "label")
-    assert np.array_equal(classifier.predict(X), told["prediction"])
-    assert np.array_equal(classifier.decision_function(X).T, [told[f"score_{label}"] for label in (1, 2, 3)])
-    assert np.array_equal(classifier.predict_proba(X).T, [told[f"probability_{label}"] for label in (1, 2, 3)])
+    assert np.array_equal(classifier.predict(X), predicted["prediction"])
+    assert np.array_equal(classifier.decision_function(X).T, [predicted[f"score_{label}"] for label in (1, 2, 3)])
+    assert np.array_equal(classifier.predict_proba(X).T, [predicted[f"probability_{label}"] for label in (1, 2, 3)])
 
 
 METHOD_SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -94,27 +96,28 @@ METHOD_SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.samples(1)
+@pytest.mark.filterwarnings("ignore:on rows left out, a larger dictionary")  # as it is for isls-svm and sls-svm
 @pytest.mark.parametrize("method", METHODS)
 def test_a_batch_regressor_and_a_job(tmp_path: Path, method: str) -> None:
     own, changes = METHOD_SETTINGS.get(method, ({}, {}))
     rows, new = draw_regression(1, 200), draw_regression(2, 50)
     asked = {**REGRESSION, "model.method": method, **changes}
-    told = predictions_of_job(tmp_path, rows, new, asked, with_std=True)
+    predicted = predictions_of_job(tmp_path, rows, new, asked, with_std=True)
     regressor = SparseKernelRegressor(method, **{**PLAIN, **own}).fit(*arrays(rows, "price"))
     X, _ = arrays(new, "price")
     mean, deviation = regressor.predict(X, return_std=True)
-    assert np.array_equal(mean, told["prediction"])
-    assert np.array_equal(deviation, told["std"])
+    assert np.array_equal(mean, predicted["prediction"])
+    assert np.array_equal(deviation, predicted["std"])
 
 
 @pytest.mark.thorough
 def test_a_batch_classifier_with_weights_of_classes_and_a_job(tmp_path: Path) -> None:
     rows, new = draw_rows(1, ROWS), draw_rows(2, 50)
     changes = CLASSES | OPEN | {"model.method": "ols", "source.class_weight": "balanced"}
-    told = predictions_of_job(tmp_path, rows, new, changes, with_probabilities=True)
+    predicted = predictions_of_job(tmp_path, rows, new, changes, with_probabilities=True)
     classifier = SparseKernelClassifier("ols", class_weight="balanced").fit(*arrays(rows, "label"))
     X, _ = arrays(new, "label")
-    assert np.array_equal(classifier.predict_proba(X).T, [told[f"probability_{label}"] for label in (1, 2, 3)])
+    assert np.array_equal(classifier.predict_proba(X).T, [predicted[f"probability_{label}"] for label in (1, 2, 3)])
 
 
 @pytest.mark.thorough
@@ -128,5 +131,5 @@ def test_several_calls_and_a_job_over_as_many_partitions(tmp_path: Path) -> None
     regressor = OnlineLSSVMRegressor()
     for part in parts:
         regressor.partial_fit(*arrays(part, "price"))
-    told = work.predict_here("new", changes)
-    assert np.array_equal(regressor.predict(arrays(new, "price")[0]), told["prediction"])
+    predicted = work.predict_here("new", changes)
+    assert np.array_equal(regressor.predict(arrays(new, "price")[0]), predicted["prediction"])
