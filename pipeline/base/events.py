@@ -185,6 +185,7 @@ TRAIN_BASIS_SMALLER_THAN_ASKED = Event(
 TRAIN_FEWER_CELLS = Event(
     "train.fewer_cells",
     "the first rows, those of metric_options.rows, have fewer different ones than experts: the model has fewer cells",
+    casts_doubt=True,
 )
 TRAIN_NOT_CALIBRATED = Event(
     "train.not_calibrated",

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+)
 
 from ridgestream.pipeline.base.array_checks import Floats, check_weights
 from ridgestream.pipeline.base.errors import InputError, errors_renamed
@@ -205,9 +211,17 @@ class KernelEstimator(Learned, CallbackSupport, BaseEstimator):
 
         check_is_fitted(self)
         if is_in_pieces(X):
+            self._check_columns(X)
             apply = partial(self._apply, function=function)
             return apply_to_pieces(X, apply, function(self._example(X)), _names_of(self._features))
         return function(self._table(X, self._features))
+
+    def _check_columns(self, X: Any) -> None:
+        """Raise ValueError, as for rows in memory, where an array or a frame in pieces has other columns."""
+        if hasattr(X, "chunks"):
+            _check_n_features(self, X, reset=False)
+        elif hasattr(X, "to_delayed") and not getattr(self, "_finds_columns", False):
+            _check_feature_names(self, X._meta, reset=False)  # noqa: SLF001 (the columns of a dask frame, as pandas has them)
 
     def _score(self, metric: "Callable[..., float]", X: Any, y: Any, sample_weight: Any) -> float:
         """Return the metric of all rows, predicted piece by piece; their targets and predictions are in memory."""

@@ -167,6 +167,16 @@ def test_an_iterator_without_blocks_or_of_other_things_is_refused(blocks: list[A
         OnlineLSSVMRegressor(**PLAIN).fit(iter(blocks))
 
 
+def test_other_columns_are_refused_before_a_piece_is_read(rows: tuple[Any, Any, Any], fitted: Any) -> None:
+    X, y, _ = rows
+    with pytest.raises(ValueError, match="X has 1 features, but SparseKernelRegressor is expecting 2 features"):
+        fitted.predict(da.from_array(X, chunks=300)[:, :1])
+    frame = frame_of(rows)
+    one = SparseKernelRegressor(**PLAIN).fit(frame[["a", "town"]], y)
+    with pytest.raises(ValueError, match="unseen at fit time"):
+        one.predict(dd.from_pandas(frame, npartitions=2))
+
+
 def test_targets_of_another_length_are_refused(rows: tuple[Any, Any, Any]) -> None:
     with pytest.raises(InputError, match="y has 999 rows, X has 1000"):
         SparseKernelRegressor(**PLAIN).fit(da.from_array(rows[0], chunks=300), rows[1][:-1])
