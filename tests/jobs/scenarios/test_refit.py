@@ -341,13 +341,13 @@ def test_a_refit_that_gains_nothing_is_dropped_and_leaves_the_learner_s_coeffici
 
 @pytest.mark.thorough
 def test_rows_are_left_out_of_each_model_with_its_own_penalty(tmp_path: Path) -> None:
-    """The learner's λ is smaller than the refit's here: by the leverage of that, its error would seem smaller."""
+    """By the leverage of the other's λ, the learner's error would seem smaller: a refit is kept where it is better."""
     data = load_diabetes()
     table = pa.table({**{f"x{i}": x for i, x in enumerate(data.data.T)}, "target": data.target})
-    order = np.random.default_rng(0).permutation(len(table))
+    order = np.random.default_rng(1).permutation(len(table))
     work = Workplace(tmp_path)
-    work.put(0, table.take(order[:309]))
-    work.put(0, table.take(order[309:]), where="held-out")
+    work.put(0, table.take(order[:200]))
+    work.put(0, table.take(order[200:]), where="held-out")
     changes = {**OPEN, "source.target": "target", "source.positive": None}
     kept = work.run_here({**changes, "model.refit": None})
     plain = work.run_here({**changes, "model.refit": False, "model.name": "plain"})
