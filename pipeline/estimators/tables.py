@@ -62,8 +62,8 @@ def read_table(estimator: Any, X: Any, known: Sequence[Feature] | None, *, missi
         if known or not all(_kind_of(column) == NUMERIC for column in frame.iter_columns()):
             return _of_frame(estimator, frame, known, missing=missing)
         X = frame.to_numpy()
-    elif getattr(getattr(X, "dtype", None), "kind", "") in "iu" and np.size(X):
-        _check_exact("X has", np.min(X), np.max(X))
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "iu" and X.size:
+        _check_exact("X has", X.min(), X.max())
     array = _as_numbers(estimator, X, missing=missing)
     if not is_frame:
         validate_data(estimator, X=X, reset=known is None, skip_check_array=True)
