@@ -227,9 +227,10 @@ def has_gamma(name: str) -> bool:
 
 def gram(kernel: Kernel, X: Floats, centre: Floats | None = None) -> Floats:
     """Return the kernel matrix of the rows of `X`, exactly symmetric and with exactly k(x, x) on its diagonal."""
+    from ridgestream.pipeline.cholesky import mirror
+
     values = kernel.block(X, X, centre)
-    for row in range(len(values)):
-        values[:row, row] = values[row, :row]
+    mirror(values)
     np.fill_diagonal(values, kernel.diagonal(X))
     return values
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
@@ -51,6 +50,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows whose class is predicted; rows may be anything that `fit` takes, but an iterator."""
+        from sklearn.metrics import accuracy_score
+
         return self._score(accuracy_score, X, y, sample_weight)
 
     def _scores(self, table: "Table") -> npt.NDArray[np.floating]:
@@ -131,6 +132,8 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R², of several targets their mean; rows may be anything that `fit` takes, but an iterator."""
+        from sklearn.metrics import r2_score
+
         return self._score(r2_score, X, y, sample_weight)
 
     def _means(self, table: "Table") -> npt.NDArray[np.floating]:

@@ -14,14 +14,12 @@ from sklearn.utils.validation import _check_n_features, check_array, validate_da
 
 from ridgestream.pipeline.base.array_checks import check_finite
 from ridgestream.pipeline.base.errors import InputError
-from ridgestream.stores.schema.column_types import BOOLEAN, CATEGORICAL, NUMERIC, TIMESTAMP
+from ridgestream.stores.schema.column_types import BOOLEAN, CATEGORICAL, LARGEST_INTEGER, NUMERIC, TIMESTAMP
 from ridgestream.stores.schema.schema import Feature
 
 _NUMBERS = [np.float64, np.float32]
 _OBJECTS = {str: nw.String, bool: nw.Boolean, float: nw.Float64, int: nw.Float64, datetime: nw.Datetime}
 """The type of a column of Python objects of each kind, as a store would give it."""
-_EXACT = 2**53
-"""Up to here float64 holds every whole number."""
 _TEXTS = (nw.String, nw.Categorical, nw.Enum)
 
 
@@ -72,7 +70,7 @@ def read_table(estimator: Any, X: Any, known: Sequence[Feature] | None, *, missi
 
 def _check_exact(subject: str, *extremes: Any) -> None:
     """Raise InputError for whole numbers, the least and the largest, that float64 does not hold exactly."""
-    far = [value for value in extremes if value is not None and abs(int(value)) > _EXACT]
+    far = [value for value in extremes if value is not None and abs(int(value)) > LARGEST_INTEGER]
     if far:
         raise InputError(
             f"{subject} the whole number {far[0]}; beyond 2^53 numbers are not exact: leave identifiers out, or "

@@ -120,16 +120,17 @@ def _gain_of(
     targets = rows.block.targets
     w = np.ones(len(targets)) if rows.block.weights is None else rows.block.weights
     with one_blas_thread():
-        models = _before(record, refitted), model_of(refitted, with_uncertainty=True)
+        model = model_of(refitted, with_uncertainty=True)
+        models = _before(record, refitted, model), model
         was, now = (np.square(targets - leave_out_each(m, refitted, rows)[0]).mean(axis=1) for m in models)
         error, fall = float(w @ was), float(w @ (was - now))
         spread = float(w**2 @ (was - now - fall / max(float(w.sum()), 1e-300)) ** 2)
     return (fall / error, sqrt(spread) / error) if error > 0 else (0.0, 0.0)
 
 
-def _before(record: ModelRecord, refitted: ModelRecord) -> Model:
+def _before(record: ModelRecord, refitted: ModelRecord, refit_model: Model) -> Model:
     """Return the model without the refit, and with the refit's exact sums, of which rows are left out."""
-    model, refit_model = model_of(record), model_of(refitted, with_uncertainty=True)
+    model = model_of(record)
     if isinstance(model, ExpertsModel) and isinstance(refit_model, ExpertsModel):
         bars = [expert.uncertainty for expert in refit_model.experts]
         experts = (own.having(uncertainty=bar) for own, bar in zip(model.experts, bars, strict=True))

@@ -116,10 +116,7 @@ STUDY = Study(
     takes="two minutes",
     given={"sizes": SIZES, "gamma": "1/13"},
     choices={},
-    measurements=tuple(
-        Measurement((Cell(curve.name),), partial(measure, curve))
-        for curve in dict.fromkeys((*BY_CANDIDATES, *BY_SAMPLE))
-    ),
+    measurements=tuple(Measurement((Cell(curve.name),), partial(measure, curve)) for curve in CURVES),
     needs=("boston",),
     draw=draw,
     findings="""The paper gives curves, no numbers. Few candidates hardly harm, as in the paper: with ρ = 59 the

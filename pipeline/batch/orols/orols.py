@@ -57,7 +57,7 @@ from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.base.settings import Count, CountOrAll, Internal, NotNegative
 from ridgestream.pipeline.batch.orols.binary_machine import REFUSALS, Machine, PathRule, Ranking
-from ridgestream.pipeline.batch.orols.criteria import RegularizationRule, SizeRule
+from ridgestream.pipeline.batch.orols.criteria import SCORE_NAMES, RegularizationRule, SizeRule
 from ridgestream.pipeline.batch.orols.orthogonal_columns import OrthogonalColumns, solve_orthogonal
 from ridgestream.pipeline.batch.orols.pursuit import CandidateRounds, SelectionRule
 from ridgestream.pipeline.batch.orols.residual_pass import Chain, Library, Screened, Screening, screen_rows
@@ -364,7 +364,7 @@ class _Selection:
         longest = max(len(own) for own in taken)
         at = [[own[min(step, len(own) - 1)] for own in steps if own] for step in range(longest)]
         return Path(
-            self._settings.size_rule if self._settings.size_rule in ("bic", "mdl") else "gcv",
+            SCORE_NAMES[self._settings.size_rule].lower(),
             np.array([len(join_turns([own[: step + 1] for own in taken])) for step in range(longest)]),
             np.array([np.mean([step.penalty for step in now]) for now in at]) / weight,
             np.array([np.mean([step.score for step in now]) for now in at]),

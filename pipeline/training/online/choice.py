@@ -144,11 +144,10 @@ class LearnerTrials:
         """Return Σw, Σw·loss and the number of rows of each judge, by penalty, shape (n_penalties, n_judges, 3)."""
         rows_each = len(self.learned.features) / self.n_learners
         learner = self._learned(self._settings(kernel, rows_each))
-        judges = [self._group(judge) for judge in JUDGES]
         losses = []
         for penalty in penalties:
             learner.set_regularization(penalty / rows_each)
-            losses.append([_losses(learner, rows) for rows in judges])
+            losses.append([_losses(learner, rows) for rows in self._judges])
         return np.array(losses)
 
     def _folds(self) -> "list[LearnerTrials]":
@@ -157,10 +156,15 @@ class LearnerTrials:
         folds = FOLDS if is_alone and len(self.rows.block.features) <= FEW_ROWS else 0
         return [replace(self, fold=fold) for fold in range(folds)]
 
-    @property
+    @cached_property
     def learned(self) -> RowBlock:
         """The rows that are learned."""
         return self._group(LEARNED)
+
+    @cached_property
+    def _judges(self) -> list[RowBlock]:
+        """The rows of each judge."""
+        return [self._group(judge) for judge in JUDGES]
 
     @property
     def _trial_rows(self) -> TrialRows:
@@ -182,12 +186,12 @@ class LearnerTrials:
 
     def _learned(self, settings: OnlineSettings) -> Learner:
         """Return the learner with these settings after the rows that are learned."""
-        pilot, learned = self.rows.pilot, self.learned
+        pilot = self.rows.pilot
         if self.centres is not None:
             trial = CellTrial(self._trial_rows, settings, self.centres)
             tried = pilot.rows.reduce(try_cells, trial, events.STEP_TRY_CELLS, parts=1)
             return LocalExperts.from_state(replace(trial.state, n_targets=pilot.rows.n_targets, packed=tried.packed))
-        empty = OnlineState.empty(settings, pilot.rows.n_features, pilot.rows.n_targets)
+        empty, learned = OnlineState.empty(settings, pilot.rows.n_features, pilot.rows.n_targets), self.learned
         return OnlineLSSVM.from_state(empty).partial_fit(learned.features, learned.targets, learned.weights)
 
 
