@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ridgestream.pipeline.base.errors import Names, warn_caller
-from ridgestream.pipeline.base.events import FEATURES_TIMES_AS_CALENDAR, PREDICT_ROWS_OUTSIDE_RANGE, Event, Step
-from ridgestream.pipeline.base.reporter import Fact, Reporter, in_words
+from ridgestream.pipeline.base.events import FEATURES_TIMES_AS_CALENDAR, PREDICT_ROWS_LEFT_OUT, Event, Step
+from ridgestream.pipeline.base.reporter import Fact, RenamingReporter, Reporter, warn_program
 from ridgestream.stores.schema.column_types import TIMESTAMP
 from ridgestream.stores.schema.schema import Feature
 
@@ -42,17 +42,11 @@ def warn_of_times(features: Sequence[Feature], timestamps: str | None) -> None:
 
 def warn_of_range(ranges: "LearnedRanges", numeric: npt.NDArray[np.floating]) -> None:
     """Warn of rows (rows, n_numeric) outside of the range learned, where they are more than chance explains."""
-    from ridgestream.pipeline.models.learned_ranges import show_counts
+    from ridgestream.pipeline.prediction.input_checks import InputSummary
 
-    outside = ranges.outside(numeric)
-    far = ranges.unlikely(ranges.by_name(outside.sum(axis=0)), len(numeric))
-    if far:
-        facts: dict[str, Fact] = {
-            "rows": int(outside.any(axis=1).sum()),
-            "of_rows": len(numeric),
-            "columns": show_counts(far),
-        }
-        warn_caller(in_words(PREDICT_ROWS_OUTSIDE_RANGE, facts, NAMES))
+    outside, rows_outside = ranges.count(numeric)
+    summary = InputSummary(rows=len(numeric), outside=outside, rows_outside=rows_outside)
+    summary.report_to(RenamingReporter(NAMES, warn_program), PREDICT_ROWS_LEFT_OUT, ranges)
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])

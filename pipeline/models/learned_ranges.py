@@ -40,6 +40,11 @@ class LearnedRanges:
         pairs = zip(self.counted, counts.tolist(), strict=True)
         return {self.columns[position]: count for position, count in pairs if count}
 
+    def count(self, numeric: npt.NDArray[np.floating]) -> tuple[dict[str, int], int]:
+        """Return how many of rows (rows, n_numeric) lie outside, by column, and in any column."""
+        outside = self.outside(numeric)
+        return self.by_name(outside.sum(axis=0)), int(outside.any(axis=1).sum())
+
     def unlikely(self, counts: Mapping[str, int], rows: int) -> dict[str, int]:
         """Return the counts of `rows` rows, by column and in descending order, that chance hardly explains.
 

@@ -123,17 +123,10 @@ class InputChecker:
                 unseen[column.name] = len(unknown)
                 self._check_category(position, table[unknown[0]])
         left_out = len(rows) - int(answered.sum())
-        outside, rows_outside = self._count_outside(rows.numeric[answered])
+        outside, rows_outside = self._ranges.count(rows.numeric[answered]) if self._ranges else ({}, 0)
         added = InputSummary(left_out=left_out, unseen=unseen, outside=outside, rows_outside=rows_outside)
         self._summary = self._summary.merge(added)
         return answered, maps
-
-    def _count_outside(self, numeric: npt.NDArray[np.floating]) -> tuple[dict[str, int], int]:
-        """Return the number of rows outside the range of the rows learned, by column and in any column."""
-        if self._ranges is None:
-            return {}, 0
-        outside = self._ranges.outside(numeric)
-        return self._ranges.by_name(outside.sum(axis=0)), int(outside.any(axis=1).sum())
 
     def _check_category(self, position: int, value: str) -> None:
         if self._policies.unseen_categories != ERROR:
