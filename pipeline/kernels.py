@@ -227,10 +227,9 @@ def has_gamma(name: str) -> bool:
 
 def gram(kernel: Kernel, X: Floats, centre: Floats | None = None) -> Floats:
     """Return the kernel matrix of the rows of `X`, exactly symmetric and with exactly k(x, x) on its diagonal."""
-    from ridgestream.pipeline.cholesky import mirror
-
     values = kernel.block(X, X, centre)
-    mirror(values)
+    for row in range(len(values)):
+        values[:row, row] = values[row, :row]
     np.fill_diagonal(values, kernel.diagonal(X))
     return values
 
