@@ -12,9 +12,6 @@ from ridgestream.jobs.cli.options import AsJson, ExportOptions, JobOptions, Repo
 from ridgestream.jobs.cli.results import print_result
 from ridgestream.jobs.console.escaping import harmless, harmless_cells
 
-_CLUSTER_SECONDS = 30.0
-"""How long `reproduce` waits for a scheduler and a worker, as a job does by default."""
-
 
 def status(
     options: JobOptions,
@@ -201,6 +198,7 @@ def reproduce(
         raise typer.BadParameter("give the name of a study, or --list")
     with orderly_exit() as handler:
         from ridgestream.jobs.cluster.dask_executor import open_executor
+        from ridgestream.jobs.config.cluster_options import CLUSTER_SECONDS
         from ridgestream.jobs.reproduction.page import show_reproduction
         from ridgestream.jobs.reproduction.run import list_studies, run_reproduce
 
@@ -208,7 +206,7 @@ def reproduce(
         if name is None:
             print_result({study.pop("name"): study for study in list_studies()}, as_json=as_json)
             return
-        with open_executor(cluster, _CLUSTER_SECONDS) as executor:
+        with open_executor(cluster, CLUSTER_SECONDS) as executor:
             facts = run_reproduce(name, repeats, output.absolute(), data and data.absolute(), executor, only)
         if as_json:
             print_result(facts, as_json=True)

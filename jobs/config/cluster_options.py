@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 
 from ridgestream.jobs.config.section import Count, Section, Text
 
+CLUSTER_SECONDS = 30.0
+"""How long to wait for a scheduler and workers, by default."""
 FILE = "file:"
 """The prefix of a scheduler's file, given instead of an address."""
 

@@ -16,7 +16,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from ridgestream.jobs.config.cluster_options import ClusterOptions
+from ridgestream.jobs.config.cluster_options import CLUSTER_SECONDS, ClusterOptions
 from ridgestream.jobs.config.key_errors import list_errors
 from ridgestream.jobs.config.model_section import ModelSection
 from ridgestream.jobs.config.section import LABELS, Positive, Text, describe_keys, refuse_boolean
@@ -95,7 +95,7 @@ class Job(BaseSettings):
     """none, local, local:N, a scheduler's address, or file: and the path of a scheduler's file."""
     log: Log = "auto"
     """How the long commands show their work: bars on a terminal and text elsewhere, text, or lines of JSON."""
-    cluster_seconds: Positive = 30.0
+    cluster_seconds: Positive = CLUSTER_SECONDS
     """How long to wait for the scheduler and for a first worker, and for another one where all are lost."""
 
     stall_seconds: Positive = 600.0

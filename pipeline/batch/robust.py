@@ -61,11 +61,7 @@ class Model:
 
     def residuals(self, block: RowBlock) -> Floats:
         """Return y − f of the rows, shape (rows, n_targets)."""
-        residuals, step = block.targets.copy(), self.basis.kernel_rows
-        for start in range(0, len(residuals), step):
-            part = slice(start, start + step)
-            residuals[part] -= self.basis.values(block.features[part]) @ self.coefficients
-        return residuals
+        return block.targets - self.basis.outputs(block.features, self.coefficients)
 
 
 @dataclass(frozen=True)

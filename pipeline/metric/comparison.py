@@ -32,11 +32,7 @@ class JudgedModel:
 
     def outputs(self, rows: RowBlock, judge: int) -> Floats:
         """Return what the fit without the judge's group predicts, (rows, n_targets)."""
-        outputs = np.empty(rows.targets.shape)
-        for start in range(0, len(outputs), self.basis.kernel_rows):
-            part = slice(start, start + self.basis.kernel_rows)
-            outputs[part] = self.basis.values(self.metric.apply(rows.features[part])) @ self.coefficients[judge]
-        return outputs
+        return self.basis.outputs(self.metric.apply(rows.features), self.coefficients[judge])
 
 
 @dataclass(frozen=True)

@@ -79,11 +79,7 @@ class ValueFunction:
 
     def predict(self, X: Floats) -> Floats:
         """Return V at rows (rows, n_features), shape (rows, n_rewards); O(n_basis) a row."""
-        values, step = np.empty((len(X), self.sums.rhs.shape[1])), self.basis.kernel_rows
-        for start in range(0, len(X), step):
-            part = slice(start, start + step)
-            values[part] = self.basis.values(X[part]) @ self.coefficients
-        return values
+        return self.basis.outputs(X, self.coefficients)
 
 
 def check_transitions(

@@ -53,6 +53,14 @@ class Basis:
         sums = block @ coefficients[: len(self.vectors)]
         return np.asarray(sums + coefficients[-1] if self.constant else sums)
 
+    def outputs(self, features: Floats, coefficients: Floats) -> Floats:
+        """Return Σ β_i f_i at any number of rows (rows, n_features), in O(n_functions) memory: (rows, n_outputs)."""
+        outputs = np.empty((len(features), coefficients.shape[1]))
+        for start in range(0, len(features), self.kernel_rows):
+            part = slice(start, start + self.kernel_rows)
+            outputs[part] = self.values(features[part]) @ coefficients
+        return outputs
+
     def penalty(self) -> Floats:
         """Return K, with a zero row and column for the constant function: shape (n_functions, n_functions)."""
         products = gram(self.kernel, self.vectors, self.centre)

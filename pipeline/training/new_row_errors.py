@@ -48,18 +48,13 @@ class _Judging:
 def judge_rows(judging: _Judging, blocks: Iterable[RowBlock]) -> Progressive:
     """Return the errors on the rows of all blocks, by segment."""
     total = Progressive(Evaluation(classes=judging.classes))
-    step = judging.basis.kernel_rows
     for block in blocks:
         with (
             one_blas_thread(),
             np.errstate(over="ignore", invalid="ignore"),
         ):  # refused later, by partition
-            outputs = [
-                judging.basis.values(block.features[start : start + step]) @ judging.coefficients
-                for start in range(0, len(block.features), step)
-            ]
-        if outputs:
-            predictions = np.concatenate(outputs)
+            predictions = judging.basis.outputs(block.features, judging.coefficients)
+        if len(predictions):
             own_weights = judging.feature_map.target.unweigh(block.targets, block.weights)
             errors = compare(predictions, block.targets, own_weights, judging.feature_map, classes=judging.classes)
             total = total.merge(Progressive.of(judging.segment_of(block.first), errors, judging.feature_map))

@@ -68,12 +68,8 @@ class Classes:
 
     def error(self, fitted: OrolsFitted) -> float:
         """Return how many per cent of the test rows get a wrong class."""
-        wrong = 0
-        for start in range(0, len(self.X_test), 1024):
-            part = slice(start, start + 1024)
-            outputs = fitted.basis.values(self.X_test[part]) @ fitted.coefficients
-            wrong += int((outputs.argmax(axis=1) != self.Y_test[part].argmax(axis=1)).sum())
-        return 100 * wrong / len(self.X_test)
+        outputs = fitted.basis.outputs(self.X_test, fitted.coefficients)
+        return 100 * float(np.mean(outputs.argmax(axis=1) != self.Y_test.argmax(axis=1)))
 
     def fold(self, fold: int) -> "Classes":
         """Return the first training rows without a fold of them, which are the test rows."""

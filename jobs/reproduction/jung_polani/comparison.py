@@ -4,7 +4,7 @@ The paper gives both thresholds, and that the training rows are permuted. The ke
 error over five folds of the training rows, for a dictionary of random rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -176,13 +176,19 @@ def _curve(split: Split, learners: list[OnlineLSSVM]) -> dict[str, list[float]]:
 
 def _ols_curve(split: Split, fitted: Fitted) -> dict[str, list[float]]:
     """Return the sizes of the path, and the errors of the models of its first vectors."""
-    total, penalty = fitted.sums.total(), fitted.basis.penalty()
     values = fitted.basis.values(split.X_test)
     sizes = [size for size in SIZES if size < len(fitted.places)] + [len(fitted.places)]
+    solved = first_vectors(fitted, sizes)
+    errors = [split.error(values[:, :size] @ part) for size, part in zip(sizes, solved, strict=True)]
+    return {"vectors": [float(size) for size in sizes], "error": errors}
 
-    def error(size: int) -> float:
+
+def first_vectors(fitted: Fitted, sizes: Sequence[int]) -> list[Floats]:
+    """Return the coefficients (size, n_targets) of the models of the first vectors alone, at the same λ."""
+    total, penalty = fitted.sums.total(), fitted.basis.penalty()
+
+    def solve(size: int) -> Floats:
         part = total.choose(np.arange(size))
-        solved: Floats = part.factorize(penalty[:size, :size], fitted.regularization).solve(part.rhs)
-        return split.error(values[:, :size] @ solved)
+        return part.factorize(penalty[:size, :size], fitted.regularization).solve(part.rhs)
 
-    return {"vectors": [float(size) for size in sizes], "error": [error(size) for size in sizes]}
+    return [solve(size) for size in sizes]

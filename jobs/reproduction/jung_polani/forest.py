@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from ridgestream.jobs.reproduction.data import read_forest
-from ridgestream.jobs.reproduction.jung_polani.comparison import TOL1, TOL2
+from ridgestream.jobs.reproduction.jung_polani.comparison import TOL1, TOL2, first_vectors
 from ridgestream.jobs.reproduction.jung_polani.pictures import plain_ticks
 from ridgestream.jobs.reproduction.study import Bench, Cell, Measurement, Outcome, Published, Study
 from ridgestream.pipeline.base.array_checks import Floats
@@ -33,7 +33,7 @@ from ridgestream.pipeline.sums.row_set import ArrayRows
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-KERNEL, LAMBDA, TEST_PART, WARM_ROWS = RBF(1 / 54), 1e-5, 4096, 1024
+KERNEL, LAMBDA, WARM_ROWS = RBF(1 / 54), 1e-5, 1024
 SIZES = (100, 300, 500)
 PUBLISHED = {
     10_000: (((22.80, 0.18), (21.26, 0.23), (20.35, 0.11)), ((24.61, 2.31), (22.33, 0.51), (21.77, 0.34))),
@@ -65,12 +65,8 @@ def draw(rows: int, repeat: int) -> tuple[Floats, Floats, Floats, Floats]:
 
 def error_of(basis: Basis, coefficients: Floats, X: Floats, y: Floats) -> Floats:
     """Return the wrong classes in per cent of each column of coefficients, shape (n_columns,)."""
-    wrong = np.zeros(coefficients.shape[1])
-    for start in range(0, len(X), TEST_PART):
-        part = slice(start, start + TEST_PART)
-        outputs = basis.values(X[part]) @ coefficients
-        wrong += ((outputs >= 0) != (y[part, np.newaxis] > 0)).sum(axis=0)
-    return np.asarray(100 * wrong / len(X))
+    wrong = (basis.outputs(X, coefficients) >= 0) != (y[:, np.newaxis] > 0)
+    return np.asarray(100 * wrong.mean(axis=0))
 
 
 def timed(learn: Callable[[], Result]) -> tuple[Result, dict[str, list[float]]]:
@@ -148,11 +144,9 @@ def measure_ols(rows: int, bench: Bench, repeat: int) -> tuple[Outcome, ...]:  #
         return fit_ols(ArrayRows(X, y), KERNEL, settings, Silent())
 
     fitted, curve = timed(partial(learn, SIZES[-1]))
-    sums, penalty = fitted.sums.total(), fitted.basis.penalty()
     coefficients = np.zeros((SIZES[-1], len(SIZES)))
-    for column, size in enumerate(SIZES):
-        part = sums.choose(np.arange(size))
-        coefficients[:size, column] = part.factorize(penalty[:size, :size], LAMBDA).solve(part.rhs)[:, 0]
+    for column, solved in enumerate(first_vectors(fitted, SIZES)):
+        coefficients[: len(solved), column] = solved[:, 0]
     errors = error_of(fitted.basis, coefficients, X_test, y_test)
     is_drawn = repeat == 0 and rows == min(PUBLISHED)
     curves = [timed(partial(learn, size))[1] if is_drawn else {} for size in SIZES[:-1]] + [curve]
