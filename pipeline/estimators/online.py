@@ -37,6 +37,8 @@ class OnlineLSSVMClassifier(KernelClassifier):
         selection: "supervised", or "novelty" for novel rows until the dictionary is full.
         experts: The number of cells of space that have a learner each, of up to 200 vectors where `max_basis` is
             "auto"; "auto" compares numbers of cells on the first rows.
+        stream_rows: The rows t of the whole stream, if the penalty is to be λt from the first row on (in each cell λt
+            over the number of cells); None for λ times the sum of weights so far.
         refit: Whether `fit` fits the coefficients to all rows once more; "auto" tries it where rows are few for the
             dictionary, and keeps it if rows left out gain by it. `partial_fit` never does: earlier rows are gone.
         class_weight: None, "balanced" (all classes weigh the same), or a mapping from classes to weights.
@@ -94,6 +96,7 @@ class OnlineLSSVMClassifier(KernelClassifier):
         usefulness_threshold: float | str = AUTO,
         selection: str = "supervised",
         experts: int | str = 1,
+        stream_rows: int | None = None,
         refit: bool | str = AUTO,
         class_weight: Any = None,
         missing: str = "error",
@@ -114,6 +117,7 @@ class OnlineLSSVMClassifier(KernelClassifier):
         self.usefulness_threshold = usefulness_threshold
         self.selection = selection
         self.experts = experts
+        self.stream_rows = stream_rows
         self.refit = refit
         self.class_weight = class_weight
         self.missing = missing
@@ -171,6 +175,8 @@ class OnlineLSSVMRegressor(KernelRegressor):
         selection: "supervised", or "novelty" for novel rows until the dictionary is full.
         experts: The number of cells of space that have a learner each, of up to 200 vectors where `max_basis` is
             "auto"; "auto" compares numbers of cells on the first rows.
+        stream_rows: The rows t of the whole stream, if the penalty is to be λt from the first row on (in each cell λt
+            over the number of cells); None for λ times the sum of weights so far.
         refit: Whether `fit` fits the coefficients to all rows once more; "auto" tries it where rows are few for the
             dictionary, and keeps it if rows left out gain by it. `partial_fit` never does: earlier rows are gone.
         missing: "error" refuses missing values in X, "impute" fills them by the column's mean or commonest category.
@@ -226,6 +232,7 @@ class OnlineLSSVMRegressor(KernelRegressor):
         usefulness_threshold: float | str = AUTO,
         selection: str = "supervised",
         experts: int | str = 1,
+        stream_rows: int | None = None,
         refit: bool | str = AUTO,
         missing: str = "error",
         unseen_categories: str = "error",
@@ -245,6 +252,7 @@ class OnlineLSSVMRegressor(KernelRegressor):
         self.usefulness_threshold = usefulness_threshold
         self.selection = selection
         self.experts = experts
+        self.stream_rows = stream_rows
         self.refit = refit
         self.missing = missing
         self.unseen_categories = unseen_categories

@@ -32,7 +32,12 @@ _METRICS = (STANDARDIZED, "diagonal", "full", AUTO)
 _SCALES = {"standardized": COLUMNS, "common": COMMON, None: RAW}
 _OF_KERNELS: dict[str, Any] = {"gamma": AUTO, "degree": Polynomial.degree, "coef0": Polynomial.coef0}
 """The parameters of kernels by name, with their defaults."""
-_COUNTS: dict[str, tuple[Any, ...]] = {"max_basis": (AUTO, None), "experts": (AUTO,), "memory_limit": (None,)}
+_COUNTS: dict[str, tuple[Any, ...]] = {
+    "max_basis": (AUTO, None),
+    "experts": (AUTO,),
+    "stream_rows": (None,),
+    "memory_limit": (None,),
+}
 """Parameters that are counts, and what else they may be."""
 _INSTEAD = {
     "ls-svm": "its dictionary is all rows",
@@ -65,6 +70,7 @@ def online_request(parameters: Mapping[str, Any], seed: int) -> OnlineRequest:
         **{key: bounding[key] if value == AUTO else value for key, value in values.items()},
         experts=experts,
         selection=parameters["selection"],
+        stream_rows=parameters["stream_rows"],
         **_shared(parameters, open_keys, seed),
     )
 
@@ -104,7 +110,7 @@ def _checked(parameters: Mapping[str, Any]) -> dict[str, Any]:
         if name in plain and plain[name] not in words:
             raise InputError(f"{name} must be one of {', '.join(map(repr, words))}, it is {plain[name]!r}")
     for name, words in _COUNTS.items():
-        value = plain.get(name, AUTO)
+        value = plain.get(name, words[0])
         is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
         if not is_count and value not in words:
             known = " or ".join(["a number from 1 on", *map(repr, words)])

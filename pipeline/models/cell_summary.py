@@ -74,7 +74,8 @@ def _error(state: ExpertsState, number: int, units: Floats) -> float | None:
     sums = accumulated_sums(own)
     try:
         with one_blas_thread():
-            return float(np.mean(units * estimate_noise(sums, sums.factorize(own.gram, own.parameters.regularization))))
+            normal = sums.factorize(own.gram, own.parameters.published_regularization(own.weight_seen))
+            return float(np.mean(units * estimate_noise(sums, normal)))
     except NumericalBreakdown:
         return None
 

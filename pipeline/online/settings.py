@@ -17,7 +17,8 @@ CELL_THRESHOLDS = {"novelty_threshold": 1e-3, "usefulness_threshold": 1e-5}
 wide, and few rows lower the cost by little each.
 """
 
-_INTERNAL = ("stream_rows", "unpenalized")
+_RARE = ("stream_rows", "unpenalized")
+"""Settings that a record has only if they are set."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,9 @@ class OnlineSettings:
     "auto" is 1e-4, and 1e-5 in cells."""
     selection: Selection = "supervised"
     """Which rows enter the dictionary: novel and useful ones, novel ones, or none because the dictionary is given."""
-    stream_rows: Annotated[Annotated[int, Ge(1)] | None, Internal()] = None
-    """The rows t of the whole stream: γ is λt from the first row on; None for the rows seen so far."""
+    stream_rows: Annotated[int, Ge(1)] | None = None
+    """The rows t of the whole stream: γ is λt from the first row on, and stays so, λt over the number of cells in each;
+    without it, γ is λ for each row learned so far."""
     unpenalized: Annotated[bool, Internal()] = False
     """Whether the published coefficients have no penalty, which needs selection = "novelty"."""
 
@@ -64,11 +66,12 @@ class OnlineSettings:
         """Return γ/n of the published coefficients, n the weight seen: λ, or λt/n for a stream of t rows, or 0."""
         if self.unpenalized:
             return 0.0
-        return self.regularization if self.stream_rows is None else self.regularization * self.stream_rows / weight
+        factor = self.stream_rows / weight if self.stream_rows and weight else 1.0
+        return self.regularization * factor
 
     def as_dict(self) -> dict[str, Any]:
-        """Return numbers and strings, the kernel as its name and parameters; internal ones only if they are set."""
-        values = {name: value for name, value in asdict(self).items() if value or name not in _INTERNAL}
+        """Return numbers and strings, the kernel as its name and parameters; rare ones only if they are set."""
+        values = {name: value for name, value in asdict(self).items() if value or name not in _RARE}
         return {**values, "kernel": {"name": self.kernel.name, **self.kernel.parameters()}}
 
     @classmethod

@@ -69,7 +69,7 @@ def refit(context: TrainingContext, record: ModelRecord, segments: Sequence[int]
     basis = Basis(state.parameters.kernel, state.basis_vectors, state.centre)
     rows = context.rows(segments, encoding_of(record, context.ledger.schema))
     sums = rows.statistics((Summing(basis, state.n_targets),), events.STEP_REFIT).parts[0].total()
-    regularization = state.parameters.regularization
+    regularization = state.parameters.published_regularization(sums.weight)
     with one_blas_thread():
         if REGULARIZATION in record.parameters.get(CHOSEN, ()):
             regularization = choose_regularization(sums, state.gram, regularization)
@@ -136,7 +136,7 @@ def _before(record: ModelRecord, refitted: ModelRecord, refit_model: Model) -> M
         experts = (own.having(uncertainty=bar) for own, bar in zip(model.experts, bars, strict=True))
         return replace(model, experts=tuple(experts))
     state = state_of(record)
-    own = Uncertainty.of(state, refit_of(refitted), state.parameters.regularization)
+    own = Uncertainty.of(state, refit_of(refitted))
     return replace(cast("ExpansionModel", model), uncertainty=own)
 
 

@@ -200,6 +200,8 @@ class OnlineRequest(_Piloted):
     """The policy for categories that the model has not seen; may change between trainings."""
     experts: int = 1
     """The number of cells that have a learner each; 1 until a pilot has chosen it."""
+    stream_rows: int | None = None
+    """The rows t of the whole stream, if γ is λt from the first row on."""
 
     @property
     def kernel_grid(self) -> tuple[dict[str, float], ...]:
@@ -225,6 +227,7 @@ class OnlineRequest(_Piloted):
             "dictionary": "given" if self.dictionary else None,
             "random_seed": self.random_seed,
             **({"experts": self.experts} if self.experts > 1 else {}),
+            **({"stream_rows": self.stream_rows} if self.stream_rows else {}),
             **self._own_parameters(),
         }
 

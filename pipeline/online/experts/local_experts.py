@@ -5,6 +5,7 @@ splits the training set by clusters); here each cell learns in one pass, with a 
 themselves change, and continues exactly from its state. f jumps where cells meet.
 """
 
+from dataclasses import replace
 from typing import Self, cast
 
 import numpy as np
@@ -39,6 +40,8 @@ class LocalExperts:
         regularization, max_basis, novelty_threshold, usefulness_threshold: Those of each cell's `OnlineLSSVM`. Where
             cells do not fill their dictionaries, a tenth of the default thresholds is often better.
         selection: "supervised" or "novelty", as there.
+        stream_rows: The rows t of the whole stream, if γ is to be the same in all cells from the first row on: λ times
+            the mean t / n_cells of a cell.
 
     Raises InputError for a value outside its bounds.
 
@@ -75,6 +78,7 @@ class LocalExperts:
         novelty_threshold: float = OnlineSettings.novelty_threshold,
         usefulness_threshold: float = OnlineSettings.usefulness_threshold,
         selection: str = OnlineSettings.selection,
+        stream_rows: int | None = None,
     ) -> None:
         parameters = OnlineSettings(
             kernel=kernel,
@@ -83,10 +87,14 @@ class LocalExperts:
             novelty_threshold=novelty_threshold,
             usefulness_threshold=usefulness_threshold,
             selection=cast("Selection", selection),
+            stream_rows=stream_rows,
         )
         if not (parameters.rule.grows and parameters.max_basis):
             raise InputError("every cell selects its own dictionary: selection is not 'fixed', and max_basis a number")
-        self._state: ExpertsState = ExpertsState.begin(parameters, Cells.of(centres))
+        cells = Cells.of(centres)
+        if stream_rows is not None:
+            parameters = replace(parameters, stream_rows=-(-stream_rows // len(cells)))
+        self._state: ExpertsState = ExpertsState.begin(parameters, cells)
         self._names = FeatureNames()
 
     @classmethod

@@ -149,6 +149,7 @@ def new_learner(
         "novelty_threshold": request.novelty_threshold,
         "usefulness_threshold": request.usefulness_threshold,
         "selection": request.selection,
+        "stream_rows": request.stream_rows,
     }
     if centres is not None:
         return LocalExperts(kernel, centres, **settings)

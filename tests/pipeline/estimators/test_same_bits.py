@@ -39,10 +39,11 @@ def predictions_of_job(folder: Path, rows: pa.Table, new: pa.Table, changes: dic
     ("settings", "changes"),
     [
         ({**PLAIN, "refit": False}, {"model.refit": False}),
+        ({**PLAIN, "refit": True, "stream_rows": 5000}, {"model.refit": True, "model.stream_rows": 5000}),
         pytest.param({}, OPEN | {"model.refit": "auto"}, marks=pytest.mark.thorough),
         pytest.param(
-            {**PLAIN, "refit": False, "experts": 3},
-            {"model.experts": 3, "model.refit": False},
+            {**PLAIN, "refit": False, "experts": 3, "stream_rows": 5000},
+            {"model.experts": 3, "model.refit": False, "model.stream_rows": 5000},
             marks=pytest.mark.thorough,
         ),
         pytest.param(
