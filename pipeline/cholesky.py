@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import lapack
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.errors import TOO_LARGE, NumericalBreakdown
@@ -12,8 +12,8 @@ from ridgestream.pipeline.base.errors import TOO_LARGE, NumericalBreakdown
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 """Multiples of the largest diagonal entry that are tried in turn; past the last one the matrix is refused."""
 
-MIRRORED = 128
-"""Columns that are copied across the diagonal at once."""
+COLUMNS = 128
+"""Columns of a triangle that are read at once."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,20 @@ class Cholesky:
         return np.asarray(inverse)
 
 
-def cholesky(matrix: Floats, name: str) -> Cholesky:
+def cholesky(matrix: Floats, name: str, *, overwrite: bool = False) -> Cholesky:
     """Factorize the symmetric positive definite `matrix` (m, m), read from its lower triangle; O(m³/3).
 
-    Raises NumericalBreakdown, with `name` and a remedy, if a jitter of 10⁻¹⁰ of the largest entry does not suffice.
+    With `overwrite`, the factor is in the memory of the matrix, which has C order; its lower triangle stays. Raises
+    NumericalBreakdown, with `name` and a remedy, if a jitter of 10⁻¹⁰ of the largest entry does not suffice.
     """
     if not len(matrix):
         return Cholesky(np.empty((0, 0)), 0.0, 1.0)
-    norm, largest = _one_norm(matrix), float(np.max(np.diagonal(matrix)))
+    norm, diagonal = _one_norm(matrix), np.diagonal(matrix).copy()
     if not math.isfinite(norm):
         check_kernel_sums(np.tril(matrix), name)
-    for jitter in (relative * largest for relative in JITTERS):
-        attempt = np.array(matrix, order="F")
-        if jitter:
-            attempt.ravel(order="K")[:: len(matrix) + 1] += jitter
+    for jitter in (relative * float(diagonal.max()) for relative in JITTERS):
+        attempt = mirror(matrix) if overwrite else np.array(matrix, order="F")
+        np.fill_diagonal(attempt, diagonal + jitter)
         factor, info = lapack.dpotrf(attempt, lower=1, clean=0, overwrite_a=1)
         if info == 0:
             return Cholesky(factor, jitter, _condition(factor, norm + jitter))
@@ -74,8 +74,8 @@ def symmetric(lower: Floats) -> Floats:
 
 def mirror(lower: Floats) -> Floats:
     """Return the full symmetric matrix, C order, of the lower triangle of a Fortran-ordered one, in its own memory."""
-    for start in range(0, len(lower), MIRRORED):
-        stop = min(start + MIRRORED, len(lower))
+    for start in range(0, len(lower), COLUMNS):
+        stop = min(start + COLUMNS, len(lower))
         lower[start:stop, start:stop] = symmetric(lower[start:stop, start:stop])
         lower[start:stop, stop:] = lower[stop:, start:stop].T
     return lower.T
@@ -90,11 +90,22 @@ def pack(symmetric: Floats) -> Floats:
 
 def unpack(packed: Floats, *, whole: bool = True) -> Floats:
     """Return the symmetric matrix, C order, of which `pack` returned a triangle; unless `whole`, its upper triangle."""
-    n = (math.isqrt(8 * len(packed) + 1) - 1) // 2
+    n = _packed_size(packed)
     lower, info = lapack.dtpttr(n, packed, uplo="L") if n else (np.empty((0, 0)), 0)
     check_info("dtpttr", info)
     lower = np.asfortranarray(lower)
     return mirror(lower) if whole else lower.T
+
+
+def first_packed(packed: Floats, size: int) -> Floats:
+    """Return what `pack` returns of the matrix's first `size` rows and columns; O(size²)."""
+    n = _packed_size(packed)
+    starts = (row * n - row * (row - 1) // 2 for row in range(size))
+    return np.concatenate([packed[:0], *(packed[start : start + size - row] for row, start in enumerate(starts))])
+
+
+def _packed_size(packed: Floats) -> int:
+    return (math.isqrt(8 * len(packed) + 1) - 1) // 2
 
 
 def check_kernel_sums(values: Floats, name: str) -> None:
@@ -111,7 +122,15 @@ def check_info(routine: str, info: int) -> None:
 
 
 def _one_norm(lower: Floats) -> float:
-    return float(np.max(blas.dsymv(1.0, np.abs(lower), np.ones(len(lower)), lower=1)))
+    """Return the 1-norm of the symmetric matrix whose lower triangle is given."""
+    sums = np.zeros(len(lower))
+    with np.errstate(over="ignore", invalid="ignore"):  # who calls it looks whether the norm is finite
+        for start in range(0, len(lower), COLUMNS):
+            stop = start + COLUMNS
+            columns = np.abs(np.tril(lower[start:, start:stop]))
+            sums[start:] += columns.sum(axis=1)
+            sums[start:stop] += columns.sum(axis=0) - np.diagonal(columns)
+    return float(sums.max())
 
 
 def _condition(factor: Floats, norm: float) -> float:

@@ -22,19 +22,23 @@ _NAMES = {resource.RLIMIT_AS: "address space (ulimit -v)", resource.RLIMIT_DATA:
 _ARENAS = 2
 _M_ARENA_MAX = -8
 
+_MAPPED_BYTES = 2**20
+_M_MMAP_THRESHOLD = -3
+"""Blocks of so many bytes go back to the system when they are freed; glibc raises this by itself, to those of 32 MB."""
 
 _COLLECT_EVERY = 10_000
 """Containers made between two searches for cyclic garbage: a ledger of many partitions has more, all of which stay."""
 
 
 def prepare_process() -> None:
-    """Keep warnings harmless and, under a limit on address space or data, memory allocators modest.
+    """Keep warnings harmless and memory allocators modest, above all under a limit on address space or data.
 
     To be called before libraries are imported; workers inherit what it sets.
     """
     gc.set_threshold(_COLLECT_EVERY, *gc.get_threshold()[1:])
     _keep_warnings_harmless()
     warnings.showwarning = _write_warning
+    _set_malloc(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
     if any(limit_of(kind) is not None for kind in _LEAST_BYTES):
         _reserve_little()
 
@@ -95,5 +99,9 @@ def _reserve_little() -> None:
     """Let allocators reserve what they use: Arrow's own takes 1 GB at once, glibc's 128 MB for each thread."""
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     os.environ.setdefault("MALLOC_ARENA_MAX", str(_ARENAS))
+    _set_malloc(_M_ARENA_MAX, _ARENAS)
+
+
+def _set_malloc(option: int, value: int) -> None:
     with suppress(AttributeError):  # glibc alone has it
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
+        ctypes.CDLL(None).mallopt(option, value)

@@ -181,13 +181,15 @@ def _memory_facts(plan: RunPlan, memory_plans: MemoryPlans, n_features: int, wor
 
 
 def _time_facts(estimate: RunEstimate) -> dict[str, Any]:
-    ingest, train, refit = estimate.ingest_seconds, estimate.train_seconds, estimate.refit_seconds
+    ingest, pilot = estimate.ingest_seconds, estimate.pilot_seconds
+    train, refit = estimate.train_seconds, estimate.refit_seconds
     if train is None:
         return {"ingest_seconds": round(ingest, 2), "based_on": estimate.based_on}
     return {
         "ingest_seconds": round(ingest, 2),
+        "pilot_seconds": round(pilot, 2),
         "train_seconds": round(train, 2),
         "refit_seconds": round(refit, 2),
-        "total_seconds": round(ingest + train + refit, 2),
+        "total_seconds": round(ingest + pilot + train + refit, 2),
         "based_on": estimate.based_on,
     }

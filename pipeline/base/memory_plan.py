@@ -33,9 +33,9 @@ _REFIT_MATRICES = 16
 the copies of a factorization.
 """
 
-_METRIC_MATRICES = 18
-"""Memory of a pilot's sums of three groups, of a task and of earlier ones, and of a solution, in matrices of
-(basis × basis) float64.
+_METRIC_MATRICES = 8
+"""Memory of a pilot's sums of three groups, while a task forms them, of the triangles of earlier ones and of a kept
+model, in matrices of (basis × basis) float64.
 """
 
 _SUMS_ALIVE = 4

@@ -1,21 +1,27 @@
 """A model of the pilot, judged by the rows that it was not fitted to: a kernel, a metric, and the best λ for them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import sqrt
 
 import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.errors import NumericalBreakdown
+from ridgestream.pipeline.cholesky import pack
 from ridgestream.pipeline.metric.comparison import JudgedModel
 from ridgestream.pipeline.metric.gradients import Expansion
+from ridgestream.pipeline.metric.judged_sums import GroupSums
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.split import JUDGES, LATER, LEARNED
 from ridgestream.pipeline.selection.cross_validation import errors_above_rounding
 from ridgestream.pipeline.selection.nested_models import NestedModels
 from ridgestream.pipeline.sums.basis import Basis
-from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics, PackedStatistics
+
+SIZES = (200, 300, 500, 700, 1_000)
+"""Numbers of first vectors whose models are judged; of a smaller dictionary, also all of them."""
 
 LATER_NOISE = 0.02
 """The share of an error on the last rows by which models may differ there before these rows alone decide."""
@@ -71,14 +77,18 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Models with one kernel and metric."""
+    """Models with one kernel and metric, and what is still needed of their sums."""
 
     metric: Metric
     """R."""
     basis: Basis
     """The kernel and the basis vectors, R applied."""
-    sums: FoldedStatistics
-    """The sums over the rows of each group."""
+    learned: PackedStatistics
+    """The sums over the rows that do not judge."""
+    leading: GroupSums
+    """The sums of each group, of the first SIZES[-1] vectors."""
+    fits: tuple[Floats, ...]
+    """β (n_basis, n_targets) of the fit without each group of JUDGES."""
     regularization: float
     """The λ that is best."""
     errors: JudgedErrors
@@ -91,84 +101,101 @@ class Candidate:
         cls,
         metric: Metric,
         basis: Basis,
-        sums: FoldedStatistics,
+        sums: GroupSums,
         regularizations: Sequence[float],
     ) -> "Candidate | None":
         """Return the candidate with the best of several ascending λ; None if none can be judged.
 
         O(judges · n_regularizations · n_basis³).
         """
-        judged = _judge(sums, _squared_errors(sums, basis.penalty(), regularizations))
+        fits = _fit_all(sums, pack(basis.penalty()), regularizations)
+        judged = _judge(sums, np.column_stack(list(map(_squared_errors, (sums[group] for group in JUDGES), fits))))
         finite = [i for i, errors in enumerate(judged) if np.isfinite(errors.pooled)]
         if not finite:
             return None
         verdict = Verdict.of([judged[i] for i in finite])
         chosen = finite[verdict.index]
-        return cls(metric, basis, sums, regularizations[chosen], judged[chosen], verdict.by_later)
+        return cls(
+            metric,
+            basis,
+            learned=sums[LEARNED],
+            leading=tuple(group.first(min(len(basis.vectors), SIZES[-1])) for group in sums),
+            fits=tuple(fit for each in fits if (fit := each[chosen]) is not None),
+            regularization=regularizations[chosen],
+            errors=judged[chosen],
+            by_later=verdict.by_later,
+        )
 
-    def errors_of_sizes(self, sizes: Sequence[int]) -> list[JudgedErrors]:
-        """Return the errors, with the same λ, of the models of the first vectors, as many as each of `sizes`.
+    def errors_of_sizes(self) -> list[tuple[int, JudgedErrors]]:
+        """Return the errors, with the same λ, of the models of the first vectors, by their number: those of SIZES.
 
         O(judges · n³) with n the largest size.
         """
-        first, penalty = np.arange(max(sizes)), self.basis.penalty()
-        sums, penalty = self.sums.choose(first), penalty[np.ix_(first, first)]
-        squares = [
-            NestedModels.of(training, penalty, self.regularization).squared_errors(held).sum(axis=1)[list(sizes)]
-            for held, training in _judgements(sums)
-        ]
-        return _judge(sums, np.column_stack(squares))
+        n_basis = len(self.leading[0].rhs)
+        sizes = [*(size for size in SIZES if size < n_basis), n_basis]
+        penalty = self.basis.penalty()[:n_basis, :n_basis]
+        sums = [group.whole() for group in self.leading]
+        total = reduce(BlockStatistics.merge, sums)
+        squares = []
+        for group in JUDGES:
+            models = NestedModels.of(total.subtract(sums[group]), penalty, self.regularization)
+            squares.append(models.squared_errors(sums[group]).sum(axis=1)[sizes])
+        return list(zip(sizes, _judge(self.leading, np.column_stack(squares)), strict=True))
 
     @property
     def gamma(self) -> float | None:
         """The kernel's γ; None for a kernel without."""
         return self.basis.kernel.parameters().get("gamma")
 
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return sum(group.rows for group in self.leading)
+
     def expansion(self) -> Expansion:
         """Return the model fitted to the rows that do not judge; O(n_basis³)."""
-        learned = self.sums.folds[LEARNED]
-        return Expansion(self.metric, self.basis, _solve(learned, self.basis.penalty(), self.regularization))
+        coefficients = _fit(self.learned, pack(self.basis.penalty()), self.regularization)
+        return Expansion(self.metric, self.basis, coefficients)
 
     def judged_model(self) -> JudgedModel:
-        """Return the models fitted without each judged group; O(judges · n_basis³)."""
-        penalty = self.basis.penalty()
-        fits = (_solve(training, penalty, self.regularization) for _, training in _judgements(self.sums))
-        return JudgedModel(self.metric, self.basis, tuple(fits))
+        """Return the models fitted without each judged group."""
+        return JudgedModel(self.metric, self.basis, self.fits)
 
 
-def _judgements(sums: FoldedStatistics) -> Iterator[tuple[BlockStatistics, BlockStatistics]]:
-    """Yield, for each judge, the sums of its rows and those of all other rows."""
-    total = sums.total()
-    for group in JUDGES:
-        yield sums.folds[group], total.subtract(sums.folds[group])
-
-
-def _judge(sums: FoldedStatistics, squares: Floats) -> list[JudgedErrors]:
+def _judge(sums: GroupSums, squares: Floats) -> list[JudgedErrors]:
     """Return each model's errors from its squared errors on the rows of each judge, shape (n_models, n_judges)."""
-    weights = np.array([sums.folds[group].weight for group in JUDGES]) * sums.folds[LATER].rhs.shape[1]
-    later_rows, total = sums.folds[LATER].rows, float(weights.sum())
+    weights = np.array([sums[group].weight for group in JUDGES]) * sums[LATER].rhs.shape[1]
+    later_rows, total = sums[LATER].rows, float(weights.sum())
     means = np.divide(squares, weights, out=np.zeros_like(squares), where=weights > 0)
     pooled = squares.sum(axis=1) / total if total else np.full(len(squares), np.inf)
     each = zip(means.tolist(), pooled.tolist(), strict=True)
     return [JudgedErrors(later, random, both, later_rows) for (later, random), both in each]
 
 
-def _squared_errors(sums: FoldedStatistics, penalty: Floats, regularizations: Sequence[float]) -> Floats:
-    """Return Σ w(y − kᵀβ)² over targets and the rows of each judge, shape (n_regularizations, n_judges).
-
-    Infinite where P is not positive definite within rounding.
-    """
-    errors = np.full((len(regularizations), len(JUDGES)), np.inf)
-    for judge, (held, training) in enumerate(_judgements(sums)):
-        for index, regularization in enumerate(regularizations):
-            if training.weight > 0:
-                try:
-                    coefficients = _solve(training, penalty, regularization)
-                except NumericalBreakdown:
-                    continue
-                errors[index, judge] = errors_above_rounding(held, coefficients[:, np.newaxis]).item()
-    return errors
+Fits = list[Floats | None]
+"""β of each λ; None where P is not positive definite within rounding, or there is no row."""
 
 
-def _solve(sums: BlockStatistics, penalty: Floats, regularization: float) -> Floats:
+def _fit_all(sums: GroupSums, penalty: Floats, regularizations: Sequence[float]) -> list[Fits]:
+    """Return, for each judge, the fits without its rows."""
+    total = reduce(PackedStatistics.merge, sums)
+    trainings = (total.subtract(sums[group]) for group in JUDGES)
+    return [[_try_fit(training, penalty, each) for each in regularizations] for training in trainings]
+
+
+def _try_fit(sums: PackedStatistics, penalty: Floats, regularization: float) -> Floats | None:
+    try:
+        return _fit(sums, penalty, regularization) if sums.weight > 0 else None
+    except NumericalBreakdown:
+        return None
+
+
+def _fit(sums: PackedStatistics, penalty: Floats, regularization: float) -> Floats:
     return sums.factorize(penalty, regularization).solve(sums.rhs)
+
+
+def _squared_errors(held: PackedStatistics, fits: Fits) -> Floats:
+    """Return Σ w(y − kᵀβ)² over targets and the rows of `held`, shape (n_fits,); infinite without a fit."""
+    whole = held.whole()
+    errors = [np.inf if fit is None else errors_above_rounding(whole, fit[:, np.newaxis]).item() for fit in fits]
+    return np.array(errors)

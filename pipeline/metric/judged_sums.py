@@ -11,8 +11,11 @@ from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.split import GROUPS, Split
 from ridgestream.pipeline.sums.basis import Basis
-from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics, SumAccumulator
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics, PackedStatistics, SumAccumulator
 from ridgestream.pipeline.sums.row_block import RowBlock
+
+GroupSums = tuple[PackedStatistics, ...]
+"""The sums over the rows of each group."""
 
 
 @dataclass(frozen=True)
@@ -34,22 +37,24 @@ class JudgedSumming:
         """Return the sums of each group by themselves, which workers form."""
         return tuple(replace(self, summed=(group,)) for group in self.summed)
 
-    def accumulators(self) -> tuple[SumAccumulator, ...]:
+    def accumulators(self) -> list[SumAccumulator]:
         """Return what adds up the sums of one group with each basis."""
-        return tuple(SumAccumulator(basis.n_functions, self.n_targets) for basis in self.bases)
+        return [SumAccumulator(basis.n_functions, self.n_targets) for basis in self.bases]
 
-    def folded(self, sums: "JudgedSums") -> Iterator[FoldedStatistics]:
+    def by_basis(self, sums: "JudgedSums") -> Iterator[GroupSums]:
         """Yield the sums of all groups with each basis."""
         for index, basis in enumerate(self.bases):
-            nothing = BlockStatistics.empty(basis.n_functions, self.n_targets)
-            yield FoldedStatistics(tuple(group[index] if group else nothing for group in sums.groups))
+            yield tuple(group[index] if group else self._nothing(basis) for group in sums.groups)
+
+    def _nothing(self, basis: Basis) -> PackedStatistics:
+        return BlockStatistics.empty(basis.n_functions, self.n_targets).packed()
 
 
 @dataclass(frozen=True)
 class JudgedSums:
     """The sums of some groups."""
 
-    groups: tuple[tuple[BlockStatistics, ...], ...]
+    groups: tuple[tuple[PackedStatistics, ...], ...]
     """The sums of each group's rows with each basis; nothing for a group without rows."""
 
     def merge(self, other: Self) -> Self:
@@ -57,20 +62,26 @@ class JudgedSums:
         return type(self)(tuple(map(_merge, self.groups, other.groups)))
 
 
-def _merge(group: tuple[BlockStatistics, ...], other: tuple[BlockStatistics, ...]) -> tuple[BlockStatistics, ...]:
-    return tuple(map(BlockStatistics.merge, group, other)) if group and other else group or other
+def _merge(group: tuple[PackedStatistics, ...], other: tuple[PackedStatistics, ...]) -> tuple[PackedStatistics, ...]:
+    return tuple(map(PackedStatistics.merge, group, other)) if group and other else group or other
 
 
-@named_pass("metric", "sum_judged")
+@named_pass("metric", "sum_judged_packed")
 def sum_judged(summing: JudgedSumming, blocks: Iterable[RowBlock]) -> JudgedSums:
     """Return each basis's sums of every group, over the rows of all blocks; O(n_basis² + n_basis·n_features) a row."""
-    sums: list[tuple[SumAccumulator, ...]] = [()] * GROUPS
+    sums: list[list[SumAccumulator]] = [[] for _ in range(GROUPS)]
     with one_blas_thread():
         for group, rows in chain.from_iterable(map(summing.split.parts, blocks)):
             if group in summing.summed:
                 sums[group] = sums[group] or summing.accumulators()
                 _add(summing, rows, sums[group])
-        return JudgedSums(tuple(tuple(each.statistics() for each in group) for group in sums))
+        return JudgedSums(tuple(tuple(_packed(group)) for group in sums))
+
+
+def _packed(accumulators: list[SumAccumulator]) -> Iterator[PackedStatistics]:
+    """Yield the sums of each accumulator, which is let go."""
+    while accumulators:
+        yield accumulators.pop(0).packed()
 
 
 def _add(summing: JudgedSumming, rows: RowBlock, sums: Sequence[SumAccumulator]) -> None:

@@ -55,9 +55,6 @@ STRIDES = (4, 2, 1)
 FEW_ROWS = 5_000
 """A stage with fewer rows is left out, unless it is the last one."""
 
-SIZES = (200, 300, 500, 700, 1_000)
-"""Numbers of vectors with which the best round's model is judged."""
-
 PART_ROWS = 16_384
 """Rows of a part of a pass, at least: a task returns all sums of its part."""
 
@@ -141,6 +138,20 @@ class KernelFamily:
 
 
 @dataclass(frozen=True)
+class StageShape:
+    """The sizes of a stage, which the number of rows and the settings decide."""
+
+    stride: int
+    """One row and one vector of so many are used."""
+    n_basis: int
+    """The vectors, if as many different ones can be drawn."""
+    rounds: int
+    """The most rounds."""
+    compares: bool
+    """Whether each round compares several γ, or only the first one does."""
+
+
+@dataclass(frozen=True)
 class Stage:
     """Rounds with the same rows and vectors."""
 
@@ -174,8 +185,8 @@ def learn_metric(
     rounds learn with their own. With `narrower_loss`, the best γ is the narrowest, by doubling, whose error is above
     the least by at most this share.
 
-    Memory O(groups · basis²). The result depends on the rows in their order
-    and on the settings alone. Raises InputError if no row can be drawn.
+    Memory O(basis²). The result depends on the rows in their order and on the settings alone. Raises InputError if no
+    row can be drawn.
     """
     rounds, of_rounds = (0, family) if form == STANDARDIZED else (settings.rounds, family.of_rounds())
     learning = _Learning(rows, of_rounds, report, diagonal=form == "diagonal")
@@ -197,16 +208,27 @@ def plan_stages(rows: RowSet, family: KernelFamily, settings: MetricSettings, *,
     """
     gamma = family.first_grid()[0]
     drawn = draw_rows(rows, family.make(gamma), settings.bounded_basis(rows.n_rows), settings.random_seed).vectors
-    stages: list[Stage] = []
-    for stride in STRIDES:
-        is_last = stride == 1
-        some = rounds if is_last else (rounds + 1) // 2
-        if is_last or rows.n_rows // stride >= FEW_ROWS:
-            split = Split(rows.n_rows, stride, settings.random_seed)
-            vectors = drawn[: max(1, len(drawn) // stride)]
-            stages.append(Stage(split, vectors, some, compares=not (is_last and stages)))
-            rounds -= some
-    return stages
+    return [
+        Stage(
+            Split(rows.n_rows, shape.stride, settings.random_seed),
+            drawn[: max(1, len(drawn) // shape.stride)],
+            shape.rounds,
+            shape.compares,
+        )
+        for shape in stage_shapes(rows.n_rows, settings, rounds)
+    ]
+
+
+def stage_shapes(n_rows: int, settings: MetricSettings, rounds: int) -> list[StageShape]:
+    """Return the shapes of the stages of so many rounds on so many rows, at least one."""
+    strides = [stride for stride in STRIDES if stride == 1 or n_rows // stride >= FEW_ROWS]
+    shapes: list[StageShape] = []
+    for stride in strides:
+        some = rounds if stride == 1 else (rounds + 1) // 2
+        n_basis = max(1, settings.bounded_basis(n_rows) // stride)
+        shapes.append(StageShape(stride, n_basis, some, compares=stride > 1 or len(strides) == 1))
+        rounds -= some
+    return shapes
 
 
 class _Learning:
@@ -220,14 +242,8 @@ class _Learning:
         self._rounds: list[Round] = []
 
     def result(self) -> LearnedMetric:
-        return LearnedMetric(self._metric, self._best, tuple(self._rounds), self._judge_sizes())
-
-    def _judge_sizes(self) -> tuple[tuple[int, JudgedErrors], ...]:
-        if self._kept is None:
-            return ()
-        n_basis = len(self._kept.basis.vectors)
-        sizes = [*(size for size in SIZES if size < n_basis), min(n_basis, SIZES[-1])]
-        return tuple(zip(sizes, self._kept.errors_of_sizes(sizes), strict=True))
+        sizes = self._kept.errors_of_sizes() if self._kept else ()
+        return LearnedMetric(self._metric, self._best, tuple(self._rounds), tuple(sizes))
 
     def run(self, stage: Stage) -> None:
         """Carry out the rounds of a stage, from the best metric so far, until one is not kept."""
@@ -309,8 +325,8 @@ class _Learning:
         bases = tuple(Basis(self._family.make(g), vectors, np.zeros(vectors.shape[1])) for g in gammas)
         summing = JudgedSumming(metric, bases, stage.split, self._rows.n_targets)
         sums = self._reduce(sum_judged, summing, events.STEP_METRIC_SUMS)
-        for gamma, basis, folded in zip(gammas, bases, summing.folded(sums), strict=True):
-            yield gamma, Candidate.best(metric, basis, folded, regularizations)
+        for gamma, basis, groups in zip(gammas, bases, summing.by_basis(sums), strict=True):
+            yield gamma, Candidate.best(metric, basis, groups, regularizations)
 
     def _keep(self, stage: Stage, candidate: Candidate) -> None:
         self._metric, self._kept = candidate.metric, candidate
@@ -318,8 +334,7 @@ class _Learning:
 
     def _record(self, stage: Stage, candidate: Candidate, *, kept: bool) -> Round:
         gamma = candidate.gamma
-        rows = candidate.sums.total().rows
-        chosen = gamma, candidate.regularization, candidate.errors
+        rows, chosen = candidate.rows, (gamma, candidate.regularization, candidate.errors)
         done = Round(rows, len(stage.vectors), *chosen, kept=kept, by_later=candidate.by_later)
         self._rounds.append(done)
         self._report.say(

@@ -49,8 +49,9 @@ class Uncertainty:
         if not regularization > 0:
             raise InputError("error bars need a penalty: unpenalized coefficients have none")
         normal = sums.factorize(penalty, regularization)
+        noise = estimate_noise(sums, normal)  # before the next factor takes as much memory
         gram = cholesky(penalty[:n_basis, :n_basis], "kernel matrix K of the dictionary")
-        return cls(gram, normal, regularization * sums.weight, estimate_noise(sums, normal))
+        return cls(gram, normal, regularization * sums.weight, noise)
 
     def variance(self, kernel_rows: Floats, self_kernel: Floats) -> Floats:
         """Return Var f of rows with values (rows, n_functions) and k(x, x) (rows,): (rows, n_targets), at least 0.

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ridgestream.pipeline.base.errors import DictionaryError, InputError, NumericalBreakdown
+from ridgestream.pipeline.planning.pilot_estimate import estimate_pilot
 from ridgestream.pipeline.planning.run_plan import RunPlan
 from ridgestream.pipeline.planning.runtime_estimate import calibrate, time_sums
 from ridgestream.pipeline.planning.sample import Sample
@@ -16,6 +17,8 @@ class RunEstimate:
 
     ingest_seconds: float
     """Those of the ingest."""
+    pilot_seconds: float
+    """Those of the pilot of a new model; 0 without one."""
     train_seconds: float | None
     """Those of training; None if the sample could not be learned."""
     refit_seconds: float
@@ -35,14 +38,16 @@ def estimate_run(plan: RunPlan, sample: Sample, workers: int) -> RunEstimate:
     except (InputError, NumericalBreakdown) as error:
         if isinstance(error, DictionaryError) and plan.record is None:
             raise
-        return RunEstimate(ingest_seconds, None, 0.0, f"no estimate of learning: {error}")
+        return RunEstimate(ingest_seconds, 0.0, None, 0.0, f"no estimate of learning: {error}")
+    pilot_seconds = estimate_pilot(plan, sample, estimate.row_seconds, workers)
     return RunEstimate(
         ingest_seconds=ingest_seconds,
+        pilot_seconds=pilot_seconds,
         train_seconds=_train_seconds(plan, estimate, workers),
         refit_seconds=_refit_seconds(plan, sample, workers),
         based_on=f"the first {estimate.rows:,} rows, learned in {estimate.seconds:.1f} s by one process of this "
         f"machine; {'O(rows³)' if plan.trainer.is_dense else 'O(rows · n²)'}"
-        + ("; without the pilot" if plan.record is None and plan.trainer.request.pilot else ""),
+        + ("; a pilot all of whose rounds are kept" if pilot_seconds else ""),
     )
 
 

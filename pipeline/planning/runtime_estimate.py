@@ -10,10 +10,7 @@ from time import perf_counter
 import numpy as np
 
 from ridgestream.pipeline.base import events
-from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.memory_plan import BatchPlan
-from ridgestream.pipeline.base.reporter import Silent
-from ridgestream.pipeline.dataset.stored_rows import StoredRows
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
@@ -74,12 +71,9 @@ def calibrate(sample: Sample, request: Request, n_rows: int, memory_limit_bytes:
 
 def time_sums(sample: Sample, feature_map: FeatureMap, n_functions: int) -> float:
     """Return the seconds per row of summing the products with a dictionary of `n_functions` vectors."""
-    ledger = sample.ledger
-    segments, numbers = Segments(sample.root), [entry.segment for entry in ledger.entries]
-    rows = StoredRows(segments, ledger, numbers, feature_map, InProcess(), Silent())
+    rows, first = sample.rows(feature_map), sample.rows(feature_map, first=True)
     vectors = rows.take(np.resize(np.arange(rows.n_rows), n_functions)).features
     basis = Basis(RBF(1.0 / rows.n_features), vectors, np.zeros(rows.n_features))
-    first = StoredRows(segments, ledger, numbers[:1], feature_map, InProcess(), Silent())
     started = perf_counter()
     first.statistics((Summing(basis, first.n_targets),), events.STEP_CALIBRATE)
     return (perf_counter() - started) / max(1, first.n_rows)

@@ -14,6 +14,7 @@ from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.dataset.feature_map_growth import plan_encodings
+from ridgestream.pipeline.dataset.stored_rows import StoredRows
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.ingest.ingest import ingest
 from ridgestream.pipeline.planning.timing import Timing
@@ -79,6 +80,12 @@ class Sample:
             opens_scales=request.dictionary is None,
         )
         return encodings.last
+
+    def rows(self, feature_map: FeatureMap, *, first: bool = False) -> StoredRows:
+        """Return the rows that are learned, or those of the first partition alone."""
+        ledger = self.ledger
+        numbers = [entry.segment for entry in ledger.entries[: 1 if first else None]]
+        return StoredRows(Segments(self.root), ledger, numbers, feature_map, InProcess(), Silent())
 
 
 @contextmanager

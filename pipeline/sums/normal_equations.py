@@ -23,18 +23,21 @@ from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
-from ridgestream.pipeline.cholesky import Cholesky, cholesky, mirror, pack, unpack
+from ridgestream.pipeline.cholesky import Cholesky, cholesky, first_packed, mirror, pack, unpack
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.folds import deal_folds
 from ridgestream.pipeline.sums.row_block import RowBlock, drop_absent
 
+NORMAL_MATRIX = "normal matrix P"
+"""What is factorized, for messages."""
+
 
 @dataclass(frozen=True)
-class BlockStatistics:
+class _RowSums:
     """Sums over rows; a commutative monoid under `merge`, up to rounding."""
 
     products: Floats
-    """G = Σ w kkᵀ, exactly symmetric, shape (n_basis, n_basis)."""
+    """G = Σ w kkᵀ, or one triangle of it."""
     rhs: Floats
     """z = Σ w kyᵀ, shape (n_basis, n_targets)."""
     target_square: Floats
@@ -43,17 +46,6 @@ class BlockStatistics:
     """n = Σ w."""
     rows: int
     """The number of rows, those of weight zero included."""
-
-    @classmethod
-    def empty(cls, n_basis: int, n_targets: int) -> Self:
-        """Return the sums over no row."""
-        square = np.zeros((n_targets, n_targets))
-        return cls(np.zeros((n_basis, n_basis)), np.zeros((n_basis, n_targets)), square, 0.0, 0)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Travel between processes with one triangle of G, half its bytes."""
-        rest = (self.rhs, self.target_square, self.weight, self.rows)
-        return _unpacked, (type(self), pack(self.products), *rest)
 
     def merge(self, other: Self) -> Self:
         """Return the sums over both sets of rows; raises InputError if their shapes differ; O(n_basis²)."""
@@ -67,13 +59,6 @@ class BlockStatistics:
             rows=self.rows + other.rows,
         )
 
-    def factorize(self, penalty: Floats, regularization: float) -> Cholesky:
-        """Return the Cholesky factor of G + λnK, with K (n_basis, n_basis) as `penalty` and λ per row; O(n_basis³).
-
-        Raises NumericalBreakdown if the matrix is not positive definite within rounding.
-        """
-        return cholesky(self.products + regularization * self.weight * penalty, "normal matrix P")
-
     def subtract(self, part: Self) -> Self:
         """Return the sums over the rows that are not in `part`, a subset of these rows; O(n_basis²)."""
         return type(self)(
@@ -83,6 +68,59 @@ class BlockStatistics:
             weight=self.weight - part.weight,
             rows=self.rows - part.rows,
         )
+
+    @property
+    def _others(self) -> tuple[Floats, Floats, float, int]:
+        """All but G."""
+        return self.rhs, self.target_square, self.weight, self.rows
+
+
+@dataclass(frozen=True)
+class PackedStatistics(_RowSums):
+    """Sums with one triangle of G, n_basis(n_basis + 1)/2 numbers: to be kept, merged and sent."""
+
+    def first(self, n_basis: int) -> Self:
+        """Return the sums of the first basis functions."""
+        return type(self)(first_packed(self.products, n_basis), self.rhs[:n_basis], *self._others[1:])
+
+    def whole(self) -> "BlockStatistics":
+        """Return the sums with all of G."""
+        return BlockStatistics(unpack(self.products), *self._others)
+
+    def factorize(self, penalty: Floats, regularization: float) -> Cholesky:
+        """Return the Cholesky factor of G + λnK, with a triangle of K as `penalty` and λ per row; O(n_basis³).
+
+        Raises NumericalBreakdown if the matrix is not positive definite within rounding.
+        """
+        normal = unpack(self.products + regularization * self.weight * penalty)
+        return cholesky(normal, NORMAL_MATRIX, overwrite=True)
+
+
+@dataclass(frozen=True)
+class BlockStatistics(_RowSums):
+    """Sums with all of G, exactly symmetric, shape (n_basis, n_basis)."""
+
+    @classmethod
+    def empty(cls, n_basis: int, n_targets: int) -> Self:
+        """Return the sums over no row."""
+        square = np.zeros((n_targets, n_targets))
+        return cls(np.zeros((n_basis, n_basis)), np.zeros((n_basis, n_targets)), square, 0.0, 0)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes with one triangle of G, half its bytes."""
+        return PackedStatistics.whole, (self.packed(),)
+
+    def packed(self) -> PackedStatistics:
+        """Return the sums with one triangle of G."""
+        return PackedStatistics(pack(self.products), *self._others)
+
+    def factorize(self, penalty: Floats, regularization: float) -> Cholesky:
+        """Return the Cholesky factor of G + λnK, with K (n_basis, n_basis) as `penalty` and λ per row; O(n_basis³).
+
+        Raises NumericalBreakdown if the matrix is not positive definite within rounding.
+        """
+        normal = self.products + regularization * self.weight * penalty
+        return cholesky(normal, NORMAL_MATRIX, overwrite=True)
 
     def choose(self, indices: Integers) -> Self:
         """Return the sums of the basis functions with these indices, shape (n_chosen,), in this order."""
@@ -102,11 +140,6 @@ class BlockStatistics:
         """Return the same as `squared_error`, but not clipped: rounding may make it negative."""
         error = np.diagonal(self.target_square) - 2 * np.sum(coefficients * self.rhs, axis=0)
         return np.asarray(error + np.sum(coefficients * (self.products @ coefficients), axis=0))
-
-
-def _unpacked(kind: type[BlockStatistics], packed: Floats, *rest: Any) -> BlockStatistics:  # noqa: ANN401
-    """Return the sums that travelled with a triangle."""
-    return kind(unpack(packed), *rest)
 
 
 @dataclass(frozen=True)
@@ -228,4 +261,12 @@ class SumAccumulator:
 
     def statistics(self) -> BlockStatistics:
         """Return the sums, which share the accumulator's memory: add nothing after this."""
-        return BlockStatistics(mirror(self._products), self._rhs, self._target_square, self._weight, self.rows)
+        return BlockStatistics(mirror(self._products), *self._others)
+
+    def packed(self) -> PackedStatistics:
+        """Return the sums with one triangle of G: add nothing after this."""
+        return PackedStatistics(pack(self._products.T), *self._others)
+
+    @property
+    def _others(self) -> tuple[Floats, Floats, float, int]:
+        return self._rhs, self._target_square, self._weight, self.rows

@@ -14,6 +14,7 @@ from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
 from ridgestream.pipeline.dataset.feature_map_growth import Encodings
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import Kernel, has_gamma, make_kernel
+from ridgestream.pipeline.metric.cost import StageCost, stage_costs
 from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, MetricForm, learn_metric
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import MetricSettings
@@ -160,6 +161,15 @@ def plan_pilot(request: Request, record: ModelRecord | None, n_features: int, n_
         return None
     rows = min(count_rows(settings, n_features), n_rows)
     return MetricPlan(settings.bounded_basis(rows), n_features, BLOCK_BYTES)
+
+
+def pilot_costs(request: Request, n_features: int, n_rows: int) -> list[StageCost]:
+    """Return what judging the models of a pilot costs at most, in a store with this many rows; nothing without one."""
+    settings = request.pilot
+    if settings is None:
+        return []
+    rows, family = min(count_rows(settings, n_features), n_rows), kernel_family(request, n_features)
+    return stage_costs(rows, family, settings, learns=request.metric is not None)
 
 
 def count_rows(settings: MetricSettings, n_features: int) -> int:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.errors import NumericalBreakdown
 from ridgestream.pipeline.cholesky import JITTERS, cholesky, mirror, symmetric
 
@@ -34,6 +35,16 @@ def test_a_singular_matrix_takes_the_smallest_sufficient_jitter_and_reports_it()
     factorization = cholesky(A, "A")
     assert factorization.jitter in JITTERS[1:]
     assert np.isfinite(factorization.inverse()).all()
+
+
+@pytest.mark.parametrize("matrix", [spd(300, 1e4), np.ones((300, 300))])
+def test_a_factor_in_the_memory_of_its_matrix_is_the_same(matrix: Floats) -> None:
+    own, expected = matrix.copy(), cholesky(matrix, "A")
+    found = cholesky(own, "A", overwrite=True)
+    assert np.array_equal(np.tril(found.factor), np.tril(expected.factor))
+    assert (found.jitter, found.condition) == (expected.jitter, expected.condition)
+    assert np.shares_memory(found.factor, own)
+    assert np.array_equal(np.tril(own, -1), np.tril(matrix, -1))
 
 
 def test_an_indefinite_matrix_is_refused_with_a_remedy() -> None:

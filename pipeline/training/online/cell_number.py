@@ -17,15 +17,18 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.reporter import Reporter, Silent
 from ridgestream.pipeline.metric.candidate import Verdict
+from ridgestream.pipeline.metric.split import FOLDS, LATER_SHARE
 from ridgestream.pipeline.models.cell_trials import TRIAL
 from ridgestream.pipeline.online.settings import CELL_THRESHOLDS
 from ridgestream.pipeline.training.online.cells import centres_of
 from ridgestream.pipeline.training.online.choice import (
+    WIDTHS,
     FirstRows,
     LearnerTrials,
     Trial,
     best_width,
     choose_for_learner,
+    count_trial_rows,
     first_rows,
     sized,
 )
@@ -93,6 +96,18 @@ def cell_basis(request: OnlineRequest) -> int:
     return EXPERT_BASIS if MAX_BASIS in request.chooses or request.max_basis is None else request.max_basis
 
 
+def count_number_trial_rows(request: OnlineRequest, n_rows: int) -> int:
+    """Return how many rows learners learn, as a rule, while `choose_number` has a pilot of so many rows."""
+    alone, learned = count_trial_rows(request, n_rows), round((1 - LATER_SHARE) * (1 - 1 / FOLDS) * n_rows)
+    several = _numbers(most_cells(learned, cell_basis(request)))
+    return alone + (1 + WIDTHS * len(several)) * learned if several else alone
+
+
+def _numbers(most: int) -> list[int]:
+    """Return the numbers of more than one cell that are tried, up to `most`, ascending."""
+    return [most // RATIO**power for power in range(10) if most // RATIO**power >= FEWEST_CELLS][::-1]
+
+
 def best_number(tried: Sequence[NumberTrial]) -> NumberTrial:
     """Return the best number of cells, or one dictionary, the first of `tried`, if that is about as good."""
     verdict = Verdict.of([each.trial.errors for each in tried])
@@ -131,8 +146,7 @@ class _Numbers:
     @property
     def several(self) -> list[int]:
         """The numbers of more than one cell that are tried, ascending."""
-        most = most_cells(self.learned_rows, self.basis)
-        return [most // RATIO**power for power in range(10) if most // RATIO**power >= FEWEST_CELLS][::-1]
+        return _numbers(most_cells(self.learned_rows, self.basis))
 
     def try_one(self, choice: Choice) -> NumberTrial:
         """Return the trial of one dictionary with its settings."""

@@ -20,7 +20,7 @@ from ridgestream.pipeline.base.errors import InputWarning, NumericalBreakdown
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.kernels import KERNELS, Kernel
 from ridgestream.pipeline.metric.candidate import JudgedErrors, Verdict
-from ridgestream.pipeline.metric.split import FOLDS, JUDGES, LEARNED
+from ridgestream.pipeline.metric.split import FOLDS, JUDGES, LATER_SHARE, LEARNED
 from ridgestream.pipeline.models.model_record import Learner
 from ridgestream.pipeline.online.experts.local_experts import LocalExperts
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
@@ -63,6 +63,10 @@ FEWEST_ROWS = 50
 
 LARGEST_BASIS = 1_000
 """The largest dictionary of a learner that is judged."""
+
+
+WIDTHS = 4
+"""The widths that are tried where the width is chosen, as a rule."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +238,15 @@ def choose_for_learner(pilot: Pilot, request: OnlineRequest, report: Reporter) -
         report.warn(events.PILOT_LEARNER_FALLS_SHORT, mse_later=trial.errors.later, mse_later_of_sums=own)
     regularization = trial.penalty * trials.n_learners / pilot.rows.n_rows
     return replace(choice, gamma=gamma, regularization=regularization, experts=trials.n_learners, centres=centres)
+
+
+def count_trial_rows(request: OnlineRequest, n_rows: int) -> int:
+    """Return how many rows learners learn, as a rule, while `choose_for_learner` has a pilot of so many rows."""
+    width = not any("gamma" in given for given in request.kernel_grid) and KERNELS[request.kernel].is_stationary
+    if request.selection == "fixed" or not (width or REGULARIZATION in request.chooses):
+        return 0
+    rows = min(n_rows, JUDGED_ROWS) if request.experts == 1 else n_rows
+    return round((WIDTHS if width else 1) * (1 - LATER_SHARE) * rows)
 
 
 def best_width(

@@ -223,16 +223,17 @@ def test_options_go_with_a_metric(tmp_path: Path) -> None:
         read_job(work.job({**OPTIONS, "model.kernel.gamma": 0.25}), {})
 
 
-def test_the_plan_has_the_memory_of_the_pilot_and_says_what_its_time_leaves_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plan_has_the_memory_and_the_time_of_the_pilot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(pilot, "learn_metric")
     work = Workplace.new(tmp_path / "work", range(1))
     plain, measured = (
         run_plan(read_job(work.job(changes), {}), InProcess(), new_model=False) for changes in ({}, FULL)
     )
     assert measured["process_memory_bytes"] >= plain["process_memory_bytes"]
-    assert str(measured["based_on"]).endswith("without the pilot")
+    assert measured["pilot_seconds"] > plain["pilot_seconds"] == 0.0
+    steps = ("ingest", "pilot", "train", "refit")
+    assert measured["total_seconds"] == pytest.approx(sum(measured[f"{step}_seconds"] for step in steps), abs=0.03)
+    assert str(measured["based_on"]).endswith("a pilot all of whose rounds are kept")
 
 
 @pytest.mark.parametrize("rows", [1, 3, 60])

@@ -5,13 +5,13 @@ import pytest
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.metric import candidate as candidates
 from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors, Verdict
 from ridgestream.pipeline.metric.comparison import Comparison, compare_models
-from ridgestream.pipeline.metric.judged_sums import JudgedSumming, sum_judged
+from ridgestream.pipeline.metric.judged_sums import GroupSums, JudgedSumming, sum_judged
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.split import JUDGES, LATER, Split
 from ridgestream.pipeline.sums.basis import Basis
-from ridgestream.pipeline.sums.normal_equations import FoldedStatistics
 from ridgestream.pipeline.sums.row_block import RowBlock
 
 N = 300
@@ -25,9 +25,9 @@ def rows(*, weighted: bool) -> RowBlock:
     return RowBlock(u, targets, rng.integers(0, 3, N).astype(float) if weighted else None)
 
 
-def judged(basis: Basis, metric: Metric, block: RowBlock) -> FoldedStatistics:
+def judged(basis: Basis, metric: Metric, block: RowBlock) -> GroupSums:
     summing = JudgedSumming(metric, (basis,), SPLIT, 2)
-    (sums,) = summing.folded(sum_judged(summing, [block]))
+    (sums,) = summing.by_basis(sum_judged(summing, [block]))
     return sums
 
 
@@ -103,17 +103,24 @@ def test_without_a_row_that_judges_there_is_no_candidate() -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_smaller_dictionaries_are_judged_as_if_they_were_the_only_ones(weighted: bool) -> None:
+def test_smaller_dictionaries_are_judged_as_if_they_were_the_only_ones(
+    weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "SIZES", (7, 12, 15))
     block, metric = rows(weighted=weighted), Metric.standardized(3)
     whole = candidate(block, metric)
     small = Basis(whole.basis.kernel, whole.basis.vectors[:7], np.zeros(3))
     sums = judged(small, metric, block)
     alone = Candidate.best(metric, small, sums, (whole.regularization,))
     assert alone is not None
-    errors = whole.errors_of_sizes([7, 20])
+    errors = dict(whole.errors_of_sizes())
+    assert list(errors) == [7, 12, 15]
     for name in ("later", "random", "pooled"):
-        assert getattr(errors[0], name) == pytest.approx(getattr(alone.errors, name), rel=1e-9)
-        assert getattr(errors[1], name) == pytest.approx(getattr(whole.errors, name), rel=1e-9)
+        assert getattr(errors[7], name) == pytest.approx(getattr(alone.errors, name), rel=1e-9)
+    monkeypatch.setattr(candidates, "SIZES", (7, 1_000))
+    sizes, all_errors = zip(*candidate(block, metric).errors_of_sizes(), strict=True)
+    assert sizes == (7, 20)
+    assert all_errors[1].pooled == pytest.approx(whole.errors.pooled, rel=1e-9)
 
 
 def errors_of(*later_and_pooled: tuple[float, float], rows: int = 10_000) -> list[JudgedErrors]:

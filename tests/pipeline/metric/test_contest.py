@@ -13,7 +13,7 @@ from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors, Verdi
 from ridgestream.pipeline.metric.contest import Contest
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.sums.basis import Basis
-from ridgestream.pipeline.sums.normal_equations import BlockStatistics, FoldedStatistics
+from ridgestream.pipeline.sums.normal_equations import BlockStatistics, PackedStatistics
 
 ERROR = st.sampled_from([0.5, 0.9, 0.99, 1.0, 1.1, 2.0])
 ERRORS = st.builds(lambda later, pooled: JudgedErrors(later, pooled, pooled, 10_000), ERROR, ERROR)
@@ -22,18 +22,18 @@ ERRORS = st.builds(lambda later, pooled: JudgedErrors(later, pooled, pooled, 10_
 @cache
 def any_candidate() -> Candidate:
     basis = Basis(RBF(gamma=1.0), np.zeros((1, 1)), np.zeros(1))
-    sums = FoldedStatistics((BlockStatistics.empty(1, 1),))
-    return Candidate(Metric.standardized(1), basis, sums, 0.1, JudgedErrors(1.0, 1.0, 1.0, 1))
+    sums = BlockStatistics.empty(1, 1).packed()
+    return Candidate(Metric.standardized(1), basis, sums, (sums,), (), 0.1, JudgedErrors(1.0, 1.0, 1.0, 1))
 
 
 @given(st.lists(st.none() | ERRORS, max_size=12))
 def test_the_best_is_that_of_all_and_the_others_are_let_go(judged: list[JudgedErrors | None]) -> None:
     contest = Contest()
-    references: list[weakref.ref[FoldedStatistics]] = []
+    references: list[weakref.ref[PackedStatistics]] = []
     for number, errors in enumerate(judged):
-        sums = FoldedStatistics(any_candidate().sums.folds)
+        sums = replace(any_candidate().learned)
         references.append(weakref.ref(sums))
-        contest.enter(float(number), replace(any_candidate(), sums=sums, errors=errors) if errors else None)
+        contest.enter(float(number), replace(any_candidate(), learned=sums, errors=errors) if errors else None)
         del sums
     assert contest.entered == [*range(len(judged))]
     known = [errors for errors in judged if errors is not None]

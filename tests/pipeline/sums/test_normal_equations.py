@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.base.memory_plan import KERNEL_BYTES
+from ridgestream.pipeline.base.serialization import hash_of
+from ridgestream.pipeline.cholesky import pack
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial, gram
 from ridgestream.pipeline.sums.basis import Basis, plan_kernel_rows
 from ridgestream.pipeline.sums.folds import deal_folds
@@ -219,6 +221,24 @@ def test_the_solution_is_that_of_a_dense_least_squares_problem(kernel: Kernel, w
     right = np.vstack([root[:, np.newaxis] * block.targets, np.zeros((8, 2))])
     expected = np.linalg.lstsq(rows, right, rcond=None)[0]
     np.testing.assert_allclose(beta, expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max())
+
+
+def same(sums: BlockStatistics, others: BlockStatistics) -> bool:
+    return hash_of(sums) == hash_of(others)
+
+
+@pytest.mark.parametrize("n_basis", [1, 9])
+def test_a_triangle_has_the_bits_of_the_whole(n_basis: int) -> None:
+    basis = basis_of(n_basis)
+    sums, others = (sum_up(basis, [draw_block(50, seed)], 2) for seed in (0, 1))
+    merged, triangle = sums.merge(others), sums.packed().merge(others.packed())
+    assert same(triangle.whole(), merged)
+    assert same(triangle.subtract(others.packed()).whole(), merged.subtract(others))
+    for size in range(n_basis + 1):
+        assert same(triangle.first(size).whole(), merged.choose(np.arange(size)))
+    K = gram(basis.kernel, basis.vectors)
+    whole, packed = merged.factorize(K, 1e-3), triangle.factorize(pack(K), 1e-3)
+    assert np.array_equal(whole.solve(merged.rhs), packed.solve(triangle.rhs))
 
 
 def test_duplicate_vectors_are_solved_with_a_jitter_or_refused() -> None:

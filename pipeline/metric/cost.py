@@ -1,0 +1,55 @@
+"""What the judging of a pilot's models costs at most, counted before its first round: rows summed, systems solved."""
+
+from dataclasses import dataclass
+
+from ridgestream.pipeline.metric.learning import REGULARIZATIONS, KernelFamily, stage_shapes
+from ridgestream.pipeline.metric.settings import MetricSettings
+from ridgestream.pipeline.metric.split import JUDGES
+
+AFTER_FIRST, EACH_ROUND = 5, 3
+"""λ that a stage after the first one begins with, and that each round compares, unless the grid ends before."""
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """The work of one stage, all of whose rounds are kept."""
+
+    rows: int
+    """The rows of each pass."""
+    n_basis: int
+    """The vectors."""
+    sums: int
+    """The models whose products are summed over all rows."""
+    rounds: int
+    """The rounds, which have a pass for gradients, and one that compares."""
+    solutions: int
+    """The systems of n_basis equations that are solved."""
+
+    @property
+    def values(self) -> int:
+        """Kernel values per row in all passes; gradients take twice as many of the rows that do not judge."""
+        return self.n_basis * (self.sums + 2 * self.rounds)
+
+    @property
+    def products(self) -> int:
+        """Products summed per row in all passes."""
+        return self.n_basis**2 * self.sums
+
+
+def stage_costs(n_rows: int, family: KernelFamily, settings: MetricSettings, *, learns: bool) -> list[StageCost]:
+    """Return the cost of each stage of `learn_metric` with so many rows; without `learns`, only γ and λ are judged.
+
+    A grid that is widened costs more, and so does a narrower γ that is tried in the end.
+    """
+    costs: list[StageCost] = []
+    of_rounds = family.of_rounds() if learns else family
+    for shape in stage_shapes(n_rows, settings, settings.rounds if learns else 0):
+        first, near = len(of_rounds.first_grid()), len(of_rounds.around(1.0))
+        begins, lambdas = (near, AFTER_FIRST) if costs else (first, len(REGULARIZATIONS))
+        follows, ends = shape.rounds * (near if shape.compares else 1), 0
+        if shape.stride == 1 and family != of_rounds:
+            ends = len(family.given)
+        solved = len(JUDGES) * (begins * lambdas + follows * EACH_ROUND + ends * len(REGULARIZATIONS))
+        sums = begins + follows + ends
+        costs.append(StageCost(n_rows // shape.stride, shape.n_basis, sums, shape.rounds, solved + shape.rounds))
+    return costs
