@@ -22,13 +22,13 @@ from ridgestream.pipeline.models.cell_trials import TRIAL
 from ridgestream.pipeline.online.settings import CELL_THRESHOLDS
 from ridgestream.pipeline.training.online.cells import centres_of
 from ridgestream.pipeline.training.online.choice import (
-    WIDTHS,
     FirstRows,
     LearnerTrials,
     Trial,
     best_width,
     choose_for_learner,
     count_trial_rows,
+    count_widths,
     first_rows,
     sized,
 )
@@ -100,7 +100,7 @@ def count_number_trial_rows(request: OnlineRequest, n_rows: int) -> int:
     """Return how many rows learners learn, as a rule, while `choose_number` has a pilot of so many rows."""
     alone, learned = count_trial_rows(request, n_rows), round((1 - LATER_SHARE) * (1 - 1 / FOLDS) * n_rows)
     several = _numbers(most_cells(learned, cell_basis(request)))
-    return alone + (1 + WIDTHS * len(several)) * learned if several else alone
+    return alone + (1 + count_widths(request) * len(several)) * learned if several else alone
 
 
 def _numbers(most: int) -> list[int]:

@@ -242,11 +242,17 @@ def choose_for_learner(pilot: Pilot, request: OnlineRequest, report: Reporter) -
 
 def count_trial_rows(request: OnlineRequest, n_rows: int) -> int:
     """Return how many rows learners learn, as a rule, while `choose_for_learner` has a pilot of so many rows."""
-    width = not any("gamma" in given for given in request.kernel_grid) and KERNELS[request.kernel].is_stationary
-    if request.selection == "fixed" or not (width or REGULARIZATION in request.chooses):
+    widths = count_widths(request)
+    if request.selection == "fixed" or not (widths > 1 or REGULARIZATION in request.chooses):
         return 0
     rows = min(n_rows, JUDGED_ROWS) if request.experts == 1 else n_rows
-    return round((WIDTHS if width else 1) * (1 - LATER_SHARE) * rows)
+    return round(widths * (1 - LATER_SHARE) * rows)
+
+
+def count_widths(request: OnlineRequest) -> int:
+    """Return how many widths are tried, as a rule: 1 where it is given, or the kernel has none."""
+    is_given = any("gamma" in given for given in request.kernel_grid)
+    return 1 if is_given or not KERNELS[request.kernel].is_stationary else WIDTHS
 
 
 def best_width(

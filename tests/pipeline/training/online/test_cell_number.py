@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +18,10 @@ from ridgestream.pipeline.training.online.cell_number import (
     NumberTrial,
     best_number,
     choose_number,
+    count_number_trial_rows,
     most_cells,
 )
-from ridgestream.pipeline.training.online.choice import Trial, choose_for_learner
+from ridgestream.pipeline.training.online.choice import Trial, choose_for_learner, count_trial_rows
 from ridgestream.pipeline.training.pilot import Pilot
 from ridgestream.pipeline.training.request import EXPERTS, THRESHOLDS, OnlineRequest
 
@@ -69,6 +71,26 @@ def test_the_best_number_is_taken_unless_one_dictionary_is_about_as_good(
     tried: Sequence[tuple[int, float, float]], best: int
 ) -> None:
     assert best_number([trial(*each) for each in tried]).n_cells == best
+
+
+GIVEN = {"kernel_parameters": {"gamma": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "alone", "numbers"),
+    [
+        ({}, 4 * 0.8, 1 + 4 * 2),
+        (GIVEN, 0.8, 1 + 2),
+        ({"kernel": "linear"}, 0.8, 1 + 2),
+        ({**GIVEN, "chooses": frozenset({"max_basis", EXPERTS})}, 0, 1 + 1),
+        ({"max_basis": 30}, 4 * 0.8, 1 + 4),
+    ],
+)
+def test_the_rows_of_trials_are_counted_before_them(changes: dict[str, Any], alone: float, numbers: int) -> None:
+    request = replace(REQUEST, **changes)
+    assert count_trial_rows(request, N) == round(alone * N)
+    assert count_number_trial_rows(request, N) == round(alone * N) + numbers * round(0.64 * N)
+    assert count_trial_rows(replace(request, selection="fixed"), N) == 0
 
 
 @pytest.mark.parametrize(
