@@ -1,7 +1,7 @@
 """A recipe as a user runs it, in its own order of rows and in permutations of it: test error, seconds and memory.
 
     python tests/benchmarks/recipe_error.py forest-metric --sizes 100 300 500 --permutations 3
-    python tests/benchmarks/recipe_error.py forest-metric --sizes 500 --permutations 0 --workers 2
+    python tests/benchmarks/recipe_error.py forest-metric --sizes 500 --permutations 0 --set model.refit=true
 
 Each run is `ridgestream run` on a store of its own, from Parquet to the committed model with its evaluation, in its
 process or with --workers N local worker processes. Prints one JSON object: for each size and order, the test error in
@@ -38,13 +38,13 @@ def put_rows(folder: Path, order: npt.NDArray[np.int64]) -> None:
         pq.write_table(part, folder / f"part-{number:02d}.parquet")
 
 
-def measure(folder: Path, recipe: str, rows: Path, size: int, workers: int) -> dict[str, Any]:
+def measure(folder: Path, options: argparse.Namespace, rows: Path, size: int) -> dict[str, Any]:
     """Return what one run of the command took and how many test rows are wrong."""
-    settings = {"store": str(folder / "store"), "source.path": str(rows), "model.max_basis": str(size)}
-    flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-    flags += ["--cluster", f"local:{workers}"] if workers else []
+    settings = [f"store={folder / 'store'}", f"source.path={rows}", f"model.max_basis={size}", *options.set]
+    flags = [part for setting in settings for part in ("--set", setting)]
+    flags += ["--cluster", f"local:{options.workers}"] if options.workers else []
     began = perf_counter()
-    result, peaks = run_and_watch([COMMAND, "run", recipe, "--json", *flags], folder)
+    result, peaks = run_and_watch([COMMAND, "run", options.recipe, "--json", *flags], folder)
     found = {
         "error_percent": round(100 * float(result["test_error"]), 3),
         "seconds": round(perf_counter() - began, 1),
@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 300, 500])
     parser.add_argument("--permutations", type=int, default=3)
     parser.add_argument("--workers", type=int, default=0, help="local worker processes; 0 runs all in one process")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a key of the job file")
     options = parser.parse_args()
     found: dict[int, list[dict[str, Any]]] = {size: [] for size in options.sizes}
     n_rows = sum(pq.read_metadata(path).num_rows for path in (FOREST / "train").glob("*.parquet"))
@@ -70,9 +71,7 @@ def main() -> None:
             put_rows(Path(place, "rows"), order)
             for size in options.sizes:
                 with tempfile.TemporaryDirectory(dir=place) as folder:
-                    found[size].append(
-                        measure(Path(folder), options.recipe, Path(place, "rows"), size, options.workers)
-                    )
+                    found[size].append(measure(Path(folder), options, Path(place, "rows"), size))
     orders = {size: {"recipe": runs[0], "permutations": runs[1:]} for size, runs in found.items()}
     print(json.dumps({"recipe": options.recipe, "workers": options.workers, "sizes": orders}))
 
