@@ -67,6 +67,7 @@ STEP_SUM_CANDIDATES = Step("sum_candidates", "sum {candidates} candidates")
 STEP_SUM_DICTIONARY = Step("sum_dictionary", "sums of the dictionary")
 STEP_SUM_RESIDUALS = Step("sum_residuals", "scale of the residuals")
 STEP_SUM_TRANSITIONS = Step("sum_transitions", "sums of the transitions")
+STEP_TARGET_ORDER = Step("target_order", "pilot: order of the targets")
 STEP_TRAIN = Step("train", "train")
 STEP_TRY_CELLS = Step("try_cells", "pilot: cells learn the first rows", is_repeated=True)
 
@@ -165,6 +166,11 @@ PILOT_OUTGROWN = Event(
     "pilot.outgrown",
     "ten times the rows have been learned from which the metric and open settings were chosen for good: a new model "
     "(--new-model) chooses them from more",
+)
+PILOT_ROWS_SORTED = Event(
+    "pilot.rows_sorted",
+    "the first rows are sorted by target, or all have the same: rows left out at random alone choose the settings, and "
+    "errors along the stream say nothing; bring the rows into the order of time, or into a random one",
 )
 PILOT_WIDTH_TRIED = Event(
     "pilot.width_tried",

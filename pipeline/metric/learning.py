@@ -27,6 +27,7 @@ from ridgestream.pipeline.metric.judged_sums import JudgedSumming, sum_judged
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricSettings
 from ridgestream.pipeline.metric.split import Split
+from ridgestream.pipeline.metric.target_order import TargetOrder, find_target_order
 from ridgestream.pipeline.selection.starts.random_rows import draw_rows
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.row_block import RowBlock
@@ -91,6 +92,13 @@ class LearnedMetric:
     """All rounds."""
     sizes: tuple[tuple[int, JudgedErrors], ...] = ()
     """The errors of the best round's model with fewer vectors, by their number."""
+    order: TargetOrder | None = None
+    """The order of the rows' targets."""
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether the rows are sorted by target, so that random rows judged in place of the last ones."""
+        return self.order is not None and self.order.is_sorted
 
 
 @dataclass(frozen=True)
@@ -191,7 +199,7 @@ def learn_metric(
     rounds, of_rounds = (0, family) if form == STANDARDIZED else (settings.rounds, family.of_rounds())
     learning = _Learning(rows, of_rounds, report, diagonal=form == "diagonal")
     with one_blas_thread():
-        stages = plan_stages(rows, of_rounds, settings, rounds=rounds)
+        stages = plan_stages(rows, of_rounds, settings, rounds=rounds, is_sorted=learning.order.is_sorted)
         for stage in stages:
             learning.run(stage)
         if family != of_rounds:
@@ -201,7 +209,9 @@ def learn_metric(
         return learning.result()
 
 
-def plan_stages(rows: RowSet, family: KernelFamily, settings: MetricSettings, *, rounds: int) -> list[Stage]:
+def plan_stages(
+    rows: RowSet, family: KernelFamily, settings: MetricSettings, *, rounds: int, is_sorted: bool
+) -> list[Stage]:
     """Return the stages: a quarter of the rows and vectors for half of the rounds, then half of them, then all.
 
     Stages that would have few rows are left out.
@@ -210,7 +220,7 @@ def plan_stages(rows: RowSet, family: KernelFamily, settings: MetricSettings, *,
     drawn = draw_rows(rows, family.make(gamma), settings.bounded_basis(rows.n_rows), settings.random_seed).vectors
     return [
         Stage(
-            Split(rows.n_rows, shape.stride, settings.random_seed),
+            Split(rows.n_rows, shape.stride, settings.random_seed, is_sorted),
             drawn[: max(1, len(drawn) // shape.stride)],
             shape.rounds,
             shape.compares,
@@ -240,10 +250,11 @@ class _Learning:
         self._best: Round | None = None
         self._kept: Candidate | None = None
         self._rounds: list[Round] = []
+        self.order = self._reduce(find_target_order, rows.n_targets, events.STEP_TARGET_ORDER)
 
     def result(self) -> LearnedMetric:
         sizes = self._kept.errors_of_sizes() if self._kept else ()
-        return LearnedMetric(self._metric, self._best, tuple(self._rounds), tuple(sizes))
+        return LearnedMetric(self._metric, self._best, tuple(self._rounds), tuple(sizes), self.order)
 
     def run(self, stage: Stage) -> None:
         """Carry out the rounds of a stage, from the best metric so far, until one is not kept."""

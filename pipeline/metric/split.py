@@ -2,7 +2,8 @@
 
 Neighbours in a feed resemble each other, so rows left out at random may flatter a model of data that change with time;
 the last rows stand for those of tomorrow. The metric is learned from the other rows alone, or it would be judged by
-what it has seen. A row's group depends on its index alone.
+what it has seen. Rows that are sorted by target have no last ones that stand for tomorrow: other random ones do then.
+A row's group depends on its index, and on that order, alone.
 """
 
 from collections.abc import Iterator
@@ -47,14 +48,18 @@ class Split:
     """One row of so many is used."""
     seed: int = 0
     """The seed of the draw."""
+    is_sorted: bool = False
+    """Whether the rows are sorted by target: random rows stand for the last ones then, which are unlike any others."""
 
     def groups(self, first: int, count: int) -> Integers:
         """Return the group of each of `count` rows from index `first` on, −1 for a row that is not used."""
         rows = np.arange(first, first + count)
-        folds = deal_folds(first // self.stride, count // self.stride + 2, FOLDS, self.seed)
-        groups = np.where(folds[rows // self.stride - first // self.stride] == 0, LEFT_OUT, LEARNED)
-        groups[rows >= round((1 - LATER_SHARE) * self.n_rows)] = LATER
-        return np.where(self._is_used(first, count), groups, -1)
+        are_later = rows >= round((1 - LATER_SHARE) * self.n_rows)
+        if self.is_sorted:
+            are_later = self._draw(first, count, round(1 / LATER_SHARE), self.seed + 2)
+        groups = np.where(self._draw(first, count, FOLDS, self.seed), LEFT_OUT, LEARNED)
+        groups[are_later] = LATER
+        return np.where(deal_folds(first, count, self.stride, self.seed + 1) == 0, groups, -1)
 
     def parts(self, block: RowBlock) -> Iterator[tuple[int, RowBlock]]:
         """Yield each group that has rows in a block, ascending, with these rows, those of weight zero left out."""
@@ -62,5 +67,8 @@ class Split:
         for group in np.unique(groups[groups >= 0]).tolist():
             yield group, drop_absent(choose_rows(block, np.flatnonzero(groups == group)))
 
-    def _is_used(self, first: int, count: int) -> npt.NDArray[np.bool_]:
-        return np.asarray(deal_folds(first, count, self.stride, self.seed + 1) == 0)
+    def _draw(self, first: int, count: int, n_folds: int, seed: int) -> npt.NDArray[np.bool_]:
+        """Return which rows from index `first` on are in one of so many folds, alike for those of a stride."""
+        folds = deal_folds(first // self.stride, count // self.stride + 2, n_folds, seed)
+        rows = np.arange(first, first + count)
+        return np.asarray(folds[rows // self.stride - first // self.stride] == 0)

@@ -68,6 +68,12 @@ class Pilot:
         return self.learned.best.gamma if self.learned.best else None
 
     @property
+    def is_sorted(self) -> bool:
+        """Whether the rows are sorted by target, or have a single one where more rows follow."""
+        order = self.learned.order
+        return order is not None and (order.is_sorted or (order.is_constant and self.n_all > self.rows.n_rows))
+
+    @property
     def penalty(self) -> float:
         """The best λn; the noise of a standardized target if no round could be judged."""
         best = self.learned.best
@@ -192,6 +198,8 @@ def kernel_family(request: Request, n_features: int) -> KernelFamily:
 
 def _report(pilot: Pilot, choice: Choice, request: Request, context: TrainingContext) -> None:
     """Report what was learned and chosen, or warn of a pilot that taught nothing."""
+    if pilot.is_sorted:
+        context.report.warn(events.PILOT_ROWS_SORTED, rows=pilot.rows.n_rows)
     best, kept = pilot.learned.best, [each for each in pilot.learned.rounds if each.kept]
     if best is None:
         context.report.warn(events.METRIC_NOT_JUDGED, rows=pilot.rows.n_rows)
@@ -200,7 +208,7 @@ def _report(pilot: Pilot, choice: Choice, request: Request, context: TrainingCon
     if request.metric is not None:
         context.report.say(events.METRIC_LEARNED, rows=pilot.rows.n_rows, rounds=len(kept), **judged)
     context.report.say(events.PILOT_CHOSEN, rows=pilot.rows.n_rows, **_chosen(pilot, choice, request), **judged)
-    if best.by_later:
+    if best.by_later and not pilot.is_sorted:
         context.report.warn(events.PILOT_LATER_ROWS_DISAGREE, **judged)
 
 

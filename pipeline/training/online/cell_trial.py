@@ -28,6 +28,8 @@ class TrialRows:
     """What measures them."""
     count: int
     """Their number, those of weight zero included."""
+    is_sorted: bool = False
+    """Whether they are sorted by target."""
     leaves_out: bool = False
     """Whether rows left out at random judge, besides the last ones."""
     fold: int | None = None
@@ -45,7 +47,7 @@ class TrialRows:
     def _groups(self, n_rows: int) -> Integers:
         if self.fold is not None:
             return np.where(deal_folds(0, n_rows, FOLDS, 0) == self.fold, LEFT_OUT, LEARNED)
-        groups = Split(n_rows).groups(0, n_rows)
+        groups = Split(n_rows, is_sorted=self.is_sorted).groups(0, n_rows)
         return groups if self.leaves_out else np.where(groups == LATER, LATER, LEARNED)
 
 

@@ -95,7 +95,8 @@ class FirstRows:
 
     def trial(self, *, leaves_out: bool = False) -> TrialRows:
         """Return what processes need to know of them."""
-        return TrialRows(self.pilot.learned.metric, self.count, leaves_out)
+        learned = self.pilot.learned
+        return TrialRows(learned.metric, self.count, learned.is_sorted, leaves_out)
 
     @cached_property
     def block(self) -> RowBlock:

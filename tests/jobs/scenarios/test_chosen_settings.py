@@ -143,3 +143,14 @@ def test_a_target_of_noise_is_shrunk_to_a_constant(tmp_path: Path) -> None:
         work.put(number, set_column(table, "price", rng.normal(size=len(table))), where=where)
     result = run(work, {**REGRESSION, "model.refit": True, "model.metric_options.rows": None})
     assert result["test_mse"] < 1.1 * result["trivial_error"]
+
+
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_rows_sorted_by_target_teach_as_much_and_are_reported(tmp_path: Path, is_sorted: bool) -> None:
+    work, notes, held_out = Workplace.new(tmp_path / "work"), Notes(), draw_regression(1)
+    table = draw_regression(0)
+    work.put(0, table.sort_by("price") if is_sorted else table)
+    work.put(0, held_out, where="held-out")
+    result = run(work, REGRESSION, report=notes)
+    assert result["test_mse"] < 0.2 * result["trivial_error"]
+    assert bool(notes.all("pilot.rows_sorted")) is is_sorted
