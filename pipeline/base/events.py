@@ -78,17 +78,14 @@ SOURCE_FILES_PASSED_OVER = Event(
 
 INGEST_COLUMNS_IGNORED = Event("ingest.columns_ignored", "columns that are not in the schema are not read")
 INGEST_IGNORED_COLUMNS_ABSENT = Event(
-    "ingest.ignored_columns_absent",
-    "columns to be ignored do not exist; are they spelled right?",
+    "ingest.ignored_columns_absent", "columns to be ignored do not exist; are they spelled right?"
 )
 INGEST_MORE_PARTITIONS = Event("ingest.more_partitions", "the same is true of more partitions")
 INGEST_PARTITION_CHANGED = Event(
-    "ingest.partition_changed",
-    "a partition has changed since it was ingested; its rows in the store stay as they were",
+    "ingest.partition_changed", "a partition has changed since it was ingested; its rows in the store stay as they were"
 )
 INGEST_PARTITION_QUARANTINED = Event(
-    "ingest.partition_quarantined",
-    "a partition cannot be used and is in quarantine now",
+    "ingest.partition_quarantined", "a partition cannot be used and is in quarantine now"
 )
 INGEST_PARTITION_REBUILT = Event(
     "ingest.partition_rebuilt",
@@ -96,24 +93,20 @@ INGEST_PARTITION_REBUILT = Event(
 )
 INGEST_PARTITION_RENAMED = Event("ingest.partition_renamed", "a partition has a new name; it is not learned again")
 INGEST_PARTITION_REPEATED = Event(
-    "ingest.partition_repeated",
-    "a partition has exactly the rows of an older one: they now count twice",
+    "ingest.partition_repeated", "a partition has exactly the rows of an older one: they now count twice"
 )
 INGEST_PARTITIONS_GONE = Event(
-    "ingest.partitions_gone",
-    "partitions are gone from the source; their rows stay in the store",
+    "ingest.partitions_gone", "partitions are gone from the source; their rows stay in the store"
 )
 INGEST_PARTITIONS_IN_QUARANTINE = Event(
-    "ingest.partitions_in_quarantine",
-    "partitions are in quarantine and are not learned",
+    "ingest.partitions_in_quarantine", "partitions are in quarantine and are not learned"
 )
 INGEST_ROWS_LEFT_OUT = Event("ingest.rows_left_out", "rows that lack a value were left out")
 INGEST_VALUES_MISSING = Event("ingest.values_missing", "values are missing; they are imputed in training")
 
 FEATURES_CLASS_WEIGHTS = Event("features.class_weights", "rows are learned by the weight of their class, now fixed")
 FEATURES_CATEGORIES_RARE = Event(
-    "features.categories_rare",
-    "few rows have these categories: little is learned of them",
+    "features.categories_rare", "few rows have these categories: little is learned of them"
 )
 FEATURES_COLUMNS_CONSTANT = Event(
     "features.columns_constant",
@@ -126,16 +119,13 @@ FEATURES_COLUMNS_WITHOUT_VALUES = Event(
     "scale from the first partition in which it has values",
 )
 FEATURES_NEW_CATEGORIES_ADDED = Event(
-    "features.new_categories_added",
-    "categories that the model had not seen get indicators of their own",
+    "features.new_categories_added", "categories that the model had not seen get indicators of their own"
 )
 FEATURES_NEW_CATEGORIES_IGNORED = Event(
-    "features.new_categories_ignored",
-    "categories that the model had not seen have no indicator",
+    "features.new_categories_ignored", "categories that the model had not seen have no indicator"
 )
 FEATURES_SCALE_FIXED_LATER = Event(
-    "features.scale_fixed_later",
-    "numbers that had one value in all rows so far vary, and have got their scale",
+    "features.scale_fixed_later", "numbers that had one value in all rows so far vary, and have got their scale"
 )
 FEATURES_SCALE_FROM_FEW_ROWS = Event(
     "features.scale_from_few_rows",
@@ -173,8 +163,7 @@ PILOT_ROWS_SORTED = Event(
     "errors along the stream say nothing; bring the rows into the order of time, or into a random one",
 )
 PILOT_WIDTH_TRIED = Event(
-    "pilot.width_tried",
-    "the learner has been judged with this width of the kernel on later rows of the pilot",
+    "pilot.width_tried", "the learner has been judged with this width of the kernel on later rows of the pilot"
 )
 
 METRIC_LEARNED = Event("metric.learned", "the metric has been learned from the first rows, and stays as it is")
@@ -194,8 +183,7 @@ TRAIN_FEWER_CELLS = Event(
     casts_doubt=True,
 )
 TRAIN_NOT_CALIBRATED = Event(
-    "train.not_calibrated",
-    "the model cannot be calibrated, and gives no intervals and no probabilities",
+    "train.not_calibrated", "the model cannot be calibrated, and gives no intervals and no probabilities"
 )
 TRAIN_CHECKPOINT_NOT_SAVED = Event("train.checkpoint_not_saved", "no checkpoint could be saved; training continues")
 TRAIN_COMPILING = Event(
@@ -214,8 +202,7 @@ TRAIN_NO_ROWS = Event(
     casts_doubt=True,
 )
 TRAIN_NOT_REFITTED = Event(
-    "train.not_refitted",
-    "the coefficients are those of the online learner again, without a refit",
+    "train.not_refitted", "the coefficients are those of the online learner again, without a refit"
 )
 TRAIN_NOTHING_NEW = Event("train.nothing_new", "nothing new to learn")
 TRAIN_ONE_CLASS = Event(
@@ -231,16 +218,13 @@ TRAIN_REFIT_JITTER_ADDED = Event(
     casts_doubt=True,
 )
 TRAIN_REGULARIZATION_CHANGED = Event(
-    "train.regularization_changed",
-    "regularization changed: it holds for all rows, past ones too",
+    "train.regularization_changed", "regularization changed: it holds for all rows, past ones too"
 )
 TRAIN_RESELECTED_FOR_DRIFT = Event(
-    "train.reselected_for_drift",
-    "the new rows have drifted: the dictionary is selected again",
+    "train.reselected_for_drift", "the new rows have drifted: the dictionary is selected again"
 )
 TRAIN_RESELECTED_FOR_REGULARIZATION = Event(
-    "train.reselected_for_regularization",
-    "regularization changed: the dictionary is selected again",
+    "train.reselected_for_regularization", "regularization changed: the dictionary is selected again"
 )
 TRAIN_ROWS_REFUSED = Event(
     "train.rows_refused",
@@ -255,8 +239,7 @@ TRAIN_SCALING_FIXED_EARLY = Event(
 )
 TRAIN_STARTED_FROM_CHECKPOINT = Event("train.started_from_checkpoint", "training continues from a checkpoint")
 TRAIN_STOPPED_WITH_CHECKPOINT = Event(
-    "train.stopped_with_checkpoint",
-    "stopped: a checkpoint is saved, and the same command continues from there",
+    "train.stopped_with_checkpoint", "stopped: a checkpoint is saved, and the same command continues from there"
 )
 TRAIN_STOPPED_WITHOUT_CHECKPOINT = Event("train.stopped_without_checkpoint", "stopped: no checkpoint could be saved")
 TRAIN_TARGET_CONSTANT = Event(
@@ -297,12 +280,10 @@ SELECTION_CENTRES_MOVED = Event("selection.centres_moved", "k-means moved its ce
 SELECTION_EFVS_VECTORS = Event("selection.efvs_vectors", "EFVS selected basis vectors")
 SELECTION_FOLD_PRUNED = Event("selection.fold_pruned", "SLS-SVM pruned the rows outside a fold")
 SELECTION_LEFT_OUT_EACH_ROW = Event(
-    "selection.left_out_each_row",
-    "computed the mean squared errors of a kernel, each row left out once",
+    "selection.left_out_each_row", "computed the mean squared errors of a kernel, each row left out once"
 )
 SELECTION_MODELS_COMPARED = Event(
-    "selection.models_compared",
-    "computed the mean squared errors of a kernel by cross-validation",
+    "selection.models_compared", "computed the mean squared errors of a kernel by cross-validation"
 )
 SELECTION_OLS_VECTORS = Event("selection.ols_vectors", "OLS selected basis vectors")
 SELECTION_OROLS_ROWS = Event("selection.orols_rows", "OROLS selected rows with large residuals")
@@ -338,15 +319,13 @@ PREDICT_ROWS_OUTSIDE_RANGE = Event(
     casts_doubt=True,
 )
 PREDICT_UNSEEN_CATEGORIES = Event(
-    "predict.unseen_categories",
-    "rows have a category that the model does not know and has no indicator for",
+    "predict.unseen_categories", "rows have a category that the model does not know and has no indicator for"
 )
 PREDICT_VALUES_IMPUTED = Event("predict.values_imputed", "missing values are imputed")
 
 GUARD_MODEL_HELD_BACK = Event("guard.model_held_back", "the model is worse than the guard allows and is not served")
 GUARD_SHOWING_HELD_MODEL = Event(
-    "guard.showing_held_model",
-    "the guard held this night's model back: it was not served then",
+    "guard.showing_held_model", "the guard held this night's model back: it was not served then"
 )
 
 DRIFT_ENDED = Event("drift.ended", "a column is again like the rows before its drift")
@@ -356,8 +335,7 @@ DRIFT_NEW_NORMAL = Event(
     "a column has settled where its drift has led: this is the new normal, and is not reported again",
 )
 DRIFT_PARTITION_UNLIKE_OTHERS = Event(
-    "drift.partition_unlike_others",
-    "a partition is unlike those before it; is its feed broken?",
+    "drift.partition_unlike_others", "a partition is unlike those before it; is its feed broken?"
 )
 
 CLUSTER_LOCAL_WORKERS = Event("cluster.local_workers", "a worker starts for each processor that this process may use")
@@ -366,13 +344,11 @@ CLUSTER_VERSIONS_DIFFER = Event("cluster.versions_differ", "workers have other v
 CLUSTER_WORKER_LOST = Event("cluster.worker_lost", "a worker was lost; its tasks are run again")
 CLUSTER_WORKERS_CONNECTED = Event("cluster.workers_connected", "workers are connected")
 CLUSTER_WORKERS_SILENT = Event(
-    "cluster.workers_silent",
-    "workers do not answer; each of their tasks compares versions itself",
+    "cluster.workers_silent", "workers do not answer; each of their tasks compares versions itself"
 )
 
 REPORT_FAILURE_NOT_DELETED = Event(
-    "report.failure_not_deleted",
-    "the reports of earlier failures could not be deleted, though this run succeeded",
+    "report.failure_not_deleted", "the reports of earlier failures could not be deleted, though this run succeeded"
 )
 REPORT_FAILURE_NOT_WRITTEN = Event("report.failure_not_written", "the report of the failed run could not be written")
 REPORT_FAILURE_WRITTEN = Event("report.failure_written", "the report of the failed run is written")
