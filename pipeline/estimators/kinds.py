@@ -191,7 +191,7 @@ def _labels_of(y: Any) -> npt.NDArray[Any]:
         more = f" and {len(absent) - _NAMED:,} more" if len(absent) > _NAMED else ""
         named = ", ".join(map(str, absent[:_NAMED]))
         raise InputError(f"y lacks labels in rows {named}{more}: leave these rows out, or name a class of their own")
-    if len({isinstance(label, str) for label in labels.tolist()}) > 1:
+    if labels.dtype == object and len({isinstance(label, str) for label in labels}) > 1:
         raise InputError("y has texts and numbers as labels: give all of them as one or the other")
     check_classification_targets(labels)
     return labels

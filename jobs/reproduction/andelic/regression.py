@@ -28,6 +28,8 @@ PUBLISHED = {"boston": (Published(7.9, 3.28, 26), None), "abalone": (Published(4
 AS_PUBLISHED = 2
 """The first rules may be the paper's."""
 BETTER_REPEATS = 3
+OTHER_REPEATS = 10
+"""Repeats of the rules after the first one."""
 
 
 def divide(name: str, data: DataFolder, repeat: int) -> Split:
@@ -63,7 +65,8 @@ def _measurements() -> Iterator[Measurement]:
     for name, (published, most) in PUBLISHED.items():
         for number, rule in enumerate(RULES):
             cell = Cell(f"{name}, {rule}", published if number < AS_PUBLISHED else None)
-            yield Measurement((cell,), partial(measure, name, rule), most, (f"gamma of {name}",))
+            repeats = OTHER_REPEATS if number else most
+            yield Measurement((cell,), partial(measure, name, rule), repeats, (f"gamma of {name}",))
 
 
 STUDY = Study(

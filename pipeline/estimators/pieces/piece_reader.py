@@ -29,6 +29,7 @@ class PieceReader:
         self._targets_of: Callable[[Piece, Table], tuple[Floats, Floats | None]] | None = None
         self._tables: list[dict[str, int]] = []
         self._read: tuple[int, Piece, Table] | None = None
+        self._rows_read: Rows | None = None
         self.classes: tuple[Label, ...] = ()
         """The classes by code; empty for numbers."""
 
@@ -69,14 +70,16 @@ class PieceReader:
     def _rows(self, number: int) -> Rows:
         assert self._targets_of is not None  # noqa: S101 (known before rows are read)
         piece, table = self._loaded(number)
-        return Rows(table.numeric, table.codes, *self._targets_of(piece, table))
+        if self._rows_read is None:
+            self._rows_read = Rows(table.numeric, table.codes, *self._targets_of(piece, table))
+        return self._rows_read
 
     def _loaded(self, number: int) -> tuple[Piece, Table]:
         if self._read is None or self._read[0] != number:
             piece = self._pieces.load(number)
             table = self._table_of(piece.X, self._known)
             self._known = table.features
-            self._read = number, piece, self._recoded(table)
+            self._read, self._rows_read = (number, piece, self._recoded(table)), None
         return self._read[1:]
 
     def _recoded(self, table: Table) -> Table:

@@ -14,6 +14,8 @@ import pytest
 import zarr
 
 from ridgestream import InputError, OnlineLSSVMClassifier, OnlineLSSVMRegressor, SparseKernelRegressor
+from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.estimators.kinds import KernelRegressor
 
 PLAIN: dict[str, Any] = {"gamma": 0.5, "regularization": 1e-4, "max_basis": 20, "metric": "standardized"}
 
@@ -191,3 +193,15 @@ def test_blocks_of_an_iterator_are_learned_as_they_come(rows: tuple[Any, Any, An
     assert np.array_equal(one.predict(X), other.predict(X))
     with pytest.raises(ValueError, match="an iterator of blocks"):
         SparseKernelRegressor(**PLAIN).fit(iter([(X, y)]))
+
+
+def test_the_targets_of_a_piece_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, read, X = [], KernelRegressor._read_targets, np.random.default_rng(0).normal(size=(20_000, 1))
+
+    def count(self: KernelRegressor, y: Any) -> Floats:
+        reads.append(len(y))
+        return read(self, y)
+
+    monkeypatch.setattr(KernelRegressor, "_read_targets", count)
+    OnlineLSSVMRegressor(gamma=1.0, regularization=1e-5, metric="standardized", max_basis=5).fit(X, X[:, 0])
+    assert reads == [20_000]
