@@ -22,7 +22,7 @@ _NAMES = {resource.RLIMIT_AS: "address space (ulimit -v)", resource.RLIMIT_DATA:
 _ARENAS = 2
 _M_ARENA_MAX = -8
 
-_MAPPED_BYTES = 2**22
+_MAPPED_BYTES = 2**20
 _M_MMAP_THRESHOLD = -3
 """Blocks of so many bytes go back to the system when they are freed; glibc raises this by itself, to those of 32 MB."""
 
