@@ -22,9 +22,9 @@ _NAMES = {resource.RLIMIT_AS: "address space (ulimit -v)", resource.RLIMIT_DATA:
 _ARENAS = 2
 _M_ARENA_MAX = -8
 
-_MAPPED_BYTES = 2**20
-_M_MMAP_THRESHOLD = -3
-"""Blocks of so many bytes go back to the system when they are freed; glibc raises this by itself, to those of 32 MB."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_MALLOC = {_M_TRIM_THRESHOLD: 2**26, _M_MMAP_THRESHOLD: 3 * 2**23}
+"""Blocks larger than those of kernel values go back to the system when they are freed; glibc comes to keep them."""
 
 _COLLECT_EVERY = 10_000
 """Containers made between two searches for cyclic garbage: a ledger of many partitions has more, all of which stay."""
@@ -38,7 +38,8 @@ def prepare_process() -> None:
     gc.set_threshold(_COLLECT_EVERY, *gc.get_threshold()[1:])
     _keep_warnings_harmless()
     warnings.showwarning = _write_warning
-    _set_malloc(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+    for option, value in _MALLOC.items():
+        _set_malloc(option, value)
     if any(limit_of(kind) is not None for kind in _LEAST_BYTES):
         _reserve_little()
 
