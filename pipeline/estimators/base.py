@@ -19,15 +19,8 @@ from sklearn.utils.validation import (
 from ridgestream.pipeline.base.array_checks import Floats, check_weights
 from ridgestream.pipeline.base.errors import InputError, errors_renamed
 from ridgestream.pipeline.estimators.attributes import Learned
-from ridgestream.pipeline.estimators.notices import (
-    NAMES,
-    CallbackSupport,
-    fit_task,
-    heard_by_callbacks,
-    warn_of_range,
-    warn_of_times,
-    with_callbacks,
-)
+from ridgestream.pipeline.estimators.callbacks import CallbackSupport, fit_task, heard_by_callbacks, with_callbacks
+from ridgestream.pipeline.estimators.notices import NAMES, warn_of_range, warn_of_times
 
 if TYPE_CHECKING:
     from ridgestream.pipeline.estimators.course import Course, Limits

@@ -1,21 +1,14 @@
-"""What a fit says: warnings to the user where something may have impaired the model, and tasks to callbacks.
+"""What a fit says to the user: warnings where something may have impaired the model."""
 
-scikit-learn has callbacks from 1.9 on. A fit is a task, so is each step in it, and each piece of rows in a step. A
-callback that asks to stop is not followed: the model would lack rows without a word.
-"""
-
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ridgestream.pipeline.base.errors import Names, warn_caller
-from ridgestream.pipeline.base.events import FEATURES_TIMES_AS_CALENDAR, PREDICT_ROWS_LEFT_OUT, Event, Step
-from ridgestream.pipeline.base.reporter import Fact, RenamingReporter, Reporter, warn_program
+from ridgestream.pipeline.base.events import FEATURES_TIMES_AS_CALENDAR, PREDICT_ROWS_LEFT_OUT
+from ridgestream.pipeline.base.reporter import RenamingReporter, warn_program
 from ridgestream.stores.schema.column_types import TIMESTAMP
 from ridgestream.stores.schema.schema import Feature
 
@@ -47,77 +40,3 @@ def warn_of_range(ranges: "LearnedRanges", numeric: npt.NDArray[np.floating]) ->
     outside, rows_outside = ranges.count(numeric)
     summary = InputSummary(rows=len(numeric), outside=outside, rows_outside=rows_outside)
     summary.report_to(RenamingReporter(NAMES, warn_program), PREDICT_ROWS_LEFT_OUT, ranges)
-
-
-Method = TypeVar("Method", bound=Callable[..., Any])
-_callback: Any = import_module("sklearn.callback") if find_spec("sklearn.callback") else None
-
-
-class NoCallbacks:
-    """What estimators have in place of callbacks where scikit-learn has none: nothing."""
-
-
-CallbackSupport: Any = _callback.CallbackSupportMixin if _callback else NoCallbacks
-
-
-def with_callbacks(method: Method) -> Method:
-    """Return a method that fits, after which callbacks are torn down."""
-    managed: Method = _callback.with_callbacks(method) if _callback else method
-    return managed
-
-
-@contextmanager
-def fit_task(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Iterator[None]:
-    """Report to an estimator's callbacks that its fit begins and, unless it fails, ends."""
-    if isinstance(estimator, NoCallbacks):
-        yield
-        return
-    task = estimator._init_callback_context(max_subtasks=None)  # noqa: SLF001 (as scikit-learn documents it)
-    rows = {
-        "X": None if isinstance(X, Iterator) else X,
-        "y": y,
-        "metadata": None if sample_weight is None else {"sample_weight": sample_weight},
-    }
-    task.call_on_fit_task_begin(estimator=estimator, **rows)
-    yield
-    task.call_on_fit_task_end(estimator=estimator, **rows, reconstruction_attributes={})
-
-
-def heard_by_callbacks(estimator: Any, report: Reporter) -> Reporter:
-    """Return the reporter of a fit, through which its callbacks hear of steps; the given one if it has none."""
-    return _Tasks(estimator, report) if getattr(estimator, "_skl_callbacks", None) else report
-
-
-class _Tasks:
-    """A reporter that also reports tasks to callbacks."""
-
-    def __init__(self, estimator: Any, report: Reporter) -> None:
-        self._estimator, self._report = estimator, report
-        self._tasks: list[Any] = [estimator._callback_fit_ctx]  # noqa: SLF001 (which `_init_callback_context` has set)
-
-    def begin(self, step: Step, total_rows: int | None, **facts: Fact) -> None:
-        """Begin the task of a step."""
-        self._report.begin(step, total_rows, **facts)
-        self._tasks.append(self._subtask(step.name, max_subtasks=None))
-
-    def advance(self, rows: int, **facts: Fact) -> None:
-        """Report rows as a task of the step that has ended."""
-        self._report.advance(rows, **facts)
-        self._subtask(f"{rows} rows", max_subtasks=0).call_on_fit_task_end(estimator=self._estimator)
-
-    def end(self, **facts: Fact) -> None:
-        """End the task of the step."""
-        self._report.end(**facts)
-        self._tasks.pop().call_on_fit_task_end(estimator=self._estimator)
-
-    def say(self, event: Event, **facts: Fact) -> None:
-        """Pass an event on."""
-        self._report.say(event, **facts)
-
-    def warn(self, event: Event, **facts: Fact) -> None:
-        """Pass an event on."""
-        self._report.warn(event, **facts)
-
-    def _subtask(self, name: str, max_subtasks: int | None) -> Any:
-        task = self._tasks[-1].subcontext(task_name=name, max_subtasks=max_subtasks)
-        return task.call_on_fit_task_begin(estimator=self._estimator)
