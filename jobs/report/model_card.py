@@ -67,6 +67,7 @@ def _columns(stored: StoredNight) -> list[dict[str, Any]]:
             "centre": c.centre if c.is_linear else None,
             "scale": c.scale if c.is_linear else None,
             "scale_is_open": c.distinct < 2,
+            "is_compressed": c.spread > 0,
             "circles": list(c.cycles),
         }
         for c in features.numeric

@@ -118,6 +118,7 @@ FEATURES_COLUMNS_WITHOUT_VALUES = Event(
     "columns have no value in the rows that fix the standardization, and say nothing yet: a number gets centre and "
     "scale from the first partition in which it has values",
 )
+FEATURES_COMPRESSED = Event("features.compressed", "numbers with values far out are compressed, as by a logarithm")
 FEATURES_NEW_CATEGORIES_ADDED = Event(
     "features.new_categories_added", "categories that the model had not seen get indicators of their own"
 )

@@ -6,7 +6,7 @@ varies: by any scale, it is zero in all rows before. So training in several nigh
 the same partitions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self, cast
 
@@ -19,6 +19,7 @@ from ridgestream.pipeline.dataset.boolean_columns import with_boolean_fill
 from ridgestream.pipeline.dataset.feature_map_fit import REST, fit_feature_map
 from ridgestream.pipeline.dataset.scale_report import OpenScales, report_fitted
 from ridgestream.pipeline.features.class_weights import ClassWeight
+from ridgestream.pipeline.features.compression import Compression
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.metric.metric import Metric
@@ -55,6 +56,11 @@ class Encodings:
         for extended in self.maps:
             maps.append(extended.measured_as(maps[-1]))
         return type(self)(replace(self.known, metric=metric), maps[0], tuple(maps[1:]))
+
+    def compressed_by(self, compressions: Mapping[int, Compression]) -> Self:
+        """Return the maps with numeric columns compressed, by their position among those whose value is a feature."""
+        maps = [each.compressed_by(compressions) for each in (self.known, self.first, *self.maps)]
+        return type(self)(maps[0], maps[1], tuple(maps[2:]))
 
     @property
     def last(self) -> FeatureMap:

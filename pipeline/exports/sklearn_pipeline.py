@@ -72,7 +72,9 @@ def _pipeline(exported: Exported, model: ExpansionModel) -> "Pipeline":
 
     places, is_extra = _places_of(exported)
     steps = [("columns", _columns(exported)), ("standardize", _scaler(exported.feature_map, places, is_extra))]
-    if model.feature_map.metric is not None or is_extra.any():
+    if compressed := [position for position, _ in exported.feature_map.compressed]:
+        steps.append(("compress", _compression(compressed, len(places))))
+    if model.feature_map.metric is not None or is_extra.any() or compressed:
         steps.append(("metric", _linear_map(exported.feature_map, places)))
     return Pipeline([*steps, ("kernel", _kernel_map(model.basis)), ("expansion", _expansion(exported, model))])
 
@@ -131,15 +133,27 @@ def _scaler(feature_map: FeatureMap, places: Integers, is_extra: Mask) -> Any:  
     return scaler
 
 
+def _compression(positions: list[int], n_columns: int) -> Any:  # noqa: ANN401
+    """Return what puts asinh z of these columns first, and the others behind them."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.preprocessing import FunctionTransformer
+
+    parts = [("asinh", FunctionTransformer(np.arcsinh), positions)]
+    return ColumnTransformer(parts, remainder="passthrough").fit(np.zeros((1, n_columns)))
+
+
 def _linear_map(feature_map: FeatureMap, places: Integers) -> Any:  # noqa: ANN401
-    """Return what adds up the columns of a feature, and applies the metric."""
+    """Return what divides compressed columns by their spread, adds up the columns of a feature, applies the metric."""
     from sklearn.decomposition import PCA
 
     n_features = feature_map.n_features
     root = np.ones(n_features) if feature_map.metric is None else feature_map.metric.root
     pca = PCA(n_features).fit(np.eye(len(places)))
     pca.mean_ = np.zeros(len(places))
-    pca.components_ = (np.diag(root) if root.ndim == 1 else root.T)[:, places]
+    first, spreads = [position for position, _ in feature_map.compressed], np.ones(n_features)
+    spreads[first] = [spread for _, spread in feature_map.compressed]
+    components = (np.diag(root) if root.ndim == 1 else root.T)[:, places] / spreads[places]
+    pca.components_ = components[:, [*first, *np.delete(np.arange(len(places)), first)]]
     return pca
 
 

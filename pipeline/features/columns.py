@@ -1,6 +1,7 @@
 """Columns of a feature map: how each raw column becomes standardized features.
 
-A number is one feature, centred and scaled by the statistics of the fitting rows. A time stamp is two features for each
+A number is one feature, centred and scaled by the statistics of the fitting rows, and compressed if some of its values
+are far out. A time stamp is two features for each
 of its circles, and one more if its elapsed time counts. A categorical column is one indicator for each known category,
 which is 1 in the rows of that category and 0 elsewhere, and may be centred and scaled, too.
 """
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.features.compression import Compression
 from ridgestream.pipeline.sums.moments import Moments
 
 Codes = npt.NDArray[np.integer]
@@ -36,6 +38,8 @@ class NumericColumn:
     """Whether its standardized value is a feature; False for a time stamp of which only the circles are."""
     distinct: int = 2
     """How many different values the learned rows have, 2 for more; with fewer, the scale is open."""
+    spread: float = 0.0
+    """Of a compressed column, what divides asinh z, with z its standardized value; 0 for a column that is not."""
 
     @classmethod
     def fit(cls, name: str, mean: float, deviation: float, *, is_boolean: bool) -> Self:
@@ -46,6 +50,11 @@ class NumericColumn:
     def with_boolean_fill(self) -> Self:
         """Return the column that fills by false or true: in older maps, a boolean's fill is its mean."""
         return self if self.fill in (0.0, 1.0) else replace(self, fill=float(self.centre > 0.5))
+
+    def compressed(self, by: Compression) -> Self:
+        """Return the column with its value compressed; a missing one is its median."""
+        centre = self.centre + self.scale * by.median
+        return replace(self, centre=centre, scale=self.scale * by.deviation, fill=centre, spread=by.spread)
 
     def is_opened_by(self, low: float, high: float) -> bool:
         """Return whether rows with these extremes say more of an open scale; without values, low is above high."""

@@ -21,6 +21,7 @@ from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.features.calendar import circle_points
 from ridgestream.pipeline.features.columns import CategoricalColumn, NumericColumn
+from ridgestream.pipeline.features.compression import Compression
 from ridgestream.pipeline.features.flat_additions import FlatAdditions
 from ridgestream.pipeline.features.flat_encoding import FlatEncoding
 from ridgestream.pipeline.features.target_map import TargetMap
@@ -35,6 +36,9 @@ UNSEEN_REMEDY = (
 
 _CLASS_WEIGHTS = "class_weights"
 """The key of the weights of classes in the JSON, absent where there are none."""
+
+_SPREADS = "spreads"
+"""The key of each numeric column's spread in the JSON, absent where none is compressed."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class FeatureMap:
 
     @cached_property
     def scale(self) -> Floats:
-        """What divides each centred feature, shape (n_features,)."""
+        """What divides each centred feature, before it is compressed, shape (n_features,)."""
         return self._per_feature([c.scale for c in self.linear], 1.0, [c.scale for c in self.categorical])
 
     def _per_feature(self, linear: Sequence[float], circles: float, categorical: Sequence[tuple[float, ...]]) -> Floats:
@@ -84,6 +88,11 @@ class FeatureMap:
     @cached_property
     def _linear_positions(self) -> list[int]:
         return [position for position, column in enumerate(self.numeric) if column.is_linear]
+
+    @cached_property
+    def compressed(self) -> tuple[tuple[int, float], ...]:
+        """The position and the spread of each compressed feature."""
+        return tuple((position, column.spread) for position, column in enumerate(self.linear) if column.spread)
 
     @cached_property
     def circles(self) -> tuple[tuple[int, str], ...]:
@@ -109,6 +118,14 @@ class FeatureMap:
         numeric = list(self.numeric)
         for position in news:
             numeric[position] = numeric[position].opened(moments.take([position]))
+        return replace(self, numeric=tuple(numeric))
+
+    def compressed_by(self, compressions: Mapping[int, Compression]) -> Self:
+        """Return the map with numeric columns compressed, by their position among those whose value is a feature."""
+        numeric = list(self.numeric)
+        for linear, compression in compressions.items():
+            position = self._linear_positions[linear]
+            numeric[position] = numeric[position].compressed(compression)
         return replace(self, numeric=tuple(numeric))
 
     def unseen(self, tables: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
@@ -173,6 +190,8 @@ class FeatureMap:
             column.set_indicators(features[:, start:stop], codes[:, position], code_map)
         features -= self.centre
         features /= self.scale
+        for position, spread in self.compressed:
+            features[:, position] = np.arcsinh(features[:, position]) / spread
         return self.metric.apply(features) if self.metric else features
 
     def _fill_missing(self, features: Floats) -> None:
@@ -186,11 +205,16 @@ class FeatureMap:
         """Return what `hash_of` hashes: the same for a map of any version."""
         later = (*([self.metric.root] if self.metric else ()), *([self.target.class_weights] if self._weighs else ()))
         later += (self._additions,) if self._additions.as_dict() else ()
+        later += (self._spreads,) if any(self._spreads) else ()
         return (self._flat(), *later) if later else self._flat()
 
     @property
     def _weighs(self) -> bool:
         return bool(self.target.class_weights)
+
+    @property
+    def _spreads(self) -> tuple[float, ...]:
+        return tuple(column.spread for column in self.numeric)
 
     @property
     def _additions(self) -> FlatAdditions:
@@ -202,20 +226,32 @@ class FeatureMap:
     def as_dict(self) -> dict[str, Any]:
         """Return the map as a JSON object, without its metric, which is an array."""
         weights = {_CLASS_WEIGHTS: self.target.class_weights} if self._weighs else {}
-        return self._flat().as_dict() | self._additions.as_dict() | weights
+        spreads = {_SPREADS: self._spreads} if any(self._spreads) else {}
+        return self._flat().as_dict() | self._additions.as_dict() | weights | spreads
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], metric: Floats | None = None) -> Self:
         """Read the JSON object of `as_dict`, and R of a learned metric; raises InputError for anything else."""
-        rest, added = FlatAdditions.split({key: value for key, value in plain.items() if key != _CLASS_WEIGHTS})
+        own = (_CLASS_WEIGHTS, _SPREADS)
+        rest, added = FlatAdditions.split({key: value for key, value in plain.items() if key not in own})
         flat = FlatEncoding.from_dict(rest)
         added.check(len(flat.numeric), [len(categories) for categories in flat.categories])
-        columns = added.numeric_columns(flat.numeric_columns()), added.categorical_columns(flat.categorical_columns())
+        numeric = _with_spreads(added.numeric_columns(flat.numeric_columns()), plain)
+        columns = numeric, added.categorical_columns(flat.categorical_columns())
         target = replace(flat.target_map(), class_weights=_read_weights(plain, flat))
         feature_map = cls(*columns, target, flat.extended_by, None if metric is None else Metric(metric))
         if metric is not None and len(metric) != feature_map.n_features:
             raise InputError(f"a metric of {len(metric)} features is none of {feature_map.n_features}")
         return feature_map
+
+
+def _with_spreads(columns: Sequence[NumericColumn], plain: Mapping[str, Any]) -> tuple[NumericColumn, ...]:
+    """Return the columns with the spreads of a map's JSON; raises InputError for others than one a column."""
+    spreads = plain.get(_SPREADS, (0.0,) * len(columns))
+    is_listed = isinstance(spreads, list | tuple) and len(spreads) == len(columns)
+    if not is_listed or not all(type(spread) in (int, float) and 0 <= spread < math.inf for spread in spreads):
+        raise InputError(f"this is no feature map: its spreads are {spreads!r:.100}")
+    return tuple(replace(column, spread=spread) for column, spread in zip(columns, spreads, strict=True))
 
 
 def _read_weights(plain: Mapping[str, Any], flat: FlatEncoding) -> tuple[float, ...]:

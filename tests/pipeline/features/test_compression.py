@@ -1,0 +1,60 @@
+"""Compressed columns: which they are, what becomes of their values, and how a map keeps them."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.serialization import hash_of
+from ridgestream.pipeline.features.columns import NumericColumn
+from ridgestream.pipeline.features.compression import fit_compression
+from ridgestream.pipeline.features.feature_map import FeatureMap
+from ridgestream.pipeline.features.target_map import TargetMap
+
+RNG = np.random.default_rng(0)
+AMOUNTS = np.exp(2 * RNG.standard_normal(5_000))
+MOSTLY_NONE = np.where(RNG.random(5_000) < 0.9, 0.0, AMOUNTS)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [RNG.standard_normal(5_000).clip(-4, 4), RNG.random(5_000), np.eye(1_000)[0], np.zeros(10)],
+    ids=["normal", "uniform", "one of two values", "constant"],
+)
+def test_a_column_without_values_far_out_is_left_as_it_is(values: Floats) -> None:
+    assert fit_compression(values) is None
+
+
+@pytest.mark.parametrize("values", [AMOUNTS, MOSTLY_NONE], ids=["amounts", "mostly none"])
+def test_a_compressed_column_varies_by_one_and_has_nothing_far_out(values: Floats) -> None:
+    column = NumericColumn("x", values.mean(), values.std(), values.mean())
+    compression = fit_compression((values - column.centre) / column.scale)
+    assert compression is not None
+    feature_map = FeatureMap((column.compressed(compression),), (), TargetMap((0.0,), (1.0,)))
+    codes = np.empty((len(values), 0), dtype=np.int32)
+    [features] = feature_map.features(values[:, np.newaxis], codes, []).T
+    assert features.std() == pytest.approx(1.0)
+    assert np.abs(features).max() < 10 < np.abs(values - column.centre).max() / column.scale
+    assert (np.diff(features[np.argsort(values)]) >= 0).all()
+    assert feature_map.features(np.array([[np.nan], [np.median(values)]]), codes[:2], []) == pytest.approx(0.0)
+
+
+def test_a_map_keeps_its_spreads_and_is_another_one_by_its_hash() -> None:
+    plain = FeatureMap(
+        (NumericColumn("x", 0.0, 2.0, 0.0), NumericColumn("t", 1.0, 1.0, 1.0)), (), TargetMap((0.0,), (1.0,))
+    )
+    compressed = replace(plain, numeric=(replace(plain.numeric[0], spread=0.8), plain.numeric[1]))
+    assert FeatureMap.from_dict(json.loads(json.dumps(compressed.as_dict()))) == compressed
+    assert "spreads" not in plain.as_dict()
+    assert hash_of(compressed) != hash_of(plain)
+
+
+@pytest.mark.parametrize("spreads", [[1.0], [1.0, -1.0], [1.0, "a"], [1.0, float("inf")], 1.0, [True, 0.0]])
+def test_damaged_spreads_are_refused(spreads: object) -> None:
+    columns = tuple(NumericColumn(name, 0.0, 1.0, 0.0) for name in "ab")
+    plain = FeatureMap(columns, (), TargetMap((0.0,), (1.0,))).as_dict()
+    with pytest.raises(InputError, match="this is no feature map: its spreads are"):
+        FeatureMap.from_dict({**plain, "spreads": spreads})
