@@ -25,22 +25,19 @@ class Compression:
     median: float
     """The median of its values."""
     deviation: float
-    """Their robust standard deviation."""
+    """Their robust standard deviation: by their quartiles or, if these are equal, the others' median distance."""
     spread: float
     """The standard deviation of asinh z."""
 
 
 def fit_compression(values: Floats) -> Compression | None:
-    """Return how a column with these values (rows,) is compressed; None if none is far out, or only two differ."""
-    if len(np.unique(values)) <= 2 or np.abs(values - values.mean()).max() <= FAR * values.std():
+    """Return how a column with these values (rows,) is compressed; None if none is far out, or only two differ.
+
+    Where most values are the same, as a count of zero, the others must have one that is far out among them.
+    """
+    low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist() if len(values) else (0.0, 0.0, 0.0)
+    usual = values if high > low else values[values != median]
+    if len(np.unique(usual)) <= 2 or np.abs(usual - usual.mean()).max() <= FAR * usual.std():
         return None
-    median, deviation = float(np.median(values)), _robust_deviation(values)
+    deviation = (high - low) / NORMAL_QUARTILES if high > low else float(np.median(np.abs(usual - median)))
     return Compression(median, deviation, float(np.arcsinh((values - median) / deviation).std()))
-
-
-def _robust_deviation(values: Floats) -> float:
-    """Return it from the quartiles or, if these are equal, the median distance of the other values from the median."""
-    low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
-    if high > low:
-        return float((high - low) / NORMAL_QUARTILES)
-    return float(np.median(np.abs(values[values != median] - median)))
