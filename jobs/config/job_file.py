@@ -18,7 +18,7 @@ from pydantic_settings import (
 
 from ridgestream.jobs.config.cluster_options import CLUSTER_SECONDS, ClusterOptions
 from ridgestream.jobs.config.key_errors import list_errors
-from ridgestream.jobs.config.model_section import ModelSection
+from ridgestream.jobs.config.model_section import ModelSection, policy_settings
 from ridgestream.jobs.config.section import LABELS, Positive, Text, describe_keys, refuse_boolean
 from ridgestream.jobs.config.sections import (
     DriftSection,
@@ -31,6 +31,7 @@ from ridgestream.jobs.config.toml_file import read_toml
 from ridgestream.jobs.config.values import JobFileError, parse_bytes, parse_value
 from ridgestream.jobs.console.log_format import Log
 from ridgestream.jobs.recipes.bundled import read_recipe, recipe_names
+from ridgestream.pipeline.models.model_record import LSTD
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.files.credentials import WHERE_CREDENTIALS_GO, has_credentials
 from ridgestream.stores.files.paths import FileLocation, parse_location
@@ -143,6 +144,19 @@ class Job(BaseSettings):
     def _check_guard(self) -> Self:
         if self.model.guard is not None and self.evaluate is None:
             raise ValueError("model.guard compares errors on held-out rows: it needs evaluate.path")
+        return self
+
+    @model_validator(mode="after")
+    def _check_transitions(self) -> Self:
+        is_policy = self.model.method == LSTD
+        if is_policy and self.source.next is None:
+            raise ValueError("method lstd learns transitions: it needs source.next, the columns after a step")
+        if is_policy and policy_settings(self.model).discount == 1 and self.source.done is None:
+            raise ValueError("with discount 1 episodes must end: give source.done, or a model.lstd.discount below 1")
+        if self.evaluate is not None and self.evaluate.values is not None and not is_policy:
+            raise ValueError("evaluate.values are those of method lstd; other methods predict source.target")
+        if self.evaluate is not None and self.evaluate.values is not None and len(self.source.targets) > 1:
+            raise ValueError("evaluate.values is the column of one reward's values, and source.target has several")
         return self
 
     @model_validator(mode="after")

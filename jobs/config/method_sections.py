@@ -16,7 +16,9 @@ from ridgestream.pipeline.base.settings import Setting, settings_of
 from ridgestream.pipeline.batch.registry import METHODS, section_of
 from ridgestream.pipeline.batch.shared_settings import own_settings, shared_settings
 from ridgestream.pipeline.metric.settings import MetricSettings
+from ridgestream.pipeline.models.model_record import LSTD
 from ridgestream.pipeline.online.settings import OnlineSettings
+from ridgestream.pipeline.policy.value_function import PolicySettings
 from ridgestream.pipeline.training.request import MAX_BASIS, REGULARIZATION, THRESHOLDS
 
 UNLIMITED = "unlimited"
@@ -77,7 +79,7 @@ METHOD_SECTIONS: dict[str, type[Section]] = {
     section_of(name): _make_section(section_of(name), method.settings, own_settings(method.settings))
     for name, method in METHODS.items()
     if own_settings(method.settings)
-}
+} | {LSTD: _make_section(LSTD, PolicySettings, settings_of(PolicySettings))}
 """The section of each method with settings of its own, by its key below `[model]`."""
 
 
@@ -97,7 +99,9 @@ def model_keys() -> dict[str, Any]:
 
 
 def keys_of(method: str) -> frozenset[str]:
-    """Return the keys of `[model]` that a batch method takes, by its settings class."""
+    """Return the keys of `[model]` that a batch method takes, by its settings class, or policy evaluation."""
+    if method == LSTD:
+        return frozenset({REGULARIZATION, MAX_BASIS, LSTD}) | THRESHOLDS
     settings = METHODS[method].settings
     own = {setting.name for setting in own_settings(settings)}
     shared = {setting.name for setting in settings_of(settings)} - own

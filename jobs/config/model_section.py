@@ -21,7 +21,8 @@ from ridgestream.pipeline.batch.method import Method
 from ridgestream.pipeline.batch.registry import METHODS, section_of
 from ridgestream.pipeline.batch.shared_settings import MethodSettings, SharedRegularizations, own_settings
 from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricName
-from ridgestream.pipeline.models.model_record import ONLINE
+from ridgestream.pipeline.models.model_record import LSTD, ONLINE
+from ridgestream.pipeline.policy.value_function import PolicySettings
 from ridgestream.pipeline.training.pilot import bounding_values
 from ridgestream.pipeline.training.request import EXPERTS, GAMMA, MAX_BASIS, THRESHOLDS
 
@@ -48,7 +49,7 @@ class ModelKeys(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")] = "model"
     """Its name in the store."""
     method: str = ONLINE
-    """The single-pass online LS-SVM, or a batch method."""
+    """The single-pass online LS-SVM, a batch method, or "lstd", the value function of a policy from transitions."""
     kernel: KernelSection = KernelSection()
     """The kernel."""
     dictionary: Text | None = None
@@ -90,6 +91,8 @@ class ModelKeys(Section):
     @property
     def chooses(self) -> frozenset[str]:
         """The settings that the pilot of a new model chooses."""
+        if self.method == LSTD:
+            return frozenset()
         taken = CHOOSABLE & (_ONLINE_KEYS if self.is_online else keys_of(self.method))
         open_keys = {name for name in taken - self._untaken if getattr(self, name) == AUTO}
         if self._has_cells or (not self.is_online and METHODS[self.method].chooses_size):
@@ -141,6 +144,8 @@ class ModelKeys(Section):
             self._check_single("regularization", getattr(self, "regularization"))  # noqa: B009 (made at run time)
             self._check_single("kernel.gamma", self.kernel.gamma)
             self._check_selection()
+        elif self.method == LSTD:
+            self._check_policy()
         else:
             self._check_batch(METHODS[self.method])
         return self
@@ -153,6 +158,17 @@ class ModelKeys(Section):
     def _check_single(self, key: str, value: object) -> None:
         if isinstance(value, tuple):
             raise ValueError(f"method {self.method} takes a single {key}, not a list")  # noqa: TRY004 (Pydantic reports ValueError)
+
+    def _check_policy(self) -> None:
+        self._check_single("regularization", getattr(self, "regularization"))  # noqa: B009 (made at run time)
+        self._check_single("kernel.gamma", self.kernel.gamma)
+        if self.metric not in (AUTO, STANDARDIZED) or self.metric_options is not None:
+            raise ValueError(
+                "method lstd learns no metric, since rewards do not show how values vary: leave out metric and "
+                "metric_options, and give kernel.gamma"
+            )
+        if getattr(self, "max_basis") == UNLIMITED:  # noqa: B009 (made at run time)
+            raise ValueError("method lstd takes a number for max_basis: sums of its square are kept")
 
     def _check_batch(self, method: Method[Any]) -> None:
         if not method.compares_kernels:
@@ -202,7 +218,13 @@ else:
     ModelSection = create_model(
         "ModelSection",
         __base__=ModelKeys,
-        method=(Literal[(ONLINE, *METHODS)], ONLINE),
+        method=(Literal[(ONLINE, *METHODS, LSTD)], ONLINE),
         **model_keys(),
     )
     """The section with the settings of every method."""
+
+
+def policy_settings(model: ModelSection) -> PolicySettings:
+    """Return the settings of policy evaluation alone."""
+    section = getattr(model, LSTD)
+    return PolicySettings(**(section.model_dump() if section else {}))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ridgestream.jobs.config.cluster_options import FILE, ClusterOptions
 from ridgestream.jobs.config.job_file import Job, make_job
-from ridgestream.jobs.config.method_sections import online_settings
+from ridgestream.jobs.config.method_sections import AUTO, online_settings
+from ridgestream.jobs.config.model_section import policy_settings
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.recipes.bundled import recipe_names
 from ridgestream.pipeline.base import events
@@ -15,7 +16,16 @@ from ridgestream.pipeline.base.policies import Policies
 from ridgestream.pipeline.base.reporter import Fact, Reporter, Silent
 from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricRequest, MetricSettings
 from ridgestream.pipeline.models.learned_ranges import LearnedRanges, learned_ranges
-from ridgestream.pipeline.training.request import BatchRequest, OnlineRequest, Request
+from ridgestream.pipeline.models.model_record import LSTD
+from ridgestream.pipeline.training.policy.request import POLICY_BASIS, PolicyRequest
+from ridgestream.pipeline.training.request import (
+    MAX_BASIS,
+    REGULARIZATION,
+    THRESHOLDS,
+    BatchRequest,
+    OnlineRequest,
+    Request,
+)
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import ModelRecord, list_models, require_model
 from ridgestream.stores.catalog.snapshots import find_snapshot, served_record
@@ -30,6 +40,7 @@ from ridgestream.stores.repository.store_location import StoreLocation
 from ridgestream.stores.schema.column_rules import ColumnRules
 from ridgestream.stores.schema.column_types import TIMESTAMP
 from ridgestream.stores.schema.schema import Schema, SchemaRequest
+from ridgestream.stores.schema.transitions import TransitionRequest
 from ridgestream.stores.segments.available_memory import available_bytes
 from ridgestream.stores.segments.segments import Segments
 
@@ -153,6 +164,7 @@ def schema_request(job: Job) -> SchemaRequest:
         classes=s.classes,
         precision=s.precision,
         rules=column_rules(job),
+        transitions=TransitionRequest(s.next, s.done) if s.next is not None else None,
     )
 
 
@@ -176,6 +188,8 @@ def policies(job: Job) -> Policies:
 
 def model_request(job: Job) -> Request:
     """Return what the job asks the model to be; raise PartitionError if its dictionary is no Parquet file."""
+    if job.model.method == LSTD:
+        return _policy_request(job)
     return _online_request(job) if job.model.is_online else _batch_request(job)
 
 
@@ -220,6 +234,22 @@ def _batch_request(job: Job) -> BatchRequest:
         class_weight=job.source.class_weight,
         chooses=model.chooses,
         pilot_options=_pilot_options(job),
+    )
+
+
+def _policy_request(job: Job) -> PolicyRequest:
+    model = job.model
+    values = model.values(THRESHOLDS | {REGULARIZATION, MAX_BASIS})
+    if getattr(model, MAX_BASIS) == AUTO:
+        values[MAX_BASIS] = POLICY_BASIS
+    return PolicyRequest(
+        name=model.name,
+        kernel=model.kernel.name,
+        kernel_parameters=model.kernel.parameters()[0],
+        scaling_rows=_scaling_rows(job),
+        settings=policy_settings(model),
+        rules=column_rules(job),
+        **values,
     )
 
 

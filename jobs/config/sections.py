@@ -48,6 +48,12 @@ class SourceSection(Section):
     """Columns of earlier rows: load = [1, 24] gives load_lag1 and load_lag24; rows without are left out."""
     lag_key: Text | None = None
     """The column whose values have a series each, such as a station; without it all rows are one series."""
+    next: Text | Annotated[dict[str, Text], Field(min_length=1)] | None = None
+    """Of transitions, the columns after the step: a pattern of all, such as "next_*" of features without "next_", or a
+    table of each feature's. The target is the reward."""
+    done: Text | None = None
+    """Of transitions, the column that is 1 (true) where an episode ended with the step, else 0: columns after such a
+    step are not looked at. Without it, no episode ends."""
     missing: Literal["error", "drop", "impute"] = "error"
     """What to do with missing values, null and NaN; may change between runs."""
     unseen_categories: Literal["error", "ignore", "extend"] = "error"
@@ -96,6 +102,20 @@ class SourceSection(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_transitions(self) -> Self:
+        if self.next is None:
+            if self.done is not None:
+                raise ValueError("done says where episodes end: give next, the columns after a step, too")
+            return self
+        if isinstance(self.next, str) and self.next.count("*") != 1:
+            raise ValueError('next is a pattern with one "*" for the name of a feature, or a table by feature')
+        if self.positive is not None or self.classes is not None:
+            raise ValueError("the target of transitions is the reward, a number: leave out positive and classes")
+        if self.lags is not None:
+            raise ValueError("transitions have no lags: make them columns before and after the step")
+        return self
+
     @property
     def targets(self) -> tuple[str, ...]:
         """The columns to predict."""
@@ -109,6 +129,8 @@ class EvaluateSection(Section):
     """Folder of Parquet partitions with the target, or one file; a path, or a URL of an object store."""
     interval: Level = COVERAGE_LEVEL
     """The level of the prediction intervals whose coverage and width are reported, above 0 and below 1."""
+    values: Text | None = None
+    """With method lstd, the column of true values; without it, held-out transitions are compared with r + γV(x′)."""
 
 
 class DriftSection(Section):

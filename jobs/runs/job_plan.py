@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ridgestream.jobs.config.job_file import Job
@@ -20,6 +21,7 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.ingest.positive_class import check_positive
 from ridgestream.pipeline.models.calibration import calibrated_model_of
 from ridgestream.pipeline.models.learned_ranges import learned_ranges
+from ridgestream.pipeline.models.model_record import is_policy
 from ridgestream.pipeline.planning.run_plan import RunPlan, plan_run
 from ridgestream.pipeline.prediction.evaluate import Evaluation, evaluate
 from ridgestream.pipeline.prediction.held_out import check_held_out
@@ -65,6 +67,7 @@ class HeldOut:
 
         Without a feature map, which categories and classes the model will have is not known, and they are not checked.
         """
+        schema = evaluated_schema(self._job, schema)
         check_held_out(self.files(), feature_map, schema, executor, self._report, policies(self._job))
 
 
@@ -93,6 +96,12 @@ def _count_features(job: Job, plan: RunPlan) -> int | None:
     return None
 
 
+def evaluated_schema(job: Job, schema: Schema) -> Schema:
+    """Return the schema of held-out partitions, with the column of true values as target if the job names one."""
+    values = job.evaluate.values if job.evaluate else None
+    return schema if values is None else replace(schema, target=values, ahead=(), done=None)
+
+
 def evaluate_held_out(
     job: Job,
     root: "zarr.Group",
@@ -102,9 +111,13 @@ def evaluate_held_out(
     executor: Executor,
     report: Reporter,
 ) -> Evaluation:
-    """Return the evaluation of a record's calibrated model on held-out partitions, as the job asks for it."""
+    """Return the evaluation of a record's calibrated model on held-out partitions, as the job asks for it.
+
+    No constant is compared with a value function: the rewards learned do not say which fits values best.
+    """
     segments = Segments(root)
-    learned, ranges = learned_targets(segments, schema, record), learned_ranges(segments, record)
+    learned = None if is_policy(record) else learned_targets(segments, schema, record)
+    ranges = learned_ranges(segments, record)
     level = job.evaluate.interval if job.evaluate else COVERAGE_LEVEL
-    where = schema, files, executor, report, policies(job)
+    where = evaluated_schema(job, schema), files, executor, report, policies(job)
     return evaluate(calibrated_model_of(record), *where, learned=learned, level=level, ranges=ranges)

@@ -12,6 +12,7 @@ from ridgestream.jobs.config.requests import (
     schema_request,
     source_partitions,
 )
+from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.selection.grid_page import write_page
 from ridgestream.pipeline.base.memory_plan import check_plans
 from ridgestream.pipeline.base.reporter import Reporter
@@ -19,6 +20,7 @@ from ridgestream.pipeline.ingest.source_diff import count_usable_rows
 from ridgestream.pipeline.metric.learning import MetricForm
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import FULL_FEATURES
+from ridgestream.pipeline.models.model_record import LSTD
 from ridgestream.pipeline.planning.sample import MOST_ROWS, Sample, take_sample
 from ridgestream.pipeline.sums.row_set import RowSet
 from ridgestream.pipeline.training.context import TrainingContext
@@ -36,6 +38,11 @@ def run_select(job: Job, report: Reporter) -> dict[str, Any]:
     The models are expansions over random rows; λ is for as many rows as the source has now, or for those of the pilot
     if the online learner is to have it. Raises MemoryRefused if the sums do not fit, PartitionError for bad rows.
     """
+    if job.model.method == LSTD:
+        raise JobFileError(
+            "select compares models by the errors of their targets, and rewards are no values: give method lstd its "
+            "kernel.gamma, regularization and max_basis, and compare by evaluate"
+        )
     files = source_partitions(job, report)
     request, n_rows = with_pilot(model_request(job)), sum(count_usable_rows(files))
     plan = plan_pilot(request, None, n_features=1, n_rows=MOST_ROWS)

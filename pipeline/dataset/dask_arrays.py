@@ -51,7 +51,7 @@ class DaskDataset:
         """
         import xarray
 
-        arrays = {name: getattr(self, name) for name in ROW_DIMENSIONS}
+        arrays = {name: getattr(self, name) for name in ROW_DIMENSIONS if hasattr(self, name)}
         present = {name: (ROW_DIMENSIONS[name], array) for name, array in arrays.items() if array is not None}
         names = self.numeric_names, self.categorical_names, self.target_names
         columns = dict(zip(("numeric_column", "categorical_column", "target"), map(list, names), strict=True))

@@ -74,6 +74,7 @@ def _layout_of(schema: Schema, rows: int, *, single: bool) -> SegmentLayout:
         n_targets=len(schema.targets),
         single=single,
         weighted=schema.weight is not None,
+        n_ahead=len(schema.ahead) + 1 if schema.ahead else 0,
     )
 
 
@@ -135,17 +136,20 @@ class _Digest:
 
     def __init__(self) -> None:
         self._parts = {name: hashlib.sha256() for name in ("numeric", "codes", "targets", "weights")}
+        self._ahead = hashlib.sha256()
 
     def update(self, rows: Rows) -> None:
         for name, part in self._parts.items():
             values = getattr(rows, name)
             if values is not None:
                 part.update(np.ascontiguousarray(values).data)
+        if rows.ahead is not None:
+            self._ahead.update(np.ascontiguousarray(rows.ahead).data)
 
     def hexdigest(self, decoder: Decoder) -> str:
         names = decoder.schema.columns(with_target=True)
         known = (names, decoder.rows, decoder.categories, *([decoder.classes] if decoder.classes else []))
         whole = hashlib.sha256(repr(known).encode())
-        for part in self._parts.values():
+        for part in (*self._parts.values(), *([self._ahead] if decoder.schema.ahead else [])):
             whole.update(part.digest())
         return whole.hexdigest()

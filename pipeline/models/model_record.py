@@ -24,6 +24,7 @@ from ridgestream.pipeline.models.experts_record import (
 )
 from ridgestream.pipeline.models.predictor import ExpansionModel, Model
 from ridgestream.pipeline.models.uncertainty import Uncertainty
+from ridgestream.pipeline.models.value_model import ValueModel
 from ridgestream.pipeline.online.diagnostics import Numerics
 from ridgestream.pipeline.online.experts.experts_state import ExpertsState
 from ridgestream.pipeline.online.experts.local_experts import LocalExperts
@@ -41,7 +42,9 @@ Learner = OnlineLSSVM | LocalExperts
 
 PUBLISHED = "coefficients"
 ONLINE = "online"
-"""The method of models with a learner's state; all other methods are batch methods."""
+"""The method of models with a learner's state; but for LSTD, all other methods are batch methods."""
+LSTD = "lstd"
+"""The method of value functions, and the key of its settings."""
 
 _REFIT = {"products": "refit_products", "rhs": "refit_rhs", "target_square": "refit_target_square"}
 _REFIT_COUNTERS = {"weight": "refit_weight", "rows": "refit_rows"}
@@ -238,7 +241,7 @@ def _check_sums(record: ModelRecord) -> None:
         "target_square": (n_targets,) * 2,
     }
     for name, key in _REFIT.items():
-        _check_shape(record, key, shapes[name])
+        check_shape(record, key, shapes[name])
 
 
 def widened(record: ModelRecord, before: FeatureMap, extended: FeatureMap) -> ModelRecord:
@@ -257,7 +260,12 @@ def widened(record: ModelRecord, before: FeatureMap, extended: FeatureMap) -> Mo
 
 def is_batch(record: ModelRecord) -> bool:
     """Return whether a batch method trained the model."""
-    return bool(record.parameters.get("method", ONLINE) != ONLINE)
+    return record.parameters.get("method", ONLINE) not in (ONLINE, LSTD)
+
+
+def is_policy(record: ModelRecord) -> bool:
+    """Return whether the model is the value function of a policy."""
+    return bool(record.parameters.get("method") == LSTD)
 
 
 def model_of(record: ModelRecord, *, with_uncertainty: bool = False) -> Model:
@@ -269,7 +277,8 @@ def model_of(record: ModelRecord, *, with_uncertainty: bool = False) -> Model:
         feature_map = feature_map_of(record)
         if is_local(record):
             return _experts_model_of(record, feature_map, with_uncertainty=with_uncertainty)
-        return expansion_of(record, feature_map, with_uncertainty=with_uncertainty)
+        model = expansion_of(record, feature_map, with_uncertainty=with_uncertainty)
+        return ValueModel.of(model, record.parameters[LSTD]["discount"]) if is_policy(record) else model
 
 
 def expansion_of(
@@ -282,7 +291,7 @@ def expansion_of(
     shapes = {"basis_vectors": (len(basis.vectors), n_features), "centre": (n_features,)}
     shapes[PUBLISHED] = (basis.n_functions, feature_map.target.n_outputs)
     for name, shape in shapes.items():
-        _check_shape(record, name, shape)
+        check_shape(record, name, shape)
     return ExpansionModel(
         basis, coefficients, feature_map, _uncertainty_of(record, basis) if with_uncertainty else None
     )
@@ -290,7 +299,7 @@ def expansion_of(
 
 def _experts_model_of(record: ModelRecord, feature_map: FeatureMap, *, with_uncertainty: bool) -> ExpertsModel:
     state = served_experts_of(record)
-    _check_shape(record, CENTRES, (len(state.cells), feature_map.n_features))
+    check_shape(record, CENTRES, (len(state.cells), feature_map.n_features))
     experts = [
         expansion_of(of_cell(record, state, cell), feature_map, with_uncertainty=with_uncertainty)
         for cell in state.answering.tolist()
@@ -298,7 +307,8 @@ def _experts_model_of(record: ModelRecord, feature_map: FeatureMap, *, with_unce
     return ExpertsModel(state.cells, state.answering, sharing_noise(experts), feature_map)
 
 
-def _check_shape(record: ModelRecord, name: str, shape: tuple[int, ...]) -> None:
+def check_shape(record: ModelRecord, name: str, shape: tuple[int, ...]) -> None:
+    """Raise ModelError unless an array of the record is finite float64 of this shape."""
     array = record.arrays[name]
     if array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all():
         raise ModelError(
@@ -329,6 +339,8 @@ def bases_of(record: ModelRecord) -> Iterator[Basis]:
 
 
 def _uncertainty_of(record: ModelRecord, basis: Basis) -> Uncertainty:
+    if is_policy(record):
+        raise ModelError(f"the model {record.name!r} is a value function, which has no error bars: ask for none")
     if not is_batch(record):
         return Uncertainty.of(state_of(record), refit_of(record), record.counters.get(REFIT_REGULARIZATION))
     regularization = record.parameters["learner"]["regularization"]

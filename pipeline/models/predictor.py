@@ -16,6 +16,7 @@ from ridgestream.pipeline.calibration.probabilities import Probabilities
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.models.uncertainty import Uncertainty
 from ridgestream.pipeline.sums.basis import Basis
+from ridgestream.stores.schema.row_batch import Rows
 
 PREDICTION_BYTES = 8 * 2**20
 """Memory limit for the kernel values of one block of predictions."""
@@ -51,6 +52,10 @@ class Model(ABC):
     @abstractmethod
     def row_values(self) -> int:
         """The numbers that a row takes while it is predicted."""
+
+    def truth(self, rows: Rows, maps: Sequence[npt.NDArray[np.int64]], targets: Floats) -> Floats:  # noqa: ARG002
+        """Return what predictions of rows with these targets are compared with: the targets."""
+        return targets
 
     def having(self, **changes: Any) -> Self:  # noqa: ANN401
         """Return the model with other values of these fields."""

@@ -33,9 +33,11 @@ from ridgestream.pipeline.online.selection_rule import Selection
 from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.online.state import OnlineState
 from ridgestream.pipeline.online.stream_learner import StreamLearner
+from ridgestream.pipeline.policy.policy_state import PolicyState
 from ridgestream.pipeline.policy.value_function import LSTDSettings, ValueFunction, check_transitions
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.row_block import RowBlock
+from ridgestream.pipeline.sums.row_set import ArrayRows
 from ridgestream.pipeline.sums.temporal_differences import sum_transitions
 
 
@@ -131,12 +133,61 @@ class OnlineLSTD:
         this learner then learns no more.
         """
         transitions = check_transitions(X, reward, X_next, done, sample_weight, self._values)
+        self.learn(transitions)
+        return self
+
+    def learn(self, transitions: ArrayRows) -> None:
+        """Learn checked transitions, rows with the features (x, x′, c), as `partial_fit` does."""
         if self._stream is None or self._values is None:
             self._stream, self._values = self._start(transitions.n_features // 2, transitions.n_targets)
         self._stream.check_intact()
         for start in range(0, transitions.n_rows, GRID_ROWS):
             block = transitions.take(np.arange(start, min(start + GRID_ROWS, transitions.n_rows)))
             self._values = self._learn(self._stream, self._values, block)
+
+    def refresh(self) -> None:
+        """Start the grid of 256 transitions here, where the dictionary may still change; O(n_basis³).
+
+        A state taken now continues with the bits of a run without interruption.
+        """
+        if self._stream is not None and not self._stream.model.is_closed:
+            self._stream.refresh()
+
+    @property
+    def is_refreshed(self) -> bool:
+        """Whether a state taken now continues bit for bit."""
+        return self._stream is not None and (self._stream.model.is_closed or self._stream.is_refreshed)
+
+    @property
+    def swaps(self) -> int:
+        """How often a basis vector was replaced."""
+        return self._stream.model.swaps if self._stream else 0
+
+    @property
+    def values(self) -> ValueFunction:
+        """The value function as it is; raises InputError before the first transition."""
+        return self._started()
+
+    def state(self) -> PolicyState:
+        """Return a copy of the whole state, but for the settings; taken where `is_refreshed`, it continues exactly."""
+        return PolicyState.of(self.online_state(), self._started().sums)
+
+    def online_state(self) -> OnlineState:
+        """Return a copy of the state of what selects."""
+        self._started()
+        assert self._stream is not None  # noqa: S101 (started)
+        self._stream.check_intact()
+        return self._stream.model.state()
+
+    def continue_from(self, state: PolicyState) -> Self:
+        """Continue from a state of a learner with the same settings; raises InputError if it is damaged."""
+        online = state.online(self._parameters)
+        self._stream = StreamLearner(CarriedModel(online, online.centre))
+        self._stream.refresh()
+        self._stream.model.numerics = online.numerics
+        self._basis_rows = online.basis_rows.copy()
+        basis = Basis(self._parameters.kernel, online.basis_vectors.copy(), online.centre)
+        self._values = ValueFunction(basis, self._settings, state.sums)
         return self
 
     def coefficients(self) -> Floats:

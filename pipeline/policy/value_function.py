@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,26 @@ from ridgestream.pipeline.base.events import STEP_SUM_TRANSITIONS
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.row_set import ArrayRows, RowSet
 from ridgestream.pipeline.sums.temporal_differences import TransitionStatistics, TransitionSumming, sum_transitions
+
+Update = Literal["online", "batch"]
+"""How a stream of transitions is learned."""
+
+
+@dataclass(frozen=True)
+class PolicySettings:
+    """Policy evaluation by least squares temporal differences."""
+
+    discount: Annotated[float, Ge(0), Le(1)] = 0.99
+    """γ: a reward after t further steps counts γᵗ; 1 only if episodes end."""
+    update: Update = "online"
+    """"online": one pass chooses the dictionary and sums. "batch": efvs chooses it from all transitions of the first
+    training, and one more pass sums."""
+    selection: Literal["novelty", "supervised"] = "novelty"
+    """Online, which states enter the dictionary: novel ones until it is full, or novel ones that are useful for r +
+    γV(x′), which then replace the weakest."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 @dataclass(frozen=True)

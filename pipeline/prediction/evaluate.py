@@ -258,8 +258,9 @@ def evaluate_partition(
     """Return the model's errors on one partition, batch by batch, and the summary of its rows."""
     reader = HeldOutReader(file, model.feature_map, schema, policies, ranges)
     total = _of_no_rows(model, schema)
-    for rows, maps, targets, numbers in reader.batches():
+    for rows, maps, known, numbers in reader.batches():
         outputs = predictions_of(model, rows, maps, str(file.path), numbers)
+        targets = model.truth(rows, maps, known)
         part = compare(outputs, targets, rows.weights, model.feature_map, classes=schema.classifies)
         if not schema.classifies:
             part = replace(part, residuals=_residuals(outputs - targets, rows.weights))

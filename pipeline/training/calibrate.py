@@ -18,7 +18,7 @@ from ridgestream.pipeline.calibration.intervals import COVERAGE_LEVEL, LEVELS, I
 from ridgestream.pipeline.calibration.probabilities import Probabilities
 from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
 from ridgestream.pipeline.models.calibration import intervals_of, with_intervals, with_probabilities
-from ridgestream.pipeline.models.model_record import model_of, widened
+from ridgestream.pipeline.models.model_record import is_policy, model_of, widened
 from ridgestream.pipeline.sums.quantile_sketch import sample_indices
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.left_out import JudgedRows, judge_left_out
@@ -29,8 +29,11 @@ from ridgestream.stores.catalog.models import ModelRecord
 def calibrate(context: TrainingContext, trained: Trained, learned: Sequence[int]) -> Trained:
     """Return the result with a calibrated record; `learned` are the segments of its rows in the order of learning.
 
+    A value function stays as it is: no row shows the value of its state, as a target would.
     A model whose matrices have no factor is reported, and stays without. Raises StoreError for unreadable rows.
     """
+    if is_policy(trained.record):
+        return trained
     try:
         with one_blas_thread():
             judged = judge_left_out(context, trained.record, learned)

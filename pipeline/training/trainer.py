@@ -10,11 +10,12 @@ from ridgestream.pipeline.batch.method import PassPlan
 from ridgestream.pipeline.batch.registry import METHODS
 from ridgestream.pipeline.kernels import are_unrelated
 from ridgestream.pipeline.models.learned_ranges import with_ranges
-from ridgestream.pipeline.models.model_record import ONLINE, bases_of
+from ridgestream.pipeline.models.model_record import LSTD, ONLINE, bases_of
 from ridgestream.pipeline.prediction.trivial_model import learned_targets, merge_targets, segment_targets
 from ridgestream.pipeline.training.batch import BatchTrainer
 from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.online.trainer import OnlineTrainer
+from ridgestream.pipeline.training.policy.trainer import PolicyTrainer
 from ridgestream.pipeline.training.request import Request
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.ledger import Ledger
@@ -60,7 +61,11 @@ class Trainer(Protocol):
         """Train the context's record, or a new one, on the partitions that it lacks."""
 
 
-TRAINERS: dict[str, Callable[[Any], Trainer]] = {ONLINE: OnlineTrainer, **dict.fromkeys(METHODS, BatchTrainer)}
+TRAINERS: dict[str, Callable[[Any], Trainer]] = {
+    ONLINE: OnlineTrainer,
+    LSTD: PolicyTrainer,
+    **dict.fromkeys(METHODS, BatchTrainer),
+}
 """The trainer of each method, made from a request for it."""
 
 

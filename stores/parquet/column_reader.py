@@ -134,7 +134,7 @@ class ColumnReader:
         else:
             return
         for row in rows:
-            is_feature = not self._is_target_or_weight(name)
+            is_feature = name not in self.schema.learned_columns
             other = "list the column under categorical or ignore" if is_feature else "divide by a unit"
             remedy = f"a number cannot represent integers beyond 2⁵³: subtract an offset, or {other}"
             self.refuse(name, row, plain[row].as_py(), remedy)
@@ -199,15 +199,13 @@ class ColumnReader:
         """Return whether missing values of a column are marked instead of refused."""
         if self.missing == DROP or name in self.lagged:
             return True
-        return self.missing == IMPUTE and not self._is_target_or_weight(name)
-
-    def _is_target_or_weight(self, name: str) -> bool:
-        return name in (*self.schema.targets, self.schema.weight)
+        return self.missing == IMPUTE and name not in self.schema.learned_columns
 
     def _remedy(self, name: str) -> str:
         """Return what to do about a missing value, beginning with a semicolon."""
         if self.is_dictionary:
             return "; a dictionary must have no missing values: fill or remove the row"
-        if self._is_target_or_weight(name):
-            return '; a target or weight is never imputed: fill or remove the row, or set source.missing = "drop"'
+        if name in self.schema.learned_columns:
+            kind = "state after a step" if name in (*self.schema.ahead, self.schema.done) else "target or weight"
+            return f'; a {kind} is never imputed: fill or remove the row, or set source.missing = "drop"'
         return '; fill or remove the row, or set source.missing = "drop" or "impute"'

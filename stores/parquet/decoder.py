@@ -6,6 +6,7 @@ import numpy as np
 
 from ridgestream.stores.parquet.column_reader import ERROR, ColumnReader
 from ridgestream.stores.parquet.target_decoder import TargetDecoder
+from ridgestream.stores.parquet.transition_decoder import TransitionDecoder
 from ridgestream.stores.schema.class_labels import Label
 from ridgestream.stores.schema.column_types import BOOLEAN, NUMERIC, check_column, check_type, is_lagged
 from ridgestream.stores.schema.row_batch import Rows
@@ -33,7 +34,7 @@ class Decoder:
     ) -> None:
         self.schema, self.file, self.missing = schema, file, missing
         self._reader = ColumnReader(schema, file, missing, is_dictionary)
-        self._targets = TargetDecoder(self._reader)
+        self._targets, self._transitions = TargetDecoder(self._reader), TransitionDecoder(self._reader)
         self.with_target = with_target
         self.categories: list[dict[str, int]] = [{} for _ in schema.categorical]
         """For each categorical feature, the code of each value."""
@@ -70,6 +71,7 @@ class Decoder:
                 self._targets.check_type(arrow.field(name))
             if self.schema.weight:
                 check_type(NUMERIC, arrow.field(self.schema.weight), self.file)
+            self._transitions.check_types(arrow)
 
     def decode(self, batch: "pa.RecordBatch") -> Rows:
         """Return the batch's rows; raises PartitionError for the first value that cannot be used."""
@@ -84,11 +86,13 @@ class Decoder:
         for column, feature in enumerate(self.schema.categorical):
             with reader.arrow_errors(feature.name):
                 codes[:, column] = reader.codes(feature.name, batch, self.categories[column])
-        targets = weights = None
+        targets = weights = ahead = None
         if self.with_target:
             targets = np.column_stack([self._targets.decode(name, batch) for name in self.schema.targets])
             if self.schema.weight:
                 with reader.arrow_errors(self.schema.weight):
                     weights = reader.weights(self.schema.weight, batch)
+            if self.schema.ahead:
+                ahead = self._transitions.decode(batch)
         reader.rows += batch.num_rows
-        return Rows(numeric, codes, targets, weights)
+        return Rows(numeric, codes, targets, weights, ahead)

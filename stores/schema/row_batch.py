@@ -23,6 +23,9 @@ class Rows:
     multi-class targets; None for rows to be predicted."""
     weights: npt.NDArray[np.float64] | None
     """Shape (rows,); None if the store has no weight column."""
+    ahead: npt.NDArray[np.float64] | None = None
+    """Of transitions, the raw features after the step, zeros where an episode ended, and 1 there, else 0, shape (rows,
+    n_numeric + 1); None for other rows."""
 
     def __len__(self) -> int:
         return len(self.numeric)
@@ -34,6 +37,8 @@ class Rows:
             mask |= np.isnan(self.targets).any(axis=1)
         if self.weights is not None:
             mask |= np.isnan(self.weights)
+        if self.ahead is not None:
+            mask |= np.isnan(self.ahead).any(axis=1)
         return np.asarray(mask)
 
     def part(self, start: int, stop: int) -> Self:
@@ -44,18 +49,21 @@ class Rows:
         """Return the rows at these indices."""
         targets = None if self.targets is None else self.targets[indices]
         weights = None if self.weights is None else self.weights[indices]
-        return type(self)(self.numeric[indices], self.codes[indices], targets, weights)
+        ahead = None if self.ahead is None else self.ahead[indices]
+        return type(self)(self.numeric[indices], self.codes[indices], targets, weights, ahead)
 
 
 def join_rows(parts: list[Rows]) -> Rows:
     """Return the rows of all parts (at least one), in order."""
     targets = [part.targets for part in parts if part.targets is not None]
     weights = [part.weights for part in parts if part.weights is not None]
+    ahead = [part.ahead for part in parts if part.ahead is not None]
     return Rows(
         np.concatenate([part.numeric for part in parts]),
         np.concatenate([part.codes for part in parts]),
         np.concatenate(targets) if targets else None,
         np.concatenate(weights) if weights else None,
+        np.concatenate(ahead) if ahead else None,
     )
 
 

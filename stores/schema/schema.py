@@ -20,6 +20,7 @@ from ridgestream.stores.schema.column_types import (
     value_type,
 )
 from ridgestream.stores.schema.field_types import strictly_typed
+from ridgestream.stores.schema.transitions import TransitionRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,6 +65,8 @@ class SchemaRequest:
     """How numbers are stored: AUTO or DOUBLE."""
     rules: ColumnRules = ColumnRules()  # noqa: RUF009 (frozen)
     """What is said of how columns become features of a model; the store has no part of it but the names."""
+    transitions: TransitionRequest | None = None
+    """The columns after a step; None if rows are no transitions."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -107,6 +110,10 @@ class Schema:
     """Categorical columns whose numbers are named as they are written, in stores of earlier releases; not recorded."""
     precision: str = EACH
     """How numbers are stored, one rule for all partitions: SINGLE or DOUBLE; EACH in stores of earlier releases."""
+    ahead: tuple[str, ...] = ()
+    """Of transitions, the column of each feature after the step."""
+    done: str | None = None
+    """Of transitions, the column that says whether an episode ended with the step; None if none does."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -131,7 +138,13 @@ class Schema:
     def columns(self, *, with_target: bool) -> list[str]:
         """Return the columns to read: the features, and with `with_target` also targets and weight."""
         names = [f.name for f in self.features]
-        return [*names, *self.targets, *([self.weight] if self.weight else [])] if with_target else names
+        return [*names, *self.learned_columns] if with_target else names
+
+    @property
+    def learned_columns(self) -> tuple[str, ...]:
+        """The columns that are read to learn a row, besides its features."""
+        known = (*self.targets, self.weight, *self.ahead, self.done)
+        return tuple(name for name in known if name is not None)
 
     def unused_columns(self, columns: Iterable[str]) -> tuple[str, ...]:
         """Return those of a file's columns that are neither read nor listed as ignored."""
@@ -139,10 +152,10 @@ class Schema:
         return tuple(name for name in columns if name not in named)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the schema as a JSON object; keys for classes, folders and precision are left out if idle."""
+        """Return the schema as a JSON object; keys of what few stores have are left out if idle."""
         idle = {"as_written", *(("classes", "class_kind") if self.classes is None else ())}
         idle |= {"precision"} if self.precision == EACH else set()
-        idle |= set() if self.folder_keys else {"folder_keys"}
+        idle |= {name for name in ("folder_keys", "ahead", "done") if not getattr(self, name)}
         return {key: value for key, value in asdict(self).items() if key not in idle}
 
     @classmethod
@@ -171,6 +184,8 @@ def infer_schema(request: SchemaRequest, arrow: "pa.Schema", file: str) -> Schem
     weight = (request.weight,) if request.weight else ()
     other_roles = {*request.targets, *weight, *request.ignore}
     names = request.features or tuple(n for n in arrow.names if n not in other_roles and not PANDAS_INDEX.fullmatch(n))
+    if request.transitions and not request.features:
+        names = request.transitions.features_among(names)
     for name in (*request.targets, *weight, *names, *request.categorical, *(request.rules.columns or ())):
         check_column(name, arrow, file)
     if not names:
@@ -182,6 +197,7 @@ def infer_schema(request: SchemaRequest, arrow: "pa.Schema", file: str) -> Schem
     if error := request.rules.find_error(features):
         raise PartitionError(f"{file}: {error}")
     classes, kind = _infer_classes(request, arrow, file)
+    transitions = request.transitions
     return Schema(
         target=request.target,
         positive=request.positive,
@@ -191,6 +207,8 @@ def infer_schema(request: SchemaRequest, arrow: "pa.Schema", file: str) -> Schem
         classes=classes,
         class_kind=kind,
         folder_keys=tuple(n for n in names if folder_text(arrow.field(n)) is not None),
+        ahead=transitions.columns_ahead(features, arrow, file) if transitions else (),
+        done=transitions.done if transitions else None,
     )
 
 
@@ -245,6 +263,7 @@ def check_request(schema: Schema, request: SchemaRequest, store: str) -> None:
             raise StoreError(
                 f"the store {store} was made {setting}, the job says {'none' if now is None else repr(now)}; {_FIXED}"
             )
+    _check_transitions(schema, request.transitions, store)
     if request.precision == DOUBLE != schema.precision:
         raise StoreError(
             f"the store {store} was made with precision float32, the job asks for source.precision = "
@@ -266,6 +285,14 @@ def check_request(schema: Schema, request: SchemaRequest, store: str) -> None:
         raise StoreError(
             f"the store {store} was made with {plain[0]!r} as a number, the job calls it categorical; {_FIXED}"
         )
+
+
+def _check_transitions(schema: Schema, request: TransitionRequest | None, store: str) -> None:
+    """Raise StoreError if a later job declares other columns after a step than the first ingest did."""
+    ahead = tuple(request.ahead_of(feature.name) for feature in schema.features) if request else ()
+    if (ahead, request.done if request else None) != (schema.ahead, schema.done):
+        was = f"source.next = {', '.join(schema.ahead)} and source.done = {schema.done}" if schema.ahead else "none"
+        raise StoreError(f"the store {store} was made with other columns after a step: {was}; {_FIXED}")
 
 
 def _comparable(value: Label | tuple[Label, ...] | None) -> tuple[bool, frozenset[tuple[bool, Label | None]]]:

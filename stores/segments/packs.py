@@ -90,6 +90,7 @@ class Member:
             "codes": rows.codes if rows.codes.shape[1] else None,
             "targets": rows.targets,
             "weights": rows.weights,
+            "ahead": rows.ahead,
         }
         stored = {name: values for name, values in columns.items() if values is not None}
         return cls(segment, stored, facts.moments, facts.sketch, facts.tables())

@@ -1,7 +1,8 @@
 """The format of segments: each holds the rows of one ingested partition, which never change.
 
 The rows are numeric (rows, n_numeric) float32 or float64, codes (rows, n_categorical) int32, targets (rows, n_targets)
-float64 and weights (rows,) float64. Codes refer to the segment's own category tables, which are stored with the weight
+float64 and weights (rows,) float64. Transitions have ahead (rows, n_numeric + 1) float64, too: the features after the
+step, and whether an episode ended. Codes refer to the segment's own category tables, which are stored with the weight
 of each value, so the store's tables can grow without rewriting a segment. For multi-class targets, the target also
 holds codes, of the segment's own class table. Beside the rows, a segment has the moments of its columns (5, n_numeric +
 n_targets) float64 and, if it has many rows, a quantile sketch of them.
@@ -30,6 +31,7 @@ ROW_DIMENSIONS = {
     "codes": ("row", "categorical_column"),
     "targets": ("row", "target"),
     "weights": ("row",),
+    "ahead": ("row", "ahead_column"),
 }
 """The names of the dimensions of each array with rows; arrays of earlier releases have none."""
 
@@ -59,6 +61,8 @@ class SegmentLayout:
     """Whether float32 represents every numeric column exactly enough."""
     weighted: bool
     """Whether rows have weights."""
+    n_ahead: int = 0
+    """Number of columns after a step, of transitions."""
 
     @property
     def chunk_rows(self) -> int:

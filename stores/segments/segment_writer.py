@@ -58,7 +58,8 @@ def empty_rows(layout: SegmentLayout) -> Rows:
     """Return no rows in the shape of the layout."""
     weights = np.empty(0) if layout.weighted else None
     codes = np.empty((0, layout.n_categorical), dtype=np.int32)
-    return Rows(np.empty((0, layout.n_numeric)), codes, np.empty((0, layout.n_targets)), weights)
+    ahead = np.empty((0, layout.n_ahead)) if layout.n_ahead else None
+    return Rows(np.empty((0, layout.n_numeric)), codes, np.empty((0, layout.n_targets)), weights, ahead)
 
 
 def write_segment(
@@ -73,7 +74,7 @@ def write_segment(
     for rows in regroup(batches, layout.chunk_rows):
         stop = start + len(rows)
         numeric = mark_missing(rows.numeric.astype(width, copy=False)) if facts.missing else rows.numeric
-        columns = {"numeric": numeric, "codes": rows.codes, "targets": rows.targets, "weights": rows.weights}
+        columns = {name: getattr(rows, name) for name in ROW_ARRAYS} | {"numeric": numeric}
         with store_errors(subject):
             for name, array in arrays.items():
                 array[start:stop] = cast("npt.NDArray[Any]", columns[name])
@@ -94,8 +95,9 @@ def _create_arrays(group: "zarr.Group", layout: SegmentLayout) -> dict[str, "zar
         "codes": ((layout.rows, layout.n_categorical), "int32"),
         "targets": ((layout.rows, layout.n_targets), "float64"),
         "weights": ((layout.rows,), "float64"),
+        "ahead": ((layout.rows, layout.n_ahead), "float64"),
     }
-    absent = {"codes": not layout.n_categorical, "weights": not layout.weighted}
+    absent = {"codes": not layout.n_categorical, "weights": not layout.weighted, "ahead": not layout.n_ahead}
     return {
         name: create_array(group, name, shape, dtype, layout.chunk_rows, dimensions=ROW_DIMENSIONS[name])
         for name, (shape, dtype) in shapes.items()

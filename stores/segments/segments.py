@@ -124,7 +124,7 @@ class Segment:
             columns = self.read_columns(self.first + start, self.first + stop)
             numeric, targets = unmark_missing(columns["numeric"], self.missing()), columns["targets"]
         codes = columns.get("codes", np.empty((len(numeric), 0), dtype=np.int32))
-        return Rows(numeric, codes, targets, columns.get("weights"))
+        return Rows(numeric, codes, targets, columns.get("weights"), columns.get("ahead"))
 
     def count_weighted_rows(self) -> int:
         """Return the number of rows of positive weight; reads the weights, if any, chunk by chunk."""

@@ -6,10 +6,13 @@ Cars are pushed the way they roll, from random states to the goal; each step cos
 over random vectors of the first 10,000 transitions, the online one chooses its own. Prints one JSON object: the size of
 the file, and for either learner seconds, CPU seconds, vectors, and the error against driving there from 2,000 random
 states, beside the standard deviation and the range of the true values; peak resident memory is that of the process.
+Then a job file does the same in a process of its own, from Parquet into a store, online and in batch: with its seconds,
+its peak resident memory beside the plan's, and its error.
 """
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -27,8 +30,24 @@ from benchmarks.measuring import Watch, say
 from ridgestream import RBF, KernelLSTD, OnlineLSTD
 from ridgestream.jobs.reproduction.jung_polani.processes import Transitions, car_values, mountain_car, scaled
 from ridgestream.jobs.runs.peak_memory import peak_rss_bytes
+from ridgestream.pipeline.base.array_checks import Floats
 
 DISCOUNT, GAMMA, REGULARIZATION, SAMPLE, BATCH = 0.98, 2.0, 1e-6, 10_000, 25_600
+JOB = {
+    "store": "store",
+    "source.target": "reward",
+    "source.next": "*_next",
+    "source.done": "done",
+    "model.method": "lstd",
+    "model.kernel.gamma": GAMMA,
+    "model.regularization": REGULARIZATION,
+    "model.novelty_threshold": 1e-3,
+    "model.lstd.discount": DISCOUNT,
+    "evaluate.path": "states.parquet",
+    "evaluate.values": "value",
+    "report": "none",
+}
+"""The job, but for the rows, the size of the dictionary and the update."""
 NAMES = ("position", "velocity", "reward", "position_next", "velocity_next", "done")
 
 
@@ -53,14 +72,19 @@ def read(path: Path) -> Iterator[Transitions]:
         yield Transitions(columns[:, :2], columns[:, 2], columns[:, 3:5], columns[:, 5])
 
 
+def draw_states() -> tuple[Floats, Floats]:
+    """Return states that are compared, (2000, 2), and their values."""
+    rng = np.random.default_rng(1)
+    states = np.column_stack([rng.uniform(-1.2, 0.49, 2000), rng.uniform(-0.07, 0.07, 2000)])
+    return states, car_values(states, DISCOUNT)
+
+
 def measure(learner: KernelLSTD | OnlineLSTD, path: Path) -> dict[str, Any]:
     """Learn the file and return time, size and error."""
     watch = Watch()
     for part in read(path):
         learner.partial_fit(*part.arguments)
-    rng = np.random.default_rng(1)
-    states = np.column_stack([rng.uniform(-1.2, 0.49, 2000), rng.uniform(-0.07, 0.07, 2000)])
-    known, took = car_values(states, DISCOUNT), watch.read()
+    took, (states, known) = watch.read(), draw_states()
     error = learner.predict(scaled(states))[:, 0] - known
     return {
         "seconds": round(took.seconds, 1),
@@ -72,6 +96,27 @@ def measure(learner: KernelLSTD | OnlineLSTD, path: Path) -> dict[str, Any]:
         "std_of_values": round(float(np.std(known)), 3),
         "range_of_values": round(float(np.ptp(known)), 1),
     }
+
+
+def measure_job(path: Path, n_basis: int, update: str) -> dict[str, Any]:
+    """Run a job over the file, and return its time, its memory beside the plan's, and its error."""
+    states, known = draw_states()
+    folder = path.parent / update
+    folder.mkdir()
+    columns = {"position": scaled(states)[:, 0], "velocity": scaled(states)[:, 1], "value": known}
+    pq.write_table(pa.table(columns), folder / "states.parquet")
+    settings = JOB | {"source.path": str(path), "model.max_basis": n_basis, "model.lstd.update": update}
+    job = folder / "job.toml"
+    job.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
+    planned, done = _command("plan", job), _command("run", job)
+    facts = {name: done[name] for name in ("seconds", "rows_seen", "n_basis", "peak_rss_bytes")}
+    return facts | {"planned_bytes": planned["process_memory_bytes"], "rmse": round(done["test_mse"] ** 0.5, 3)}
+
+
+def _command(name: str, job: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "ridgestream", name, str(job), "--json"]
+    facts: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return facts
 
 
 def main() -> None:
@@ -96,6 +141,9 @@ def main() -> None:
         for name, learner in learners.items():
             say(f"learn them: {name}")
             result[name] = measure(learner, path)
+        for update in ("online", "batch"):
+            say(f"run a job over them: {update}")
+            result[f"job, {update}"] = measure_job(path, arguments.basis, update)
     print(json.dumps({**result, "peak_rss_bytes": peak_rss_bytes()}))
 
 

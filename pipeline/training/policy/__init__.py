@@ -1,0 +1,1 @@
+"""Training value functions: transitions of a store, learned online or by passes."""
