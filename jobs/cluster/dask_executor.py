@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from threading import Thread
 from typing import Any, TypeVar
 
 from ridgestream.jobs.cluster.cluster_error import ClusterError, scheduler_errors, workers_paused
@@ -62,6 +63,7 @@ def open_executor(
             executor = DaskExecutor(client, patience_seconds, options, report or Silent())
             executor.describe_workers()
             client.direct_to_workers = reaches_workers(client)
+        stack.callback(executor.wait_released)
         yield executor
 
 
@@ -69,7 +71,7 @@ class DaskExecutor:
     """Runs tasks on the workers of a Dask cluster; results come in the order of the tasks."""
 
     def __init__(self, client: Client, patience_seconds: float, options: ClusterOptions, report: Reporter) -> None:
-        self._threads = options.threads
+        self._threads, self._client, self._ending = options.threads, client, Thread()
         self._workers = Workers(client, patience_seconds, report)
         self._submission = Submission(client, self._workers, requirements_of(options.threads))
         self._retries = Retries(self._submission, self._workers, options, report)
@@ -120,6 +122,21 @@ class DaskExecutor:
                 yield self._retries.result(waiting.popleft())
         finally:
             self._submission.cancel(waiting)
+
+    def release(self) -> None:
+        """Let the workers of this machine end while the job goes on; those of another scheduler stay."""
+        if self._client.cluster is not None and not self._ending.is_alive():
+            self._ending = Thread(target=self._end, name="end-workers", daemon=True)
+            self._ending.start()
+
+    def wait_released(self) -> None:
+        """Wait until the workers that were released have ended."""
+        if self._ending.ident is not None:
+            self._ending.join()
+
+    def _end(self) -> None:
+        self._client.close()
+        self._client.cluster.close()
 
 
 def _open_client(

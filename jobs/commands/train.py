@@ -94,6 +94,7 @@ def _train(training: "_TrainJob") -> dict[str, Any]:
     drifts, trained = warn_of_drift(training.root, training.ledger, trained, job.drift.exempt, report)
     trained, evaluation, failure = training.refit_and_evaluate(trained)
     verdict, failure = training.guard(evaluation, failure)
+    training.executor.release()
     record = training.with_night(trained, evaluation, held=failure is not None or bool(verdict and verdict.served))
     warn_of_unusual_runs(job, training.ledger, record, trained, report)
     report.note_end(trained.course, verdict, job.model.guard or 0.0, failure)

@@ -45,6 +45,9 @@ class Executor(Protocol):
     ) -> Iterator[Result]:
         """Yield function(task, *shared) for each task, in order; a bounded number of tasks run at a time."""
 
+    def release(self) -> None:
+        """Let workers that this job has started end while it goes on: no task follows."""
+
 
 class InProcess:
     """Runs each task in the calling process when its result is requested, so that errors have a plain traceback."""
@@ -68,3 +71,6 @@ class InProcess:
     ) -> Iterator[Result]:
         """Yield the results one after another."""
         return (function(task, *shared) for task in tasks)
+
+    def release(self) -> None:
+        """Do nothing: there are no workers."""

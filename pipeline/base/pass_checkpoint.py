@@ -22,6 +22,9 @@ KEEP_SECONDS = 15.0
 WORTH_SECONDS = 2.0
 """A pass that takes less is not saved: repeating it is cheap."""
 
+WORTH_BYTES = 8 * 2**20
+"""Nor are sums of more bytes for each of its seconds: to write them takes about a tenth of the time that they save."""
+
 KEEP_BYTES = 512 * 2**20
 """Larger sums are saved only at the end of their pass."""
 
@@ -77,6 +80,10 @@ class ResumablePass:
         self._checkpoints, self._key, self._kind = checkpoints, key, get_type_hints(unwrap(function))["return"]
         self._saved_at = monotonic()
 
+    def begin(self) -> None:
+        """Count the seconds of the pass from now on."""
+        self._saved_at = monotonic()
+
     def load(self) -> tuple[int, Any]:
         """Return the number of tasks summed so far and their sums; zero and None if nothing was saved."""
         checkpoint = self._checkpoints.load(self._key) if self._checkpoints else None
@@ -95,13 +102,14 @@ class ResumablePass:
         """
         if self._checkpoints is None:
             return
-        due = monotonic() - self._saved_at >= (WORTH_SECONDS if complete else KEEP_SECONDS)
+        plain, arrays = to_plain(sums)
+        least = max(WORTH_SECONDS if complete else KEEP_SECONDS, _count_bytes(arrays) / WORTH_BYTES)
+        due = monotonic() - self._saved_at >= least
         self._checkpoints.set_pending(self._key, None if due or complete else lambda: self._build(tasks, sums))
         if due:
-            self._save(tasks, sums, complete=complete)
+            self._save(tasks, plain, arrays, complete=complete)
 
-    def _save(self, tasks: int, sums: object, *, complete: bool) -> None:
-        plain, arrays = to_plain(sums)
+    def _save(self, tasks: int, plain: object, arrays: Mapping[str, npt.NDArray[Any]], *, complete: bool) -> None:
         if self._checkpoints is not None and (complete or _count_bytes(arrays) <= KEEP_BYTES):
             self._checkpoints.save(self._key, {"tasks": tasks, "sums": plain}, arrays)
         self._saved_at = monotonic()

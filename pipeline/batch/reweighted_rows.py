@@ -1,6 +1,6 @@
 """Row sets with other weights: rows that count less, or not at all."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
@@ -108,8 +108,18 @@ class ReweightedRows:
         parts: int | None = None,
     ) -> Summed:
         """Return function(argument, blocks) over all rows; each block is weighted in addition."""
+        return next(self.reduce_each(function, (argument,), step, parts))
+
+    def reduce_each(
+        self,
+        function: Callable[[Argument, Iterable[RowBlock]], Summed],
+        arguments: Sequence[Argument],
+        step: Step,
+        parts: int | None = None,
+    ) -> Iterator[Summed]:
+        """Yield what `reduce` returns for each argument, in order."""
         reweighted: Callable[[Argument, Iterable[RowBlock]], Summed] = Reweighted(self.reweighting, function)
-        return self.rows.reduce(reweighted, argument, step, parts)
+        return self.rows.reduce_each(reweighted, arguments, step, parts)
 
     def statistics(self, summings: Sequence[Summing], step: Step) -> SeveralStatistics:
         """Return the sums of each basis over all rows."""

@@ -7,8 +7,8 @@ of partitions into nights. A task sums a large part, or several small ones, of w
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, islice
-from typing import Any, TypeVar, cast
+from itertools import accumulate, chain, islice
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -92,6 +92,22 @@ class RowSource:
     """Maps raw columns to standardized features."""
 
 
+@dataclass(frozen=True)
+class _Pass(Generic[Summed]):
+    """A pass that is about to begin, or to go on."""
+
+    runs: list[RowPart]
+    """Its parts."""
+    argument: Any
+    """The argument of its function."""
+    checkpoint: ResumablePass
+    """Its checkpoint."""
+    done: int
+    """The number of parts that are summed."""
+    summed: Summed | None
+    """Their sums."""
+
+
 class StoredRows:
     """The rows of several segments of a store in ledger order, or the first `limit` of them."""
 
@@ -169,36 +185,66 @@ class StoredRows:
 
         Raises StoreError for unreadable rows, and the errors of the executor.
         """
+        [summed] = self.reduce_each(function, (argument,), step, parts)
+        return summed
+
+    def reduce_each(
+        self,
+        function: Callable[[Argument, Iterable[RowBlock]], Summed],
+        arguments: Sequence[Argument],
+        step: Step,
+        parts: int | None = None,
+    ) -> Iterator[Summed]:
+        """Yield what `reduce` returns for each argument, in order; workers go on while the caller considers one."""
         runs = self._parts() if parts is None else [self._range(*run) for run in cut_evenly(self.n_rows, parts)]
         runs = runs or [()]
+        passes = [_Pass(runs, argument, *self._resumed(function, argument, runs)) for argument in arguments]
+        summed = self._summed_parts(function, passes)
+        yield from (self._finish(begun, summed, step) for begun in passes)
+
+    def _resumed(
+        self, function: Callable[..., Summed], argument: object, runs: list[RowPart]
+    ) -> tuple[ResumablePass, int, Summed | None]:
+        """Return the checkpoint of a pass, and what it holds: the number of parts summed, and their sums."""
         checkpoint = ResumablePass(self._checkpoints, self._key(function, argument, runs), function)
-        done, summed = checkpoint.load()
+        return checkpoint, *checkpoint.load()
+
+    def _finish(self, begun: "_Pass[Summed]", parts: Iterator[Summed], step: Step) -> Summed:
+        """Return the sums of a pass, to which the next of these parts belong."""
+        runs, done, summed = begun.runs, begun.done, begun.summed
+        begun.checkpoint.begin()
         self._report.begin(step, self.n_rows, partitions=len(self._entries))
         self._report.advance(sum(_count(run) for run in runs[:done]))
-        for part in self._summed_parts(function, argument, runs[done:]):
+        for part in islice(parts, len(runs) - done):
             summed = part if summed is None else summed.merge(part)
             done += 1
             del part  # the next one is summed without it in memory
-            checkpoint.update(done, summed, complete=done == len(runs))
+            begun.checkpoint.update(done, summed, complete=done == len(runs))
             self._report.advance(_count(runs[done - 1]))
         self._report.end(rows=self.n_rows)
         return cast("Summed", summed)
 
     def _summed_parts(
-        self, function: Callable[[Argument, Iterable[RowBlock]], Summed], argument: Argument, runs: Sequence[RowPart]
+        self, function: Callable[[Any, Iterable[RowBlock]], Summed], passes: Sequence["_Pass[Summed]"]
     ) -> Iterator[Summed]:
-        """Yield the sums of each part, merged from those of all shares of the argument."""
-        if not runs:
+        """Yield the sums of each part that a pass lacks, pass by pass, merged from those of all shares."""
+        most = 1 if isinstance(self._executor, InProcess) else TASK_PARTS  # there, a run is stopped after each part
+        tasks = [list(group_parts(each.runs[each.done :], most)) for each in passes]
+        if not any(tasks):
             return
-        in_process = isinstance(self._executor, InProcess)  # one part a task: the run can be stopped after each
-        shares = divide(argument, self._executor.count_workers())
-        shared = self._executor.broadcast((self._source, function, shares))
-        tasks = group_parts(runs, 1 if in_process else TASK_PARTS)
-        shared_out = (replace(task, share=share) for task in tasks for share in range(len(shares)))
+        workers = self._executor.count_workers()
+        shares = [divide(each.argument, workers) for each in passes]
+        first = accumulate(map(len, shares), initial=0)
+        shared = self._executor.broadcast((self._source, function, [*chain.from_iterable(shares)]))
+        shared_out = (
+            replace(task, share=start + share)
+            for some, own, start in zip(tasks, shares, first, strict=False)
+            for task in some
+            for share in range(len(own))
+        )
         results = self._executor.run(run_task, shared_out, shared)
-        while of_shares := list(islice(results, len(shares))):
-            while of_shares[0]:
-                yield merge_all(parts.pop(0) for parts in of_shares)
+        for of_shares in (islice(results, len(own)) for some, own in zip(tasks, shares, strict=True) for _ in some):
+            yield from _merged(list(of_shares))
 
     def statistics(self, summings: Sequence[Summing], step: Step) -> SeveralStatistics:
         """Return the sums of each basis over all rows."""
@@ -269,6 +315,12 @@ def group_parts(parts: Sequence[RowPart], most: int = TASK_PARTS) -> Iterator[Ro
         together.append(part)
     if together:
         yield RowTask(tuple(together))
+
+
+def _merged(of_shares: list[list[Summed]]) -> Iterator[Summed]:
+    """Yield the sums of each part of a task, from those of all shares, which are let go."""
+    while of_shares[0]:
+        yield merge_all(parts.pop(0) for parts in of_shares)
 
 
 def _count(part: RowPart) -> int:

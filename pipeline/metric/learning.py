@@ -10,6 +10,7 @@ chosen by rows left out, and the rounds stopped by them.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -318,10 +319,8 @@ class _Learning:
         """Return the best candidate with this metric; if `widens`, the grid continues while the best is at its edge."""
         contest, wanted = Contest(), tuple(gammas)
         while wanted:
-            for start in range(0, len(wanted), stage.widths_at_once):
-                some = wanted[start : start + stage.widths_at_once]
-                for gamma, candidate in self._candidates(stage, metric, some, regularizations):
-                    contest.enter(gamma, candidate)
+            for gamma, candidate in self._candidates(stage, metric, wanted, regularizations):
+                contest.enter(gamma, candidate)
             best = contest.best
             neighbour = self._family.neighbour(contest.entered, best.gamma) if widens and best else None
             wanted = () if neighbour is None else (neighbour,)
@@ -331,13 +330,15 @@ class _Learning:
     def _candidates(
         self, stage: Stage, metric: Metric, gammas: Sequence[float | None], regularizations: Sequence[float]
     ) -> Iterator[tuple[float | None, Candidate | None]]:
-        """Yield each γ with its candidate of the best λ, from one pass."""
+        """Yield each γ with its candidate of the best λ: as many from a pass as its memory allows."""
         vectors = metric.apply(stage.vectors)
         bases = tuple(Basis(self._family.make(g), vectors, np.zeros(vectors.shape[1])) for g in gammas)
-        summing = JudgedSumming(metric, bases, stage.split, self._rows.n_targets)
-        sums = self._reduce(sum_judged, summing, events.STEP_METRIC_SUMS)
-        for gamma, basis, groups in zip(gammas, bases, summing.by_basis(sums), strict=True):
-            yield gamma, Candidate.best(metric, basis, groups, regularizations)
+        together = (bases[start : start + stage.widths_at_once] for start in range(0, len(bases), stage.widths_at_once))
+        summings = [JudgedSumming(metric, some, stage.split, self._rows.n_targets) for some in together]
+        passes = self._rows.reduce_each(sum_judged, summings, events.STEP_METRIC_SUMS, self._parts)
+        by_basis = chain.from_iterable(summing.by_basis(next(passes)) for summing in summings)
+        for gamma, basis in zip(gammas, bases, strict=True):
+            yield gamma, Candidate.best(metric, basis, next(by_basis), regularizations)
 
     def _keep(self, stage: Stage, candidate: Candidate) -> None:
         self._metric, self._kept = candidate.metric, candidate
@@ -365,7 +366,11 @@ class _Learning:
         self, function: Callable[[Any, Iterable[RowBlock]], Summed], argument: object, step: events.Step
     ) -> Summed:
         """Return the function over all rows of the pilot, in parts that the rows alone determine."""
-        return self._rows.reduce(function, argument, step, parts=max(1, self._rows.n_rows // PART_ROWS))
+        return self._rows.reduce(function, argument, step, self._parts)
+
+    @property
+    def _parts(self) -> int:
+        return max(1, self._rows.n_rows // PART_ROWS)
 
 
 def _near(regularization: float, steps: int) -> tuple[float, ...]:

@@ -84,6 +84,15 @@ class RowSet(Protocol):
         rows, the function is called once, without blocks.
         """
 
+    def reduce_each(
+        self,
+        function: Callable[[Argument, Iterable[RowBlock]], Summed],
+        arguments: Sequence[Argument],
+        step: Step,
+        parts: int | None = None,
+    ) -> Iterator[Summed]:
+        """Yield what `reduce` returns for each argument, in order; workers go on while the caller considers one."""
+
     def statistics(self, summings: Sequence[Summing], step: Step) -> SeveralStatistics:
         """Return the sums of each basis over all rows, in one pass; implementations may cache them."""
 
@@ -141,6 +150,16 @@ class ArrayRows:
         """Return function(argument, blocks) over all rows, in the calling process."""
         ranges = cut_evenly(self.n_rows, parts or 1)
         return merge_all(function(argument, self._blocks(start, stop)) for start, stop in ranges)
+
+    def reduce_each(
+        self,
+        function: Callable[[Argument, Iterable[RowBlock]], Summed],
+        arguments: Sequence[Argument],
+        step: Step,
+        parts: int | None = None,
+    ) -> Iterator[Summed]:
+        """Yield what `reduce` returns for each argument when it is asked for."""
+        return (self.reduce(function, argument, step, parts) for argument in arguments)
 
     def statistics(self, summings: Sequence[Summing], step: Step) -> SeveralStatistics:
         """Return the sums of each basis over all rows."""

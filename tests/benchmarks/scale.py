@@ -8,16 +8,18 @@ workers is a process that sees the whole stream, finds the cells of its rows, an
 each number of cells and workers the stream continues to the largest number of rows, with what it took at each.
 
 Prints one JSON object. `points` have CPU microseconds a row for finding cells and for learning, since the point before,
-of the worker that took longest, the peak of resident memory, and the bytes of the state and of the rows read. `model`
-has the coefficients of
+of the worker that took longest, the peak of resident memory, and the bytes of the state and of the rows read; --points
+adds those of other runs. `model` has the coefficients of
 
     routing  = a · cells · features
-    learning = (b + c · basis · features + e · basis² + (f + g · basis³) · cells / rows of a partition) / workers
-    memory   = h + i · cells · basis² / workers, no more workers than there are cells
+    learning = (b + c · m · features + e · m² + (f + g · m² + h · m³) · cells / rows of a partition) / workers
+    memory   = i + j · cells · m² / workers, no more workers than there are cells
 
-fitted to them by non-negative least squares: microseconds a row and bytes. `forecast` is what they say of --forecast
-rows on as many workers, with --decode microseconds for reading a row, where every worker reads all rows, and where rows
-are sent to their workers once; `limit` names the largest part of each.
+with m the vectors of a cell in the mean, fitted to them by non-negative least squares: microseconds a row and bytes.
+`residuals` are the factors between model and points: their geometric mean deviation, and the smallest and largest.
+`forecast` is what the model says of --forecast rows on as many workers with full dictionaries, and --decode
+microseconds for reading a row: where every worker reads all rows, and where each is sent once; `limit` names the
+largest part of each.
 """
 
 import argparse
@@ -65,6 +67,14 @@ class Point:
     peak_bytes: float
     state_bytes: int = 0
     read_bytes: int = 0
+
+    @property
+    def vectors(self) -> float:
+        """The vectors of a cell in the mean, of whose m² + m · (features + 4) numbers the state consists."""
+        if not self.state_bytes:
+            return float(self.basis)
+        half, numbers = (N_FEATURES + 4) / 2, self.state_bytes / 8 / self.cells
+        return min(float(self.basis), float(np.sqrt(half**2 + numbers)) - half)
 
 
 def centres_of(rows: Array, cells: int) -> Array:
@@ -133,23 +143,23 @@ def merge(points: Sequence[Point]) -> Point:
     return Point(**plain)
 
 
-def routing_terms(cells: float, basis: float, workers: float) -> list[float]:  # noqa: ARG001
+def routing_terms(cells: float, vectors: float, workers: float) -> list[float]:  # noqa: ARG001
     return [cells * N_FEATURES]
 
 
-def learning_terms(cells: float, basis: float, workers: float) -> list[float]:
+def learning_terms(cells: float, vectors: float, workers: float) -> list[float]:
     visits = cells / min(part_rows(N_FEATURES), PARTITION_ROWS)
-    terms = 1.0, basis * N_FEATURES, basis**2, visits, visits * basis**3
+    terms = 1.0, vectors * N_FEATURES, vectors**2, visits, visits * vectors**2, visits * vectors**3
     return [term / min(workers, cells) for term in terms]
 
 
-def memory_terms(cells: float, basis: float, workers: float) -> list[float]:
-    return [1.0, cells * basis**2 / min(workers, cells)]
+def memory_terms(cells: float, vectors: float, workers: float) -> list[float]:
+    return [1.0, cells * vectors**2 / min(workers, cells)]
 
 
 FITTED = {
     "routing_us": (routing_terms, ("cells_features",)),
-    "learning_us": (learning_terms, ("row", "basis_features", "basis_squared", "visit", "refresh")),
+    "learning_us": (learning_terms, ("row", "kernel", "update", "visit", "packing", "refresh")),
     "peak_bytes": (memory_terms, ("process", "cell_matrix")),
 }
 """What is fitted: the terms of each cost, and their names."""
@@ -160,11 +170,27 @@ def fit(points: Sequence[Point]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for cost, (terms, names) in FITTED.items():
         wanted = np.array([getattr(point, cost) for point in points])
-        table = np.array([terms(point.cells, point.basis, point.workers) for point in points])
+        table = np.array([terms(point.cells, point.vectors, point.workers) for point in points])
         weights = 1 / np.maximum(wanted, 1e-9)
         scale = np.maximum(np.abs(table * weights[:, np.newaxis]).max(axis=0), 1e-300)
         coefficients = nnls(table * weights[:, np.newaxis] / scale, wanted * weights)[0] / scale
         found[cost] = dict(zip(names, coefficients.tolist(), strict=True))
+    return found
+
+
+def predict(model: dict[str, dict[str, float]], cost: str, cells: float, vectors: float, workers: float) -> float:
+    """Return a cost by the model."""
+    terms, names = FITTED[cost]
+    return sum(model[cost][term] * value for term, value in zip(names, terms(cells, vectors, workers), strict=True))
+
+
+def residuals(model: dict[str, dict[str, float]], points: Sequence[Point]) -> dict[str, dict[str, float]]:
+    """Return, for each cost, the factors between what the model says and the points."""
+    found = {}
+    for cost in FITTED:
+        factors = [predict(model, cost, p.cells, p.vectors, p.workers) / getattr(p, cost) for p in points]
+        deviation = float(np.exp(np.sqrt(np.mean(np.log(factors) ** 2))))
+        found[cost] = {"deviation": deviation, "smallest": min(factors), "largest": max(factors)}
     return found
 
 
@@ -174,8 +200,7 @@ def forecast(
     """Return the hours of both ways of bringing rows to cells, with what limits each, and the memory of a worker."""
 
     def cost(name: str) -> float:
-        terms, names = FITTED[name]
-        return sum(model[name][term] * value for term, value in zip(names, terms(cells, basis, workers), strict=True))
+        return predict(model, name, cells, basis, workers)
 
     hours = rows / 3.6e9
     ways = {
@@ -209,11 +234,14 @@ def forecast(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=float, nargs="+", default=[1e5, 1e6, 1e7, 1e8])
-    parser.add_argument("--cells", type=int, nargs="+", default=[1, 10, 100, 1000])
+    parser.add_argument("--cells", type=int, nargs="*", default=[1, 10, 100, 1000])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--basis", type=int, nargs="+", default=[100, 200])
     parser.add_argument("--forecast", type=float, nargs=2, default=[1e9, 100], metavar=("ROWS", "WORKERS"))
     parser.add_argument("--decode", type=float, default=3.0, help="microseconds to read and decode a row")
+    parser.add_argument(
+        "--points", type=Path, nargs="+", default=[], help="outputs of other runs, whose points are added"
+    )
     parser.add_argument("--worker", type=int, nargs=3, metavar=("CELLS", "WORKERS", "NUMBER"))
     options = parser.parse_args()
     rows = sorted(int(number) for number in options.rows)
@@ -221,7 +249,8 @@ def main() -> None:
         cells, workers, number = options.worker
         print(json.dumps([asdict(point) for point in work(cells, workers, number, options.basis[0], rows)]))
         return
-    points = [
+    points = [Point(**point) for path in options.points for point in json.loads(path.read_text())["points"]]
+    points += [
         point
         for basis in options.basis
         for cells in options.cells
@@ -229,9 +258,14 @@ def main() -> None:
         for point in measure(cells, workers, basis, rows)
     ]
     model, (n_rows, workers) = fit(points), options.forecast
-    largest = max(options.cells), max(options.basis)
-    told = forecast(model, n_rows, *largest, int(workers), options.decode)
-    print(json.dumps({"points": [asdict(point) for point in points], "model": model, "forecast": told}, indent=1))
+    largest = max(point.cells for point in points), max(point.basis for point in points)
+    facts = {
+        "points": [asdict(point) for point in points],
+        "model": model,
+        "residuals": residuals(model, points),
+        "forecast": forecast(model, n_rows, *largest, int(workers), options.decode),
+    }
+    print(json.dumps(facts, indent=1))
 
 
 if __name__ == "__main__":

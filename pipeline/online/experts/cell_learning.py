@@ -6,6 +6,7 @@ a part leaves behind is a state that continues bit for bit, whoever learns the n
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -78,20 +79,25 @@ def sum_cell(state: OnlineState, rows: RowBlock, workspace: Workspace) -> tuple[
 
 
 def learn_block(
-    state: ExpertsState, block: RowBlock, cells: Integers | None = None, step: Step = learn_cell
+    state: ExpertsState,
+    block: RowBlock,
+    cells: Integers | None = None,
+    step: Step = learn_cell,
+    routed: Integers | None = None,
 ) -> tuple[ExpertsState, Integers, Floats]:
     """Return the state after the rows of these cells, default all, which rows they are, and their predictions before.
 
-    Rows of weight zero are among them. Predictions have the shape (rows, n_targets). `step` takes a cell's rows.
+    Rows of weight zero are among them. Predictions have the shape (rows, n_targets). `step` takes a cell's rows, and
+    `routed` is the cell of each row, where that is known.
     """
     state, n_targets = replace(state, n_targets=block.targets.shape[1]), block.targets.shape[1]
     places, predictions, most = [np.empty(0, np.int64)], [np.empty((0, n_targets))], part_rows(block.X.shape[1])
     with one_blas_thread():
-        for number, part in enumerate(block.parts(most)):
-            routed = state.cells.nearest(part.X)
-            own = np.arange(len(part)) if cells is None else np.flatnonzero(np.isin(routed, cells))
-            state, before = _learn_part(state, part if cells is None else part.select(own), routed[own], step)
-            places.append(number * most + own)
+        for first, part in zip(count(step=most), block.parts(most)):
+            nearest = state.cells.nearest(part.X) if routed is None else routed[first : first + most]
+            own = np.arange(len(part)) if cells is None else np.flatnonzero(np.isin(nearest, cells))
+            state, before = _learn_part(state, part if cells is None else part.select(own), nearest[own], step)
+            places.append(first + own)
             predictions.append(before)
     return state, np.concatenate(places), np.concatenate(predictions)
 

@@ -61,6 +61,8 @@ class CellTrial:
     """The learners' settings."""
     centres: Floats
     """The centres of the cells."""
+    routed: Integers
+    """The cell of each row that is learned, which is the same for all settings."""
     number: int = 0
     """The number of a share, from zero on."""
     of: int = 1
@@ -76,12 +78,12 @@ class CellTrial:
         most = min(count, len(self.centres))
         return tuple(replace(self, number=number, of=most) for number in range(most))
 
-    def own_cells(self, rows: Floats) -> Integers | None:
-        """Return the cells of this share, which have about as many of the rows as those of another; None for all."""
+    @property
+    def own_cells(self) -> Integers | None:
+        """The cells of this share, which have about as many of the rows as those of another; None for all."""
         if self.of == 1:
             return None
-        cells = self.state.cells
-        return divide_cells(np.bincount(cells.nearest(rows), minlength=len(cells)).tolist(), self.of)[self.number]
+        return divide_cells(np.bincount(self.routed, minlength=len(self.centres)).tolist(), self.of)[self.number]
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def try_cells(trial: CellTrial, blocks: Iterable[RowBlock]) -> TriedCells:
     rows = trial.rows.group(trial.rows.of(_first(blocks, trial.rows.count)), LEARNED)
     with one_blas_thread():
         block = check_block(trial.state, rows.features, rows.targets, rows.weights, 0)
-        learned, _, _ = learn_block(trial.state, block, trial.own_cells(rows.features))
+        learned, _, _ = learn_block(trial.state, block, trial.own_cells, routed=trial.routed)
     return TriedCells(learned.packed)
 
 

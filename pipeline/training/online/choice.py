@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from ridgestream.pipeline.base import events
-from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputWarning, NumericalBreakdown
 from ridgestream.pipeline.base.reporter import Reporter
@@ -22,6 +22,7 @@ from ridgestream.pipeline.kernels import KERNELS, Kernel
 from ridgestream.pipeline.metric.candidate import JudgedErrors, Verdict
 from ridgestream.pipeline.metric.split import FOLDS, JUDGES, LATER_SHARE, LEARNED
 from ridgestream.pipeline.models.model_record import Learner
+from ridgestream.pipeline.online.experts.cells import Cells
 from ridgestream.pipeline.online.experts.local_experts import LocalExperts
 from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.online.selection_rule import Selection
@@ -167,6 +168,11 @@ class LearnerTrials:
         return self._group(LEARNED)
 
     @cached_property
+    def _routed(self) -> Integers:
+        """The cell of each row that is learned."""
+        return Cells.of(cast("Floats", self.centres)).nearest(self.learned.features)
+
+    @cached_property
     def _judges(self) -> list[RowBlock]:
         """The rows of each judge."""
         return [self._group(judge) for judge in JUDGES]
@@ -193,7 +199,7 @@ class LearnerTrials:
         """Return the learner with these settings after the rows that are learned."""
         pilot = self.rows.pilot
         if self.centres is not None:
-            trial = CellTrial(self._trial_rows, settings, self.centres)
+            trial = CellTrial(self._trial_rows, settings, self.centres, self._routed)
             tried = pilot.rows.reduce(try_cells, trial, events.STEP_TRY_CELLS, parts=1)
             return LocalExperts.from_state(replace(trial.state, n_targets=pilot.rows.n_targets, packed=tried.packed))
         empty, learned = OnlineState.empty(settings, pilot.rows.n_features, pilot.rows.n_targets), self.learned

@@ -64,6 +64,9 @@ class Striking:
                 self._strike()
             yield result
 
+    def release(self) -> None:
+        self._executor.release()
+
     def _strike(self) -> None:
         wait_until(lambda: any(len(keys) > 1 for keys in results_on(self._executor).values()))
         held = results_on(self._executor)

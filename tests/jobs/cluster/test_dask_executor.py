@@ -11,6 +11,7 @@ from pathlib import Path
 from time import sleep
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -188,6 +189,16 @@ def test_a_task_has_one_blas_thread() -> None:
         (threads,) = executor.run(count_blas_threads, [0])
     assert len(threads) >= 1
     assert set(threads) == {1}
+
+
+@pytest.mark.thorough
+def test_workers_that_are_released_end_while_the_job_goes_on() -> None:
+    with open_executor("local:1", PATIENCE) as executor:
+        assert list(executor.run(abs, [-1])) == [1]
+        workers = [each for each in psutil.Process().children() if "multiprocessing.spawn" in " ".join(each.cmdline())]
+        assert workers
+        executor.release()
+        assert psutil.wait_procs(workers, timeout=PATIENCE)[1] == []
 
 
 @pytest.mark.thorough

@@ -108,6 +108,9 @@ class Workers:
         self.tasks += len(sent) if function is learn_cells else 0
         return PicklingExecutor().run(function, sent, *shared)
 
+    def release(self) -> None:
+        """Let nothing go: there are no processes."""
+
 
 @pytest.fixture
 def _shared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """OROLS against explicit columns and matrices; what must not change its choices; and unusual data."""
 
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -114,6 +114,15 @@ class CutRows:
         function, argument = pickle.loads(pickle.dumps((function, argument)))  # noqa: S301  (as they travel)
         ends = [0, *sorted(self.cuts), self.n_rows]
         return reduce(lambda a, b: a.merge(b), (function(argument, [self._part(*ends)]) for ends in pairwise(ends)))
+
+    def reduce_each(
+        self,
+        function: Callable[[Argument, Iterable[RowBlock]], Summed],
+        arguments: Sequence[Argument],
+        step: Event,
+        parts: int | None = None,
+    ) -> Iterator[Summed]:
+        return (self.reduce(function, argument, step, parts) for argument in arguments)
 
     def statistics(self, summings: Sequence[Summing], step: Event) -> SeveralStatistics:
         return self.reduce(sum_together, summings, step)

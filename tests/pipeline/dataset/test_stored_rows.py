@@ -1,6 +1,7 @@
 """A store's rows as a row set: the same results as rows in memory, wherever tasks run."""
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,7 +29,8 @@ from ridgestream.pipeline.dataset.stored_rows import StoredRows
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.metric.judged_sums import JudgedSumming, JudgedSums, sum_judged
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.split import GROUPS, Split
+from ridgestream.pipeline.metric.split import GROUPS, LEARNED, Split
+from ridgestream.pipeline.online.experts.cells import Cells
 from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.selection.starts.kmeans import sum_clusters
 from ridgestream.pipeline.sums.basis import Basis
@@ -240,6 +242,63 @@ def test_a_short_pass_is_not_checkpointed(store: Store) -> None:
     assert not checkpoints.saved
 
 
+@pytest.mark.parametrize(("bytes_a_second", "saved"), [(1, False), (2**40, True)])
+def test_sums_that_take_longer_to_write_than_to_repeat_are_not_checkpointed(
+    store: Store, monkeypatch: pytest.MonkeyPatch, bytes_a_second: int, saved: bool
+) -> None:
+    monkeypatch.setattr(pass_checkpoint, "WORTH_SECONDS", 0.0)
+    monkeypatch.setattr(pass_checkpoint, "WORTH_BYTES", bytes_a_second)
+    checkpoints = MemoryCheckpoints()
+    bits(rows_of(store, checkpoints=checkpoints), 3)
+    assert bool(checkpoints.saved) == saved
+
+
+class Ahead(InProcess):
+    """Draws three tasks before the first result, as workers do."""
+
+    def __init__(self) -> None:
+        self.drawn: list[Any] = []
+
+    def run(self, function: Callable[..., Result], tasks: Iterable[Task], *shared: Any) -> Iterator[Result]:
+        waiting: deque[Task] = deque()
+        for task in tasks:
+            self.drawn.append(task)
+            waiting.append(task)
+            if len(waiting) == 3:
+                yield function(waiting.popleft(), *shared)
+        yield from (function(task, *shared) for task in waiting)
+
+
+def summings_of(rows: StoredRows) -> list[JudgedSumming]:
+    bases = [Basis(RBF(g), rows.take(np.arange(9)).features, np.zeros(rows.n_features)) for g in (0.1, 0.2, 0.4)]
+    return [JudgedSumming(Metric.standardized(rows.n_features), (b,), Split(rows.n_rows), 1) for b in bases]
+
+
+def test_workers_go_on_with_the_next_pass_while_the_sums_of_one_are_considered(store: Store) -> None:
+    rows, executor = rows_of(store), Ahead()
+    summings = summings_of(rows)
+    passes = rows_of(store, executor=executor).reduce_each(sum_judged, summings, COUNT, parts=2)
+    first = next(passes)
+    assert len(executor.drawn) > 2
+    assert hash_of([first, *passes]) == hash_of([rows.reduce(sum_judged, each, COUNT, parts=2) for each in summings])
+    assert len(executor.drawn) == 3 * 2
+
+
+def test_several_passes_resume_where_they_were_killed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pass_checkpoint, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(pass_checkpoint, "WORTH_SECONDS", 0.0)
+    checkpoints, summings = MemoryCheckpoints(), summings_of(rows_of(store))
+    straight = hash_of(list(rows_of(store).reduce_each(sum_judged, summings, COUNT, parts=4)))
+    counts = []
+    for after in (5, 2, 99):
+        executor = Killed(after)
+        rows = rows_of(store, executor=executor, checkpoints=checkpoints)
+        with suppress(KeyboardInterrupt):
+            assert hash_of(list(rows.reduce_each(sum_judged, summings, COUNT, parts=4))) == straight
+        counts.append(executor.done)
+    assert counts == [5, 2, 5]  # twelve tasks, none twice
+
+
 def bits(rows: RowSet, folds: int) -> list[npt.NDArray[np.float64]]:
     basis = Basis(RBF(0.2), rows.take(np.array([5, 300, 700])).features, np.zeros(rows.n_features))
     sums = rows.statistics((Summing(basis, 1, folds),), COUNT).parts[0]
@@ -281,7 +340,9 @@ def test_workers_take_the_shares_of_an_argument_apart_and_change_no_bit(store: S
     )
     summing = JudgedSumming(metric, (basis, basis), Split(rows.n_rows), 1)
     settings = OnlineSettings(RBF(0.2), max_basis=20)
-    trial = CellTrial(TrialRows(metric, 900), settings, np.unique(basis.vectors, axis=0))
+    centres, first = np.unique(basis.vectors, axis=0), TrialRows(metric, 900)
+    learned = first.group(first.of(rows.take(np.arange(900))), LEARNED)
+    trial = CellTrial(first, settings, centres, Cells.of(centres).nearest(learned.features))
 
     def results(executor: Executor) -> tuple[JudgedSums, TriedCells]:
         rows = rows_of(store, executor=executor)
