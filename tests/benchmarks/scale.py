@@ -11,11 +11,12 @@ Prints one JSON object. `points` have CPU microseconds a row for finding cells a
 of the worker that took longest, the peak of resident memory, and the bytes of the state and of the rows read; --points
 adds those of other runs. `model` has the coefficients of
 
-    routing  = a · cells · features
-    learning = (b + c · m · features + e · m² + (f + g · m² + h · m³) · cells / rows of a partition) / workers
+    routing  = a + b · cells · features
+    learning = (c + d · m² + (e + f · m²) · changes + (g + h · m³) · cells / rows of a partition) / workers
     memory   = i + j · cells · m² / workers, no more workers than there are cells
 
-with m the vectors of a cell in the mean, fitted to them by non-negative least squares: microseconds a row and bytes.
+with m the vectors of a cell in the mean, and the changes of dictionaries by a row: one for each of the first m rows of
+a cell, and m/n after n. They are fitted by non-negative least squares: microseconds a row and bytes.
 `residuals` are the factors between model and points: their geometric mean deviation, and the smallest and largest.
 `forecast` is what the model says of --forecast rows on as many workers with full dictionaries, and --decode
 microseconds for reading a row: where every worker reads all rows, and where each is sent once; `limit` names the
@@ -67,6 +68,8 @@ class Point:
     peak_bytes: float
     state_bytes: int = 0
     read_bytes: int = 0
+    since: int = 0
+    """The rows of the point before."""
 
     @property
     def vectors(self) -> float:
@@ -75,6 +78,32 @@ class Point:
             return float(self.basis)
         half, numbers = (N_FEATURES + 4) / 2, self.state_bytes / 8 / self.cells
         return min(float(self.basis), float(np.sqrt(half**2 + numbers)) - half)
+
+    @property
+    def load(self) -> "Load":
+        """What decides its costs."""
+        return Load.of(self.cells, self.vectors, self.workers, (self.since, self.rows))
+
+
+@dataclass(frozen=True)
+class Load:
+    """What decides what a row costs."""
+
+    cells: float
+    """The number of cells."""
+    vectors: float
+    """Their vectors in the mean."""
+    workers: float
+    """The number of workers that have some of them."""
+    changes: float
+    """Changes of dictionaries by a row."""
+
+    @classmethod
+    def of(cls, cells: float, vectors: float, workers: float, rows: tuple[float, float]) -> "Load":
+        """Return the load of the rows of a stream between these two numbers."""
+        full = cells * vectors
+        before, after = (min(n, full) + full * float(np.log(max(n / full, 1.0))) for n in rows)
+        return cls(cells, vectors, min(workers, cells), (after - before) / (rows[1] - rows[0]))
 
 
 def centres_of(rows: Array, cells: int) -> Array:
@@ -113,6 +142,7 @@ def work(cells: int, workers: int, number: int, basis: int, stops: Sequence[int]
                 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
                 sum(packed.nbytes for packed in learner.state().packed),
                 8 * N_FEATURES * seen,
+                told,
             )
             say(f"worker {number}: {point}")  # a run that takes too long leaves what it has measured
             yield point
@@ -143,23 +173,23 @@ def merge(points: Sequence[Point]) -> Point:
     return Point(**plain)
 
 
-def routing_terms(cells: float, vectors: float, workers: float) -> list[float]:  # noqa: ARG001
-    return [cells * N_FEATURES]
+def routing_terms(load: Load) -> list[float]:
+    return [1.0, load.cells * N_FEATURES]
 
 
-def learning_terms(cells: float, vectors: float, workers: float) -> list[float]:
-    visits = cells / min(part_rows(N_FEATURES), PARTITION_ROWS)
-    terms = 1.0, vectors * N_FEATURES, vectors**2, visits, visits * vectors**2, visits * vectors**3
-    return [term / min(workers, cells) for term in terms]
+def learning_terms(load: Load) -> list[float]:
+    m, visits = load.vectors, load.cells / min(part_rows(N_FEATURES), PARTITION_ROWS)
+    terms = 1.0, m**2, load.changes, load.changes * m**2, visits, visits * m**3
+    return [term / load.workers for term in terms]
 
 
-def memory_terms(cells: float, vectors: float, workers: float) -> list[float]:
-    return [1.0, cells * vectors**2 / min(workers, cells)]
+def memory_terms(load: Load) -> list[float]:
+    return [1.0, load.cells * load.vectors**2 / load.workers]
 
 
 FITTED = {
-    "routing_us": (routing_terms, ("cells_features",)),
-    "learning_us": (learning_terms, ("row", "kernel", "update", "visit", "packing", "refresh")),
+    "routing_us": (routing_terms, ("row", "cells_features")),
+    "learning_us": (learning_terms, ("row", "update", "changed_row", "change", "visit", "refresh")),
     "peak_bytes": (memory_terms, ("process", "cell_matrix")),
 }
 """What is fitted: the terms of each cost, and their names."""
@@ -170,7 +200,7 @@ def fit(points: Sequence[Point]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for cost, (terms, names) in FITTED.items():
         wanted = np.array([getattr(point, cost) for point in points])
-        table = np.array([terms(point.cells, point.vectors, point.workers) for point in points])
+        table = np.array([terms(point.load) for point in points])
         weights = 1 / np.maximum(wanted, 1e-9)
         scale = np.maximum(np.abs(table * weights[:, np.newaxis]).max(axis=0), 1e-300)
         coefficients = nnls(table * weights[:, np.newaxis] / scale, wanted * weights)[0] / scale
@@ -178,17 +208,17 @@ def fit(points: Sequence[Point]) -> dict[str, dict[str, float]]:
     return found
 
 
-def predict(model: dict[str, dict[str, float]], cost: str, cells: float, vectors: float, workers: float) -> float:
+def predict(model: dict[str, dict[str, float]], cost: str, load: Load) -> float:
     """Return a cost by the model."""
     terms, names = FITTED[cost]
-    return sum(model[cost][term] * value for term, value in zip(names, terms(cells, vectors, workers), strict=True))
+    return sum(model[cost][term] * value for term, value in zip(names, terms(load), strict=True))
 
 
 def residuals(model: dict[str, dict[str, float]], points: Sequence[Point]) -> dict[str, dict[str, float]]:
     """Return, for each cost, the factors between what the model says and the points."""
     found = {}
     for cost in FITTED:
-        factors = [predict(model, cost, p.cells, p.vectors, p.workers) / getattr(p, cost) for p in points]
+        factors = [predict(model, cost, p.load) / getattr(p, cost) for p in points]
         deviation = float(np.exp(np.sqrt(np.mean(np.log(factors) ** 2))))
         found[cost] = {"deviation": deviation, "smallest": min(factors), "largest": max(factors)}
     return found
@@ -200,7 +230,7 @@ def forecast(
     """Return the hours of both ways of bringing rows to cells, with what limits each, and the memory of a worker."""
 
     def cost(name: str) -> float:
-        return predict(model, name, cells, basis, workers)
+        return predict(model, name, Load.of(cells, basis, workers, (0, rows)))
 
     hours = rows / 3.6e9
     ways = {

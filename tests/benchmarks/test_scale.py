@@ -1,26 +1,39 @@
 """The cost model of the benchmark of local experts."""
 
+from itertools import product
+
 import pytest
-from benchmarks.scale import FITTED, Point, fit, forecast, predict, residuals
+from benchmarks.scale import FITTED, Load, Point, fit, forecast, predict, residuals
 from support.data.forest import N_FEATURES
 
 COSTS = {
-    "routing_us": {"cells_features": 0.001},
-    "learning_us": {"row": 2.0, "kernel": 0.002, "update": 0.0005, "visit": 900.0, "packing": 0.1, "refresh": 0.001},
+    "routing_us": {"row": 0.05, "cells_features": 0.001},
+    "learning_us": {
+        "row": 2.0,
+        "update": 0.0005,
+        "changed_row": 20.0,
+        "change": 0.0003,
+        "visit": 900.0,
+        "refresh": 0.001,
+    },
     "peak_bytes": {"process": 3e8, "cell_matrix": 60.0},
 }
 
 
-def point(cells: int, workers: int, basis: int) -> Point:
+def point(cells: int, workers: int, basis: int, since: int, rows: int) -> Point:
     vectors = 0.8 * basis
-    routing, learning, peak = (predict(COSTS, name, cells, vectors, workers) for name in FITTED)
     state = round(8 * cells * (vectors**2 + vectors * (N_FEATURES + 4)))
-    return Point(10**6, cells, workers, basis, routing, learning, peak, state)
+    load = Load.of(cells, vectors, workers, (since, rows))
+    routing, learning, peak = (predict(COSTS, name, load) for name in FITTED)
+    return Point(rows, cells, workers, basis, routing, learning, peak, state, 0, since)
 
 
 def test_the_model_that_made_the_points_is_found_and_says_what_limits() -> None:
-    sizes, numbers = (40, 90, 200), (1, 2, 4)
-    points = [point(cells, workers, basis) for cells in (1, 30, 900) for basis in sizes for workers in numbers]
+    points = [
+        point(cells, workers, basis, since, rows)
+        for cells, workers, basis in product((1, 30, 900), (1, 2, 4), (40, 90, 200))
+        for since, rows in ((0, 10**5), (10**5, 10**6))
+    ]
     model = fit(points)
     for name, terms in COSTS.items():
         assert model[name] == pytest.approx(terms, rel=1e-3)
