@@ -146,7 +146,8 @@ PILOT_CELLS_TRIED = Event(
 PILOT_CHOSEN = Event("pilot.chosen", "settings have been chosen by the first rows, and stay as they are")
 PILOT_LATER_ROWS_DISAGREE = Event(
     "pilot.later_rows_disagree",
-    "later rows want other settings than rows left out at random, and decide; the data may change with time",
+    "later rows want other settings than rows left out at random, and decide; the data may change with time; rows "
+    "that are sorted by anything else should be shuffled",
 )
 PILOT_LEARNER_FALLS_SHORT = Event(
     "pilot.learner_falls_short",
