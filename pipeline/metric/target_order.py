@@ -17,8 +17,8 @@ from ridgestream.pipeline.sums.row_block import RowBlock, drop_absent
 FEWEST_ROWS = 50
 """Fewer rows may be in this order by chance."""
 
-EXCEPTIONS = 1_000
-"""One change of a number in so many may be against the order, as where sorted files follow each other."""
+EXCEPTIONS = 20
+"""One change of a number in so many may be against the order, as where sorted files follow each other, or are mixed."""
 
 
 @dataclass(frozen=True)

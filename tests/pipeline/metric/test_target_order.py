@@ -31,6 +31,7 @@ SORTED = {
     "ascending": NUMBERS,
     "descending": NUMBERS[::-1],
     "two sorted files": np.concatenate([np.arange(3000.0), np.arange(2000.0)]),
+    "sorted but for some rows": np.concatenate([NUMBERS[:150], NUMBERS[[280, 10, 160]], NUMBERS[150:]]),
     "two classes": np.where(CLASSES > 1, 1.0, -1.0),
     "classes": one_against_rest(CLASSES),
     "classes in another order": one_against_rest((CLASSES + 1) % 3),
@@ -38,6 +39,7 @@ SORTED = {
 }
 OTHERS = {
     "random": RNG.permutation(NUMBERS),
+    "a smooth season": np.sin(np.arange(300) / 20),
     "a trend with noise": NUMBERS + RNG.normal(size=300),
     "states that last long": np.repeat([1.0, 3.0, 2.0, 5.0, 4.0, 2.0], 50),
     "one episode": np.repeat([-1.0, 1.0, -1.0], 100),
