@@ -20,6 +20,12 @@ OROLS has less there than here is due to something else that the paper does not 
     "boston": """Partitions differ by more than methods do: QR, which has no penalty, is a third of the paper's standard
 deviation above its mean, and support vectors are below the figure that the paper quotes.""",
     "abalone": "QR has the paper's error.",
+    "forest": """With 500 vectors, our OLS-59 takes .65 (10,000 rows) and .54 (50,000) of the CPU time of the one that
+stores its columns, and .83 and .16 of its memory, which grows by 8 bytes a row and vector where ours stays; the online
+learner takes a seventeenth and a twenty-eighth of the time, and its memory, compiled code included, stays, too. The
+inverse that the columns' method borders once a vector loses all digits here from 300 vectors on, where P has a
+condition of 5·10¹⁰: its errors are rounding. Solved anew by a factor, its 300 vectors of 10,000 rows have an error of
+20.9 on 20,000 of the test rows.""",
     "fvs": "What is saved by not inverting anew for each candidate grows with the dictionary, as in the paper.",
 }
 """What the tables show."""
@@ -102,4 +108,4 @@ def _forest(rows: Rows) -> str:
         memory = (row["peak_bytes"] - row["peak_bytes_before_fitting"]) / 1e6
         cells = (f"{row['rows']:,}", str(row["vectors"]), _METHODS[row["method"]], f"{row['cpu_seconds']:.3g}")
         lines.append(f"| {' | '.join(cells)} | {memory:.0f} | {row['test_error_percent']:.2f} |\n")
-    return _FOREST + "\n" + "".join(lines)
+    return _FOREST + "\n" + "".join(lines) + _finding("forest")
