@@ -2,6 +2,9 @@
 
 from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors, Verdict
 
+FLAT_SHARE = 0.02
+"""The share of an error by which candidates differ at most where none is seen to be better."""
+
 
 class Contest:
     """Candidates by γ, judged in the order in which they enter."""
@@ -24,6 +27,12 @@ class Contest:
     def verdict(self) -> Verdict:
         """Which of the candidates that can be judged is best."""
         return Verdict.of(list(self._errors.values()))
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether all candidates are about as good, or as bad, as the best one."""
+        errors = [each.pooled for each in self._errors.values()]
+        return bool(errors) and max(errors) <= (1 + FLAT_SHARE) * min(errors)
 
     @property
     def best(self) -> Candidate | None:

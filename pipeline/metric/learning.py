@@ -316,16 +316,22 @@ class _Learning:
         *,
         widens: bool,
     ) -> Candidate | None:
-        """Return the best candidate with this metric; if `widens`, the grid continues while the best is at its edge."""
+        """Return the best candidate with this metric; if `widens`, the grid continues as `_following` says."""
         contest, wanted = Contest(), tuple(gammas)
         while wanted:
             for gamma, candidate in self._candidates(stage, metric, wanted, regularizations):
                 contest.enter(gamma, candidate)
-            best = contest.best
-            neighbour = self._family.neighbour(contest.entered, best.gamma) if widens and best else None
-            wanted = () if neighbour is None else (neighbour,)
+            following = self._following(contest) if widens else None
+            wanted = () if following is None else (following,)
         best = contest.best
         return replace(best, by_later=best.by_later or contest.verdict.by_later) if best else None
+
+    def _following(self, contest: Contest) -> float | None:
+        """Return the γ to be judged next: a neighbour of the best; at first, if all are alike, a far narrower one."""
+        neighbour = self._family.neighbour(contest.entered, contest.best.gamma) if contest.best else None
+        if neighbour is None and self._best is None and contest.is_flat:
+            return self._family.far_narrower(contest.entered)
+        return neighbour
 
     def _candidates(
         self, stage: Stage, metric: Metric, gammas: Sequence[float | None], regularizations: Sequence[float]

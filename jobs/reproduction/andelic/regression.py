@@ -80,7 +80,9 @@ STUDY = Study(
     measurements=tuple(_measurements()),
     needs=tuple(TRAINING),
     findings="""Errors on 25 test rows of Boston differ by more between partitions than methods do: the paper's ±
-3.28 is that. As printed, with λ by (30) until it stands still, selection does not end before nearly all of Boston's
-rows are vectors: this λ does not settle; with λ and size of least GCV the share of vectors is the paper's. With as
-many vectors, shard-merge-select in the learned metric errs less.""",
+3.28 is that. With λ and size of least GCV, the mean of 100 partitions is 9.4, half of the paper's standard deviation
+above its mean, with as large a share of vectors; the median is 8.0, and λ by evidence has 7.8. As printed, with λ by
+(30) until it stands still, selection takes most of Boston's rows: this λ does not settle. On abalone the least GCV is
+found at a fifth of the paper's vectors, with an error within one of its standard deviations. With as many vectors,
+shard-merge-select in the learned metric has a smaller error on Boston, and the same on abalone.""",
 )

@@ -59,7 +59,7 @@ FAR_FROM_MEAN = 0.05
 FEW_ROWS = 2_000
 """With so many rows or fewer, each of them judges, too, learners that have not learned its fold: a fifth is noise."""
 
-FEWEST_ROWS = 50
+FEWEST_ROWS = 10
 """With fewer rows, the pilot's own choice stands."""
 
 LARGEST_BASIS = 1_000

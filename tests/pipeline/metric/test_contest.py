@@ -43,3 +43,11 @@ def test_the_best_is_that_of_all_and_the_others_are_let_go(judged: list[JudgedEr
     else:
         assert best.errors is known[Verdict.of(known).index]
     assert sum(reference() is not None for reference in references) <= 2
+
+
+@given(st.lists(ERRORS, max_size=6))
+def test_candidates_are_alike_if_none_is_better_by_two_per_cent(judged: list[JudgedErrors]) -> None:
+    contest = Contest()
+    for number, errors in enumerate(judged):
+        contest.enter(float(number), replace(any_candidate(), errors=errors))
+    assert contest.is_flat == (bool(judged) and max(e.pooled for e in judged) / min(e.pooled for e in judged) <= 1.02)
