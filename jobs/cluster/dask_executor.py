@@ -124,7 +124,7 @@ class DaskExecutor:
             self._submission.cancel(waiting)
 
     def release(self) -> None:
-        """Let the workers of this machine end while the job goes on; those of another scheduler stay."""
+        """Let the workers of this machine end while the job continues; those of another scheduler stay."""
         if self._client.cluster is not None and not self._ending.is_alive():
             self._ending = Thread(target=self._end, name="end-workers", daemon=True)
             self._ending.start()

@@ -46,7 +46,7 @@ class Executor(Protocol):
         """Yield function(task, *shared) for each task, in order; a bounded number of tasks run at a time."""
 
     def release(self) -> None:
-        """Let workers that this job has started end while it goes on: no task follows."""
+        """Let workers that this job has started end while it continues: no task follows."""
 
 
 class InProcess:

@@ -1,4 +1,4 @@
-"""Decoding the columns after a step: features where an episode goes on, and whether it ended with the step."""
+"""Decoding the columns after a step: features where an episode continues, and whether it ended with the step."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

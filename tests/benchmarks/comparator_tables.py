@@ -28,7 +28,7 @@ from benchmarks.comparators import conventional_fvs, fit_qr, fit_rvm
 from benchmarks.measuring import Watch, say
 from benchmarks.rivals import measure_in_a_process
 
-from ridgestream.jobs.reproduction.andelic.classification import BENCHMARKS, JUDGED_FOLDS, Benchmark, Classes, read
+from ridgestream.jobs.reproduction.andelic.classification import BENCHMARKS, FOLDS, Benchmark, Classes, read
 from ridgestream.jobs.reproduction.andelic.machine import folds_of
 from ridgestream.jobs.reproduction.andelic.regression import GAMMAS as GAMMAS_OF
 from ridgestream.jobs.reproduction.andelic.regression import JUDGED as JUDGED_OF
@@ -174,7 +174,7 @@ def measure_machines(benchmark: Benchmark, data: DataFolder) -> dict[str, Any]:
     classes = read(benchmark, data)
     order = np.random.default_rng(0).permutation(len(classes.X))
     drawn = Classes(classes.X[order], classes.Y[order], classes.X_test, classes.Y_test)
-    folds, compared = [drawn.fold(fold) for fold in range(JUDGED_FOLDS)], grid(gamma=benchmark.gammas, C=(1, 10, 100))
+    folds, compared = [drawn.fold(fold) for fold in range(FOLDS)], grid(gamma=benchmark.gammas, C=(1, 10, 100))
     errors = [sum(classify(fold, **settings)[0] for fold in folds) for settings in compared]
     chosen = compared[int(np.argmin(errors))]
     error, size = classify(classes, **chosen)

@@ -112,31 +112,32 @@ def fit_column_ols(
     """Return the model of OLS-59 as the paper has it, which stores the columns: rows × n_basis numbers.
 
     Each round computes the columns q of its random rows, and adds the one with the largest (qᵀy − hᵀβ)²/Δ, by the
-    inverse of P = KᵀK + λn K_SS; γ = λn. A round whose rows are all chosen or spanned chooses none.
+    Cholesky factor L of P = KᵀK + λn K_SS, to which it adds a row; γ = λn. A round whose rows are all chosen or spanned
+    chooses none.
     """
     n, centre = len(y), np.zeros(X.shape[1])
     penalty, places, number = regularization * n, list[int](), 0
     columns = np.empty((n, max_basis), order="F")
-    inverse, rhs = np.zeros((0, 0)), np.zeros(0)
+    factor, half = np.zeros((max_basis, max_basis)), np.zeros(max_basis)
     while len(places) < max_basis and number < 2 * max_basis + 20:
+        m = len(places)
         drawn = np.setdiff1d(draw_round(seed, number, n, candidates), places)
         number += 1
         new = kernel.block(X, X[drawn], centre)
         own = np.einsum("ij,ij->j", new, new) + penalty * kernel.diagonal(X[drawn])
-        h = columns[:, : len(places)].T @ new + penalty * kernel.block(X[places], X[drawn], centre)
-        solved = inverse @ h
-        delta = own - np.einsum("ij,ij->j", h, solved)
+        h = columns[:, :m].T @ new + penalty * kernel.block(X[places], X[drawn], centre)
+        solved = solve_triangular(factor[:m, :m], h, lower=True)
+        delta = own - np.einsum("ij,ij->j", solved, solved)
         usable = delta > 1e-10 * own
         if not usable.any():
             continue
-        gains = np.where(usable, (new.T @ y - solved.T @ rhs) ** 2 / np.where(usable, delta, 1.0), -1.0)
-        best = int(np.argmax(gains))
-        columns[:, len(places)] = new[:, best]
-        border = np.append(-solved[:, best], 1.0)
-        inverse = np.pad(inverse, (0, 1)) + np.outer(border, border) / delta[best]
-        rhs = np.append(rhs, new[:, best] @ y)
+        steps = (new.T @ y - solved.T @ half[:m]) / np.sqrt(np.where(usable, delta, np.inf))
+        best = int(np.argmax(steps**2))
+        columns[:, m] = new[:, best]
+        factor[m, :m], factor[m, m], half[m] = solved[:, best], np.sqrt(delta[best]), steps[best]
         places.append(int(drawn[best]))
-    return Expansion.of(kernel, X, places, inverse @ rhs)
+    m = len(places)
+    return Expansion.of(kernel, X, places, solve_triangular(factor[:m, :m], half[:m], trans="T", lower=True))
 
 
 @dataclass(frozen=True)

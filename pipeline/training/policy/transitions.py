@@ -11,7 +11,7 @@ from ridgestream.stores.schema.row_batch import Rows
 from ridgestream.stores.segments.segment_format import SegmentFacts
 from ridgestream.stores.segments.segments import SegmentRows, SegmentSource
 
-GOES_ON = NumericColumn("goes on", centre=1.0, scale=-1.0, fill=0.0)
+CONTINUES = NumericColumn("continues", centre=1.0, scale=-1.0, fill=0.0)
 """c = 1 − done, of the last column of `Rows.ahead`."""
 
 
@@ -70,4 +70,4 @@ def reward_map(feature_map: FeatureMap) -> FeatureMap:
 def transition_map(states: FeatureMap) -> FeatureMap:
     """Return the map of rows of `TransitionSegments` to (x, x′, c): x′ is standardized as x is."""
     ahead = (replace(column, name=f"{column.name} after the step") for column in states.numeric)
-    return replace(states, numeric=(*states.numeric, *ahead, GOES_ON))
+    return replace(states, numeric=(*states.numeric, *ahead, CONTINUES))

@@ -223,14 +223,14 @@ import warnings
 from ridgestream.jobs.cli.interpreter import prepare_process
 prepare_process()
 warnings.warn("to change in the next release", FutureWarning)
-print("goes on")
+print("continues")
 """
 
 
 @pytest.mark.parametrize("given", [["-W", "error"], ["-W", "error::FutureWarning"], ["-X", "dev", "-W", "error"]])
 def test_a_library_s_warning_stops_nothing_where_warnings_are_errors(given: list[str]) -> None:
     outcome = run_program([sys.executable, *given, "-c", WARN])
-    assert (outcome.code, outcome.out) == (0, "goes on\n"), outcome
+    assert (outcome.code, outcome.out) == (0, "continues\n"), outcome
     assert "message='a library warns' warning='to change in the next release'" in outcome.err
 
 
