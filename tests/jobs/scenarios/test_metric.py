@@ -83,6 +83,7 @@ def test_where_tasks_are_done_changes_no_bit(tmp_path: Path, method: str) -> Non
 def test_a_killed_pilot_goes_on_and_ends_in_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pass_checkpoint, "KEEP_SECONDS", 0.0)
     monkeypatch.setattr(pass_checkpoint, "WORTH_SECONDS", 0.0)
+    monkeypatch.setattr(pass_checkpoint, "WORTH_BYTES", 2**62)
     monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
     straight, killed = Workplace.new(tmp_path / "straight", range(2)), Workplace.new(tmp_path / "killed", range(2))
     counting = Killed(NEVER)
