@@ -84,7 +84,7 @@ def error_percent(scores: Array, y: Array) -> float:
     return round(100 * float((winners(scores) != winners(y)).mean()), 3)
 
 
-TUNED = {"max_iter": 500, "max_leaf_nodes": 255, "early_stopping": False}
+TUNED: dict[str, Any] = {"max_iter": 500, "max_leaf_nodes": 255, "early_stopping": False}
 """Many large trees: the rows are many, and their classes hardly overlap."""
 
 
@@ -94,7 +94,11 @@ def measure_trees(rows: tuple[Array, Array, Array, Array]) -> dict[str, Any]:
 
     X, y, X_test, y_test = rows
     found = {}
-    rivals = (HistGradientBoostingClassifier, {}), (ExtraTreesClassifier, {}), (HistGradientBoostingClassifier, TUNED)
+    rivals: tuple[tuple[Any, dict[str, Any]], ...] = (
+        (HistGradientBoostingClassifier, {}),
+        (ExtraTreesClassifier, {}),
+        (HistGradientBoostingClassifier, TUNED),
+    )
     for kind, settings in rivals:
         began = perf_counter()
         trees = kind(random_state=0, **settings).fit(X, winners(y))
