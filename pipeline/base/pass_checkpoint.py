@@ -80,7 +80,7 @@ class ResumablePass:
         self._checkpoints, self._key, self._kind = checkpoints, key, get_type_hints(unwrap(function))["return"]
         self._saved_at = monotonic()
 
-    def begin(self) -> None:
+    def start_clock(self) -> None:
         """Count the seconds of the pass from now on."""
         self._saved_at = monotonic()
 

@@ -212,7 +212,7 @@ class StoredRows:
     def _finish(self, begun: "_Pass[Summed]", parts: Iterator[Summed], step: Step) -> Summed:
         """Return the sums of a pass, to which the next of these parts belong."""
         runs, done, summed = begun.runs, begun.done, begun.summed
-        begun.checkpoint.begin()
+        begun.checkpoint.start_clock()
         self._report.begin(step, self.n_rows, partitions=len(self._entries))
         self._report.advance(sum(_count(run) for run in runs[:done]))
         for part in islice(parts, len(runs) - done):
