@@ -138,4 +138,9 @@ STUDY = Study(
     choices={_key(each): partial(choose, each) for each in BENCHMARKS},
     measurements=tuple(_measurements()),
     needs=tuple(each.name for each in BENCHMARKS),
+    findings="""On optdigits and satimage OROLS has the paper's errors with about as many vectors, on pendigits a
+smaller error with more. On usps it makes one mistake of 2,007 more than ten per cent above the paper's error. **On
+letter it has 3.0 % where the paper has 2.6**, with half as many vectors: γ is that of 2,000 rows, which may be wide for
+16,000, and GCV ends the selection earlier. shard-merge-select shares at most 1,000 vectors among all classes, half of
+those that the machines have together or fewer, and makes some more mistakes.""",
 )
