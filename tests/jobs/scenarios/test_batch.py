@@ -223,6 +223,7 @@ def test_a_killed_training_goes_on_and_ends_in_the_same_bits(
 ) -> None:
     monkeypatch.setattr(pass_checkpoint, "KEEP_SECONDS", 0.0)
     monkeypatch.setattr(pass_checkpoint, "WORTH_SECONDS", 0.0)
+    monkeypatch.setattr(pass_checkpoint, "WORTH_BYTES", 2**62)
     monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
     straight = Workplace(tmp_path / "straight")
     straight.put_all(range(3))

@@ -122,6 +122,7 @@ class StopsAfterTwo(Notes):
 
 def test_a_stopped_training_resumes_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pass_checkpoint, "WORTH_SECONDS", 0.0)
+    monkeypatch.setattr(pass_checkpoint, "WORTH_BYTES", 2**62)
     with pytest.raises(Stopped):
         run(tmp_path / "stopped", [3], report=StopsAfterTwo())
     work, notes = Workplace(tmp_path / "stopped"), Notes()
