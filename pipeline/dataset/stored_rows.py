@@ -195,7 +195,7 @@ class StoredRows:
         step: Step,
         parts: int | None = None,
     ) -> Iterator[Summed]:
-        """Yield what `reduce` returns for each argument, in order; workers go on while the caller considers one."""
+        """Yield what `reduce` returns for each argument, in order; workers continue while the caller considers one."""
         runs = self._parts() if parts is None else [self._range(*run) for run in cut_evenly(self.n_rows, parts)]
         runs = runs or [()]
         passes = [_Pass(runs, argument, *self._resumed(function, argument, runs)) for argument in arguments]

@@ -53,10 +53,10 @@ class Split:
 
     def groups(self, first: int, count: int) -> Integers:
         """Return the group of each of `count` rows from index `first` on, −1 for a row that is not used."""
-        rows = np.arange(first, first + count)
-        are_later = rows >= round((1 - LATER_SHARE) * self.n_rows)
         if self.is_sorted:
             are_later = self._draw(first, count, round(1 / LATER_SHARE), self.seed + 2)
+        else:
+            are_later = np.arange(first, first + count) >= round((1 - LATER_SHARE) * self.n_rows)
         groups = np.where(self._draw(first, count, FOLDS, self.seed), LEFT_OUT, LEARNED)
         groups[are_later] = LATER
         return np.where(deal_folds(first, count, self.stride, self.seed + 1) == 0, groups, -1)

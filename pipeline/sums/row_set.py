@@ -91,7 +91,7 @@ class RowSet(Protocol):
         step: Step,
         parts: int | None = None,
     ) -> Iterator[Summed]:
-        """Yield what `reduce` returns for each argument, in order; workers go on while the caller considers one."""
+        """Yield what `reduce` returns for each argument, in order; workers continue while the caller considers one."""
 
     def statistics(self, summings: Sequence[Summing], step: Step) -> SeveralStatistics:
         """Return the sums of each basis over all rows, in one pass; implementations may cache them."""
