@@ -137,7 +137,7 @@ class DriftSection(Section):
     """Which columns are watched."""
 
     exempt: tuple[str, ...] = ()
-    """Columns that may drift without a word, such as time stamps."""
+    """Columns that may drift without an alarm, such as time stamps."""
 
 
 class PredictSection(Section):

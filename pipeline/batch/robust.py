@@ -9,7 +9,7 @@ row by
 and again from the residuals of that fit. Cawley & Talbot (2002) name the same for ISLS-SVM.
 
 Departures. v multiplies the weights of the rows, and so counts in λn, and where models are compared: each fit chooses
-λ and size anew. ŝ is read from a histogram of the residuals, which merges, and is within a bin of the exact one. With
+λ and size again. ŝ is read from a histogram of the residuals, which merges, and is within a bin of the exact one. With
 several targets, the one that is farthest off decides.
 """
 

@@ -94,7 +94,7 @@ class RowSource:
 
 @dataclass(frozen=True)
 class _Pass(Generic[Summed]):
-    """A pass that is about to begin, or to go on."""
+    """A pass that is about to begin, or to be resumed."""
 
     runs: list[RowPart]
     """Its parts."""

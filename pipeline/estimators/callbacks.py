@@ -1,6 +1,6 @@
 """Callbacks of scikit-learn, from 1.9 on: a fit is a task, so is each step in it, and each piece of rows in a step.
 
-A callback that asks to stop is not followed: the model would lack rows without a word.
+A callback that asks to stop is not followed: the model would lack rows silently.
 """
 
 from collections.abc import Callable, Iterator

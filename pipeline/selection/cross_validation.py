@@ -73,7 +73,7 @@ class Candidates:
         """Return the mean squared error on folds left out, shape (n_regularizations, n_sizes).
 
         The mean is over rows, by weight, and targets. Models are fitted and pruned for each fold without its rows; each
-        that is about to be is reported, since none may take minutes without a word.
+        that is about to be is reported, since none may take minutes silently.
         O(folds · n_regularizations · n_basis³). Raises InputError if a fold holds all rows.
         """
         penalty, total = self.basis.penalty(), self.sums.total()

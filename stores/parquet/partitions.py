@@ -306,7 +306,7 @@ class OpenPartition:
             raise PartitionError(f"{path} cannot be decoded: {_words(error)}; write it again or remove it") from error
 
     def _check_rows(self, rows: int) -> None:
-        """Raise PartitionError unless all rows were read: pyarrow ends without a word where a page is damaged."""
+        """Raise PartitionError unless all rows were read: pyarrow ends silently where a page is damaged."""
         if rows != self.n_rows:
             raise PartitionError(
                 f"{self._partition.path} is damaged: {rows:,} rows can be read, and its footer says {self.n_rows:,}; "

@@ -24,7 +24,7 @@ deviation above its mean, and support vectors are below the figure that the pape
 one that stores its columns, and 0.6 and 0.16 of its memory, which grows by 8 bytes a row and vector where ours
 stays; both choose the same vectors. The online learner takes a seventh and a twelfth of the time, and its memory,
 compiled code included, stays, too.""",
-    "fvs": "What is saved by not inverting anew for each candidate grows with the dictionary, as in the paper.",
+    "fvs": "What is saved by not inverting a matrix for each candidate grows with the dictionary, as in the paper.",
 }
 """What the tables show."""
 

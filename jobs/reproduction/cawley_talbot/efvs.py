@@ -70,7 +70,7 @@ def reconstruction_errors(kernel: RBF, X: Floats, vectors: Floats) -> Floats:
 
 
 def measure(curve: Curve, bench: Bench, repeat: int) -> tuple[Outcome]:
-    """Measure a line, choosing anew up to each size."""
+    """Measure a line, choosing again for each size."""
     X = read(bench.data)
     rows, kernel = ArrayRows(X, np.zeros(len(X))), RBF(1 / X.shape[1])
     seconds = []

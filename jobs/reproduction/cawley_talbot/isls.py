@@ -1,6 +1,6 @@
 """Figures 1 and 2 of Cawley & Talbot (2002), "Improved sparse LS-SVM": errors along the paths of pruning.
 
-Both methods are judged by the same ten folds left out, each pruned anew without the fold's rows. As in the paper,
+Both methods are judged by the same ten folds left out, each pruned again without the fold's rows. As in the paper,
 SLS-SVM chooses λ and γ at each step, by four folds of the rows that are left; ISLS-SVM keeps those that are best for
 the whole dictionary. It begins with the rows that are independent within rounding: more of them are the same model.
 """
@@ -145,7 +145,7 @@ STUDY = Study(
     drawn=tuple(_cells("mcycle", method)[0].name for method in METHODS),
     findings="""On the motorcycle's rows ISLS-SVM is level down to 9 vectors, as in Figure 1, without any selection
 on the way: 23.0 with all rows, 23.7 with 9, 28.1 with 5. Pruning by the rise of the cost in place of the smallest
-coefficient is level a little further: 23.1 with 9, 25.1 with 5. SLS-SVM, which chooses λ and γ at each step anew,
+coefficient is level a little further: 23.1 with 9, 25.1 with 5. SLS-SVM, which chooses λ and γ again at each step,
 forgets the rows that it removed: with 30 rows left its error is that of all rows times twenty-eight, since the rows
 with small coefficients lie where the model was right. On Boston, as in Figure 2, ISLS-SVM loses little on the way, 3.3
 with 100 vectors and 3.7 with 50 where all rows have 3.0, and by the rise of the cost nearly nothing, 3.2 with 50;

@@ -50,7 +50,7 @@ class Task:
     gammas: tuple[float, ...]
     """The widths that are compared."""
     divides: bool = False
-    """Whether each repeat divides the rows anew; otherwise it permutes the training rows."""
+    """Whether each repeat divides the rows again; otherwise it permutes the training rows."""
 
     def split(self, data: DataFolder, repeat: int) -> Split:
         """Return the division of a repeat."""

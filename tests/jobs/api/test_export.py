@@ -42,30 +42,30 @@ def answer_of(file: Path, table: pa.Table) -> dict[str, Any]:
 def test_a_job_s_model_as_onnx_and_skops(tmp_path: Path) -> None:
     work, rows = trained(tmp_path), draw_rows(7)
     work.put(0, rows, where="new")
-    told = work.predict_here("new", with_std=True, with_probabilities=True)
+    predicted = work.predict_here("new", with_std=True, with_probabilities=True)
     done = run_command("export", work.job(), tmp_path / "model.onnx", "--std", "--json")
     file = tmp_path / "model.onnx"
     assert done.result == {
         "model": "model", "snapshot": work.snapshot(), "output": str(file), "bytes": file.stat().st_size,
     }  # fmt: skip
     answer = answer_of(file, rows)
-    assert answer["prediction"].tolist() == told["prediction"].to_pylist()
-    assert answer["scores"][:, 1] == pytest.approx(told["score"].to_numpy(), abs=1e-9)
-    assert answer["probabilities"][:, 1] == pytest.approx(told["probability_2"].to_numpy(), abs=1e-9)
-    assert answer["std"][:, 1] == pytest.approx(told["std"].to_numpy(), abs=1e-7)
+    assert answer["prediction"].tolist() == predicted["prediction"].to_pylist()
+    assert answer["scores"][:, 1] == pytest.approx(predicted["score"].to_numpy(), abs=1e-9)
+    assert answer["probabilities"][:, 1] == pytest.approx(predicted["probability_2"].to_numpy(), abs=1e-9)
+    assert answer["std"][:, 1] == pytest.approx(predicted["std"].to_numpy(), abs=1e-7)
     assert {each.key: each.value for each in onnx.load(file).metadata_props}["snapshot"] == work.snapshot()
     assert run_command("export", work.store, tmp_path / "model.skops").code == 0
     pipeline = skops.io.load(tmp_path / "model.skops")
-    assert pipeline.predict(rows.to_pandas()).tolist() == told["prediction"].to_pylist()
+    assert pipeline.predict(rows.to_pandas()).tolist() == predicted["prediction"].to_pylist()
 
 
 def test_a_stored_model_in_python_is_exported_as_it_is(tmp_path: Path) -> None:
     work, rows = trained(tmp_path), draw_rows(7)
     model = ridgestream.open(work.store).models["model"]
     onnx.save(ridgestream.to_onnx(model, std=True), tmp_path / "model.onnx")
-    answer, told = answer_of(tmp_path / "model.onnx", rows), model.predict(rows, std=True, proba=True)
-    assert answer["prediction"].tolist() == told["prediction"].to_pylist()
-    assert answer["std_observed"][:, 1] == pytest.approx(told["std_observed"].to_numpy(), abs=1e-7)
+    answer, predicted = answer_of(tmp_path / "model.onnx", rows), model.predict(rows, std=True, proba=True)
+    assert answer["prediction"].tolist() == predicted["prediction"].to_pylist()
+    assert answer["std_observed"][:, 1] == pytest.approx(predicted["std_observed"].to_numpy(), abs=1e-7)
     assert ridgestream.to_sklearn(model).classes_.tolist() == [-1, 1]
 
 
@@ -83,9 +83,9 @@ def test_the_policies_are_the_job_s_unless_given(tmp_path: Path) -> None:
     work.run_here(changes)
     rows = draw_rows(5).set_column(0, "x0", pa.array(["red", None, "green", "blue"] * (ROWS // 4)))
     work.put(0, rows, where="new")
-    told = work.predict_here("new", changes)["score"].to_numpy()
+    predicted = work.predict_here("new", changes)["score"].to_numpy()
     assert run_command("export", work.job(changes), tmp_path / "model.onnx").code == 0
-    assert answer_of(tmp_path / "model.onnx", rows)["scores"][:, 1] == pytest.approx(told, abs=1e-9)
+    assert answer_of(tmp_path / "model.onnx", rows)["scores"][:, 1] == pytest.approx(predicted, abs=1e-9)
     assert run_command("export", work.job(changes), tmp_path / "model.onnx", "--set", "source.missing=error").code == 0
     with pytest.raises(Exception, match="column 'x0' lacks a value, or has a category"):
         answer_of(tmp_path / "model.onnx", rows)

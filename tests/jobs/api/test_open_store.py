@@ -69,10 +69,10 @@ def test_frames_come_back_as_they_came_in(store: OpenStore) -> None:
     model, rows = store.models["model"], ROWS.slice(0, 5)
     expected = model.predict(rows)
     frame = rows.to_pandas().set_axis([10, 20, 30, 40, 50])
-    told = model.predict(frame[["price", "age", "size"]])
-    assert isinstance(told, pd.DataFrame)
-    assert told.index.equals(frame.index)
-    assert told["prediction"].tolist() == expected["prediction"].to_pylist()
+    predicted = model.predict(frame[["price", "age", "size"]])
+    assert isinstance(predicted, pd.DataFrame)
+    assert predicted.index.equals(frame.index)
+    assert predicted["prediction"].tolist() == expected["prediction"].to_pylist()
     arrays = {name: rows[name].to_numpy() for name in ("age", "size")}
     assert model.predict(arrays).equals(expected)
     assert model.predict(rows.to_batches()[0]).equals(expected)
@@ -121,9 +121,9 @@ def test_rows_that_cannot_be_used_are_refused(store: OpenStore, rows: Any, kind:
 
 def test_a_frame_of_polars_comes_back_as_one(store: OpenStore) -> None:
     rows, model = ROWS.slice(0, 50), store.models["model"]
-    told = model.predict(pl.from_arrow(rows), std=True)
-    assert isinstance(told, pl.DataFrame)
-    assert told.to_arrow().to_pydict() == model.predict(rows, std=True).to_pydict()
+    predicted = model.predict(pl.from_arrow(rows), std=True)
+    assert isinstance(predicted, pl.DataFrame)
+    assert predicted.to_arrow().to_pydict() == model.predict(rows, std=True).to_pydict()
 
 
 def test_missing_values_follow_the_policy(store: OpenStore) -> None:
@@ -183,14 +183,14 @@ def test_a_store_stays_at_its_snapshot_and_shows_earlier_nights(nights: Nights) 
 
 def test_a_model_is_an_estimator(nights: Nights, store: OpenStore) -> None:
     rows, model = ROWS.slice(0, 200), store.models["model"]
-    told = model.predict(rows, interval=0.9, std=True)
+    predicted = model.predict(rows, interval=0.9, std=True)
     estimator: Any = model.estimator()
     frame = rows.to_pandas()[["size", "age"]]
     prediction, deviation = estimator.predict(frame, return_std=True)
-    assert prediction.tolist() == told["prediction"].to_pylist()
-    assert deviation.tolist() == told["std"].to_pylist()
+    assert prediction.tolist() == predicted["prediction"].to_pylist()
+    assert deviation.tolist() == predicted["std"].to_pylist()
     bounds = estimator.predict_interval(frame, alpha=0.1)
-    np.testing.assert_allclose(bounds.T, [told["lower"].to_numpy(), told["upper"].to_numpy()], rtol=1e-12)
+    np.testing.assert_allclose(bounds.T, [predicted["lower"].to_numpy(), predicted["upper"].to_numpy()], rtol=1e-12)
     binary, X = ridgestream.open(nights.work.store).models["model"], pq.read_table(nights.work.folder / "held-out")
     classifier = binary.estimator()
     assert classifier.predict(X.drop_columns("label")).tolist() == binary.predict(X)["prediction"].to_pylist()

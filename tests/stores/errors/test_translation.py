@@ -1,4 +1,4 @@
-"""Only damage is told as damage: neither what a library cannot do, nor what a process may not have."""
+"""Only damage is reported as damage: neither what a library cannot do, nor what a process may not have."""
 
 import re
 from pathlib import Path

@@ -334,7 +334,7 @@ def test_a_store_that_has_negative_zero_as_a_category_keeps_it(tmp_path: Path) -
 
 
 def test_rows_that_a_damaged_page_hides_are_missed(tmp_path: Path) -> None:
-    """Where the header of a page says other numbers than its file's footer, pyarrow's batches end without a word."""
+    """Where the header of a page says other numbers than its file's footer, pyarrow's batches end silently."""
     path = write_partition(tmp_path / "part-7.parquet", column_of("x", pa.array([1.0, 2.5])), compression="none")
     whole, page = path.read_bytes(), pq.read_metadata(path).row_group(0).column(0).data_page_offset
     file, messages = only_partition(path), set()
