@@ -13,7 +13,8 @@ _INTRODUCTION = """# The papers' tables, measured again
 
 `ridgestream reproduce NAME` measures a table of a paper behind one of the methods again, and prints it beside the
 paper's values; `--list` names the studies, what each needs and how long it takes. Each measurement is kept in
-`reproduction/NAME.json`, with the settings, so that a run that was killed continues; `--repeats N` takes fewer or more,
+`reproduction/NAME.json`, with the settings, so that a run that was killed continues, as anyone can continue those of
+this page: `--output` names the folder with the files below its tables. `--repeats N` takes fewer or more,
 `--data FOLDER` names the folder with the sets of rows; pictures need `pip install 'ridgestream[pictures]'`. What a
 paper gives is used; what it leaves open is found on training rows alone. Errors are mean ± standard deviation, with the
 mean number of vectors in brackets; columns between "here" and "repeats" are errors of what is done beyond the paper,
@@ -54,12 +55,15 @@ def show_reproduction(facts: dict[str, Any]) -> None:
 
 
 def write_page(folder: Path) -> None:
-    """Draw the picture of each study that the folder has, and write the page beside the folder, FOLDER.md."""
+    """Draw the picture of each study that the folder has, and write the page beside the folder, FOLDER.md.
+
+    A picture stays as it was where the file has fewer measurements than the rows that it shows have repeats.
+    """
     records = {name: _read(folder / f"{name}.json") for name in STUDIES if (folder / f"{name}.json").exists()}
     parts = [_INTRODUCTION]
     for name, record in records.items():
-        has_picture = _draw(name, record, folder / f"{name}.png")
-        parts.append("\n".join(_section(name, record, f"{folder.name}/{name}.png" if has_picture else None)))
+        _draw(name, record, folder / f"{name}.png")
+        parts.append("\n".join(_section(name, record, folder)))
     with write_atomically(folder.parent / f"{folder.name}.md", "text/markdown") as sink:
         sink.write("\n".join(parts).encode())
 
@@ -69,7 +73,7 @@ def _read(path: Path) -> dict[str, Any]:
     return record
 
 
-def _section(name: str, record: dict[str, Any], picture: str | None) -> Iterator[str]:
+def _section(name: str, record: dict[str, Any], folder: Path) -> Iterator[str]:
     """Yield the lines of a study."""
     columns = _columns(record)
     yield f"## {name}\n"
@@ -77,11 +81,11 @@ def _section(name: str, record: dict[str, Any], picture: str | None) -> Iterator
     yield f"| {' | '.join(columns)} |"
     yield f"|{'---|' * len(columns)}"
     yield from (f"| {' | '.join(_marked(record, cell))} |" for cell in record["cells"])
-    if picture:
-        yield f"\n![{record['title']}]({picture})"
+    if (folder / f"{name}.png").exists():
+        yield f"\n![{record['title']}]({folder.name}/{name}.png)"
     if STUDIES[name].findings:
         yield f"\n{STUDIES[name].findings}"
-    yield f"\n{_settings(record)}\n"
+    yield f"\n{_settings(record)} {_measurements(record, f'{folder.name}/{name}.json')}\n"
 
 
 def _marked(record: dict[str, Any], cell: dict[str, Any]) -> tuple[str, ...]:
@@ -100,6 +104,14 @@ def _settings(record: dict[str, Any]) -> str:
         f"{record['settings']['version']}, {record['date']}, {machine['logical_processors']} processors, "
         f"{machine['system']} {machine['architecture']}."
     )
+
+
+def _measurements(record: dict[str, Any], link: str) -> str:
+    """Return a sentence that names the file, and another one if it does not have every repeat of the rows."""
+    has = {name: len(outcomes) for name, outcomes in record["outcomes"].items()}
+    lacking = sum(has.get(cell["name"], 0) < cell["repeats"] for cell in record["cells"])
+    earlier = f"; {lacking} of the {len(record['cells'])} rows were measured earlier, with more repeats than it has"
+    return f"Measurements: [{link}]({link}){earlier if lacking else ''}."
 
 
 def _listed(values: dict[str, Any]) -> str:
@@ -130,20 +142,20 @@ def _error(value: float) -> str:
     return f"{value:.3g}" if value < 10 else f"{value:.2f}"
 
 
-def _draw(name: str, record: dict[str, Any], path: Path) -> bool:
-    """Draw a study's picture; return whether there is one: its cells must be measured, and matplotlib installed."""
+def _draw(name: str, record: dict[str, Any], path: Path) -> None:
+    """Draw a study's picture, if every repeat of its cells is measured and matplotlib is installed."""
     study = STUDIES[name]
     outcomes = {cell: [Outcome(**each) for each in measured] for cell, measured in record["outcomes"].items()}
     drawn = [cell.name for cell in study.cells] if study.drawn is None else study.drawn
-    if study.draw is None or not all(outcomes.get(cell) for cell in drawn):
-        return False
+    repeats = {cell["name"]: cell["repeats"] for cell in record["cells"]}
+    if study.draw is None or any(len(outcomes.get(cell, ())) < repeats.get(cell, 1) for cell in drawn):
+        return
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        return False
+        return
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(9, 3.8), layout="constrained")
         study.draw(figure, outcomes)
         figure.savefig(path, dpi=110)
-    return True

@@ -12,7 +12,7 @@ from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.reproduction.data import DataFolder
 from ridgestream.jobs.reproduction.page import write_page
 from ridgestream.jobs.reproduction.registry import STUDIES
-from ridgestream.jobs.reproduction.study import Bench, Outcome, Study, summarize
+from ridgestream.jobs.reproduction.study import Bench, Cell, Outcome, Study, summarize
 from ridgestream.jobs.runs.surroundings import machine_type
 from ridgestream.pipeline.base.executor import Executor, InProcess
 from ridgestream.stores.files.paths import write_atomically
@@ -44,8 +44,9 @@ def run_reproduce(
     """Measure what `folder` does not have yet, and return the facts; raises JobFileError for an unknown study.
 
     Each measurement is written at once, so that a run that was killed continues. Measurements with other settings, of
-    other rows, or by another version, are not used. With `only`, cells whose names have this text are measured. Last
-    come the picture and the page of all studies measured there.
+    other rows, or by another version, are not used. A row of the table that has more repeats than the file has
+    measurements stays as it is, until there are as many. With `only`, cells whose names have this text are measured.
+    Last come the picture and the page of all studies measured there.
     """
     if name not in STUDIES:
         raise JobFileError(f"there is no study {name!r}: reproduce takes one of {', '.join(STUDIES)}")
@@ -77,6 +78,8 @@ class _Kept:
     bench: Bench
     outcomes: dict[str, list[Outcome]]
     """By cell."""
+    rows: dict[str, dict[str, Any]]
+    """The rows of the table as they are in the file, by cell."""
 
     @classmethod
     def open(cls, name: str, folder: Path, data: DataFolder) -> Self:
@@ -86,9 +89,10 @@ class _Kept:
         settings = json.loads(json.dumps({**given, "data": data.hashes(study.needs)}))
         record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         if record.get("settings") != settings:
-            record = {"chosen": {}, "outcomes": {}}
+            record = {"chosen": {}, "outcomes": {}, "cells": []}
         outcomes = {cell: [Outcome(**each) for each in list_] for cell, list_ in record["outcomes"].items()}
-        return cls(name, study, path, settings, Bench(data, record["chosen"]), outcomes)
+        rows = {row["name"]: row for row in record["cells"]}
+        return cls(name, study, path, settings, Bench(data, record["chosen"]), outcomes, rows)
 
     def choose(self, numbers: Collection[int]) -> None:
         """Choose the open settings that the measurements with these numbers use."""
@@ -118,7 +122,7 @@ class _Kept:
     def facts(self) -> dict[str, Any]:
         """Return what is known."""
         study = self.study
-        cells = [summarize(cell, self.outcomes[cell.name]) for cell in study.cells if self.outcomes.get(cell.name)]
+        rows = (self._row(cell) for cell in study.cells)
         return {
             "name": self.name,
             "title": study.title,
@@ -128,12 +132,32 @@ class _Kept:
             "chosen": self.bench.chosen,
             "machine": machine_type(),
             "date": datetime.now(UTC).date().isoformat(),
-            "cells": cells,
+            "cells": [row for row in rows if row],
         }
+
+    def _row(self, cell: Cell) -> dict[str, Any]:
+        """Return the row of a cell, that of the file if it has more repeats; empty if there is neither."""
+        outcomes, row = self.outcomes.get(cell.name, []), self.rows.get(cell.name, {})
+        if not outcomes or row.get("repeats", 0) > len(outcomes):
+            return row
+        return summarize(cell, outcomes)
 
     def _write(self) -> None:
         """Replace the file at once."""
-        outcomes = {name: [vars(outcome) for outcome in each] for name, each in self.outcomes.items()}
-        text = json.dumps({**self.facts(), "outcomes": outcomes}, indent=1) + "\n"
+        text = _as_json(self.facts(), self.outcomes)
         with write_atomically(self.path, "application/json") as sink:
             sink.write(text.encode())
+
+
+def _as_json(facts: dict[str, Any], outcomes: dict[str, list[Outcome]]) -> str:
+    """Return facts and measurements as JSON in which each measurement has a line."""
+    cells = [
+        f"  {json.dumps(name)}: [\n   " + ",\n   ".join(json.dumps(_said(each)) for each in measured) + "\n  ]"
+        for name, measured in outcomes.items()
+    ]
+    return json.dumps(facts, indent=1)[:-2] + ',\n "outcomes": {\n' + ",\n".join(cells) + "\n }\n}\n"
+
+
+def _said(outcome: Outcome) -> dict[str, Any]:
+    """Return the fields of an outcome that say something."""
+    return {name: value for name, value in vars(outcome).items() if value != {}}

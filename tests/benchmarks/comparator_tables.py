@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from sklearn.svm import SVC, SVR
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `support` and `benchmarks`, as pytest finds them
 
-from benchmarks.comparators import conventional_fvs, fit_qr, fit_rvm
+from benchmarks.comparators import fit_qr, fit_rvm
 from benchmarks.measuring import Watch, say
 from benchmarks.rivals import measure_in_a_process
 
@@ -36,6 +36,7 @@ from ridgestream.jobs.reproduction.andelic.regression import divide
 from ridgestream.jobs.reproduction.andelic.sinc import GAMMAS, JUDGED, NOISE, draw_rows
 from ridgestream.jobs.reproduction.cawley_talbot.efvs import Curve, reconstruction_errors
 from ridgestream.jobs.reproduction.cawley_talbot.efvs import read as read_boston
+from ridgestream.jobs.reproduction.cawley_talbot.fvs import conventional_fvs
 from ridgestream.jobs.reproduction.data import DataFolder
 from ridgestream.jobs.reproduction.split import Split
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
@@ -196,7 +197,7 @@ def measure_fvs(data: DataFolder) -> list[dict[str, Any]]:
         return list(select_basis(rows, kernel, curve.settings(size, 0), Silent()).places.tolist())
 
     methods: dict[str, Callable[[int], list[int]]] = {
-        "conventional FVS": partial(conventional_fvs, kernel, X),
+        "conventional FVS": lambda size: list(islice(conventional_fvs(kernel, X), size)),
         "EFVS, all candidates": partial(of_curve, Curve("all", "all")),
         "EFVS, 59 candidates": partial(of_curve, Curve(59, "all")),
     }

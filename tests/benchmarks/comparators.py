@@ -71,35 +71,6 @@ def fit_qr(kernel: Kernel, X: Array, y: Array, max_basis: int, patience: int = 1
     return Expansion.of(kernel, X, places[:size], solved[1:], float(solved[0]))
 
 
-def conventional_fvs(kernel: Kernel, X: Array, max_basis: int, threshold: float = 1e-8) -> list[int]:
-    """Return the rows that feature vector selection of Baudat & Anouar (2001) chooses, O(rows² · n_basis²) a step.
-
-    Each step inverts K_SS anew for every row, and adds the one of largest J. Rows that are spanned are no candidates.
-    """
-    K = gram(kernel, X)
-    diagonal, chosen = np.diagonal(K), list[int]()
-    while len(chosen) < max_basis:
-        shares = np.full(len(K), -np.inf)
-        for candidate in range(len(K)):
-            trial = [*chosen, candidate]
-            if candidate in chosen or _spanned(K, chosen, candidate, threshold):
-                continue
-            explained = np.sum(K[trial] * (np.linalg.inv(K[np.ix_(trial, trial)]) @ K[trial]), axis=0)
-            shares[candidate] = float(np.mean(explained / diagonal))
-        if not np.isfinite(shares).any():
-            break
-        chosen.append(int(np.argmax(shares)))
-    return chosen
-
-
-def _spanned(K: Array, chosen: list[int], candidate: int, threshold: float) -> bool:
-    if not chosen:
-        return False
-    k = K[chosen, candidate]
-    outside = K[candidate, candidate] - k @ np.linalg.solve(K[np.ix_(chosen, chosen)], k)
-    return bool(outside <= threshold * K[candidate, candidate])
-
-
 def fit_column_ols(
     kernel: Kernel,
     X: Array,

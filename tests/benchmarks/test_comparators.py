@@ -2,11 +2,10 @@
 
 import numpy as np
 import numpy.typing as npt
-from benchmarks.comparators import conventional_fvs, fit_column_ols, fit_qr, fit_rvm
+from benchmarks.comparators import fit_column_ols, fit_qr, fit_rvm
 from sklearn.linear_model import ARDRegression
 
 from ridgestream.pipeline.base.reporter import Silent
-from ridgestream.pipeline.batch.efvs import EFVSSettings, FVSSettings, as_efvs, select_basis
 from ridgestream.pipeline.batch.ols import OLSSettings, fit_ols
 from ridgestream.pipeline.kernels import RBF, gram
 from ridgestream.pipeline.sums.row_set import ArrayRows
@@ -32,13 +31,6 @@ def test_qr_is_least_squares_over_its_columns_chosen_by_the_largest_residual() -
         residual[model.places[:size]] = -1.0
         assert size == len(model.places) or int(np.argmax(residual)) == model.places[size]
     np.testing.assert_allclose(model.predict(X), K @ solved, atol=1e-9)
-
-
-def test_conventional_feature_vector_selection_chooses_as_the_efficient_one() -> None:
-    X, y = draw(40)
-    chosen = select_basis(ArrayRows(X, y), KERNEL, as_efvs(FVSSettings(max_basis=8)), Silent())
-    assert isinstance(as_efvs(FVSSettings()), EFVSSettings)
-    assert conventional_fvs(KERNEL, X, 8) == chosen.places.tolist()
 
 
 def test_ols_that_stores_its_columns_chooses_and_predicts_as_the_one_by_sums() -> None:

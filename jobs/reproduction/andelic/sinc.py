@@ -49,7 +49,8 @@ def measure(rows: int, noise: float, rule: str, bench: Bench, repeat: int) -> tu
     split = draw_rows(rows, noise, repeat)
     fitted = fit(split, bench.chosen[CHOICES[rows > SIZES[1]]], rule)
     predictions, curve, better = predict(fitted, split), {}, {}
-    if repeat == 0:
+    is_first_cell = rows == SIZES[1] and rule == DEFAULT
+    if repeat == 0 and is_first_cell:
         curve = {
             "x": split.X_test[:, 0].tolist(),
             "f": predictions[:, 0].tolist(),
@@ -57,7 +58,7 @@ def measure(rows: int, noise: float, rule: str, bench: Bench, repeat: int) -> tu
             "y": split.y.tolist(),
             "places": [float(place) for place in fitted.places],
         }
-    if repeat < BETTER_REPEATS and rows == SIZES[1] and rule == DEFAULT:
+    if repeat < BETTER_REPEATS and is_first_cell:
         better = {"ISLS-SVM, λ and γ by folds": _pruned_error(split, len(fitted.places))}
     return (Outcome(split.error(predictions) ** 0.5, len(fitted.places), better, curve),)
 

@@ -72,7 +72,7 @@ def measure_isls(name: str, score: Score, bench: Bench, repeat: int) -> tuple[Ou
     rows, scale = read(bench.data, name)
     path, own = isls_course(rows, score, repeat)
     sizes, errors = path.n_basis[own].astype(float), scale * np.sqrt(path.value[own])
-    return _outcomes(name, Course(np.append(rows.n_rows, sizes), np.append(errors[0], errors)))
+    return _outcomes(name, Course(np.append(rows.n_rows, sizes), np.append(errors[0], errors)), repeat)
 
 
 def measure_sls(name: str, bench: Bench, repeat: int) -> tuple[Outcome, ...]:
@@ -81,12 +81,13 @@ def measure_sls(name: str, bench: Bench, repeat: int) -> tuple[Outcome, ...]:
     kernels = [RBF(width / rows.n_features) for width in WIDTHS]
     settings = SLSSVMSettings(REGULARIZATIONS, folds=FOLDS, random_seed=repeat)
     path = _path(fit_sls_svm(rows, kernels, settings, Silent()).path)
-    return _outcomes(name, Course(path.n_basis.astype(float), scale * np.sqrt(path.value)))
+    return _outcomes(name, Course(path.n_basis.astype(float), scale * np.sqrt(path.value)), repeat)
 
 
-def _outcomes(name: str, course: Course) -> tuple[Outcome, ...]:
+def _outcomes(name: str, course: Course, repeat: int) -> tuple[Outcome, ...]:
+    """Return the errors at the sizes that are shown, and the path that is drawn: that of the first repeat."""
     curve = {"vectors": course.sizes.tolist(), "error": course.errors.tolist()}
-    return tuple(Outcome(course.at(n), n, {}, {} if i else curve) for i, n in enumerate(SETS[name]))
+    return tuple(Outcome(course.at(n), n, {}, {} if i or repeat else curve) for i, n in enumerate(SETS[name]))
 
 
 def _path(path: Path | None) -> Path:

@@ -88,6 +88,32 @@ def test_cells_are_measured_once_and_a_run_that_was_stopped_goes_on(tmp_path: Pa
     assert json.loads((tmp_path / "study.json").read_text())["cells"][0]["repeats"] == 3
 
 
+def test_a_row_of_more_repeats_than_the_file_has_measurements_stays(tmp_path: Path) -> None:
+    folder, path = tmp_path / "found", tmp_path / "found" / "study.json"
+    run_reproduce("study", None, folder)
+    record = json.loads(path.read_text())
+    record["cells"][0] |= {"mean": 1.25, "repeats": 3}
+    path.write_text(json.dumps({**record, "outcomes": {"one": record["outcomes"]["one"][:1]}}))
+    facts = run_reproduce("study", None, folder)
+    assert [(cell["mean"], cell["repeats"]) for cell in facts["cells"]] == [(1.25, 3), (0.5, 1), (0.75, 1)]
+    assert len(json.loads(path.read_text())["outcomes"]["one"]) == 2
+    assert "found/study.json); 1 of the 3 rows were measured earlier" in (tmp_path / "found.md").read_text()
+    assert run_reproduce("study", 3, folder)["cells"][0]["mean"] == 2.0
+    assert "found/study.json).\n" in (tmp_path / "found.md").read_text()
+
+
+def test_a_picture_stays_where_the_file_has_fewer_measurements_than_it_shows(tmp_path: Path) -> None:
+    folder, path = tmp_path / "found", tmp_path / "found" / "study.json"
+    run_reproduce("study", None, folder)
+    record = json.loads(path.read_text())
+    record["cells"][2]["repeats"] = 2
+    path.write_text(json.dumps(record))
+    (folder / "study.png").write_bytes(b"drawn earlier")
+    run_reproduce("study", 1, folder)
+    assert (folder / "study.png").read_bytes() == b"drawn earlier"
+    assert "![A study](found/study.png)" in (tmp_path / "found.md").read_text()
+
+
 def test_measurements_with_other_settings_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_reproduce("study", None, tmp_path)
     monkeypatch.setitem(registry.STUDIES, "study", replace(STUDY, given={"gamma": 2.0}))
