@@ -28,5 +28,5 @@ class ValueModel(ExpansionModel):
         """Return r + γV(x′) of transitions, and the targets of other rows, which are true values."""
         if rows.ahead is None:
             return targets
-        goes_on = self.discount * (1.0 - rows.ahead[:, -1:])
-        return np.asarray(targets + goes_on * self.predict(rows.ahead[:, :-1], rows.codes, maps))
+        discounts = self.discount * (1.0 - rows.ahead[:, -1:])
+        return np.asarray(targets + discounts * self.predict(rows.ahead[:, :-1], rows.codes, maps))

@@ -22,6 +22,7 @@ from ridgestream.pipeline.selection.initial_dictionary import StartingDictionary
 from ridgestream.pipeline.sums.row_set import ArrayRows
 
 _MEMORY_LIMIT_BYTES = 2**62
+"""No limit: the rows are in memory already."""
 
 
 class KernelLSTD:
@@ -111,8 +112,7 @@ class KernelLSTD:
         sample_weight: npt.ArrayLike | None = None,
     ) -> Self:
         """Select the dictionary from these transitions, forget others, and learn them; as `partial_fit` otherwise."""
-        self._values = None
-        return self.partial_fit(X, reward, X_next, done, sample_weight)
+        return self._learn(check_transitions(X, reward, X_next, done, sample_weight, None), None)
 
     def partial_fit(
         self,
@@ -129,10 +129,7 @@ class KernelLSTD:
         `sample_weight` (rows,), by default ones, multiplies a transition. Raises InputError before anything has
         changed.
         """
-        transitions = check_transitions(X, reward, X_next, done, sample_weight, self._values)
-        values = self._values or self._start(transitions)
-        self._values = values.learn(transitions)
-        return self
+        return self._learn(check_transitions(X, reward, X_next, done, sample_weight, self._values), self._values)
 
     def merge(self, other: Self) -> Self:
         """Add the transitions that `other` has learned with the same dictionary; raises InputError for another one."""
@@ -162,15 +159,21 @@ class KernelLSTD:
             raise InputError("the learner has seen no transition yet: call fit or partial_fit first")
         return self._values
 
-    def _start(self, transitions: ArrayRows) -> ValueFunction:
-        """Return a value function over the dictionary for these transitions, before it has learned them."""
+    def _learn(self, transitions: ArrayRows, values: ValueFunction | None) -> Self:
+        """Add transitions to a value function, or to that of a dictionary selected from them."""
+        if values is None:
+            self._places, values = self._start(transitions)
+        self._values = values.learn(transitions)
+        return self
+
+    def _start(self, transitions: ArrayRows) -> tuple[Integers, ValueFunction]:
+        """Return the dictionary's rows among these transitions, and the value function over it, which is zero."""
         n_features = transitions.n_features // 2
         dictionary = self._dictionary(transitions, n_features)
         dictionary.check(n_features)
         dictionary = dictionary.independent(self._kernel)
-        self._places = dictionary.places
         basis = dictionary.basis(self._kernel, constant=False)
-        return ValueFunction.empty(basis, self._settings, transitions.n_targets)
+        return dictionary.places, ValueFunction.empty(basis, self._settings, transitions.n_targets)
 
     def _dictionary(self, transitions: ArrayRows, n_features: int) -> StartingDictionary:
         if self._given is not None:

@@ -29,7 +29,7 @@ class PolicyState:
     target_square: Floats
     """yᵀy."""
     rows_seen: int
-    """The transitions from which was selected."""
+    """The transitions that the dictionary was selected from."""
     weight_seen: float
     """Their weight."""
     penalty: float

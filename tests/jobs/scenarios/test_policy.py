@@ -159,8 +159,11 @@ def test_held_out_transitions_are_compared_with_what_came_of_them(tmp_path: Path
         (lambda t: set_column(t, "a_next", pa.nulls(ROWS, pa.float64())), r"'a_next' has the value null in row 0"),
         (lambda t: set_column(t, "a", ["x"] * ROWS), r"'a' is categorical, and states are numbers and booleans"),
         (lambda t: t.drop_columns(["done"]), r"no column 'done'"),
+        (lambda t: set_column(t, "done", ["yes"] * ROWS), r"column 'done'"),
+        (lambda t: set_column(t, "done", pa.nulls(ROWS, pa.bool_())), r"'done' has the value null in row 0"),
+        (lambda t: set_column(t, "reward", [0.0, np.nan] + [0.0] * (ROWS - 2)), r"'reward' has the value nan in row 1"),
     ],
-    ids=["no next", "done", "missing", "categorical", "no done"],
+    ids=["no next", "done", "missing", "categorical", "no done", "done in words", "done missing", "reward missing"],
 )
 def test_what_is_no_transition_is_refused(tmp_path: Path, change: Any, message: str) -> None:
     work = Workplace.new(tmp_path / "rows")

@@ -148,6 +148,15 @@ def test_fit_starts_again() -> None:
     assert learner.fit(*walk.arguments).coefficients().tobytes() == again.tobytes()
 
 
+def test_a_refused_fit_forgets_nothing() -> None:
+    walk = circle_walk(60, 1)
+    learner = KernelLSTD(RBF(1.0), discount=0.9).fit(walk.X, walk.reward, walk.X_next)
+    before = learner.predict(walk.X)
+    with pytest.raises(InputError, match="reward"):
+        learner.fit(walk.X, np.full(60, np.nan), walk.X_next)
+    np.testing.assert_array_equal(learner.predict(walk.X), before)
+
+
 def test_the_row_after_an_end_and_a_row_of_weight_zero_mean_nothing() -> None:
     walk = circle_walk(60, 4)
     done, weights = np.arange(60) % 5 == 0, (np.arange(60) % 4 > 0).astype(float)
