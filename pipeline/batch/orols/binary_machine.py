@@ -31,6 +31,14 @@ TIE = 1e-10
 REFUSALS = 10
 """A machine stops after this many consecutive rows of largest residual without a usable column."""
 
+TOLERANCE_ROWS = 4000
+"""Up to this many rows, a tolerance of changes of λ holds as it is given."""
+
+
+def tolerance_for(tolerance: float, weight: float) -> float:
+    """Return the tolerance for rows of this weight: above TOLERANCE_ROWS, it falls with their square root."""
+    return tolerance * min(1.0, float(np.sqrt(TOLERANCE_ROWS / weight)))
+
 
 @dataclass(frozen=True)
 class Step:
@@ -51,7 +59,7 @@ class PathRule:
     max_basis: int
     """The largest number of vectors."""
     tolerance: float
-    """λ is stationary if its relative change is at most this."""
+    """λ is stationary if its relative change is at most this, which `tolerance_for` gives for the rows."""
     patience: int
     """The number of consecutive steps in which λ must have been stationary; twice as many without a lower score."""
     condition_limit: float

@@ -9,7 +9,9 @@ one of least GCV on the path. The other rules that the paper names, for λ and f
 As in the paper, the constant column comes first and is penalized like the others; λ is zero before the first step;
 each class against the rest has one machine, with its own rows and λ. The paper defines neither "changes significantly"
 nor a limit of Q's condition: `tolerance`, `patience` and `condition_limit` are ours. The defaults of the first two give
-the paper's sizes.
+about the paper's sizes. λ is an estimate, whose relative error falls with the square root of the number of rows, and a
+change is significant or not by comparison with this error: beyond TOLERANCE_ROWS, `tolerance` falls likewise
+(`tolerance_for`).
 
 Errata: (24) holds for one λ only; as λ moves, the residual is y − Σ qᵢ(yᵀqᵢ)/(λ + sᵢ) with new weights. (20)
 needs q_m in Q_m, whence U has ones on its diagonal. (5) to (18) count the constant column apart, Algorithm 1 as the
@@ -56,7 +58,7 @@ from ridgestream.pipeline.base.bounds import check_bounds
 from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.base.settings import Count, CountOrAll, Internal, NotNegative
-from ridgestream.pipeline.batch.orols.binary_machine import REFUSALS, Machine, PathRule, Ranking
+from ridgestream.pipeline.batch.orols.binary_machine import REFUSALS, Machine, PathRule, Ranking, tolerance_for
 from ridgestream.pipeline.batch.orols.criteria import SCORE_NAMES, RegularizationRule, SizeRule
 from ridgestream.pipeline.batch.orols.orthogonal_columns import OrthogonalColumns, solve_orthogonal
 from ridgestream.pipeline.batch.orols.pursuit import CandidateRounds, SelectionRule
@@ -79,7 +81,8 @@ class OROLSSettings(SharedReselection, SharedFolds, SharedSize):
     """Forward selection of the rows of largest residual."""
 
     tolerance: NotNegative = 3e-3
-    """λ is stationary if its relative change in a step is at most this."""
+    """λ is stationary if its relative change in a step is at most this, times √(4000/rows) with more than 4,000 rows,
+    which determine λ more exactly."""
     patience: Count = 5
     """The consecutive steps in which λ must have been stationary; or twice as many without a lower GCV."""
     regularization_rule: RegularizationRule = "gcv"
@@ -191,7 +194,7 @@ class _Selection:
             )
         sums = zip(self._library.rhs[-1], screened.target_square, sizes, strict=True)
         self._machines = [
-            Machine(target, OrthogonalColumns(weight, total, square), _rule(settings, size))
+            Machine(target, OrthogonalColumns(weight, total, square), _rule(settings, size, weight))
             for target, (total, square, size) in enumerate(sums)
         ]
 
@@ -382,11 +385,11 @@ class _Selection:
         }
 
 
-def _rule(settings: OROLSSettings, size: int) -> PathRule:
-    """Return the rule of a machine that takes at most `size` vectors."""
+def _rule(settings: OROLSSettings, size: int, weight: float) -> PathRule:
+    """Return the rule of a machine that takes at most `size` vectors, of rows with this weight."""
     return PathRule(
         min(size, settings.limit),
-        settings.tolerance,
+        tolerance_for(settings.tolerance, weight),
         settings.patience,
         settings.condition_limit,
         settings.regularization_rule,

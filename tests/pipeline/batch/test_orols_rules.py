@@ -176,6 +176,19 @@ def test_a_published_path_ends_where_lambda_stands_still_whatever_gcv_does() -> 
     assert not any(all(still[end - 3 : end]) for end in range(3, len(still)))
 
 
+@pytest.mark.parametrize("seed", [0, 3])
+def test_more_rows_end_a_path_at_smaller_changes_of_lambda(seed: int) -> None:
+    """24,000 rows, by weights, have √(4000/24000) of the tolerance, and so of the statistical error, of 4,000."""
+    rows = draw_rows(seed=seed)
+    many = ArrayRows(rows.features, rows.targets, np.full(rows.n_rows, 160.0))
+    fitted = fit(many, replace(SETTINGS, size_rule="stationary", tolerance=5e-2, condition_limit=1e6))
+    assert fitted.path is not None
+    changes = [abs(b - a) / b for a, b in pairwise([0.0, *fitted.path.regularization])]
+    largest = [max(changes[end - 3 : end]) for end in range(3, len(changes) + 1)]
+    assert min(largest[:-1]) <= 5e-2
+    assert largest[-1] <= 5e-2 / np.sqrt(6) < min(largest[:-1])
+
+
 def test_the_size_by_cross_validation_has_the_least_error_of_selections_on_other_rows() -> None:
     rows = draw_rows(80, 2)
     wanted = replace(SETTINGS, size_rule="cv", folds=4, random_seed=1, max_basis=12, patience=1000)
