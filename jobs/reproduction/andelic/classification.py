@@ -143,10 +143,10 @@ STUDY = Study(
     choices={_key(each): partial(choose, each) for each in BENCHMARKS},
     measurements=tuple(_measurements()),
     needs=tuple(each.name for each in BENCHMARKS),
-    findings="""OROLS has the paper's errors on optdigits, satimage and letter, a smaller one on pendigits, and seven more
-mistakes of 2,007 on usps. Vectors are about as many as the paper's on optdigits, more on satimage and pendigits, fewer
-on usps and letter: a path ends where λ no longer changes significantly, and the paper does not say what is significant.
-Here it is what exceeds a share of the statistical error of λ, which falls with the rows. With a limit that
+    findings="""OROLS has the paper's errors on optdigits, satimage and letter, a smaller one on pendigits, and seven
+more mistakes of 2,007 on usps. Vectors are about as many as the paper's on optdigits, more on satimage and pendigits,
+fewer on usps and letter: a path ends where λ no longer changes significantly, and the paper does not say what is
+significant. Here it is what exceeds a share of the statistical error of λ, which falls with the rows. With a limit that
 does not depend on the number of rows, paths ended after 320 to 390 vectors on average on every set, and letter had 3.02
 with 2.1 %, usps 4.88 with 4.4 %. GCV alone does not end them: on optdigits, usps and letter it falls up to where we
 looked, 800 vectors a machine. γ is that of 2,000 rows, whose machines have at most 600 vectors together: with all rows
