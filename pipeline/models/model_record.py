@@ -249,9 +249,10 @@ def widened(record: ModelRecord, before: FeatureMap, extended: FeatureMap) -> Mo
     positions, arrays = before.added_features(extended), dict(record.arrays)
     if len(positions) and is_local(record):
         with _damage_errors(record):
-            arrays |= with_experts(record, experts_of(record).widened(positions).published()).arrays
+            wide = with_experts(record, experts_of(record).widened(positions).published())
             if is_refitted(record):
-                arrays |= with_refitted_experts(record, served_experts_of(record).widened(positions).published()).arrays
+                wide = with_refitted_experts(wide, served_experts_of(record).widened(positions).published())
+            arrays |= wide.arrays
     for name, axis in (("basis_vectors", 1), ("centre", 0)):
         if len(positions) and name in arrays:
             arrays[name] = cast("Floats", np.insert(arrays[name], positions, 0.0, axis=axis))

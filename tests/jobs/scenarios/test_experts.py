@@ -257,14 +257,15 @@ def test_a_cell_of_one_row_has_error_bars(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_missing_values_and_a_category_that_arrives_late(tmp_path: Path) -> None:
+@pytest.mark.parametrize("refit", [False, True])
+def test_missing_values_and_a_category_that_arrives_late(tmp_path: Path, refit: bool) -> None:
     work = Workplace(tmp_path)
-    few = {"model.scaling_rows": 100, "model.metric_options.rows": 100}
-    changes = {**EXPERTS, **few, "source.unseen_categories": "extend", "source.missing": "drop"}
+    few = {"model.scaling_rows": 100, "model.metric_options.rows": 100, "model.refit": refit}
+    changes = {**EXPERTS, **REGRESSION, **few, "source.unseen_categories": "extend", "source.missing": "drop"}
     for number, kinds in enumerate((["a", "b"], ["a", "b", "c"])):
         rng = np.random.default_rng(number)
-        table = set_column(draw_rows(number), "kind", pa.array(rng.choice(kinds, ROWS)))
-        table = set_column(table, "x3", pa.array(np.where(rng.random(ROWS) < 0.1, np.nan, column(table, "x3"))))
+        table = set_column(draw_regression(number), "kind", pa.array(rng.choice(kinds, ROWS)))
+        table = set_column(table, "age", pa.array(np.where(rng.random(ROWS) < 0.1, np.nan, column(table, "age"))))
         work.put(number, table)
         work.run_here({**changes, "evaluate.path": None})
     together = Workplace(tmp_path / "together")
@@ -273,7 +274,7 @@ def test_missing_values_and_a_category_that_arrives_late(tmp_path: Path) -> None
         source = work.folder / "rows" / f"part-{number:02d}.parquet"
         together.put(number, pq.read_table(source))
     together.run_here({**changes, "evaluate.path": None})
-    assert work.model().arrays["cell_centres"].shape == (5, 7)
+    assert work.model().arrays["cell_centres"].shape == (5, 5)
     assert_same_model(work.model(), together.model())
 
 
