@@ -207,7 +207,7 @@ def infer_schema(request: SchemaRequest, arrow: "pa.Schema", file: str) -> Schem
         classes=classes,
         class_kind=kind,
         folder_keys=tuple(n for n in names if folder_text(arrow.field(n)) is not None),
-        ahead=transitions.columns_ahead(features, arrow, file) if transitions else (),
+        ahead=transitions.columns_ahead(features, other_roles, arrow, file) if transitions else (),
         done=transitions.done if transitions else None,
     )
 

@@ -1,6 +1,6 @@
 """Transitions: which columns hold the features after a step, and which says that an episode ended in between."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,14 +35,28 @@ class TransitionRequest:
         ahead = {self.ahead_of(name) for name in listed} if isinstance(self.next, str) else {*self.next.values()}
         return tuple(name for name in listed if name not in ahead and name != self.done)
 
-    def columns_ahead(self, features: "Iterable[Feature]", arrow: "pa.Schema", file: str) -> tuple[str, ...]:
-        """Return the column of each feature after the step; raises PartitionError naming `file` if there is none."""
+    def columns_ahead(
+        self, features: "Sequence[Feature]", others: Iterable[str], arrow: "pa.Schema", file: str
+    ) -> tuple[str, ...]:
+        """Return the column of each feature after the step.
+
+        Raises PartitionError naming `file` if there is none, or if a column of the step is also a feature, or one of
+        the `others`: targets, weight and ignored columns.
+        """
         found = [self._column_ahead(feature, arrow, file) for feature in features]
         stray = [] if isinstance(self.next, str) else sorted({*self.next} - {feature.name for feature in features})
         if stray:
             raise PartitionError(f"{file}: source.next has {stray[0]!r}, which is no feature: leave it out")
         if self.done is not None:
             check_column(self.done, arrow, file)
+        own = [*found, *([] if self.done is None else [self.done])]
+        taken = {*others, *(feature.name for feature in features)}
+        twice = next((name for name in own if name in taken or own.count(name) > 1), None)
+        if twice is not None:
+            raise PartitionError(
+                f"{file}: column {twice!r} is named by source.next or source.done, and a second time there or as "
+                "feature, target, weight or ignored: give each column one role"
+            )
         return tuple(found)
 
     def _column_ahead(self, feature: "Feature", arrow: "pa.Schema", file: str) -> str:

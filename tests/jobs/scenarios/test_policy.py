@@ -173,6 +173,24 @@ def test_what_is_no_transition_is_refused(tmp_path: Path, change: Any, message: 
 
 
 @pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"source.next.a": "a_next", "source.next.b": "a_next", "source.ignore": ["b_next"]}, "a_next"),
+        ({"source.next.a": "a_next", "source.next.b": "reward", "source.ignore": ["b_next"]}, "reward"),
+        ({"source.next.a": "a_next", "source.next.b": "b_next", "source.ignore": ["b_next"]}, "b_next"),
+        ({"source.done": "b_next", "source.ignore": ["done"]}, "b_next"),
+        ({"source.done": "reward", "source.ignore": ["done"]}, "reward"),
+    ],
+)
+def test_a_column_of_the_step_has_one_role(tmp_path: Path, changes: Settings, name: str) -> None:
+    work = Workplace.new(tmp_path / "rows")
+    work.put(0, table_of(PARTS[0]))
+    pattern = {"source.next": None} if "source.next.a" in changes else {}
+    with pytest.raises(PartitionError, match=f"column {name!r} is named by source.next or source.done, and a second"):
+        work.run_here({**POLICY, **pattern, **changes})
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"source.next": None, "source.done": None}, "method lstd learns transitions: it needs source.next"),
