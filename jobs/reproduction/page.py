@@ -13,13 +13,15 @@ _INTRODUCTION = """# The papers' tables, measured again
 
 `ridgestream reproduce NAME` measures a table of a paper behind one of the methods again, and prints it beside the
 paper's values; `--list` names the studies, what each needs and how long it takes. Each measurement is kept in
-`reproduction/NAME.json`, with the settings, so that a run that was killed continues, as anyone can continue those of
-this page: `--output` names the folder with the files below its tables. `--repeats N` takes fewer or more,
-`--data FOLDER` names the folder with the sets of rows; pictures need `pip install 'ridgestream[pictures]'`. What a
-paper gives is used; what it leaves open is found on training rows alone. Errors are mean ± standard deviation, with the
-mean number of vectors in brackets; columns between "here" and "repeats" are errors of what is done beyond the paper,
-with as many vectors. What is worse than the paper's by more than two of its standard deviations is bold. The command
-writes this page.
+`reproduction/NAME.json`, with the settings, so that a run that was killed continues; `--repeats N` takes fewer or more,
+`--data FOLDER` names the folder with the sets of rows; pictures need `pip install 'ridgestream[pictures]'`. The
+measurements of this page are in the files named below its tables, which `--output docs/reference/reproduction`
+continues. Rows of more repeats than their file has were measured earlier, and stay until it has as many.
+
+What a paper gives is used; what it leaves open is found on training rows alone. Errors are mean ± standard deviation,
+with the mean number of vectors in brackets; columns between "here" and "repeats" are errors of what is done beyond the
+paper, with as many vectors. What is worse than the paper's by more than two of its standard deviations is bold. The
+command writes this page.
 """
 
 FAR = 2.0

@@ -1,6 +1,7 @@
 """The command reproduce: what it lists, measures, keeps and shows."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,12 +17,13 @@ from typer.testing import CliRunner
 
 from ridgestream.jobs.cli.app import app
 from ridgestream.jobs.config.values import JobFileError
+from ridgestream.jobs.reproduction import page as page_module
 from ridgestream.jobs.reproduction import registry
 from ridgestream.jobs.reproduction.data import DataFolder
-from ridgestream.jobs.reproduction.page import show_reproduction
 from ridgestream.jobs.reproduction.run import run_reproduce
 from ridgestream.jobs.reproduction.study import Bench, Cell, Measurement, Outcome, Published, Study
 
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "reproduction.md"
 CALLS: list[tuple[str, int]] = []
 
 
@@ -122,7 +124,7 @@ def test_measurements_with_other_settings_are_not_used(tmp_path: Path, monkeypat
 
 
 def test_the_table_has_the_paper_s_values_beside_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    show_reproduction(run_reproduce("study", None, tmp_path))
+    page_module.show_reproduction(run_reproduce("study", None, tmp_path))
     shown = capsys.readouterr().out
     assert all(text in shown for text in ("0.5 ± 0.4 (7)", "1.5 ± 0.5 (10)", "0.5 (3)", "refit", "0.25"))
 
@@ -136,6 +138,16 @@ def test_the_page_has_table_picture_findings_and_settings(tmp_path: Path) -> Non
         in page
     )
     assert (tmp_path / "found" / "study.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_the_page_of_the_documentation_is_what_its_measurements_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(registry.STUDIES, "study")
+    monkeypatch.setattr(page_module, "_draw", lambda *_: None)
+    shutil.copytree(PAGE.with_suffix(""), tmp_path / PAGE.stem)
+    page_module.write_page(tmp_path / PAGE.stem)
+    assert (tmp_path / PAGE.name).read_text() == PAGE.read_text()
 
 
 def test_a_set_of_rows_is_read_from_the_folder(tmp_path: Path) -> None:
@@ -158,6 +170,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from dataclasses import replace
+from ridgestream.jobs.reproduction import page as page_module
 from ridgestream.jobs.reproduction import registry
 from ridgestream.jobs.reproduction.run import run_reproduce
 from ridgestream.jobs.reproduction.study import Cell, Measurement, Outcome
