@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from ridgestream.pipeline.metric.learning import REGULARIZATIONS, KernelFamily, stage_shapes
-from ridgestream.pipeline.metric.settings import MetricSettings
+from ridgestream.pipeline.metric.learning import REGULARIZATIONS, KernelFamily, MetricForm, stage_shapes
+from ridgestream.pipeline.metric.settings import AUTO, STANDARDIZED, MetricSettings
 from ridgestream.pipeline.metric.split import JUDGES
 
 AFTER_FIRST, EACH_ROUND = 5, 3
@@ -21,14 +21,19 @@ class StageCost:
     sums: int
     """The models whose products are summed over all rows."""
     rounds: int
-    """The rounds, which have a pass for gradients, and one that compares."""
+    """The rounds, which have a pass for gradients."""
+    comparisons: int
+    """The passes that compare a round's model with the one before."""
     solutions: int
     """The systems of n_basis equations that are solved."""
 
     @property
     def values(self) -> int:
-        """Kernel values per row in all passes; gradients take twice as many of the rows that do not judge."""
-        return self.n_basis * (self.sums + 2 * self.rounds)
+        """Kernel values per row in all passes; gradients take twice as many of the rows that do not judge.
+
+        Comparisons take twice as many of those that do, fewer than half.
+        """
+        return self.n_basis * (self.sums + self.rounds + self.comparisons)
 
     @property
     def products(self) -> int:
@@ -36,20 +41,23 @@ class StageCost:
         return self.n_basis**2 * self.sums
 
 
-def stage_costs(n_rows: int, family: KernelFamily, settings: MetricSettings, *, learns: bool) -> list[StageCost]:
-    """Return the cost of each stage of `learn_metric` with so many rows; without `learns`, only γ and λ are judged.
+def stage_costs(n_rows: int, family: KernelFamily, settings: MetricSettings, form: MetricForm) -> list[StageCost]:
+    """Return the cost of each stage of `learn_metric` with so many rows and this form of the metric.
 
     A grid that is widened costs more, and so does a narrower γ that is tried in the end.
     """
     costs: list[StageCost] = []
+    learns = form != STANDARDIZED
     of_rounds = family.of_rounds() if learns else family
     for shape in stage_shapes(n_rows, settings, settings.rounds if learns else 0):
         first, near = len(of_rounds.first_grid()), len(of_rounds.around(1.0))
         begins, lambdas = (near, AFTER_FIRST) if costs else (first, len(REGULARIZATIONS))
-        follows, ends = shape.rounds * (near if shape.compares else 1), 0
+        comparisons = shape.rounds * (2 if form == AUTO and shape.compares else 1)
+        follows, ends = comparisons * (near if shape.compares else 1), 0
         if shape.stride == 1 and family != of_rounds:
             ends = len(family.given)
         solved = len(JUDGES) * (begins * lambdas + follows * EACH_ROUND + ends * len(REGULARIZATIONS))
         sums = begins + follows + ends
-        costs.append(StageCost(n_rows // shape.stride, shape.n_basis, sums, shape.rounds, solved + shape.rounds))
+        work = (sums, shape.rounds, comparisons, solved + shape.rounds)
+        costs.append(StageCost(n_rows // shape.stride, shape.n_basis, *work))
     return costs

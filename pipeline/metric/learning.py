@@ -26,7 +26,7 @@ from ridgestream.pipeline.metric.contest import Contest
 from ridgestream.pipeline.metric.gradients import GradientTask, sum_gradients
 from ridgestream.pipeline.metric.judged_sums import JudgedSumming, sum_judged
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricSettings
+from ridgestream.pipeline.metric.settings import AUTO, STANDARDIZED, MetricSettings
 from ridgestream.pipeline.metric.split import Split
 from ridgestream.pipeline.metric.target_order import TargetOrder, find_target_order
 from ridgestream.pipeline.selection.starts.random_rows import draw_rows
@@ -36,8 +36,8 @@ from ridgestream.pipeline.sums.row_set import RowSet, Sums
 
 Summed = TypeVar("Summed", bound=Sums)
 
-MetricForm = Literal["standardized", "diagonal", "full"]
-"""What is learned: nothing but γ and λ, a width for each feature, or a matrix."""
+MetricForm = Literal["standardized", "diagonal", "full", "auto"]
+"""What is learned: nothing but γ and λ, a width for each feature, a matrix, or the better of these two in each round."""
 
 REGULARIZATIONS = tuple(10.0**power for power in range(-9, 2))
 """λ per row that the first round compares; a later one compares those near the last choice."""
@@ -198,7 +198,7 @@ def learn_metric(
     row can be drawn.
     """
     rounds, of_rounds = (0, family) if form == STANDARDIZED else (settings.rounds, family.of_rounds())
-    learning = _Learning(rows, of_rounds, report, diagonal=form == "diagonal")
+    learning = _Learning(rows, of_rounds, report, form)
     with one_blas_thread():
         stages = plan_stages(rows, of_rounds, settings, rounds=rounds, is_sorted=learning.order.is_sorted)
         for stage in stages:
@@ -245,8 +245,8 @@ def stage_shapes(n_rows: int, settings: MetricSettings, rounds: int) -> list[Sta
 class _Learning:
     """The course of the rounds."""
 
-    def __init__(self, rows: RowSet, family: KernelFamily, report: Reporter, *, diagonal: bool) -> None:
-        self._rows, self._family, self._report, self._diagonal = rows, family, report, diagonal
+    def __init__(self, rows: RowSet, family: KernelFamily, report: Reporter, form: MetricForm) -> None:
+        self._rows, self._family, self._report, self._form = rows, family, report, form
         self._metric = Metric.standardized(rows.n_features)
         self._best: Round | None = None
         self._kept: Candidate | None = None
@@ -290,11 +290,30 @@ class _Learning:
         return self._family.first_grid() if self._best is None else self._family.around(self._best.gamma)
 
     def _follow(self, stage: Stage, candidate: Candidate) -> Candidate | None:
-        """Return the next round's candidate if it improves on this one."""
+        """Return the best of the next round's candidates that improve on this one."""
         gradients = self._reduce(
             sum_gradients, GradientTask(candidate.expansion(), stage.split), events.STEP_METRIC_GRADIENTS
         )
-        metric = Metric.of_gradients(gradients.products, diagonal=self._diagonal)
+        best: Candidate | None = None
+        for diagonal in self._forms(stage, candidate.metric):
+            metric = Metric.of_gradients(gradients.products, diagonal=diagonal)
+            following = self._improve(stage, candidate, metric)
+            if following and (best is None or following.errors.pooled < best.errors.pooled):
+                best = following
+        return best
+
+    def _forms(self, stage: Stage, metric: Metric) -> tuple[bool, ...]:
+        """Return which metrics the next round compares: the matrix (False), its diagonal (True), or both.
+
+        With few rows for its features, a matrix learns the noise of all pairs of them.
+        """
+        if self._form == AUTO and stage.compares:
+            return (False, True)
+        is_weighed = metric.is_diagonal and bool(np.any(metric.root != 1.0))
+        return (self._form == "diagonal" or (self._form == AUTO and is_weighed),)
+
+    def _improve(self, stage: Stage, candidate: Candidate, metric: Metric) -> Candidate | None:
+        """Return the best candidate with this metric if it improves on the one before."""
         gamma = candidate.gamma
         gammas = self._family.around(gamma) if stage.compares else (gamma,)
         near = _near(candidate.regularization, 1)

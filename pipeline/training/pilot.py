@@ -189,7 +189,9 @@ def _compressible(known: FeatureMap, schema: Schema | None, rules: ColumnRules) 
 def _form(request: Request, n_features: int) -> MetricForm:
     if request.metric is None:
         return "standardized"
-    return "diagonal" if request.metric.is_diagonal(n_features) else "full"
+    if request.metric.is_diagonal(n_features):
+        return "diagonal"
+    return "auto" if request.metric.name == AUTO else "full"
 
 
 def bounding_values(*, has_cells: bool = False) -> dict[str, Any]:
@@ -214,7 +216,7 @@ def pilot_costs(request: Request, n_features: int, n_rows: int) -> list[StageCos
     if settings is None:
         return []
     rows, family = min(count_rows(settings, n_features), n_rows), kernel_family(request, n_features)
-    return stage_costs(rows, family, settings, learns=request.metric is not None)
+    return stage_costs(rows, family, settings, _form(request, n_features))
 
 
 def count_rows(settings: MetricSettings, n_features: int) -> int:

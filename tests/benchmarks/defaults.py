@@ -1,20 +1,21 @@
 """Models of jobs that state nothing but their data, against Nystroem + ridge, gradient boosting and a constant.
 
-`python tests/benchmarks/defaults.py [--splits 5] [--data FOLDER] [--sets NAME …]`: for each set, the mean and standard
-deviation over random splits of the test error: the percentage misclassified, or the mean squared error. The job has
+`python tests/benchmarks/defaults.py [--splits 5] [--data FOLDER] [--sets NAME …]`: for each set and model, the test error
+of random splits, with mean and standard deviation: the percentage misclassified, or the mean squared error. The job has
 three lines, with store, source and evaluate; the comparators are scikit-learn's, of its default settings except that
-`Nystroem` (1,000 vectors) and its ridge choose γ and α by cross-validation, γ on at most 5,000 rows. Sets come from
+`Nystroem` (1,000 vectors) and its ridge choose γ and α by cross-validation, γ on up to 5,000 rows of the first split. Sets come from
 scikit-learn and from the packages of `package_sets.py`, where installed; `--data` adds the Parquet files of a
 folder, each with a column `target`. Where values are missing, the job says `missing = "impute"`, and `Nystroem` has
 an imputer and indicators; where there are texts, `unseen_categories = "ignore"`, as the comparators do. Prints a
-line a split to standard error, JSON at the end.
+line a split with errors and seconds to standard error, JSON at the end. A split depends on the set and its number alone,
+so that processes can share the work: `--models` runs some of the models, `--first` begins with a later split.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -58,6 +59,8 @@ class DataSet:
     """Columns, of which `target` is to be predicted."""
 
     table: pa.Table
+    searched: dict[str, Any] = field(default_factory=dict)
+    """The settings of `Nystroem` that the first split chose, which the other splits take too."""
 
     @property
     def target(self) -> npt.NDArray[Any]:
@@ -159,9 +162,11 @@ def nystroem(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any
     vectors = min(VECTORS, 2 * len(learned) // 3)
     grid = {"nystroem__gamma": [width / n_columns for width in WIDTHS]}
     model = make_pipeline(scale, Nystroem(n_components=vectors, random_state=0), ridge)
-    few = learned[:SEARCHED_ROWS]
-    search = GridSearchCV(model, grid, cv=3, refit=False).fit(frame.iloc[few], data.target[few])
-    model.set_params(**search.best_params_).fit(frame.iloc[learned], data.target[learned])
+    if not data.searched:
+        few = learned[:SEARCHED_ROWS]
+        search = GridSearchCV(model, grid, cv=3, refit=False).fit(frame.iloc[few], data.target[few])
+        data.searched.update(search.best_params_)
+    model.set_params(**data.searched).fit(frame.iloc[learned], data.target[learned])
     return data.error(model.predict(frame.iloc[held_out]), held_out)
 
 
@@ -182,31 +187,51 @@ def boosting(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any
     return data.error(model.predict(frame.iloc[held_out]), held_out)
 
 
-def compare(name: str, data: DataSet, splits: int) -> dict[str, Any]:
-    errors: dict[str, list[float]] = {"ridgestream": [], "nystroem": [], "boosting": [], "constant": []}
-    seconds = []
-    for split in range(splits):
+def constant(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> float:
+    return data.error(data.constant(learned), held_out)
+
+
+MODELS: dict[str, Callable[[DataSet, npt.NDArray[Any], npt.NDArray[Any]], float]] = {
+    "ridgestream": ours,
+    "nystroem": nystroem,
+    "boosting": boosting,
+    "constant": constant,
+}
+
+
+def compare(name: str, data: DataSet, splits: range, models: list[str]) -> dict[str, Any]:
+    errors: dict[str, list[float]] = {model: [] for model in models}
+    seconds: dict[str, list[float]] = {model: [] for model in models}
+    for split in splits:
         learned, held_out = train_test_split(np.arange(len(data.table)), test_size=0.3, random_state=split)
-        started = perf_counter()
-        errors["ridgestream"].append(ours(data, learned, held_out))
-        seconds.append(perf_counter() - started)
-        errors["nystroem"].append(nystroem(data, learned, held_out))
-        errors["boosting"].append(boosting(data, learned, held_out))
-        errors["constant"].append(data.error(data.constant(learned), held_out))
-        print(name, split, {k: round(v[-1], 4) for k, v in errors.items()}, round(seconds[-1], 1), file=sys.stderr)
-    result: dict[str, Any] = {"set": name, "rows": len(data.table), "classes": data.classifies}
-    result["seconds"] = float(np.mean(seconds))
-    return result | {k: {"mean": float(np.mean(v)), "deviation": float(np.std(v))} for k, v in errors.items()}
+        for model in models:
+            started = perf_counter()
+            errors[model].append(MODELS[model](data, learned, held_out))
+            seconds[model].append(perf_counter() - started)
+        last = {model: (float(f"{errors[model][-1]:.6g}"), round(seconds[model][-1], 1)) for model in models}
+        print(name, split, last, file=sys.stderr, flush=True)
+    return {"set": name, "rows": len(data.table), "columns": data.table.num_columns - 1} | {
+        model: {
+            "mean": float(np.mean(errors[model])),
+            "deviation": float(np.std(errors[model])),
+            "seconds": float(np.mean(seconds[model])),
+            "errors": errors[model],
+        }
+        for model in models
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--sets", nargs="+")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     given = parser.parse_args()
     chosen = read_sets(given.data, given.sets)
-    print(json.dumps([compare(name, read(), given.splits) for name, read in chosen.items()], indent=1))
+    splits = range(given.first, given.first + given.splits)
+    print(json.dumps([compare(name, read(), splits, given.models) for name, read in chosen.items()], indent=1))
 
 
 if __name__ == "__main__":

@@ -48,11 +48,27 @@ def test_a_full_metric_finds_a_direction() -> None:
     assert leading.share > 0.8
 
 
-def test_noise_teaches_no_metric() -> None:
+@pytest.mark.parametrize(("form", "tried"), [("full", 1), ("auto", 2)])
+def test_noise_teaches_no_metric(form: MetricForm, tried: int) -> None:
     u = features()
-    learned = learn(u, np.random.default_rng(1).normal(size=len(u)))
+    learned = learn(u, np.random.default_rng(1).normal(size=len(u)), form=form)
     np.testing.assert_array_equal(learned.metric.root, np.ones(D))
-    assert [each.kept for each in learned.rounds] == [True, False]
+    assert [each.kept for each in learned.rounds] == [True] + tried * [False]
+
+
+def test_auto_takes_weights_or_a_matrix_by_the_rows_left_out() -> None:
+    rng = np.random.default_rng(0)
+    few, axis = rng.normal(size=(400, 60)), np.array([3.0, 0, 0, -4.0, 0, 0]) / 5
+    settings, family = MetricSettings(basis=100), KernelFamily(lambda g: RBF(gamma=1 / 60 if g is None else g), 60)
+    rows = ArrayRows(few, np.sign(few[:, 1]) + few[:, 4] ** 2)
+    full, auto = (learn_metric(rows, family, settings, Notes(), form=form) for form in ("full", "auto"))
+    assert full.best is not None
+    assert auto.best is not None
+    assert auto.metric.is_diagonal
+    assert auto.best.errors.pooled < 0.8 * full.best.errors.pooled
+    u = features()
+    oblique = learn(u, np.sin(2 * u @ axis), form="auto")
+    assert abs(oblique.metric.directions(1)[0].axis @ axis) > 0.99
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
