@@ -17,9 +17,8 @@ from ridgestream.jobs.selection.grid_page import write_page
 from ridgestream.pipeline.base.memory_plan import check_plans
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.ingest.source_diff import count_usable_rows
-from ridgestream.pipeline.metric.learning import MetricForm
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.settings import FULL_FEATURES
+from ridgestream.pipeline.metric.settings import FULL_FEATURES, MetricName
 from ridgestream.pipeline.models.model_record import LSTD
 from ridgestream.pipeline.planning.sample import MOST_ROWS, Sample, take_sample
 from ridgestream.pipeline.sums.row_set import RowSet
@@ -81,7 +80,7 @@ def _judge(job: Job, sample: Sample, request: Request, report: Reporter) -> list
     loss = Loss(feature_map.target, context.classifies)
     family = kernel_family(request, feature_map.n_fitted)
     search = GridSearch(rows, family, request.pilot_options, loss, report)
-    forms: list[MetricForm] = ["standardized", "diagonal", "full"]
+    forms: list[MetricName] = ["standardized", "diagonal", "full"]
     return [p for form in forms[: 3 if feature_map.n_features <= FULL_FEATURES else 2] for p in search.points(form)]
 
 

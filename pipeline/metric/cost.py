@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from ridgestream.pipeline.metric.learning import REGULARIZATIONS, KernelFamily, MetricForm, stage_shapes
-from ridgestream.pipeline.metric.settings import AUTO, STANDARDIZED, MetricSettings
+from ridgestream.pipeline.metric.contest import KernelFamily
+from ridgestream.pipeline.metric.learning import REGULARIZATIONS, forms_of, stage_shapes
+from ridgestream.pipeline.metric.settings import AUTO, STANDARDIZED, MetricName, MetricSettings
 from ridgestream.pipeline.metric.split import JUDGES
 
 AFTER_FIRST, EACH_ROUND = 5, 3
@@ -41,7 +42,7 @@ class StageCost:
         return self.n_basis**2 * self.sums
 
 
-def stage_costs(n_rows: int, family: KernelFamily, settings: MetricSettings, form: MetricForm) -> list[StageCost]:
+def stage_costs(n_rows: int, family: KernelFamily, settings: MetricSettings, form: MetricName) -> list[StageCost]:
     """Return the cost of each stage of `learn_metric` with so many rows and this form of the metric.
 
     A grid that is widened costs more, and so does a narrower γ that is tried in the end.
@@ -52,12 +53,14 @@ def stage_costs(n_rows: int, family: KernelFamily, settings: MetricSettings, for
     for shape in stage_shapes(n_rows, settings, settings.rounds if learns else 0):
         first, near = len(of_rounds.first_grid()), len(of_rounds.around(1.0))
         begins, lambdas = (near, AFTER_FIRST) if costs else (first, len(REGULARIZATIONS))
-        comparisons = shape.rounds * (2 if form == AUTO and shape.compares else 1)
-        follows, ends = comparisons * (near if shape.compares else 1), 0
+        forms = forms_of(form, family.n_features, compares=shape.compares, is_weighed=False)
+        tries_columns = form == AUTO and shape.compares and not costs
+        columns, ends = first if tries_columns else 0, 0
+        follows = shape.rounds * len(forms) * (near if shape.compares else 1)
         if shape.stride == 1 and family != of_rounds:
             ends = len(family.given)
-        solved = len(JUDGES) * (begins * lambdas + follows * EACH_ROUND + ends * len(REGULARIZATIONS))
-        sums = begins + follows + ends
+        solved = len(JUDGES) * (begins * lambdas + follows * EACH_ROUND + (columns + ends) * len(REGULARIZATIONS))
+        sums, comparisons = begins + follows + columns + ends, shape.rounds * len(forms) + tries_columns
         work = (sums, shape.rounds, comparisons, solved + shape.rounds)
         costs.append(StageCost(n_rows // shape.stride, shape.n_basis, *work))
     return costs

@@ -8,10 +8,10 @@ Departures from Radhakrishnan et al. (2024): a subset of regressors instead of a
 chosen by rows left out, and the rounds stopped by them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,14 +19,14 @@ from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors
+from ridgestream.pipeline.metric.column_shares import BinTask, sum_by_bins
 from ridgestream.pipeline.metric.comparison import Comparison, compare_models
-from ridgestream.pipeline.metric.contest import Contest
+from ridgestream.pipeline.metric.contest import Contest, KernelFamily
 from ridgestream.pipeline.metric.gradients import GradientTask, sum_gradients
 from ridgestream.pipeline.metric.judged_sums import JudgedSumming, sum_judged
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.settings import AUTO, STANDARDIZED, MetricSettings
+from ridgestream.pipeline.metric.settings import AUTO, FULL_FEATURES, STANDARDIZED, MetricName, MetricSettings
 from ridgestream.pipeline.metric.split import Split
 from ridgestream.pipeline.metric.target_order import TargetOrder, find_target_order
 from ridgestream.pipeline.selection.starts.random_rows import draw_rows
@@ -36,20 +36,8 @@ from ridgestream.pipeline.sums.row_set import RowSet, Sums
 
 Summed = TypeVar("Summed", bound=Sums)
 
-MetricForm = Literal["standardized", "diagonal", "full", "auto"]
-"""What is learned: nothing but γ and λ, a width for each feature, a matrix, or the better of these two in each round."""
-
 REGULARIZATIONS = tuple(10.0**power for power in range(-9, 2))
 """λ per row that the first round compares; a later one compares those near the last choice."""
-
-GAMMAS = (1.0, 2.0, 4.0, 8.0, 16.0)
-"""γ that the first round compares, in units of one over the number of features; the best at an edge widens the grid."""
-
-WIDEST, NARROWEST = 2.0**-10, 2.0**10
-"""Where the grid ends."""
-
-LEAP = 4.0
-"""The factor of γ where a neighbour promises nothing."""
 
 STRIDES = (4, 2, 1)
 """The stages use every fourth row and vector, every second, and all."""
@@ -103,50 +91,6 @@ class LearnedMetric:
 
 
 @dataclass(frozen=True)
-class KernelFamily:
-    """The kernels among which a pilot chooses."""
-
-    make: Callable[[float | None], Kernel]
-    """Returns the kernel of a γ; None for a kernel without."""
-    n_features: int
-    """The number of features."""
-    chooses: bool = True
-    """Whether γ is chosen."""
-    given: tuple[float | None, ...] = (None,)
-    """The values of γ that are compared otherwise; None alone for a kernel without."""
-
-    def of_rounds(self) -> "KernelFamily":
-        """Return the kernels of the rounds of a metric, of any γ: a given one is meant for the last metric."""
-        return replace(self, chooses=self.chooses or self.given != (None,))
-
-    def first_grid(self) -> tuple[float | None, ...]:
-        """Return the values of γ to begin with."""
-        return tuple(gamma / self.n_features for gamma in GAMMAS) if self.chooses else self.given
-
-    def around(self, gamma: float | None) -> tuple[float | None, ...]:
-        """Return the values to compare after a choice: itself, and where γ is chosen, its neighbours."""
-        return (gamma / 2, gamma, 2 * gamma) if self.chooses and gamma is not None else (gamma,)
-
-    def neighbour(self, judged: Collection[float | None], best: float | None) -> float | None:
-        """Return a neighbour of the best value that is not yet judged; None if both are, or where γ is given."""
-        if not self.chooses or best is None:
-            return None
-        near = (gamma for gamma in (2 * best, best / 2) if WIDEST <= gamma * self.n_features <= NARROWEST)
-        return next((gamma for gamma in near if gamma not in judged), None)
-
-    def narrower(self, gamma: float | None) -> float | None:
-        """Return the double of a chosen γ; None beyond the grid's end, or where γ is given."""
-        chooses = self.chooses and gamma is not None and 2 * gamma * self.n_features <= NARROWEST
-        return 2 * gamma if chooses and gamma is not None else None
-
-    def far_narrower(self, judged: Collection[float | None]) -> float | None:
-        """Return LEAP times the largest γ judged, at least the grid's first; None beyond the grid's end."""
-        narrowest = max((gamma for gamma in judged if gamma is not None), default=0.0)
-        gamma = LEAP * max(narrowest, WIDEST / self.n_features)
-        return gamma if self.chooses and gamma * self.n_features <= NARROWEST else None
-
-
-@dataclass(frozen=True)
 class StageShape:
     """The sizes of a stage, which the number of rows and the settings decide."""
 
@@ -185,12 +129,13 @@ def learn_metric(
     settings: MetricSettings,
     report: Reporter,
     *,
-    form: MetricForm,
+    form: MetricName,
     narrower_loss: float = 0.0,
 ) -> LearnedMetric:
     """Return the metric learned from `rows`, the pilot; O(rounds · rows · basis · (basis + n_features + n_targets)).
 
-    "standardized" has no rounds: only γ and λ are judged. A given γ is that of the kernel after the metric, which the
+    "standardized" has no rounds: only γ and λ are judged. "auto" compares forms in each round, and in the first also
+    the weights of what each column explains by itself. A given γ is that of the kernel after the metric, which the
     rounds learn with their own. With `narrower_loss`, the best γ is the narrowest, by doubling, whose error is above
     the least by at most this share.
 
@@ -242,10 +187,21 @@ def stage_shapes(n_rows: int, settings: MetricSettings, rounds: int) -> list[Sta
     return shapes
 
 
+def forms_of(form: MetricName, n_features: int, *, compares: bool, is_weighed: bool) -> tuple[MetricName, ...]:
+    """Return what a round compares of its gradients: "auto" is both forms at first, then that of the metric so far."""
+    if form != AUTO:
+        return (form,)
+    if n_features > FULL_FEATURES:
+        return ("diagonal",)
+    if compares:
+        return ("full", "diagonal")
+    return ("diagonal",) if is_weighed else ("full",)
+
+
 class _Learning:
     """The course of the rounds."""
 
-    def __init__(self, rows: RowSet, family: KernelFamily, report: Reporter, form: MetricForm) -> None:
+    def __init__(self, rows: RowSet, family: KernelFamily, report: Reporter, form: MetricName) -> None:
         self._rows, self._family, self._report, self._form = rows, family, report, form
         self._metric = Metric.standardized(rows.n_features)
         self._best: Round | None = None
@@ -291,33 +247,45 @@ class _Learning:
 
     def _follow(self, stage: Stage, candidate: Candidate) -> Candidate | None:
         """Return the best of the next round's candidates that improve on this one."""
-        gradients = self._reduce(
-            sum_gradients, GradientTask(candidate.expansion(), stage.split), events.STEP_METRIC_GRADIENTS
-        )
+        gamma, near = candidate.gamma, _near(candidate.regularization, 1)
+        gammas = self._family.around(gamma) if stage.compares else (gamma,)
         best: Candidate | None = None
-        for diagonal in self._forms(stage, candidate.metric):
-            metric = Metric.of_gradients(gradients.products, diagonal=diagonal)
-            following = self._improve(stage, candidate, metric)
-            if following and (best is None or following.errors.pooled < best.errors.pooled):
-                best = following
+        for metric in self._learned(stage, candidate):
+            best = _better(best, self._improve(stage, candidate, metric, gammas, near))
+        if self._form == AUTO and stage.compares and candidate.metric.is_standardized:
+            metric, gammas = self._of_columns(stage), self._family.first_grid()
+            best = _better(best, self._improve(stage, candidate, metric, gammas, REGULARIZATIONS))
         return best
 
-    def _forms(self, stage: Stage, metric: Metric) -> tuple[bool, ...]:
-        """Return which metrics the next round compares: the matrix (False), its diagonal (True), or both.
+    def _learned(self, stage: Stage, candidate: Candidate) -> Iterator[Metric]:
+        """Yield the metrics of the model's gradients that the next round compares.
 
         With few rows for its features, a matrix learns the noise of all pairs of them.
         """
-        if self._form == AUTO and stage.compares:
-            return (False, True)
-        is_weighed = metric.is_diagonal and bool(np.any(metric.root != 1.0))
-        return (self._form == "diagonal" or (self._form == AUTO and is_weighed),)
+        task, metric = GradientTask(candidate.expansion(), stage.split), candidate.metric
+        products = self._reduce(sum_gradients, task, events.STEP_METRIC_GRADIENTS).products
+        is_weighed = metric.is_diagonal and not metric.is_standardized
+        for form in forms_of(self._form, metric.n_features, compares=stage.compares, is_weighed=is_weighed):
+            yield Metric.of_gradients(products, diagonal=form == "diagonal")
 
-    def _improve(self, stage: Stage, candidate: Candidate, metric: Metric) -> Candidate | None:
+    def _of_columns(self, stage: Stage) -> Metric:
+        """Return the weights of what each column explains by itself.
+
+        Where the rows are few for the features, a model of all of them has gradients of little but noise.
+        """
+        task = BinTask(stage.split, self._rows.n_features, self._rows.n_targets)
+        return Metric.of_weights(self._reduce(sum_by_bins, task, events.STEP_COLUMN_SHARES).shares)
+
+    def _improve(
+        self,
+        stage: Stage,
+        candidate: Candidate,
+        metric: Metric,
+        gammas: Sequence[float | None],
+        regularizations: Sequence[float],
+    ) -> Candidate | None:
         """Return the best candidate with this metric if it improves on the one before."""
-        gamma = candidate.gamma
-        gammas = self._family.around(gamma) if stage.compares else (gamma,)
-        near = _near(candidate.regularization, 1)
-        following = self._judge(stage, metric, gammas, near, widens=stage.compares)
+        following = self._judge(stage, metric, gammas, regularizations, widens=stage.compares)
         if following is None:
             return None
         comparison = Comparison(candidate.judged_model(), following.judged_model(), stage.split)
@@ -396,6 +364,11 @@ class _Learning:
     @property
     def _parts(self) -> int:
         return max(1, self._rows.n_rows // PART_ROWS)
+
+
+def _better(one: Candidate | None, other: Candidate | None) -> Candidate | None:
+    """Return the candidate of less error, the first of equals; None if both are."""
+    return min(filter(None, (one, other)), key=lambda each: each.errors.pooled, default=None)
 
 
 def _near(regularization: float, steps: int) -> tuple[float, ...]:

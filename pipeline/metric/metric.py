@@ -53,20 +53,31 @@ class Metric:
         eigenvalues, which are rounding, are zero.
         """
         seen = np.diagonal(products) > 0
-        weights = np.where(seen, np.diagonal(products), 0.0)
-        if not seen.any():
-            return cls.standardized(len(products))
-        scale = seen.sum() / weights.sum()
-        if diagonal:
-            return cls(np.where(seen, np.sqrt(weights * scale), 1.0))
+        if diagonal or not seen.any():
+            return cls.of_weights(np.diagonal(products))
+        scale = seen.sum() / np.where(seen, np.diagonal(products), 0.0).sum()
         root = np.diag((~seen).astype(np.float64))
         root[np.ix_(seen, seen)] = _square_root(products[np.ix_(seen, seen)] * scale)
         return cls(root)
+
+    @classmethod
+    def of_weights(cls, weights: Floats) -> Self:
+        """Return R of squared weights (n_features,), up to a factor; a feature without one is an axis of weight one."""
+        seen = weights > 0
+        if not seen.any():
+            return cls.standardized(len(weights))
+        positive = np.where(seen, weights, 0.0)
+        return cls(np.where(seen, np.sqrt(positive * (seen.sum() / positive.sum())), 1.0))
 
     @property
     def n_features(self) -> int:
         """The number of features."""
         return len(self.root)
+
+    @property
+    def is_standardized(self) -> bool:
+        """Whether it is that of the standardized features themselves."""
+        return self.is_diagonal and bool(np.all(self.root == 1.0))
 
     @property
     def is_diagonal(self) -> bool:

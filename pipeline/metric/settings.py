@@ -15,10 +15,10 @@ STANDARDIZED: MetricName = "standardized"
 """Between standardized features, all alike."""
 
 AUTO: MetricName = "auto"
-"""By a matrix, or weighed where there are many features."""
+"""By a matrix, or weighed, whichever the rows left out prefer in each round."""
 
 FULL_FEATURES = 256
-"""With "auto", the metric is a full matrix for at most so many features, and diagonal for more."""
+"""With "auto", the metric may be a full matrix for at most so many features, and is diagonal for more."""
 
 
 ROWS_PER_VECTOR = 4
@@ -50,14 +50,10 @@ class MetricSettings:
 class MetricRequest:
     """A metric to be learned at a model's first training."""
 
-    name: str
+    name: MetricName
     """diagonal, full, or auto."""
     options: MetricSettings
     """How it is learned."""
-
-    def is_diagonal(self, n_features: int) -> bool:
-        """Return whether the metric weighs each feature by itself."""
-        return self.name == "diagonal" or (self.name == AUTO and n_features > FULL_FEATURES)
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters that the record keeps."""

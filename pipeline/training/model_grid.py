@@ -19,9 +19,10 @@ from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.features.one_vs_rest import winners_of
 from ridgestream.pipeline.features.target_map import TargetMap
-from ridgestream.pipeline.metric.learning import REGULARIZATIONS, KernelFamily, MetricForm, learn_metric
+from ridgestream.pipeline.metric.contest import KernelFamily
+from ridgestream.pipeline.metric.learning import REGULARIZATIONS, learn_metric
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricSettings
+from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricName, MetricSettings
 from ridgestream.pipeline.selection.nested_models import NestedModels
 from ridgestream.pipeline.selection.starts.random_rows import draw_rows
 from ridgestream.pipeline.sums.basis import Basis
@@ -44,7 +45,7 @@ SIZES = (25, 50, 100, 200, 300, 500, 700, 1_000)
 class GridPoint:
     """The settings of a model, and its error."""
 
-    metric: MetricForm
+    metric: MetricName
     """standardized, diagonal or full."""
     gamma: float | None
     """The kernel's γ; None for a kernel without."""
@@ -158,7 +159,7 @@ class GridSearch:
     report: Reporter
     """Receives progress."""
 
-    def points(self, form: MetricForm) -> Iterator[GridPoint]:
+    def points(self, form: MetricName) -> Iterator[GridPoint]:
         """Yield the error of every combination of γ, λ and size with one kind of metric.
 
         γ is compared around the best of the metric's pilot, and the grid widens while the best lies at its edge. About
@@ -176,7 +177,7 @@ class GridSearch:
             neighbour = self.family.neighbour(judged, min(judged, key=lambda gamma: judged[gamma]))
             wanted = () if neighbour is None else (neighbour,)
 
-    def _judge(self, rows: RowSet, form: MetricForm, gamma: float | None) -> list[GridPoint]:
+    def _judge(self, rows: RowSet, form: MetricName, gamma: float | None) -> list[GridPoint]:
         kernel, seed = self.family.make(gamma), self.settings.random_seed
         vectors = draw_rows(rows, kernel, min(self.settings.bounded_basis(rows.n_rows), SIZES[-1]), seed).vectors
         basis, sizes = Basis(kernel, vectors, np.zeros(rows.n_features)), _sizes(len(vectors))

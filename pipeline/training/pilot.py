@@ -16,10 +16,11 @@ from ridgestream.pipeline.dataset.stored_rows import StoredRows
 from ridgestream.pipeline.features.compression import fit_compression
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.kernels import Kernel, has_gamma, make_kernel
+from ridgestream.pipeline.metric.contest import KernelFamily
 from ridgestream.pipeline.metric.cost import StageCost, stage_costs
-from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, MetricForm, learn_metric
+from ridgestream.pipeline.metric.learning import LearnedMetric, learn_metric
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.settings import AUTO, MetricSettings
+from ridgestream.pipeline.metric.settings import AUTO, MetricName, MetricSettings
 from ridgestream.pipeline.metric.split import LATER_SHARE
 from ridgestream.pipeline.online.settings import CELL_THRESHOLDS, OnlineSettings
 from ridgestream.pipeline.sums.row_block import drop_absent
@@ -148,7 +149,7 @@ def _learn(
     first: FeatureMap, context: TrainingContext, request: Request, settings: MetricSettings, *, narrower_loss: float
 ) -> Pilot:
     rows = _first_rows(first, context, settings)
-    family, form = kernel_family(request, first.n_fitted), _form(request, first.n_features)
+    family, form = kernel_family(request, first.n_fitted), _form(request)
     is_full = rows.n_rows >= count_rows(settings, first.n_features)
     narrower_loss = narrower_loss if is_full else 0.0
     learned = learn_metric(rows, family, settings, context.report, form=form, narrower_loss=narrower_loss)
@@ -186,12 +187,8 @@ def _compressible(known: FeatureMap, schema: Schema | None, rules: ColumnRules) 
     return [position for position, column in linear if column.name in names and column.distinct == 2]
 
 
-def _form(request: Request, n_features: int) -> MetricForm:
-    if request.metric is None:
-        return "standardized"
-    if request.metric.is_diagonal(n_features):
-        return "diagonal"
-    return "auto" if request.metric.name == AUTO else "full"
+def _form(request: Request) -> MetricName:
+    return request.metric.name if request.metric else "standardized"
 
 
 def bounding_values(*, has_cells: bool = False) -> dict[str, Any]:
@@ -216,7 +213,7 @@ def pilot_costs(request: Request, n_features: int, n_rows: int) -> list[StageCos
     if settings is None:
         return []
     rows, family = min(count_rows(settings, n_features), n_rows), kernel_family(request, n_features)
-    return stage_costs(rows, family, settings, _form(request, n_features))
+    return stage_costs(rows, family, settings, _form(request))
 
 
 def count_rows(settings: MetricSettings, n_features: int) -> int:

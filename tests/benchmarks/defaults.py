@@ -1,14 +1,15 @@
 """Models of jobs that state nothing but their data, against Nystroem + ridge, gradient boosting and a constant.
 
-`python tests/benchmarks/defaults.py [--splits 5] [--data FOLDER] [--sets NAME …]`: for each set and model, the test error
-of random splits, with mean and standard deviation: the percentage misclassified, or the mean squared error. The job has
-three lines, with store, source and evaluate; the comparators are scikit-learn's, of its default settings except that
-`Nystroem` (1,000 vectors) and its ridge choose γ and α by cross-validation, γ on up to 5,000 rows of the first split. Sets come from
-scikit-learn and from the packages of `package_sets.py`, where installed; `--data` adds the Parquet files of a
-folder, each with a column `target`. Where values are missing, the job says `missing = "impute"`, and `Nystroem` has
-an imputer and indicators; where there are texts, `unseen_categories = "ignore"`, as the comparators do. Prints a
-line a split with errors and seconds to standard error, JSON at the end. A split depends on the set and its number alone,
-so that processes can share the work: `--models` runs some of the models, `--first` begins with a later split.
+`python tests/benchmarks/defaults.py [--splits 5] [--data FOLDER] [--sets NAME …]`: for each set and model, the test
+error of random splits, with mean and standard deviation: the percentage misclassified, or the mean squared error. The
+job has three lines, with store, source and evaluate; the comparators are scikit-learn's, of its default settings except
+that `Nystroem` (1,000 vectors) and its ridge choose γ and α by cross-validation, γ on up to 5,000 rows of the first
+split. Sets come from scikit-learn and from the packages of `package_sets.py`, where installed; `--data` adds the
+Parquet files of a folder, each with a column `target`. Where values are missing, the job says `missing = "impute"`, and
+`Nystroem` has an imputer and indicators; where there are texts, `unseen_categories = "ignore"`, as the comparators do.
+Prints a line a split with errors and seconds to standard error, JSON at the end. A split depends on the set and its
+number alone, so that processes can share the work: `--models` runs some of the models, `--first` begins with a later
+split.
 """
 
 import argparse

@@ -12,10 +12,11 @@ from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.kernels import RBF, Kernel
 from ridgestream.pipeline.metric import candidate, learning
 from ridgestream.pipeline.metric.comparison import Differences
+from ridgestream.pipeline.metric.contest import KernelFamily
 from ridgestream.pipeline.metric.cost import stage_costs
 from ridgestream.pipeline.metric.judged_sums import JudgedSumming
-from ridgestream.pipeline.metric.learning import KernelFamily, MetricForm, learn_metric
-from ridgestream.pipeline.metric.settings import MetricSettings
+from ridgestream.pipeline.metric.learning import learn_metric
+from ridgestream.pipeline.metric.settings import MetricName, MetricSettings
 from ridgestream.pipeline.sums.row_set import ArrayRows
 
 N, D = 800, 2
@@ -42,7 +43,7 @@ class Counted(ArrayRows):
 @pytest.mark.parametrize("family", [KernelFamily(rbf, D), KernelFamily(rbf, D, chooses=False, given=(0.3, 0.5))])
 @pytest.mark.parametrize("form", ["standardized", "full", "auto"])
 def test_a_pilot_all_of_whose_rounds_are_kept_costs_what_was_counted(
-    family: KernelFamily, form: MetricForm, monkeypatch: pytest.MonkeyPatch
+    family: KernelFamily, form: MetricName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(learning, "FEW_ROWS", 300)
     monkeypatch.setattr(Differences, "is_improvement", True)

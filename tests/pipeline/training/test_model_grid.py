@@ -7,7 +7,7 @@ from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.kernels import RBF, gram
-from ridgestream.pipeline.metric.learning import KernelFamily
+from ridgestream.pipeline.metric.contest import KernelFamily
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import MetricSettings
 from ridgestream.pipeline.selection.starts.random_rows import draw_rows

@@ -7,7 +7,8 @@ from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.memory_plan import check_plans
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.metric.candidate import JudgedErrors
-from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, Round
+from ridgestream.pipeline.metric.contest import KernelFamily
+from ridgestream.pipeline.metric.learning import LearnedMetric, Round
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import MetricRequest, MetricSettings
 from ridgestream.pipeline.sums.row_set import ArrayRows

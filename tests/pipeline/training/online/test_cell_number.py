@@ -10,7 +10,8 @@ from support.jobs.recording import Notes
 
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.metric.candidate import JudgedErrors
-from ridgestream.pipeline.metric.learning import KernelFamily, LearnedMetric, Round
+from ridgestream.pipeline.metric.contest import KernelFamily
+from ridgestream.pipeline.metric.learning import LearnedMetric, Round
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.sums.row_set import ArrayRows
 from ridgestream.pipeline.training.online.cell_number import (
