@@ -60,8 +60,9 @@ class ModelKeys(Section):
     """The first partitions with this many rows fix the standardization; "all": every one at the first training."""
     metric: MetricName = AUTO
     """How the kernel measures distances: all standardized columns alike, or by a metric learned at the first training:
-    "diagonal" weighs each column, "full" their combinations, "auto" is "full" for up to 256 features, and
-    compresses numbers with values far out. A model that exists keeps what it has under "auto"."""
+    "diagonal" weighs each column, "full" their combinations, "auto" is either, as rows left out prefer ("diagonal" for
+    more than 256 features), and compresses numbers with values far out. A model that exists keeps what it has under
+    "auto"."""
     metric_options: MetricSection | None = None
     """How the metric is learned, and settings are chosen."""
     experts: Count | Literal["auto"] = 1

@@ -25,7 +25,7 @@ class OnlineLSSVMClassifier(KernelClassifier):
         regularization: λ per row, "auto" or a positive number: the penalty is λ times the sum of weights.
         max_basis: The largest dictionary, "auto" (up to 1,000) or a number.
         metric: How distances are measured: "standardized" (all columns alike), "diagonal" or "full" (learned from up to
-            50,000 of the first rows), or "auto", full for up to 256 features.
+            50,000 of the first rows), or "auto", either, as rows left out prefer.
         scale: "standardized" gives each column mean 0 and deviation 1, "common" divides all by one scale, None leaves
             numbers as they are.
         timestamps: Time stamps are circles of hour, weekday and day of the year ("calendar"), the time elapsed
@@ -163,7 +163,7 @@ class OnlineLSSVMRegressor(KernelRegressor):
         regularization: λ per row, "auto" or a positive number: the penalty is λ times the sum of weights.
         max_basis: The largest dictionary, "auto" (up to 1,000) or a number.
         metric: How distances are measured: "standardized" (all columns alike), "diagonal" or "full" (learned from up to
-            50,000 of the first rows), or "auto", full for up to 256 features.
+            50,000 of the first rows), or "auto", either, as rows left out prefer.
         scale: "standardized" gives each column mean 0 and deviation 1, "common" divides all by one scale, None leaves
             numbers as they are.
         timestamps: Time stamps are circles of hour, weekday and day of the year ("calendar"), the time elapsed

@@ -32,7 +32,7 @@ class SparseKernelClassifier(KernelClassifier):
             "kernel-ridge", whose dictionary is all rows, and "subset-of-regressors", whose size is the `start_basis` of
             `method_options`.
         metric: How distances are measured: "standardized" (all columns alike), "diagonal" or "full" (learned from up to
-            50,000 of the first rows), or "auto", full for up to 256 features.
+            50,000 of the first rows), or "auto", either, as rows left out prefer.
         scale: "standardized" gives each column mean 0 and deviation 1, "common" divides all by one scale, None leaves
             numbers as they are.
         timestamps: Time stamps are circles of hour, weekday and day of the year ("calendar"), the time elapsed
@@ -147,7 +147,7 @@ class SparseKernelRegressor(KernelRegressor):
             "kernel-ridge", whose dictionary is all rows, and "subset-of-regressors", whose size is the `start_basis` of
             `method_options`.
         metric: How distances are measured: "standardized" (all columns alike), "diagonal" or "full" (learned from up to
-            50,000 of the first rows), or "auto", full for up to 256 features.
+            50,000 of the first rows), or "auto", either, as rows left out prefer.
         scale: "standardized" gives each column mean 0 and deviation 1, "common" divides all by one scale, None leaves
             numbers as they are.
         timestamps: Time stamps are circles of hour, weekday and day of the year ("calendar"), the time elapsed

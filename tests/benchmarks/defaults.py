@@ -17,6 +17,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -108,6 +109,7 @@ SETS: dict[str, Callable[[], DataSet]] = {
     "iris": _of_sklearn(datasets.load_iris),
     "digits": _of_sklearn(datasets.load_digits),
     "friedman1": _generated(datasets.make_friedman1, 5_000),
+    "friedman1 of 200 columns": _generated(partial(datasets.make_friedman1, n_features=200), 1_500),
 }
 
 

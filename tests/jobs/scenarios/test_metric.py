@@ -44,6 +44,7 @@ LARGER: Settings = {**FULL, "model.metric_options.rows": 5 * ROWS, "model.metric
 """A pilot that teaches a metric; the smaller one may teach none."""
 
 DIAGONAL: Settings = {"model.metric": "diagonal", **OPTIONS}
+OPEN: Settings = {"model.metric": "auto", **OPTIONS}
 METHODS: dict[str, Settings] = {
     "online": {},
     "ols": {"model.method": "ols", "model.reselect": "always"},
@@ -58,7 +59,7 @@ METHODS: dict[str, Settings] = {
 
 
 @pytest.mark.samples
-@pytest.mark.parametrize("metric", [FULL, DIAGONAL], ids=["full", "diagonal"])
+@pytest.mark.parametrize("metric", [FULL, DIAGONAL, OPEN], ids=["full", "diagonal", "auto"])
 @pytest.mark.parametrize("method", METHODS)
 def test_nights_are_one_run_bit_for_bit(tmp_path: Path, method: str, metric: Settings) -> None:
     straight, nights = Workplace.new(tmp_path / "straight", range(4)), Workplace.new(tmp_path / "nights")
@@ -71,28 +72,32 @@ def test_nights_are_one_run_bit_for_bit(tmp_path: Path, method: str, metric: Set
 
 
 @pytest.mark.samples
+@pytest.mark.parametrize("metric", [FULL, OPEN], ids=["full", "auto"])
 @pytest.mark.parametrize("method", METHODS)
-def test_where_tasks_are_done_changes_no_bit(tmp_path: Path, method: str) -> None:
+def test_where_tasks_are_done_changes_no_bit(tmp_path: Path, method: str, metric: Settings) -> None:
     here, there = (Workplace.new(tmp_path / name, range(3)) for name in ("here", "there"))
-    here.run_here({**METHODS[method], **FULL})
-    there.run_here({**METHODS[method], **FULL}, executor=PicklingExecutor())
+    here.run_here({**METHODS[method], **metric})
+    there.run_here({**METHODS[method], **metric}, executor=PicklingExecutor())
     assert_same_model(here.model(), there.model())
 
 
 @pytest.mark.thorough
-def test_a_killed_pilot_goes_on_and_ends_in_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("metric", [FULL, OPEN], ids=["full", "auto"])
+def test_a_killed_pilot_goes_on_and_ends_in_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metric: Settings
+) -> None:
     monkeypatch.setattr(pass_checkpoint, "KEEP_SECONDS", 0.0)
     monkeypatch.setattr(pass_checkpoint, "WORTH_SECONDS", 0.0)
     monkeypatch.setattr(pass_checkpoint, "WORTH_BYTES", 2**62)
     monkeypatch.setattr(stored_rows, "TASK_ROWS", 256)
     straight, killed = Workplace.new(tmp_path / "straight", range(2)), Workplace.new(tmp_path / "killed", range(2))
     counting = Killed(NEVER)
-    straight.run_here(FULL, executor=counting)
+    straight.run_here(metric, executor=counting)
     for after in (5, 3):
         with suppress(KeyboardInterrupt):
-            killed.run_here(FULL, executor=Killed(after))
+            killed.run_here(metric, executor=Killed(after))
     ending = Killed(NEVER)
-    killed.run_here(FULL, executor=ending)
+    killed.run_here(metric, executor=ending)
     assert ending.done < counting.done - 3
     assert_same_model(killed.model(), straight.model())
 
