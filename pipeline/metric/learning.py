@@ -246,15 +246,15 @@ class _Learning:
         return self._family.first_grid() if self._best is None else self._family.around(self._best.gamma)
 
     def _follow(self, stage: Stage, candidate: Candidate) -> Candidate | None:
-        """Return the best of the next round's candidates that improve on this one."""
+        """Return the next round's candidate: the last one that improves on this one and on those before it, if any."""
         gamma, near = candidate.gamma, _near(candidate.regularization, 1)
         gammas = self._family.around(gamma) if stage.compares else (gamma,)
         best: Candidate | None = None
         for metric in self._learned(stage, candidate):
-            best = _better(best, self._improve(stage, candidate, metric, gammas, near))
+            best = self._improve(stage, best or candidate, metric, gammas, near) or best
         if self._form == AUTO and stage.compares and candidate.metric.is_standardized:
             metric, gammas = self._of_columns(stage), self._family.first_grid()
-            best = _better(best, self._improve(stage, candidate, metric, gammas, REGULARIZATIONS))
+            best = self._improve(stage, best or candidate, metric, gammas, REGULARIZATIONS) or best
         return best
 
     def _learned(self, stage: Stage, candidate: Candidate) -> Iterator[Metric]:
@@ -364,11 +364,6 @@ class _Learning:
     @property
     def _parts(self) -> int:
         return max(1, self._rows.n_rows // PART_ROWS)
-
-
-def _better(one: Candidate | None, other: Candidate | None) -> Candidate | None:
-    """Return the candidate of less error, the first of equals; None if both are."""
-    return min(filter(None, (one, other)), key=lambda each: each.errors.pooled, default=None)
 
 
 def _near(regularization: float, steps: int) -> tuple[float, ...]:
