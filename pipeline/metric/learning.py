@@ -135,9 +135,9 @@ def learn_metric(
     """Return the metric learned from `rows`, the pilot; O(rounds · rows · basis · (basis + n_features + n_targets)).
 
     "standardized" has no rounds: only γ and λ are judged. "auto" compares forms in each round, and in the first also
-    the weights of what each column explains by itself. A given γ is that of the kernel after the metric, which the
-    rounds learn with their own. With `narrower_loss`, the best γ is the narrowest, by doubling, whose error is above
-    the least by at most this share.
+    the weights of what each column explains, by itself and with another. A given γ is that of the kernel after the
+    metric, which the rounds learn with their own. With `narrower_loss`, the best γ is the narrowest, by doubling, whose
+    error is above the least by at most this share.
 
     Memory O(basis²). The result depends on the rows in their order and on the settings alone. Raises InputError if no
     row can be drawn.
@@ -269,9 +269,10 @@ class _Learning:
             yield Metric.of_gradients(products, diagonal=form == "diagonal")
 
     def _of_columns(self, stage: Stage) -> Metric:
-        """Return the weights of what each column explains by itself.
+        """Return the weights of what each column explains, by itself and with another.
 
-        Where the rows are few for the features, a model of all of them has gradients of little but noise.
+        Where the rows are few for the features, a model of all of them has gradients of little but noise, and a wide
+        one none of what takes turns in a few of them.
         """
         task = BinTask(stage.split, self._rows.n_features, self._rows.n_targets)
         return Metric.of_weights(self._reduce(sum_by_bins, task, events.STEP_COLUMN_SHARES).shares)

@@ -102,6 +102,14 @@ def _generated(make: Callable[..., Any], n_samples: int) -> Callable[[], DataSet
     return read
 
 
+def _waves(n_samples: int, noise: float, random_state: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return rows and targets of a wave over two columns, and effects of three."""
+    rng = np.random.default_rng(random_state)
+    X = rng.uniform(size=(n_samples, 8))
+    wave = 10 * np.sin(22 * X[:, 0]) * np.cos(17 * X[:, 1]) + 4 * np.sin(30 * X[:, 1])
+    return X, wave + 5 * (X[:, 2] < 0.2) + 3 * np.sin(2 * np.pi * X[:, 3]) + noise * rng.normal(size=n_samples)
+
+
 SETS: dict[str, Callable[[], DataSet]] = {
     "diabetes": _of_sklearn(datasets.load_diabetes),
     "breast cancer": _of_sklearn(datasets.load_breast_cancer),
@@ -109,6 +117,7 @@ SETS: dict[str, Callable[[], DataSet]] = {
     "iris": _of_sklearn(datasets.load_iris),
     "digits": _of_sklearn(datasets.load_digits),
     "friedman1": _generated(datasets.make_friedman1, 5_000),
+    "waves": _generated(_waves, 15_000),
     "friedman1 of 200 columns": _generated(partial(datasets.make_friedman1, n_features=200), 1_500),
 }
 

@@ -95,6 +95,27 @@ def test_columns_have_the_shares_that_they_explain_by_themselves() -> None:
     np.testing.assert_allclose(again[:2], [first, second])
 
 
+@pytest.mark.parametrize("n_features", [5, 65])
+def test_columns_that_explain_only_together_have_what_they_explain_more(n_features: int) -> None:
+    """Up to 64 columns are looked at in pairs."""
+    u = np.random.default_rng(0).uniform(-1.7, 1.7, (6_000, n_features))
+    y = np.sin(3 * u[:, 0]) * np.sin(3 * u[:, 1]) + 0.5 * u[:, 2]
+    task = BinTask(Split(len(u)), n_features, 1)
+    shares = ArrayRows(u, y).reduce(sum_by_bins, task, events.STEP_COLUMN_SHARES, 3).shares
+    assert 0.4 < shares[2] < 0.5
+    assert shares[3:].max() < 0.01
+    assert np.all(shares[:2] > 0.25) if n_features <= 64 else np.all(shares[:2] < 0.01)
+
+
+def test_auto_finds_waves_of_two_columns_that_a_wide_kernel_does_not_see() -> None:
+    u = np.random.default_rng(0).uniform(-1.7, 1.7, (4_000, D))
+    y = 4 * np.sin(4 * u[:, 0]) * np.sin(4 * u[:, 1]) + u[:, 2] + np.sign(u[:, 3])
+    full, auto = (learn(u, y, form=form, basis=400) for form in ("full", "auto"))
+    assert auto.best is not None
+    assert full.best is not None
+    assert auto.best.errors.pooled < 0.5 * full.best.errors.pooled
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_classes_teach_a_metric_only_while_there_are_mistakes_to_be_improved_on(n_classes: int) -> None:
     u = features()
