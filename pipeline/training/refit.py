@@ -97,7 +97,7 @@ def refit_if_better(context: TrainingContext, request: Request, trained: Trained
     record = trained.record
     n_rows, n_basis = int(record.counters["rows_seen"]), n_basis_of(record)
     fits = plan_refit_of(record, context.ledger).total_bytes <= context.memory_limit_bytes
-    if not (fits and trained.entries and may_refit(request, n_rows, n_basis)):
+    if not (fits and n_rows and may_refit(request, n_rows, n_basis)):
         return trained
     try:
         refitted = refit(context, record, segments)

@@ -325,6 +325,13 @@ def test_a_refit_is_kept_where_rows_are_few_for_the_dictionary(tmp_path: Path, s
     assert_same_model(record, straight.model())
 
 
+def test_a_refit_is_tried_again_where_only_the_penalty_changes(tmp_path: Path) -> None:
+    work = nights(tmp_path / "auto", (PARTITIONS, "auto"))
+    changed = {"model.refit": "auto", "model.regularization": 1e-4}
+    assert work.run_here(changed)["refitted"]
+    assert work.model().history[-1].refit_gain is not None
+
+
 def test_a_refit_is_left_to_the_rows_by_default(tmp_path: Path) -> None:
     assert read_job(Workplace(tmp_path).job({"model.refit": None}), {}).model.refit == "auto"
 
