@@ -16,6 +16,7 @@ from ridgestream.jobs.runs.trivial_errors import Comparison, mean_of, night_skil
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Fact, Reporter
 from ridgestream.pipeline.metric.settings import MetricRequest, MetricSettings
+from ridgestream.pipeline.models.experts_record import is_local
 from ridgestream.pipeline.models.model_record import is_refitted, n_basis_of
 from ridgestream.pipeline.prediction.evaluate import Evaluation
 from ridgestream.pipeline.prediction.trivial_model import TargetMoments
@@ -202,10 +203,10 @@ def _warn_of_early_scaling(ledger: Ledger, record: ModelRecord, trained: Trained
 def _warn_of_outgrown_pilot(record: ModelRecord, trained: Trained, report: Reporter) -> None:
     """Warn once if a first night of fewer rows than a pilot asks for has chosen settings, and is a tenth of all now."""
     chosen, metric = [*record.parameters.get(CHOSEN, ())], MetricRequest.of(record.parameters)
+    settings = [*(["metric"] if metric else []), *(["cells"] if is_local(record) else []), *chosen]
     nights = [night for night in record.history if night.rows]
-    if not trained.entries or len(nights) < 2 or not (chosen or metric):
+    if not trained.entries or len(nights) < 2 or not settings:
         return
     first, before, now = nights[0].rows, nights[-2].rows_seen, nights[-1].rows_seen
     if first < (metric.options if metric else MetricSettings()).rows and before < OUTGROWN * first <= now:
-        settings = ", ".join([*(["metric"] if metric else []), *chosen])
-        report.warn(events.PILOT_OUTGROWN, rows=first, rows_now=now, settings=settings)
+        report.warn(events.PILOT_OUTGROWN, rows=first, rows_now=now, settings=", ".join(settings))

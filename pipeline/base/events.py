@@ -157,8 +157,8 @@ PILOT_LEARNER_FALLS_SHORT = Event(
 )
 PILOT_OUTGROWN = Event(
     "pilot.outgrown",
-    "ten times the rows have been learned from which the metric and open settings were chosen for good: a new model "
-    "(--new-model) chooses them from more",
+    "ten times the rows have been learned from which the metric, open settings and cells were chosen for good: a new "
+    "model (--new-model) chooses them from more",
 )
 PILOT_ROWS_SORTED = Event(
     "pilot.rows_sorted",

@@ -119,13 +119,19 @@ def test_the_served_model_measures_by_the_metric(tmp_path: Path) -> None:
     np.testing.assert_allclose(predicted, expected, atol=1e-4)
 
 
-def test_it_is_said_once_that_a_small_first_night_has_chosen_for_ten_times_its_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("asked", "settings"),
+    [(FULL, "metric, kernel.gamma"), ({"model.experts": 3, "model.metric": "standardized"}, "cells")],
+)
+def test_it_is_said_once_that_a_small_first_night_has_chosen_for_ten_times_its_rows(
+    tmp_path: Path, asked: Settings, settings: str
+) -> None:
     work, notes = Workplace(tmp_path), Notes()
     for number, rows in enumerate((60, 500, 200, 2000)):
         work.put(number, draw_rows(number, rows))
-        work.run_here({**FULL, "evaluate.path": None}, report=notes)
+        work.run_here({**asked, "evaluate.path": None}, report=notes)
         said = notes.all("pilot.outgrown")
-        assert said == ([{"rows": 60, "rows_now": 760, "settings": "metric, kernel.gamma"}] if number > 1 else [])
+        assert said == ([{"rows": 60, "rows_now": 760, "settings": settings}] if number > 1 else [])
 
 
 def test_a_given_gamma_is_kept_and_a_missing_one_chosen(tmp_path: Path) -> None:
