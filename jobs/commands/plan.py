@@ -97,7 +97,9 @@ def _take_sample(
     """
     if not plan.passes:
         return None, "nothing new to learn"
-    first, rows = plan.fresh or files, plan_sample_rows(plan.trainer.request, plan.rows_per_pass)
+    stored = {entry.name for entry in plan.ledger.entries}  # not those in quarantine
+    first = plan.fresh or tuple(file for file in files if file.name in stored) or files
+    rows = plan_sample_rows(plan.trainer.request, plan.rows_per_pass)
     try:
         return stack.enter_context(take_sample(first, rows, schema_request(job), policies(job))), ""
     except (PartitionError, InputError) as error:

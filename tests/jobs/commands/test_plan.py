@@ -290,6 +290,15 @@ def test_unusable_rows_that_would_be_quarantined_give_no_estimate(work: Workplac
     assert facts["rows"] == 600
 
 
+def test_a_new_model_of_stored_rows_is_estimated_without_those_in_quarantine(work: Workplace) -> None:
+    work.put(0, set_column(draw_rows(0), "x1", [float("nan")] * 200))
+    quarantines = {"source.on_bad": "quarantine"}
+    work.run_here(quarantines)
+    facts = plan(work, quarantines, new_model=True)
+    assert facts["n_features"] == 4
+    assert facts["based_on"].startswith("the first 400 rows")
+
+
 def break_rows(work: Workplace) -> dict[str, Any]:
     work.put(2, set_column(draw_rows(2), "x1", [*[0.5] * 150, float("nan"), *[0.5] * 49]))
     return {}
