@@ -65,6 +65,8 @@ def run_tag(job: Job, name: str, night: str | None) -> dict[str, Any]:
     with prefix_errors(store.location.text):
         require_model(store.root(), job.model.name)
         snapshot = find_snapshot(store, job.model.name, night) if night else store.snapshot()
+        if (tagged := store.find_tag(name)) is not None:
+            raise JobFileError(f"the tag {name!r} names {tagged} already, and stays: give another name")
         store.tag(name, snapshot)
     return {"tag": name, "snapshot": snapshot}
 

@@ -207,7 +207,7 @@ def test_unknown_nights_and_tags_are_refused_with_the_known_ones(work: Workplace
         with pytest.raises(JobFileError, match="a tag begins with a letter"):
             run_tag(job, name, None)
     run_tag(job, "mine", "1")
-    with pytest.raises(StoreError, match="has a tag 'mine' already"):
+    with pytest.raises(JobFileError, match=r"the tag 'mine' names \w+ already"):
         run_tag(job, "mine", "2")
 
 
