@@ -21,6 +21,9 @@ N_BINS = len(EDGES) + 1
 PAIRED_FEATURES = 64
 """With more features, pairs of them are not looked at: their number grows with the square."""
 
+PAIRED_SUMS = 2**22
+"""Nor with more sums of pairs, those of each target counted."""
+
 CHANCE = 4.0
 """By how many standard deviations a pair must explain more than chance: the best of two thousand has 3.5 by chance."""
 
@@ -45,7 +48,8 @@ class BinSums:
     @classmethod
     def empty(cls, n_features: int, n_targets: int) -> Self:
         """Return the sums over no row."""
-        others = (n_features, N_BINS) if n_features <= PAIRED_FEATURES else (1, 1)
+        n_sums = (1 + n_targets) * (n_features * N_BINS) ** 2
+        others = (n_features, N_BINS) if n_features <= PAIRED_FEATURES and n_sums <= PAIRED_SUMS else (1, 1)
         shape = (n_features, N_BINS, *others)
         return cls(np.zeros(shape), np.zeros((n_targets, *shape)), np.zeros(3 + n_targets))
 
@@ -114,7 +118,7 @@ class BinTask:
 def sum_by_bins(task: BinTask, blocks: Iterable[RowBlock]) -> BinSums:
     """Return the sums over the rows of all blocks that are learned from; O(n_features² · n_targets) a row.
 
-    O(n_features · n_targets) with more than PAIRED_FEATURES.
+    O(n_features · n_targets) where pairs are not looked at.
     """
     sums = BinSums.empty(task.n_features, task.n_targets)
     with one_blas_thread():

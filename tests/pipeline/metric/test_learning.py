@@ -95,16 +95,16 @@ def test_columns_have_the_shares_that_they_explain_by_themselves() -> None:
     np.testing.assert_allclose(again[:2], [first, second])
 
 
-@pytest.mark.parametrize("n_features", [5, 65])
-def test_columns_that_explain_only_together_have_what_they_explain_more(n_features: int) -> None:
-    """Up to 64 columns are looked at in pairs."""
+@pytest.mark.parametrize(("n_features", "n_targets"), [(5, 1), (5, 3), (65, 1), (60, 20)])
+def test_columns_that_explain_only_together_have_what_they_explain_more(n_features: int, n_targets: int) -> None:
+    """Up to 64 columns are looked at in pairs, fewer of many targets."""
     u = np.random.default_rng(0).uniform(-1.7, 1.7, (6_000, n_features))
     y = np.sin(3 * u[:, 0]) * np.sin(3 * u[:, 1]) + 0.5 * u[:, 2]
-    task = BinTask(Split(len(u)), n_features, 1)
-    shares = ArrayRows(u, y).reduce(sum_by_bins, task, events.STEP_COLUMN_SHARES, 3).shares
+    task, rows = BinTask(Split(len(u)), n_features, n_targets), ArrayRows(u, np.tile(y[:, np.newaxis], n_targets))
+    shares = rows.reduce(sum_by_bins, task, events.STEP_COLUMN_SHARES, 3).shares
     assert 0.4 < shares[2] < 0.5
     assert shares[3:].max() < 0.01
-    assert np.all(shares[:2] > 0.25) if n_features <= 64 else np.all(shares[:2] < 0.01)
+    assert np.all(shares[:2] > 0.25) if n_features == 5 else np.all(shares[:2] < 0.01)
 
 
 def test_auto_finds_waves_of_two_columns_that_a_wide_kernel_does_not_see() -> None:
