@@ -226,8 +226,8 @@ rows has 22.3, 20.1 and 19.4, at seventeen times the CPU time of the online lear
 refit).
 
 Figure 1, in one run with 10,000 rows and 500 vectors: OLS-59 takes 6 times the CPU time of the online learner (13.1
-against 2.1 s, 2.2 s with a refit) on a machine that was busy with other work, as the picture has it, and 10 times on an
-idle one (9.0 against .86 s, .95 s with a refit), as in the paper; and 1.6 times its memory (31 against 19 MB), since
-ours keeps sums where the paper keeps columns; these would be 40 MB, and 2,000 MB with 500,000 rows, where neither of
-ours takes more than 33.""",
+against 2.1 s, 2.2 s with a refit, on a machine busy with other work; later repeats, on a less busy one, took 9.2 and
+1.4 s), and 1.6 times its memory (31 against 19 MB), since ours keeps sums where the paper keeps columns; these would be
+40 MB, and 2,000 MB with 500,000 rows, where neither of ours takes more than 33. An earlier run had 10 times, 9.0
+against .86 s.""",
 )
