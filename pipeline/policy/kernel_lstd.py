@@ -161,9 +161,10 @@ class KernelLSTD:
 
     def _learn(self, transitions: ArrayRows, values: ValueFunction | None) -> Self:
         """Add transitions to a value function, or to that of a dictionary selected from them."""
+        places = self._places
         if values is None:
-            self._places, values = self._start(transitions)
-        self._values = values.learn(transitions)
+            places, values = self._start(transitions)
+        self._values, self._places = values.learn(transitions), places
         return self
 
     def _start(self, transitions: ArrayRows) -> tuple[Integers, ValueFunction]:
