@@ -97,7 +97,7 @@ def _take_sample(
     """
     if not plan.passes:
         return None, "nothing new to learn"
-    stored = {entry.name for entry in plan.ledger.entries}  # not those in quarantine
+    stored = plan.ledger.by_name()  # without those in quarantine
     first = plan.fresh or tuple(file for file in files if file.name in stored) or files
     rows = plan_sample_rows(plan.trainer.request, plan.rows_per_pass)
     try:

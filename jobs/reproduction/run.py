@@ -152,12 +152,12 @@ class _Kept:
 def _as_json(facts: dict[str, Any], outcomes: dict[str, list[Outcome]]) -> str:
     """Return facts and measurements as JSON in which each measurement has a line."""
     cells = [
-        f"  {json.dumps(name)}: [\n   " + ",\n   ".join(json.dumps(_said(each)) for each in measured) + "\n  ]"
+        f"  {json.dumps(name)}: [\n   " + ",\n   ".join(json.dumps(_filled(each)) for each in measured) + "\n  ]"
         for name, measured in outcomes.items()
     ]
     return json.dumps(facts, indent=1)[:-2] + ',\n "outcomes": {\n' + ",\n".join(cells) + "\n }\n}\n"
 
 
-def _said(outcome: Outcome) -> dict[str, Any]:
-    """Return the fields of an outcome that say something."""
+def _filled(outcome: Outcome) -> dict[str, Any]:
+    """Return the fields of an outcome that are not empty."""
     return {name: value for name, value in vars(outcome).items() if value != {}}

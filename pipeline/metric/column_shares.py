@@ -58,6 +58,11 @@ class BinSums:
         return type(self)(self.weights + other.weights, self.targets + other.targets, self.totals + other.totals)
 
     @property
+    def has_pairs(self) -> bool:
+        """Whether pairs of columns are looked at."""
+        return bool(self.weights.shape[-1] == N_BINS)
+
+    @property
     def shares(self) -> Floats:
         """The share of the targets' variance between each column's bins, shape (n_features,).
 
@@ -67,17 +72,15 @@ class BinSums:
         """
         if self.totals[0] <= 0:
             return np.zeros(len(self.weights))
-        n_features = len(self.weights)
-        own = self.weights[:, :, :1].sum(axis=3), self.targets[:, :, :, :1].sum(axis=4)
-        alone, _, varies = self._explained(own[0][:, np.newaxis, :, 0], own[1][:, :, np.newaxis, :, 0])
-        shares = np.where(varies, alone + 1.0 / self._rows, 0.0)[:, 0]
-        if self.weights.shape[2] < n_features:
+        alone, _, varies = self._explained(self.weights[:, :, 0].sum(axis=-1), self.targets[:, :, :, 0].sum(axis=-1))
+        shares = np.where(varies, alone + 1.0 / self._rows, 0.0)
+        if not self.has_pairs:
             return np.asarray(shares)
-        cells = (n_features, n_features, N_BINS * N_BINS)
+        cells = (len(shares), len(shares), N_BINS * N_BINS)
         weights = self.weights.transpose(0, 2, 1, 3).reshape(cells)
         targets = self.targets.transpose(0, 1, 3, 2, 4).reshape(-1, *cells)
         together, deviation, _ = self._explained(weights, targets)
-        gain = together - alone - alone.T - CHANCE * deviation
+        gain = together - alone[:, np.newaxis] - alone - CHANCE * deviation
         np.fill_diagonal(gain, 0.0)
         return np.asarray(shares + np.where(shares > 0, np.maximum(gain.max(axis=1), 0.0), 0.0))
 
@@ -134,7 +137,7 @@ def _add(rows: RowBlock, sums: BinSums) -> None:
     weights = np.ones(len(rows.features)) if rows.weights is None else rows.weights
     bins = np.searchsorted(EDGES, rows.features, side="right")
     inside = (bins[:, :, np.newaxis] == np.arange(N_BINS)).reshape(len(bins), -1).astype(np.float64)
-    others = inside if sums.weights.shape[2] == rows.features.shape[1] else np.ones((len(bins), 1))
+    others = inside if sums.has_pairs else np.ones((len(bins), 1))
     for values, summed in zip([np.ones(len(bins)), *rows.targets.T], [sums.weights, *sums.targets], strict=True):
         summed[:] += (inside.T @ (others * (weights * values)[:, np.newaxis])).reshape(summed.shape)
     squares = [np.sum(weights), np.sum(weights**2), np.sum(weights @ rows.targets**2)]

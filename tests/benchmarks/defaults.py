@@ -3,20 +3,19 @@
 `python tests/benchmarks/defaults.py [--splits 5] [--data FOLDER] [--sets NAME …]`: for each set and model, the test
 error of random splits, with mean and standard deviation: the percentage misclassified, or the mean squared error. The
 job has three lines, with store, source and evaluate; the comparators are scikit-learn's, of its default settings except
-that `Nystroem` (1,000 vectors) and its ridge choose γ and α by cross-validation, γ on up to 5,000 rows of the first
-split. Sets come from scikit-learn and from the packages of `package_sets.py`, where installed; `--data` adds the
-Parquet files of a folder, each with a column `target`. Where values are missing, the job says `missing = "impute"`, and
-`Nystroem` has an imputer and indicators; where there are texts, `unseen_categories = "ignore"`, as the comparators do.
-Prints a line a split with errors and seconds to standard error, JSON at the end. A split depends on the set and its
-number alone, so that processes can share the work: `--models` runs some of the models, `--first` begins with a later
-split.
+that `Nystroem` (1,000 vectors) and its ridge choose γ and α by cross-validation, γ on at most 5,000 rows. Sets come
+from scikit-learn and from the packages of `package_sets.py`, where installed; `--data` adds the Parquet files of a
+folder, each with a column `target`. Where values are missing, the job says `missing = "impute"`, and `Nystroem` has an
+imputer and indicators; where there are texts, `unseen_categories = "ignore"`, as the comparators do. Prints a line a
+split with errors and seconds to standard error, JSON at the end. A split depends on the set and its number alone, so
+that processes can share the work: `--models` runs some of the models, `--first` begins with a later split.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,8 +60,6 @@ class DataSet:
     """Columns, of which `target` is to be predicted."""
 
     table: pa.Table
-    searched: dict[str, Any] = field(default_factory=dict)
-    """The settings of `Nystroem` that the first split chose, which the other splits take too."""
 
     @property
     def target(self) -> npt.NDArray[Any]:
@@ -174,11 +171,9 @@ def nystroem(data: DataSet, learned: npt.NDArray[Any], held_out: npt.NDArray[Any
     vectors = min(VECTORS, 2 * len(learned) // 3)
     grid = {"nystroem__gamma": [width / n_columns for width in WIDTHS]}
     model = make_pipeline(scale, Nystroem(n_components=vectors, random_state=0), ridge)
-    if not data.searched:
-        few = learned[:SEARCHED_ROWS]
-        search = GridSearchCV(model, grid, cv=3, refit=False).fit(frame.iloc[few], data.target[few])
-        data.searched.update(search.best_params_)
-    model.set_params(**data.searched).fit(frame.iloc[learned], data.target[learned])
+    few = learned[:SEARCHED_ROWS]
+    search = GridSearchCV(model, grid, cv=3, refit=False).fit(frame.iloc[few], data.target[few])
+    model.set_params(**search.best_params_).fit(frame.iloc[learned], data.target[learned])
     return data.error(model.predict(frame.iloc[held_out]), held_out)
 
 

@@ -11,7 +11,7 @@ from ridgestream.pipeline.kernels import Kernel, gram
 def conventional_fvs(kernel: Kernel, X: Floats, threshold: float = 1e-8) -> Iterator[int]:
     """Yield the rows of X, (rows, n_features), that are chosen: O(rows² · n_basis + rows · n_basis³) a step.
 
-    Each step inverts K_SS anew for every row, and adds the one of largest J. Rows that are spanned are no candidates.
+    Each step inverts K_SS again for every row, and adds the one of largest J. Rows that are spanned are no candidates.
     """
     K = gram(kernel, X)
     diagonal, chosen = np.diagonal(K), list[int]()
