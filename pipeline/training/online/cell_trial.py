@@ -63,6 +63,8 @@ class CellTrial:
     """The centres of the cells."""
     routed: Integers
     """The cell of each row that is learned, which is the same for all settings."""
+    cells: Integers
+    """The cells that are learned, in ascending order."""
     number: int = 0
     """The number of a share, from zero on."""
     of: int = 1
@@ -75,15 +77,14 @@ class CellTrial:
 
     def shares(self, count: int) -> tuple[Self, ...]:
         """Return the shares of as many workers, no more than there are cells."""
-        most = min(count, len(self.centres))
+        most = min(count, len(self.cells))
         return tuple(replace(self, number=number, of=most) for number in range(most))
 
     @property
-    def own_cells(self) -> Integers | None:
-        """The cells of this share, which have about as many of the rows as those of another; None for all."""
-        if self.of == 1:
-            return None
-        return divide_cells(np.bincount(self.routed, minlength=len(self.centres)).tolist(), self.of)[self.number]
+    def own_cells(self) -> Integers:
+        """The cells of this share, which have about as many of the rows as those of another."""
+        rows = np.bincount(self.routed, minlength=len(self.centres))[self.cells]
+        return self.cells[divide_cells(rows.tolist(), self.of)[self.number]]
 
 
 @dataclass(frozen=True)

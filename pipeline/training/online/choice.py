@@ -28,7 +28,7 @@ from ridgestream.pipeline.online.online_ls_svm import OnlineLSSVM
 from ridgestream.pipeline.online.selection_rule import Selection
 from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.online.state import OnlineState
-from ridgestream.pipeline.sums.row_block import RowBlock
+from ridgestream.pipeline.sums.row_block import RowBlock, choose_rows
 from ridgestream.pipeline.sums.row_set import ArrayRows
 from ridgestream.pipeline.training.online.cell_trial import CellTrial, TrialRows, try_cells
 from ridgestream.pipeline.training.online.cells import centres_of
@@ -36,7 +36,9 @@ from ridgestream.pipeline.training.pilot import NARROWER_LOSS, Pilot
 from ridgestream.pipeline.training.request import MAX_BASIS, REGULARIZATION, Choice, OnlineRequest
 
 JUDGED_ROWS = 16_384
-"""The first rows of the pilot that one learner is judged on, at most; local experts take all of them."""
+"""The first rows of the pilot that one learner is judged on, at most. Of local experts, those of cells drawn at random
+that have as many of all the pilot's rows, so that a cell has as many as it will.
+"""
 
 JUDGED_BYTES = 64 * 2**20
 """Their features, at most."""
@@ -124,6 +126,10 @@ class LearnerTrials:
     """Whether rows left out at random judge, besides the last ones."""
     fold: int | None = None
     """Which fold of few rows judges instead; None for none."""
+    fewest_rows: int | None = None
+    """Cells drawn at random are tried that have at least so many of the rows that are learned, and a fifth as many of
+    those that judge; None for all cells, and for one learner.
+    """
 
     @property
     def n_learners(self) -> int:
@@ -170,12 +176,31 @@ class LearnerTrials:
     @cached_property
     def _routed(self) -> Integers:
         """The cell of each row that is learned."""
-        return Cells.of(cast("Floats", self.centres)).nearest(self.learned.features)
+        return self._cells.nearest(self.learned.features)
+
+    @property
+    def _cells(self) -> Cells:
+        return Cells.of(cast("Floats", self.centres))
+
+    @cached_property
+    def tried_cells(self) -> Integers:
+        """The cells that are tried, in ascending order."""
+        order = np.random.default_rng(self.request.pilot_options.random_seed).permutation(self.n_learners)
+        if self.fewest_rows is None:
+            return np.sort(order)
+        fewest = self.fewest_rows * np.array([1.0, LATER_SHARE])
+        routed = (self._routed, np.concatenate([self._cells.nearest(self._group(judge).features) for judge in JUDGES]))
+        counts = (np.cumsum(np.bincount(cells, minlength=self.n_learners)[order]) for cells in routed)
+        return np.sort(order[: 1 + max(map(np.searchsorted, counts, fewest))])
 
     @cached_property
     def _judges(self) -> list[RowBlock]:
-        """The rows of each judge."""
-        return [self._group(judge) for judge in JUDGES]
+        """The rows of each judge, of cells those of the ones that are tried."""
+        judges = [self._group(judge) for judge in JUDGES]
+        if self.fewest_rows is None:
+            return judges
+        tried = (np.isin(self._cells.nearest(rows.features), self.tried_cells) for rows in judges)
+        return [choose_rows(rows, np.flatnonzero(own)) for rows, own in zip(judges, tried, strict=True)]
 
     @property
     def _trial_rows(self) -> TrialRows:
@@ -199,7 +224,7 @@ class LearnerTrials:
         """Return the learner with these settings after the rows that are learned."""
         pilot = self.rows.pilot
         if self.centres is not None:
-            trial = CellTrial(self._trial_rows, settings, self.centres, self._routed)
+            trial = CellTrial(self._trial_rows, settings, self.centres, self._routed, self.tried_cells)
             tried = pilot.rows.reduce(try_cells, trial, events.STEP_TRY_CELLS, parts=1)
             return LocalExperts.from_state(replace(trial.state, n_targets=pilot.rows.n_targets, packed=tried.packed))
         empty, learned = OnlineState.empty(settings, pilot.rows.n_features, pilot.rows.n_targets), self.learned
@@ -238,7 +263,7 @@ def choose_for_learner(pilot: Pilot, request: OnlineRequest, report: Reporter) -
     if len(rows.block.features) < FEWEST_ROWS:
         return choice
     centres = centres_of(rows.row_set, request, report) if request.experts > 1 else None
-    trials = LearnerTrials(rows, sized(request, choice), centres)
+    trials = LearnerTrials(rows, sized(request, choice), centres, fewest_rows=None if centres is None else JUDGED_ROWS)
     gamma, trial = best_width(pilot, trials, report, pilot.gamma)
     own = pilot.learned.best.errors.later if pilot.learned.best else trial.errors.later
     if _is_far(pilot, trial) and trial.errors.later > own + FAR_FROM_MEAN:
@@ -252,8 +277,8 @@ def count_trial_rows(request: OnlineRequest, n_rows: int) -> int:
     widths = count_widths(request)
     if request.selection == "fixed" or not (widths > 1 or REGULARIZATION in request.chooses):
         return 0
-    rows = min(n_rows, JUDGED_ROWS) if request.experts == 1 else n_rows
-    return round(widths * (1 - LATER_SHARE) * rows)
+    learned = round((1 - LATER_SHARE) * (min(n_rows, JUDGED_ROWS) if request.experts == 1 else n_rows))
+    return widths * min(learned, JUDGED_ROWS)
 
 
 def count_widths(request: OnlineRequest) -> int:

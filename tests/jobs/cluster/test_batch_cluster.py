@@ -117,7 +117,11 @@ def test_shared_values_are_sent_again_if_the_only_worker_dies() -> None:
 
 
 @pytest.mark.thorough
-def test_a_worker_that_may_use_too_little_is_refused_with_the_numbers(tmp_path: Path) -> None:
+def test_a_worker_that_may_use_too_little_is_refused_with_the_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for share in ("PAUSE", "TERMINATE"):  # the libraries of a worker alone use most of its limit
+        monkeypatch.setenv(f"DASK_DISTRIBUTED__WORKER__MEMORY__{share}", "False")
     work = make_workplace(tmp_path)
     with real_cluster(tmp_path, 1, "--memory-limit", "500MB") as cluster:
         done = run_command("run", work.job(job_of("ols")), "--cluster", cluster.address)

@@ -23,6 +23,11 @@ finally:
     print(int(status[status.index("VmHWM:") + 1]) * 1024, file=sys.stderr)
 """
 
+SPREAD_BYTES = 50_000_000
+"""What a peak may have on top of another: threads of the store, each with memory of its own, begin when there is work
+for them. So much is ten bytes for each of 5,000,000 rows.
+"""
+
 
 def measure(folder: Path, rows: int) -> dict[str, dict[str, Any]]:
     """Return the reports of ingest, train and a refit on `rows` rows, each step in its own process."""
@@ -58,4 +63,4 @@ def test_the_reported_peak_is_that_of_the_process(tmp_path: Path) -> None:
 def test_the_peak_does_not_grow_with_the_number_of_rows(tmp_path: Path, rows: int) -> None:
     few, many = measure(tmp_path / "few", 50_000), measure(tmp_path / "many", rows)
     for step in ("train", "ingest", "refit"):
-        assert many[step]["peak_rss_bytes"] < 1.1 * few[step]["peak_rss_bytes"], step
+        assert many[step]["peak_rss_bytes"] < few[step]["peak_rss_bytes"] + SPREAD_BYTES, step

@@ -342,7 +342,7 @@ def test_workers_take_the_shares_of_an_argument_apart_and_change_no_bit(store: S
     settings = OnlineSettings(RBF(0.2), max_basis=20)
     centres, first = np.unique(basis.vectors, axis=0), TrialRows(metric, 900)
     learned = first.group(first.of(rows.take(np.arange(900))), LEARNED)
-    trial = CellTrial(first, settings, centres, Cells.of(centres).nearest(learned.features))
+    trial = CellTrial(first, settings, centres, Cells.of(centres).nearest(learned.features), np.arange(len(centres)))
 
     def results(executor: Executor) -> tuple[JudgedSums, TriedCells]:
         rows = rows_of(store, executor=executor)
