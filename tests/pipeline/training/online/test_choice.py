@@ -8,13 +8,18 @@ import pytest
 from support.jobs.recording import Notes
 
 from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.events import STEP_TRY_CELLS
 from ridgestream.pipeline.kernels import RBF, Kernel
 from ridgestream.pipeline.metric.candidate import JudgedErrors
 from ridgestream.pipeline.metric.contest import KernelFamily
 from ridgestream.pipeline.metric.learning import LearnedMetric, Round
 from ridgestream.pipeline.metric.metric import Metric
+from ridgestream.pipeline.metric.split import LEARNED
+from ridgestream.pipeline.online.experts.cells import Cells
+from ridgestream.pipeline.online.settings import OnlineSettings
 from ridgestream.pipeline.sums.row_set import ArrayRows
 from ridgestream.pipeline.training.online import choice
+from ridgestream.pipeline.training.online.cell_trial import CellTrial, try_cells
 from ridgestream.pipeline.training.online.choice import FirstRows, LearnerTrials, Trial, choose_for_learner
 from ridgestream.pipeline.training.pilot import Pilot
 from ridgestream.pipeline.training.request import Choice, OnlineRequest
@@ -147,3 +152,31 @@ def test_experts_are_judged_in_cells_and_their_penalty_is_that_of_a_cell_s_rows(
     assert {n for n, _ in tried} == {4}
     assert chosen.regularization in {penalty * 4 / N for penalty in choice.EXPERT_PENALTIES}
     assert min(trial.error for _, trial in tried) < 0.3
+
+
+@pytest.mark.parametrize("is_moving", [False, True])
+def test_widths_are_tried_in_cells_that_have_enough_rows_of_each_kind(is_moving: bool) -> None:
+    """Even where all of the last rows lie in a few cells."""
+    rows = replace(pilot(), rows=ArrayRows(np.sort(X, axis=0), Y)) if is_moving else pilot()
+    centres = rows.rows.take(np.arange(0, N, 10)).features
+    every = LearnerTrials(FirstRows(rows, N), replace(REQUEST, experts=len(centres)), centres)
+    some = replace(every, fewest_rows=N // 8)
+    learned, cells = np.isin(Cells.of(centres).nearest(some.learned.features), some.tried_cells), some.tried_cells
+    assert learned.sum() >= N // 8
+    assert learned.sum() < N // 4 or is_moving
+    assert len(cells) < len(every.tried_cells) == len(centres)
+    errors, all_errors = some.run(RBF(gamma=2.0)).errors, every.run(RBF(gamma=2.0)).errors
+    assert N // 40 <= errors.later_rows < all_errors.later_rows == N // 5
+    assert errors.later == pytest.approx(all_errors.later, rel=1.0)
+
+
+def test_a_cell_learns_the_same_whether_or_not_others_are_tried() -> None:
+    centres, settings = X[:8], OnlineSettings(kernel=RBF(gamma=2.0), max_basis=20)
+    rows, first = pilot().rows, FirstRows(pilot(), N).trial()
+    routed = Cells.of(centres).nearest(first.group(first.of(rows.take(np.arange(N))), LEARNED).features)
+    some, every = (
+        rows.reduce(try_cells, CellTrial(first, settings, centres, routed, cells), STEP_TRY_CELLS, parts=1).packed
+        for cells in (np.array([2, 5]), np.arange(8))
+    )
+    assert [len(packed) > 0 for packed in some] == [cell in (2, 5) for cell in range(8)]
+    assert all(np.array_equal(some[cell], every[cell]) for cell in (2, 5))
