@@ -77,14 +77,14 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Models with one kernel and metric, and what is still needed of their sums."""
+    """Models with one kernel and metric, judged; of their sums it keeps those of few vectors."""
 
     metric: Metric
     """R."""
     basis: Basis
     """The kernel and the basis vectors, R applied."""
-    learned: PackedStatistics
-    """The sums over the rows that do not judge."""
+    learned: Floats
+    """β (n_basis, n_targets) of the fit to the rows that do not judge."""
     leading: GroupSums
     """The sums of each group, of the first SIZES[-1] vectors."""
     fits: tuple[Floats, ...]
@@ -108,7 +108,8 @@ class Candidate:
 
         O(judges · n_regularizations · n_basis³).
         """
-        fits = _fit_all(sums, pack(basis.penalty()), regularizations)
+        penalty = pack(basis.penalty())
+        fits = _fit_all(sums, penalty, regularizations)
         judged = _judge(sums, np.column_stack(list(map(_squared_errors, (sums[group] for group in JUDGES), fits))))
         finite = [i for i, errors in enumerate(judged) if np.isfinite(errors.pooled)]
         if not finite:
@@ -118,7 +119,7 @@ class Candidate:
         return cls(
             metric,
             basis,
-            learned=sums[LEARNED],
+            learned=_fit(sums[LEARNED], penalty, regularizations[chosen]),
             leading=tuple(group.first(min(len(basis.vectors), SIZES[-1])) for group in sums),
             fits=tuple(fit for each in fits if (fit := each[chosen]) is not None),
             regularization=regularizations[chosen],
@@ -153,9 +154,8 @@ class Candidate:
         return sum(group.rows for group in self.leading)
 
     def expansion(self) -> Expansion:
-        """Return the model fitted to the rows that do not judge; O(n_basis³)."""
-        coefficients = _fit(self.learned, pack(self.basis.penalty()), self.regularization)
-        return Expansion(self.metric, self.basis, coefficients)
+        """Return the model fitted to the rows that do not judge."""
+        return Expansion(self.metric, self.basis, self.learned)
 
     def judged_model(self) -> JudgedModel:
         """Return the models fitted without each judged group."""
@@ -178,8 +178,7 @@ Fits = list[Floats | None]
 
 def _fit_all(sums: GroupSums, penalty: Floats, regularizations: Sequence[float]) -> list[Fits]:
     """Return, for each judge, the fits without its rows."""
-    total = reduce(PackedStatistics.merge, sums)
-    trainings = (total.subtract(sums[group]) for group in JUDGES)
+    trainings = (reduce(PackedStatistics.merge, sums).subtract(sums[group]) for group in JUDGES)
     return [[_try_fit(training, penalty, each) for each in regularizations] for training in trainings]
 
 

@@ -61,6 +61,6 @@ def stage_costs(n_rows: int, family: KernelFamily, settings: MetricSettings, for
             ends = len(family.given)
         solved = len(JUDGES) * (begins * lambdas + follows * EACH_ROUND + (columns + ends) * len(REGULARIZATIONS))
         sums, comparisons = begins + follows + columns + ends, shape.rounds * len(forms) + tries_columns
-        work = (sums, shape.rounds, comparisons, solved + shape.rounds)
+        work = (sums, shape.rounds, comparisons, solved + sums)
         costs.append(StageCost(n_rows // shape.stride, shape.n_basis, *work))
     return costs

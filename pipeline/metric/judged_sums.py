@@ -14,6 +14,9 @@ from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics, PackedStatistics, SumAccumulator
 from ridgestream.pipeline.sums.row_block import RowBlock
 
+SMALL_BYTES = 2**24
+"""Sums of a group that take no more are formed together with those of the others, from one read of the rows."""
+
 GroupSums = tuple[PackedStatistics, ...]
 """The sums over the rows of each group."""
 
@@ -33,9 +36,10 @@ class JudgedSumming:
     summed: tuple[int, ...] = tuple(range(GROUPS))
     """The groups whose rows are summed."""
 
-    def shares(self, count: int) -> tuple[Self, ...]:  # noqa: ARG002
-        """Return the sums of each group by themselves, which workers form."""
-        return tuple(replace(self, summed=(group,)) for group in self.summed)
+    def shares(self, count: int) -> tuple[Self, ...]:
+        """Return the sums of each group by themselves, for workers to form at once, or for one process, if large."""
+        is_large = sum(8 * basis.n_functions**2 for basis in self.bases) > SMALL_BYTES
+        return tuple(replace(self, summed=(group,)) for group in self.summed) if count > 1 or is_large else (self,)
 
     def accumulators(self) -> list[SumAccumulator]:
         """Return what adds up the sums of one group with each basis."""

@@ -330,9 +330,12 @@ class _Learning:
         together = (bases[start : start + stage.widths_at_once] for start in range(0, len(bases), stage.widths_at_once))
         summings = [JudgedSumming(metric, some, stage.split, self._rows.n_targets) for some in together]
         passes = self._rows.reduce_each(sum_judged, summings, events.STEP_METRIC_SUMS, self._parts)
-        by_basis = chain.from_iterable(summing.by_basis(next(passes)) for summing in summings)
-        for gamma, basis, groups in zip(gammas, bases, by_basis, strict=True):
-            yield gamma, Candidate.best(metric, basis, groups, regularizations)
+        sums = chain.from_iterable(summing.by_basis(next(passes)) for summing in summings)
+        for gamma, basis in zip(gammas, bases, strict=True):
+            yield (
+                gamma,
+                Candidate.best(metric, basis, next(sums), regularizations),
+            )  # no sums are kept for the next ones
 
     def _keep(self, stage: Stage, candidate: Candidate) -> None:
         self._metric, self._kept = candidate.metric, candidate

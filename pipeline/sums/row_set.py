@@ -35,7 +35,7 @@ class Sums(Protocol):
 
 @runtime_checkable
 class Divisible(Protocol):
-    """An argument that workers divide, besides the rows: the results of its shares merge to its own, bit for bit."""
+    """An argument that is divided, besides the rows: the results of its shares merge to its own, bit for bit."""
 
     def shares(self, count: int) -> Sequence[Self]:
         """Return the shares, at least one; about as many as `count`, the number of workers, or as there are."""
@@ -43,7 +43,7 @@ class Divisible(Protocol):
 
 def divide(argument: Any, count: int) -> Sequence[Any]:  # noqa: ANN401
     """Return the shares of an argument of a pass; itself alone unless it can be divided."""
-    return argument.shares(count) if isinstance(argument, Divisible) and count > 1 else (argument,)
+    return argument.shares(count) if isinstance(argument, Divisible) else (argument,)
 
 
 Argument = TypeVar("Argument")

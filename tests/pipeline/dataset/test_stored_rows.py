@@ -27,6 +27,7 @@ from ridgestream.pipeline.batch.shard_merge_select import learn_shard
 from ridgestream.pipeline.dataset import stored_rows
 from ridgestream.pipeline.dataset.stored_rows import StoredRows
 from ridgestream.pipeline.kernels import RBF
+from ridgestream.pipeline.metric import judged_sums
 from ridgestream.pipeline.metric.judged_sums import JudgedSumming, JudgedSums, sum_judged
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.split import GROUPS, LEARNED, Split
@@ -38,7 +39,7 @@ from ridgestream.pipeline.sums.candidate_products import sum_candidates
 from ridgestream.pipeline.sums.normal_equations import Summing, sum_together
 from ridgestream.pipeline.sums.residual_products import sum_residuals
 from ridgestream.pipeline.sums.row_block import RowBlock
-from ridgestream.pipeline.sums.row_set import ArrayRows, RowSet, cut_evenly
+from ridgestream.pipeline.sums.row_set import ArrayRows, RowSet, cut_evenly, divide
 from ridgestream.pipeline.training.new_row_errors import judge_rows
 from ridgestream.pipeline.training.online.cell_trial import CellTrial, TrialRows, TriedCells, try_cells
 from ridgestream.stores.repository.repository import Store
@@ -331,8 +332,8 @@ class ThreeWorkers(PicklingExecutor):
         return super().run(function, tasks, *shared)
 
 
-def test_workers_take_the_shares_of_an_argument_apart_and_change_no_bit(store: Store) -> None:
-    """Groups of the metric's rows, and cells, are such shares."""
+def test_shares_of_an_argument_are_taken_apart_and_change_no_bit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of the metric's rows, and cells, are such: of workers, and of one process if their sums are large."""
     rows = rows_of(store)
     metric, basis = (
         Metric.standardized(rows.n_features),
@@ -351,6 +352,9 @@ def test_workers_take_the_shares_of_an_argument_apart_and_change_no_bit(store: S
     workers = ThreeWorkers()
     assert hash_of(results(workers)) == hash_of(results(InProcess()))
     assert workers.tasks == 2 * GROUPS + 3
+    monkeypatch.setattr(judged_sums, "SMALL_BYTES", 100)
+    assert len(divide(summing, 1)) == GROUPS
+    assert hash_of(results(InProcess())) == hash_of(results(workers))
 
 
 @pytest.mark.parametrize(("n_rows", "parts"), [(0, 3), (2, 3), (3, 3), (1000, 7)])

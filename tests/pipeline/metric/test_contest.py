@@ -23,7 +23,7 @@ ERRORS = st.builds(lambda later, pooled: JudgedErrors(later, pooled, pooled, 10_
 def any_candidate() -> Candidate:
     basis = Basis(RBF(gamma=1.0), np.zeros((1, 1)), np.zeros(1))
     sums = BlockStatistics.empty(1, 1).packed()
-    return Candidate(Metric.standardized(1), basis, sums, (sums,), (), 0.1, JudgedErrors(1.0, 1.0, 1.0, 1))
+    return Candidate(Metric.standardized(1), basis, np.zeros((1, 1)), (sums,), (), 0.1, JudgedErrors(1.0, 1.0, 1.0, 1))
 
 
 @given(st.lists(st.none() | ERRORS, max_size=12))
@@ -31,9 +31,9 @@ def test_the_best_is_that_of_all_and_the_others_are_let_go(judged: list[JudgedEr
     contest = Contest()
     references: list[weakref.ref[PackedStatistics]] = []
     for number, errors in enumerate(judged):
-        sums = replace(any_candidate().learned)
+        sums = replace(any_candidate().leading[0])
         references.append(weakref.ref(sums))
-        contest.enter(float(number), replace(any_candidate(), learned=sums, errors=errors) if errors else None)
+        contest.enter(float(number), replace(any_candidate(), leading=(sums,), errors=errors) if errors else None)
         del sums
     assert contest.entered == [*range(len(judged))]
     known = [errors for errors in judged if errors is not None]
