@@ -175,6 +175,14 @@ class _TrainJob:
         return self.plan.ledger
 
     def report_nothing(self) -> dict[str, Any]:
+        """Report why nothing is learned; raises PartitionError if there is no model, and every partition is bad."""
+        set_aside = self.ledger.quarantined
+        if self.plan.record is None and set_aside and not self.ledger.entries:
+            raise PartitionError(
+                f"there is nothing to learn from: each of the {len(set_aside)} partitions is in quarantine, "
+                f"{set_aside[0].name} for this reason: {set_aside[0].reason}; mend the files, or release what was set "
+                "aside by hand with `ridgestream quarantine JOB.toml PARTITION --release`"
+            )
         facts: dict[str, Any] = {"model": self.plan.trainer.request.name, "partitions": len(self.ledger.entries)}
         if self.plan.record is None:
             weight = self.ledger.schema.weight if self.ledger.schema else None

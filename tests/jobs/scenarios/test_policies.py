@@ -196,6 +196,18 @@ def test_bad_partitions_are_quarantined_with_the_reason_and_tried_again_when_rew
     assert work.model().arrays["coefficients"].tobytes() == straight.model().arrays["coefficients"].tobytes()
 
 
+def test_where_every_partition_is_bad_the_job_fails_until_one_is_mended(work: Workplace) -> None:
+    for number in range(4):
+        work.put(number, set_column(draw_rows(number), "x1", [float("inf")] * ROWS))
+    for _ in range(2):
+        with pytest.raises(PartitionError, match=r"each of the 4 partitions is in quarantine, part-00\.parquet for"):
+            run(work, QUARANTINE)
+    assert len(ledger_of(work).quarantined) == 4
+    work.put(1, draw_rows(1))
+    run(work, QUARANTINE)
+    assert names_of(work) == ["part-01.parquet"]
+
+
 @pytest.mark.parametrize("number", [0, 9])
 def test_a_first_or_last_partition_may_be_bad(work: Workplace, number: int) -> None:
     run(work)
