@@ -14,7 +14,7 @@ from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics, PackedStatistics, SumAccumulator
 from ridgestream.pipeline.sums.row_block import RowBlock
 
-SMALL_BYTES = 2**24
+SMALL_BYTES = 24 * 2**20
 """Sums of a group that take no more are formed together with those of the others, from one read of the rows."""
 
 GroupSums = tuple[PackedStatistics, ...]
