@@ -74,7 +74,9 @@ def test_the_cron_job_learns_what_is_in_the_bucket_and_later_nothing_twice(serve
     for name in ("train/part-00.parquet", "test/part-00.parquet"):
         (tmp_path / "forest" / name).parent.mkdir(parents=True)
         shutil.copy(FOREST / name, tmp_path / "forest" / name)
-    environment = clean_environment() | dict(server.environment) | {"RIDGESTREAM_MODEL__MAX_BASIS": "20"}
+    small = {"MAX_BASIS": "20", "METRIC": "standardized", "KERNEL__GAMMA": "0.02", "REGULARIZATION": "1e-5"}
+    settings = {f"RIDGESTREAM_MODEL__{key}": value for key, value in small.items()}
+    environment = clean_environment() | dict(server.environment) | settings
     filled = [sys.executable, str(DOCKER / "fill_bucket.py"), str(tmp_path / "forest"), "forest"]
     subprocess.run(filled, check=True, env=environment)
     (mount,) = [each for each in container("job")["volumeMounts"] if each["name"] == "job"]
