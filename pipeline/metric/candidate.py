@@ -18,7 +18,7 @@ from ridgestream.pipeline.metric.split import JUDGES, LATER, LEARNED
 from ridgestream.pipeline.selection.cross_validation import errors_above_rounding
 from ridgestream.pipeline.selection.nested_models import NestedModels
 from ridgestream.pipeline.sums.basis import Basis
-from ridgestream.pipeline.sums.normal_equations import BlockStatistics, PackedStatistics
+from ridgestream.pipeline.sums.normal_equations import NORMAL_MATRIX, BlockStatistics, PackedStatistics
 
 SIZES = (200, 300, 500, 700, 1_000)
 """Numbers of first vectors whose models are judged; of a smaller dictionary, also all of them."""
@@ -83,8 +83,8 @@ class Candidate:
     """R."""
     basis: Basis
     """The kernel and the basis vectors, R applied."""
-    learned: Floats
-    """β (n_basis, n_targets) of the fit to the rows that do not judge."""
+    learned: Floats | None
+    """β (n_basis, n_targets) of the fit to the rows that do not judge; None where it broke down."""
     leading: GroupSums
     """The sums of each group, of the first SIZES[-1] vectors."""
     fits: tuple[Floats, ...]
@@ -119,7 +119,7 @@ class Candidate:
         return cls(
             metric,
             basis,
-            learned=_fit(sums[LEARNED], penalty, regularizations[chosen]),
+            learned=_try_fit(sums[LEARNED], penalty, regularizations[chosen]),
             leading=tuple(group.first(min(len(basis.vectors), SIZES[-1])) for group in sums),
             fits=tuple(fit for each in fits if (fit := each[chosen]) is not None),
             regularization=regularizations[chosen],
@@ -154,7 +154,12 @@ class Candidate:
         return sum(group.rows for group in self.leading)
 
     def expansion(self) -> Expansion:
-        """Return the model fitted to the rows that do not judge."""
+        """Return the model fitted to the rows that do not judge; raises NumericalBreakdown if that fit broke down."""
+        if self.learned is None:
+            raise NumericalBreakdown(
+                f"the {NORMAL_MATRIX} of the rows that the metric is learned from is not positive definite within "
+                "rounding; raise regularization"
+            )
         return Expansion(self.metric, self.basis, self.learned)
 
     def judged_model(self) -> JudgedModel:

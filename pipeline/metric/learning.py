@@ -332,10 +332,8 @@ class _Learning:
         passes = self._rows.reduce_each(sum_judged, summings, events.STEP_METRIC_SUMS, self._parts)
         sums = chain.from_iterable(summing.by_basis(next(passes)) for summing in summings)
         for gamma, basis in zip(gammas, bases, strict=True):
-            yield (
-                gamma,
-                Candidate.best(metric, basis, next(sums), regularizations),
-            )  # no sums are kept for the next ones
+            # no name is kept for the sums, which would be in memory with the next ones
+            yield gamma, Candidate.best(metric, basis, next(sums), regularizations)
 
     def _keep(self, stage: Stage, candidate: Candidate) -> None:
         self._metric, self._kept = candidate.metric, candidate

@@ -178,7 +178,7 @@ class LearnerTrials:
         """The cell of each row that is learned."""
         return self._cells.nearest(self.learned.features)
 
-    @property
+    @cached_property
     def _cells(self) -> Cells:
         return Cells.of(cast("Floats", self.centres))
 
@@ -189,18 +189,27 @@ class LearnerTrials:
         if self.fewest_rows is None:
             return np.sort(order)
         fewest = self.fewest_rows * np.array([1.0, LATER_SHARE])
-        routed = (self._routed, np.concatenate([self._cells.nearest(self._group(judge).features) for judge in JUDGES]))
+        routed = (self._routed, np.concatenate(self._judges_routed))
         counts = (np.cumsum(np.bincount(cells, minlength=self.n_learners)[order]) for cells in routed)
         return np.sort(order[: 1 + max(map(np.searchsorted, counts, fewest))])
 
     @cached_property
     def _judges(self) -> list[RowBlock]:
         """The rows of each judge, of cells those of the ones that are tried."""
-        judges = [self._group(judge) for judge in JUDGES]
         if self.fewest_rows is None:
-            return judges
-        tried = (np.isin(self._cells.nearest(rows.features), self.tried_cells) for rows in judges)
-        return [choose_rows(rows, np.flatnonzero(own)) for rows, own in zip(judges, tried, strict=True)]
+            return self._every_judge
+        tried = (np.flatnonzero(np.isin(routed, self.tried_cells)) for routed in self._judges_routed)
+        return [choose_rows(rows, own) for rows, own in zip(self._every_judge, tried, strict=True)]
+
+    @cached_property
+    def _every_judge(self) -> list[RowBlock]:
+        """The rows of each judge, those of cells that are not tried included."""
+        return [self._group(judge) for judge in JUDGES]
+
+    @cached_property
+    def _judges_routed(self) -> list[Integers]:
+        """The cell of each of these rows."""
+        return [self._cells.nearest(rows.features) for rows in self._every_judge]
 
     @property
     def _trial_rows(self) -> TrialRows:

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
+from ridgestream.pipeline.base.errors import NumericalBreakdown
 from ridgestream.pipeline.kernels import RBF
 from ridgestream.pipeline.metric import candidate as candidates
 from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors, Verdict
 from ridgestream.pipeline.metric.comparison import Comparison, compare_models
 from ridgestream.pipeline.metric.judged_sums import GroupSums, JudgedSumming, sum_judged
 from ridgestream.pipeline.metric.metric import Metric
-from ridgestream.pipeline.metric.split import JUDGES, LATER, Split
+from ridgestream.pipeline.metric.split import JUDGES, LATER, LEARNED, Split
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.row_block import RowBlock
 
@@ -71,6 +72,15 @@ def test_errors_are_those_of_dense_fits_without_the_judge(weighted: bool) -> Non
     losses, groups = dense_losses(block, found, best)
     later = groups == LATER
     assert found.errors.later == pytest.approx(np.average(losses[later], weights=weights[later]) / 2, rel=1e-8)
+
+
+def test_without_rows_to_learn_a_metric_from_a_model_is_judged_but_has_no_gradients() -> None:
+    block = rows(weighted=False)
+    weights = np.where(SPLIT.groups(0, N) == LEARNED, 0.0, 1.0)
+    found = candidate(RowBlock(block.features, block.targets, weights), Metric.standardized(3))
+    assert np.isfinite(found.errors.pooled)
+    with pytest.raises(NumericalBreakdown, match="rows that the metric is learned from"):
+        found.expansion()
 
 
 @pytest.mark.parametrize("weighted", [False, True])
