@@ -162,8 +162,14 @@ PILOT_OUTGROWN = Event(
 )
 PILOT_ROWS_SORTED = Event(
     "pilot.rows_sorted",
-    "the first rows are sorted by target, or all have the same: rows left out at random alone choose the settings, and "
-    "errors along the stream say nothing; bring the rows into the order of time, or into a random one",
+    "the first rows are sorted by target: rows left out at random alone choose the settings, and errors along the "
+    "stream say nothing; bring the rows into the order of time, or into a random one",
+)
+PILOT_TARGET_CONSTANT = Event(
+    "pilot.target_constant",
+    "the first rows all have the same target: no metric and no setting can be chosen from them, and the defaults stay "
+    "for good; bring the rows into the order of time, or into a random one, or begin a new model (--new-model) once "
+    "targets differ",
 )
 PILOT_WIDTH_TRIED = Event(
     "pilot.width_tried", "the learner has been judged with this width of the kernel on later rows of the pilot"

@@ -89,6 +89,11 @@ class LearnedMetric:
         """Whether the rows are sorted by target, so that random rows judged in place of the last ones."""
         return self.order is not None and self.order.is_sorted
 
+    @property
+    def is_target_constant(self) -> bool:
+        """Whether the rows all have the same target, so that nothing can be learned from them."""
+        return self.order is not None and self.order.is_constant
+
 
 @dataclass(frozen=True)
 class StageShape:
@@ -139,11 +144,13 @@ def learn_metric(
     metric, which the rounds learn with their own. With `narrower_loss`, the best γ is the narrowest, by doubling, whose
     error is above the least by at most this share.
 
-    Memory O(basis²). The result depends on the rows in their order and on the settings alone. Raises InputError if no
+    Where all rows have the same target, nothing is learned and nothing judged. Memory O(basis²). The result depends on the rows in their order and on the settings alone. Raises InputError if no
     row can be drawn.
     """
     rounds, of_rounds = (0, family) if form == STANDARDIZED else (settings.rounds, family.of_rounds())
     learning = _Learning(rows, of_rounds, report, form)
+    if learning.order.is_constant:
+        return learning.result()
     with one_blas_thread():
         stages = plan_stages(rows, of_rounds, settings, rounds=rounds, is_sorted=learning.order.is_sorted)
         for stage in stages:

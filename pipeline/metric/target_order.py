@@ -60,8 +60,8 @@ class TargetOrder:
 
     @property
     def is_constant(self) -> bool:
-        """Whether all rows have the same target."""
-        return not np.any(self.rises + self.falls)
+        """Whether there are several rows, and all have the same target."""
+        return self.rows > 1 and not np.any(self.rises + self.falls)
 
     @property
     def is_sorted(self) -> bool:

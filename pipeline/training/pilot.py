@@ -77,12 +77,6 @@ class Pilot:
         return self.learned.best.gamma if self.learned.best else None
 
     @property
-    def is_sorted(self) -> bool:
-        """Whether the rows are sorted by target, or have a single one where more rows follow."""
-        order = self.learned.order
-        return order is not None and (order.is_sorted or (order.is_constant and self.n_all > self.rows.n_rows))
-
-    @property
     def penalty(self) -> float:
         """The best λn; the noise of a standardized target if no round could be judged."""
         best = self.learned.best
@@ -136,7 +130,7 @@ def run_pilot(
     context.executor.admit([MemoryNeed(plan.total_bytes)])
     encodings = _compressed(encodings, context, request, settings)
     pilot = _learn(encodings.first, context, request, settings, narrower_loss=0.0 if choose else NARROWER_LOSS)
-    choice = choose(pilot) if choose else pilot.choice
+    choice = choose(pilot) if choose and not pilot.learned.is_target_constant else pilot.choice
     _report(pilot, choice, request, context)
     if request.metric is None:
         return encodings, request.with_choice(choice), choice
@@ -236,7 +230,10 @@ def kernel_family(request: Request, n_features: int) -> KernelFamily:
 
 def _report(pilot: Pilot, choice: Choice, request: Request, context: TrainingContext) -> None:
     """Report what was learned and chosen, or warn of a pilot that taught nothing."""
-    if pilot.is_sorted:
+    if pilot.learned.is_target_constant:
+        context.report.warn(events.PILOT_TARGET_CONSTANT, rows=pilot.rows.n_rows)
+        return
+    if pilot.learned.is_sorted:
         context.report.warn(events.PILOT_ROWS_SORTED, rows=pilot.rows.n_rows)
     best, kept = pilot.learned.best, [each for each in pilot.learned.rounds if each.kept]
     if best is None:
@@ -246,7 +243,7 @@ def _report(pilot: Pilot, choice: Choice, request: Request, context: TrainingCon
     if request.metric is not None:
         context.report.say(events.METRIC_LEARNED, rows=pilot.rows.n_rows, rounds=len(kept), **judged)
     context.report.say(events.PILOT_CHOSEN, rows=pilot.rows.n_rows, **_chosen(pilot, choice, request), **judged)
-    if best.by_later and not pilot.is_sorted:
+    if best.by_later and not pilot.learned.is_sorted:
         context.report.warn(events.PILOT_LATER_ROWS_DISAGREE, **judged)
 
 

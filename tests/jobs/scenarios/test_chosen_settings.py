@@ -157,6 +157,21 @@ def test_rows_sorted_by_target_teach_as_much_and_are_reported(tmp_path: Path, is
     assert bool(notes.all("pilot.rows_sorted")) is is_sorted
 
 
+@pytest.mark.parametrize("changes", [{}, {"model.experts": 3}, {"model.method": "subset-of-regressors"}])
+def test_first_rows_of_one_target_choose_nothing_and_a_later_night_learns(tmp_path: Path, changes: Settings) -> None:
+    work, notes = Workplace.new(tmp_path / "work"), Notes()
+    table = draw_regression(0)
+    work.put(0, set_column(table, "price", np.full(len(table), 3_000.0)))
+    work.put(0, draw_regression(9), where="held-out")
+    run(work, {**REGRESSION, **changes, "evaluate.path": None}, report=notes)
+    assert notes.facts("pilot.target_constant") == {"rows": len(table)}
+    assert not notes.all("metric.round") and not notes.all("pilot.chosen") and not notes.all("metric.not_judged")
+    for number in range(1, 4):
+        work.put(number, draw_regression(number))
+    result = run(work, {**REGRESSION, **changes})
+    assert result["test_mse"] < 0.5 * result["trivial_error"]
+
+
 def put_far_out(work: Workplace, number: int, where: str = "rows") -> None:
     table = draw_regression(number if where == "rows" else 9)
     work.put(number, set_column(table, "size", np.exp(2 * table["size"].to_numpy())), where=where)
