@@ -14,8 +14,9 @@ from ridgestream.jobs.cli import draft_commands, run_commands, store_commands
 from ridgestream.jobs.cli.exit_handling import end_log, unexpected
 from ridgestream.jobs.cli.interpreter import prepare_process
 from ridgestream.jobs.cli.options import expand_options
-from ridgestream.jobs.console.log_format import describe_run, guess_log
+from ridgestream.jobs.console.log_format import describe_run, guess_log, write_end
 from ridgestream.jobs.console.standard_streams import open_standard_streams
+from ridgestream.pipeline.base import events
 
 NAME = "ridgestream"
 
@@ -75,12 +76,21 @@ def main() -> NoReturn:
     open_standard_streams()
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda received, _: os._exit(128 + received))  # until a command handles them
+            signal.signal(number, _exit_at_once)  # until a command handles them
     prepare_process()
     code = _run_app()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _exit_at_once(number: int, _: object) -> NoReturn:
+    """End the process because of a signal before there is anything to keep."""
+    event = events.EXIT_TERMINATED if number == signal.SIGTERM else events.EXIT_INTERRUPTED
+    write_end(
+        guess_log(sys.argv[1:], os.environ), event, f"{event.sentence}, before it began", 128 + number, kind="Stopped"
+    )
+    os._exit(128 + number)
 
 
 def _run_app() -> int:

@@ -5,7 +5,14 @@ from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.errors import InputError, NumericalBreakdown
 from ridgestream.pipeline.exports.export_errors import MissingExtra, NotExportable
-from ridgestream.stores.errors.exceptions import ModelError, NewerFormat, PartitionError, StoreError, StoreLocked
+from ridgestream.stores.errors.exceptions import (
+    ModelError,
+    NewerFormat,
+    PartitionError,
+    SchemaMismatch,
+    StoreError,
+    StoreLocked,
+)
 from ridgestream.stores.errors.exhaustion import is_exhausted
 
 UNEXPECTED, USAGE, DATA, STORE, LOCKED = 1, 2, 3, 4, 5
@@ -39,6 +46,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (NotExportable, MODEL),
     (StoreLocked, LOCKED),
     (NewerFormat, STORE),
+    (SchemaMismatch, MODEL),
     (StoreError, STORE),
     (PartitionError, DATA),
     (ModelError, MODEL),

@@ -3,7 +3,9 @@
 import functools
 import inspect
 import json
+import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Self, get_type_hints
@@ -29,13 +31,34 @@ def complete_job(incomplete: str) -> Iterator[str]:
 
 _RECIPES = f"or the name of a bundled recipe where there is no such file: {', '.join(recipe_names())}"
 
+
+def number_of(kind: type[int] | type[float], least: float, most: float = math.inf) -> Callable[[Any], Any]:
+    """Return a parser of an option's number, from `least` to `most`; it raises BadParameter, which names the value."""
+    wanted = f"{'a whole number' if kind is int else 'a number'} of at least {least:g}"
+    wanted += f" and at most {most:,.0f}" if most < math.inf else ""
+
+    def parse(text: Any) -> Any:  # noqa: ANN401 (a default is no text)
+        with suppress(ValueError):
+            if least <= (number := kind(text)) <= most:
+                return number
+        raise typer.BadParameter(f"give {wanted}; it is {text!r}")
+
+    return parse
+
+
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the job file, such as model.max_basis=100."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Wait = Annotated[
-    float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait up to this long for another writer to finish.")
+    float,
+    typer.Option(
+        "--wait",
+        metavar="SECONDS",
+        parser=number_of(float, 0),
+        help="Wait up to this long for another writer to finish.",
+    ),
 ]
 Refit = Annotated[
     bool | None,
@@ -139,7 +162,12 @@ class PredictOptions(ServedOptions, RunOptions):
     with_scores: Annotated[bool, typer.Option("--scores", help="Add each class's score.")] = False
     level: Annotated[
         float | None,
-        typer.Option("--interval", metavar="LEVEL", help="Add bounds between which this share of values lies: 0.9."),
+        typer.Option(
+            "--interval",
+            metavar="LEVEL",
+            parser=number_of(float, 0, 1),
+            help="Add bounds between which this share of values lies: 0.9.",
+        ),
     ] = None
     with_probabilities: Annotated[bool, typer.Option("--proba", help="Add each class's calibrated probability.")] = (
         False

@@ -8,7 +8,7 @@ import typer
 
 from ridgestream.jobs.cli.execution import find_store, open_job
 from ridgestream.jobs.cli.exit_handling import orderly_exit
-from ridgestream.jobs.cli.options import AsJson, ExportOptions, JobOptions, Report, StoreOptions, Wait
+from ridgestream.jobs.cli.options import AsJson, ExportOptions, JobOptions, Report, StoreOptions, Wait, number_of
 from ridgestream.jobs.cli.results import print_result
 from ridgestream.jobs.console.escaping import harmless, harmless_cells
 
@@ -62,7 +62,10 @@ def history(options: StoreOptions) -> None:
 
 def report(
     options: JobOptions,
-    night: Annotated[int | None, typer.Option(min=1, help="The night's number; the last one if not given.")] = None,
+    night: Annotated[
+        int | None,
+        typer.Option(metavar="N", parser=number_of(int, 1), help="The night's number; the last one if not given."),
+    ] = None,
     folder: Report = None,
 ) -> None:
     """Write the report of a night again, from the store alone."""
@@ -77,7 +80,8 @@ def tag(
     options: JobOptions,
     name: Annotated[str, typer.Argument(help="The tag; it cannot be moved or removed.")],
     night: Annotated[
-        str | None, typer.Option("--snapshot", metavar="NIGHT|ID", help="What it names; the last commit if not given.")
+        str | None,
+        typer.Option("--snapshot", metavar="NIGHT|TAG|ID", help="What it names; the last commit if not given."),
     ] = None,
 ) -> None:
     """Give a name to what the store holds now, or held after a night, for predict --snapshot."""
@@ -89,7 +93,9 @@ def tag(
 
 def rollback(
     options: JobOptions,
-    night: Annotated[int, typer.Argument(metavar="NIGHT", min=1, help="The night's number; see history.")],
+    night: Annotated[
+        str, typer.Argument(metavar="NIGHT", help="The night's number, a tag or a snapshot; see history.")
+    ],
     replay: Annotated[
         bool, typer.Option("--replay", help="Learn again what was learned since, and all excluded partitions.")
     ] = False,
@@ -133,10 +139,14 @@ def accept(
 def clean(
     options: StoreOptions,
     older_than: Annotated[
-        float, typer.Option(metavar="HOURS", min=0, max=1e6, help="Keep every commit that is younger.")
+        float,
+        typer.Option(metavar="HOURS", parser=number_of(float, 0, 1e6), help="Keep every commit that is younger."),
     ] = 24.0,
     keep_nights: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Of each model, keep the last N nights to go back to.")
+        int | None,
+        typer.Option(
+            metavar="N", parser=number_of(int, 1), help="Of each model, keep the last N nights to go back to."
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,
     wait: Wait = 0.0,
@@ -184,7 +194,8 @@ def reproduce(
         Path | None, typer.Option(metavar="FOLDER", help="The folder with the sets of rows, NAME.parquet.")
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Repeats of each cell, in place of the paper's.")
+        int | None,
+        typer.Option(metavar="N", parser=number_of(int, 1), help="Repeats of each cell, in place of the paper's."),
     ] = None,
     only: Annotated[str, typer.Option(metavar="TEXT", help="Measure the cells whose names have this text.")] = "",
     cluster: Annotated[str, typer.Option(help="none, local, local:N, a scheduler's address, or file:PATH.")] = "none",

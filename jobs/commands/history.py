@@ -20,7 +20,7 @@ from ridgestream.stores.catalog.models import (
     require_model,
     write_model,
 )
-from ridgestream.stores.catalog.snapshots import check_tag, find_snapshot, record_of_night
+from ridgestream.stores.catalog.snapshots import check_tag, find_night, find_snapshot, record_of_night
 from ridgestream.stores.errors.exceptions import StoreError
 from ridgestream.stores.errors.translation import prefix_errors
 from ridgestream.stores.repository.repository import Store
@@ -71,8 +71,11 @@ def run_tag(job: Job, name: str, night: str | None) -> dict[str, Any]:
     return {"tag": name, "snapshot": snapshot}
 
 
-def run_rollback(job: Job, night: int, wait_seconds: float, *, replay: bool) -> dict[str, Any]:
-    """Take the job's model back to a night in one commit, and return the result.
+_FROM_FIRST_ROW = "trains from the first row: rows that the night had learned were ingested again since"
+
+
+def run_rollback(job: Job, night: int | str, wait_seconds: float, *, replay: bool) -> dict[str, Any]:
+    """Take the job's model back to a night, by number, tag or snapshot, in one commit, and return the result.
 
     The partitions that it has learned since are excluded, so they are not learned again, unless `replay` is true.
     """
@@ -80,20 +83,22 @@ def run_rollback(job: Job, night: int, wait_seconds: float, *, replay: bool) -> 
     with prefix_errors(store.location.text), store.lock(wait_seconds):
         store.restore_tags()
         root, name = store.root(), job.model.name
-        now, then = require_model(root, name), record_of_night(store, name, night)
+        number = find_night(store, name, str(night))
+        now, then = require_model(root, name), record_of_night(store, name, number)
         since = [segment for segment in now.learned if segment not in then.learned]
         excluded = () if replay else tuple(dict.fromkeys([*now.excluded, *since]))
-        record = replace(then, history=(*now.history, _rollback_night(now, then, night)), excluded=excluded, serves=0)
-        with store.write(f"Take {name} back to night {night}", night_tag(name, next_night_number(now))) as writing:
+        record = replace(then, history=(*now.history, _rollback_night(now, then, number)), excluded=excluded, serves=0)
+        with store.write(f"Take {name} back to night {number}", night_tag(name, next_night_number(now))) as writing:
             write_model(writing.root, record)
         standing = standing_of(store.root(), name, new_model=False)
     names = {entry.segment: entry.name for entry in read_ledger(root).entries}
     return {
         "model": name,
-        "night": night,
+        "night": number,
         "rows_seen": int(record.counters["rows_seen"]),
         "excluded": [names[segment] for segment in excluded if segment in names],
         "begins_anew": standing.record is None,
+        "next_run": "continues from that night" if standing.record else _FROM_FIRST_ROW,
         "to_learn": len(find_unlearned(standing.ledger, standing.record)),
         "snapshot": writing.snapshot,
     }

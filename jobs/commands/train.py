@@ -30,7 +30,7 @@ from ridgestream.pipeline.training.refit import plan_refit_of, refit, refit_if_b
 from ridgestream.pipeline.training.trainer import train
 from ridgestream.pipeline.training.training_result import Trained
 from ridgestream.stores.catalog.checkpoints import Checkpoints
-from ridgestream.stores.catalog.ledger import Ledger
+from ridgestream.stores.catalog.ledger import Ledger, read_ledger
 from ridgestream.stores.catalog.models import (
     ModelRecord,
     check_not_overtaken,
@@ -79,6 +79,7 @@ def train_and_commit(
     training = _TrainJob.of(job, store, executor, report, held_out, new_model=new_model)
     if not training.plan.is_due:
         return training.report_nothing()
+    training.report_start()
     try:
         return _train(training)
     except Stopped:
@@ -173,6 +174,15 @@ class _TrainJob:
     @property
     def ledger(self) -> Ledger:
         return self.plan.ledger
+
+    def report_start(self) -> None:
+        """Report that a model is trained from the first row because the store no longer has the rows it had learned."""
+        stored = self.plan.standing.stored
+        if stored is None or self.new_model or self.plan.record is not None:
+            return
+        excluded = read_ledger(self.root).rows - self.ledger.rows
+        before = stored.history[-1].rows_seen
+        self.report.warn(events.TRAIN_FROM_FIRST_ROW, rows=self.ledger.rows, rows_before=before, rows_excluded=excluded)
 
     def report_nothing(self) -> dict[str, Any]:
         """Report why nothing is learned; raises PartitionError if there is no model, and every partition is bad."""

@@ -26,6 +26,9 @@ from ridgestream.pipeline.policy.value_function import PolicySettings
 from ridgestream.pipeline.training.pilot import bounding_values
 from ridgestream.pipeline.training.request import EXPERTS, GAMMA, MAX_BASIS, THRESHOLDS
 
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+"""What the name of a model is made of."""
+
 AUTO_REFIT = "auto"
 """The value of `refit` that leaves it to the rows."""
 
@@ -46,7 +49,7 @@ _UNTAKEN = {
 class ModelKeys(Section):
     """The model to train."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")] = "model"
+    name: Annotated[str, Field(pattern=NAME_PATTERN)] = "model"
     """Its name in the store."""
     method: str = ONLINE
     """The single-pass online LS-SVM, a batch method, or "lstd", the value function of a policy from transitions."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ridgestream.jobs.config.job_file import Job
+from ridgestream.jobs.config.model_section import NAME_PATTERN
 
 _BOUNDS = {"minimum": "≥ {}", "exclusiveMinimum": "> {}", "maximum": "≤ {}", "exclusiveMaximum": "< {}"}
 """How bounds of a JSON schema are written."""
@@ -17,6 +18,10 @@ _WORDS = {
     "object": "a table",
 }
 """What a JSON schema calls the types of plain values, in words."""
+
+
+_PATTERNS = {NAME_PATTERN: " of 1 to 64 letters, digits, '_', '.' and '-' that begins with a letter or digit"}
+"""What a pattern of text says, in words."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,10 @@ def _section_of(field: dict[str, Any], definitions: dict[str, Any]) -> dict[str,
 
 def _type_of(schema: dict[str, Any]) -> str:
     if "anyOf" in schema:
-        return " or ".join(_type_of(part) for part in schema["anyOf"] if part.get("type") != "null")
+        parts = sorted(
+            schema["anyOf"], key=lambda part: part.get("type") == "array"
+        )  # what follows a list is not of it
+        return " or ".join(_type_of(part) for part in parts if part.get("type") != "null")
     if "const" in schema or "enum" in schema:
         words = schema.get("enum", [schema.get("const")])
         return " or ".join(f'"{word}"' if isinstance(word, str) else str(word) for word in words)
@@ -73,5 +81,5 @@ def _type_of(schema: dict[str, Any]) -> str:
         return f"a list{' of one or more' * ('minItems' in schema)}, each {_type_of(schema.get('items', {}))}"
     bounds = [text.format(f"{schema[key]:g}") for key, text in _BOUNDS.items() if key in schema]
     word = _WORDS.get(schema.get("type", ""), "any value")
-    word += f" that matches {schema['pattern']}" if "pattern" in schema else ", not empty" * ("minLength" in schema)
-    return " ".join([word, *bounds])
+    word += _PATTERNS[schema["pattern"]] if "pattern" in schema else ", not empty" * ("minLength" in schema)
+    return " ".join([word, " and ".join(bounds)]) if bounds else word

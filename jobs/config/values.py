@@ -55,5 +55,5 @@ def parse_bytes(text: str) -> int:
     """Return the bytes of "500MB", "4 GiB" and the like; raise ValueError for anything else."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     if not match or match[2] not in _UNITS:
-        raise ValueError(f"a size is a number with one of {', '.join(u for u in _UNITS if u)}; {text!r} is not")
+        raise ValueError(f"a size is a number with one of {', '.join(u for u in _UNITS if u)}, such as 4GB")
     return int(float(match[1]) * _UNITS[match[2]])

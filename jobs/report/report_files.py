@@ -14,7 +14,7 @@ from ridgestream.jobs.runs.recorder import Recorder
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.monitoring.drift import PartitionDrift
-from ridgestream.stores.catalog.models import ModelRecord, check_model_name
+from ridgestream.stores.catalog.models import ModelRecord, check_model_name, next_night_number, read_model
 from ridgestream.stores.errors.exceptions import ModelError, StoreError
 from ridgestream.stores.files.paths import FileLocation, is_file, write_atomically
 from ridgestream.stores.repository.repository import Store
@@ -79,10 +79,20 @@ def _report_failure(job: Job, recorder: Recorder, error: BaseException) -> None:
     try:
         folder, store = report_folder(job), store_location(job).folder
         if folder is not None and (job.report is not None or store is None or may_hold_store(store)):
+            recorder.night = recorder.night or _number_of_night(job, error)
             written = _write(failure_facts(job, recorder, error), folder)
             recorder.say(events.REPORT_FAILURE_WRITTEN, page=written["html"])
     except Exception as unwritten:  # noqa: BLE001 (the error to raise is the other one)
         recorder.warn(events.REPORT_FAILURE_NOT_WRITTEN, reason=_reason(unwritten))
+
+
+def _number_of_night(job: Job, error: BaseException) -> int:
+    """Return the number of a night that failed before its store was opened; 0 where the store is what failed."""
+    if isinstance(error, StoreError) or not isinstance(error, Exception):  # a run that is stopped waits for no server
+        return 0
+    with suppress(StoreError, ModelError):
+        return next_night_number(read_model(Store.open(store_location(job)).root(), job.model.name))
+    return 0
 
 
 def report_night(

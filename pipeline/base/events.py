@@ -186,6 +186,11 @@ TRAIN_BASIS_SMALLER_THAN_ASKED = Event(
     "train.basis_smaller_than_asked",
     "fewer rows than random_basis are independent of each other: the dictionary is smaller",
 )
+TRAIN_FROM_FIRST_ROW = Event(
+    "train.from_first_row",
+    "the model had learned rows that were ingested again since, or that are no longer in the store: it is trained from "
+    "the first row, without the partitions that a rollback has excluded",
+)
 TRAIN_FEWER_CELLS = Event(
     "train.fewer_cells",
     "the first rows, those of metric_options.rows, have fewer different ones than experts: the model has fewer cells",

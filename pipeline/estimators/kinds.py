@@ -208,4 +208,9 @@ def _numbers_of(y: Any) -> Floats:
     given = np.asarray(y)
     if given.dtype.kind in "mM" or any(isinstance(value, date | timedelta) for value in np.ravel(given[:1])):
         raise InputError("y holds dates or times, and a regressor learns numbers: give a number, such as seconds")
+    text = next((value for value in np.ravel(given[:1]) if isinstance(value, str)), None)
+    if text is not None:
+        raise InputError(
+            f"y holds text, such as {str(text)!r}, and a regressor learns numbers: classes need a classifier"
+        )
     return np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, order="C", input_name="y"))

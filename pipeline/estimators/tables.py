@@ -20,6 +20,7 @@ from ridgestream.stores.schema.schema import Feature
 _NUMBERS = [np.float64, np.float32]
 _OBJECTS = {str: nw.String, bool: nw.Boolean, float: nw.Float64, int: nw.Float64, datetime: nw.Datetime}
 """The type of a column of Python objects of each kind, as a store would give it."""
+_KINDS = "numbers, booleans, time stamps or text"
 _TEXTS = (nw.String, nw.Categorical, nw.Enum)
 
 
@@ -48,7 +49,7 @@ def read_table(estimator: Any, X: Any, known: Sequence[Feature] | None, *, missi
     `known` are the columns that the estimator was fitted to, None to begin with these. Raises ValueError, as
     scikit-learn does, for other columns, and for values that are not finite, or missing unless `missing` says so.
     """
-    is_frame = nw.dependencies.is_into_dataframe(X)
+    is_frame, names = nw.dependencies.is_into_dataframe(X), None
     if is_frame:
         _check_names(X)
         validate_data(estimator, X=X, reset=known is None, skip_check_array=True)
@@ -59,10 +60,10 @@ def read_table(estimator: Any, X: Any, known: Sequence[Feature] | None, *, missi
                 _check_exact(f"column {column.name!r} has", column.min(), column.max())
         if known or not all(_kind_of(column) == NUMERIC for column in frame.iter_columns()):
             return _of_frame(estimator, frame, known, missing=missing)
-        X = frame.to_numpy()
+        X, names = frame.to_numpy(), frame.columns
     elif isinstance(X, np.ndarray) and X.dtype.kind in "iu" and X.size:
         _check_exact("X has", X.min(), X.max())
-    array = _as_numbers(estimator, X, missing=missing)
+    array = _as_numbers(estimator, X, names, missing=missing)
     if not is_frame:
         validate_data(estimator, X=X, reset=known is None, skip_check_array=True)
     return _of_array(estimator, array, known)
@@ -87,8 +88,10 @@ def in_order(X: Any, known: Sequence[Feature]) -> Any:
     return frame.select(names).to_native() if sorted(frame.columns) == sorted(names) else X
 
 
-def _as_numbers(estimator: Any, values: Any, *, missing: bool) -> npt.NDArray[np.floating]:
-    """Return values as numbers, as scikit-learn checks them; its refusals also say what helps here."""
+def _as_numbers(
+    estimator: Any, values: Any, names: Sequence[str] | None = None, *, missing: bool
+) -> npt.NDArray[np.floating]:
+    """Return values as numbers, as scikit-learn checks them; its refusals also say where, and what helps here."""
     finite: Any = "allow-nan" if missing else True
     try:
         array: npt.NDArray[np.floating] = check_array(
@@ -97,7 +100,8 @@ def _as_numbers(estimator: Any, values: Any, *, missing: bool) -> npt.NDArray[np
     except ValueError as error:
         if "contains NaN" in str(error):
             raise InputError(
-                'Input X contains NaN: fill in the values that are missing, or give missing="impute"'
+                f"Input X contains NaN{_place_of_nan(values, names)}: fill in the values that are missing, or give "
+                'missing="impute"'
             ) from error
         if "could not convert string" in str(error):
             raise InputError(
@@ -105,6 +109,12 @@ def _as_numbers(estimator: Any, values: Any, *, missing: bool) -> npt.NDArray[np
             ) from error
         raise
     return array
+
+
+def _place_of_nan(values: Any, names: Sequence[str] | None) -> str:
+    """Return the row and the column of the first missing value."""
+    row, column = np.argwhere(np.isnan(np.asarray(values, np.float64)))[0].tolist()
+    return f" in row {row} of column {names[column]!r}" if names else f" in row {row} of column {column}"
 
 
 def _check_names(frame: Any) -> None:
@@ -137,7 +147,8 @@ def _of_frame(estimator: Any, frame: Any, known: Sequence[Feature] | None, *, mi
     for position, column in enumerate(numbers):
         numeric[:, position] = column
     if numbers:
-        _as_numbers(estimator, numeric, missing=missing)
+        names = [feature.name for feature, _ in columns if feature.kind != CATEGORICAL]
+        _as_numbers(estimator, numeric, names, missing=missing)
     _check_size(numeric)
     encoded = [
         _codes_of(feature, column, missing=missing) for feature, column in columns if feature.kind == CATEGORICAL
@@ -164,7 +175,8 @@ def _kind_of(column: Any) -> str:
     if dtype.is_numeric():
         return NUMERIC
     raise InputError(
-        f"column {column.name!r} has the type {dtype}; features are numbers, booleans, time stamps or text"
+        f"column {column.name!r} has the type {dtype}, which no feature has: give {_KINDS}, such as a duration as "
+        "its seconds and a period as the time at which it begins, or leave the column out"
     )
 
 
@@ -192,8 +204,9 @@ def _dtype_of(name: str, value: Any) -> Any:
     for kind, dtype in _OBJECTS.items():
         if isinstance(value, kind):
             return dtype
-    kinds = "numbers, booleans, time stamps or text"
-    raise InputError(f"column {name!r} holds a {type(value).__name__}; features are {kinds}")
+    raise InputError(
+        f"column {name!r} holds values of the type {type(value).__name__}: give {_KINDS}, or leave the column out"
+    )
 
 
 def _numbers_of(feature: Feature, column: Any) -> npt.NDArray[np.floating]:

@@ -137,7 +137,7 @@ class FeatureMap:
         for column, values in zip(self.categorical, self.unseen(tables), strict=True):
             if values:
                 raise InputError(
-                    f"column {column.name!r} has the category {values[0]!r}, which the model has not seen when it was "
+                    f"column {column.name!r} has the category {values[0]!r}, which the model had not seen when it was "
                     f"first trained; {remedy}"
                 )
 

@@ -56,11 +56,11 @@ def report_ingest(
 
 
 def _find_duplicates(ledger: Ledger, first_new: int) -> tuple[tuple[str, str], ...]:
-    """Return each entry with rows, from the segment `first_new` on, that has the content of an earlier entry."""
-    names: dict[str, str] = {}
+    """Return each entry with rows, from the segment `first_new` on, that has the content of an older entry."""
+    oldest: dict[str, str] = {}
     duplicates = []
-    for entry in ledger.entries:
-        older = names.setdefault(entry.content_sha256, entry.name)
+    for entry in sorted(ledger.entries, key=lambda entry: entry.segment):  # one that was rebuilt keeps its place
+        older = oldest.setdefault(entry.content_sha256, entry.name)
         if older != entry.name and entry.segment >= first_new and entry.rows_of_file:
             duplicates.append((entry.name, older))
     return tuple(duplicates)

@@ -144,8 +144,8 @@ def learn_metric(
     metric, which the rounds learn with their own. With `narrower_loss`, the best γ is the narrowest, by doubling, whose
     error is above the least by at most this share.
 
-    Where all rows have the same target, nothing is learned and nothing judged. Memory O(basis²). The result depends on the rows in their order and on the settings alone. Raises InputError if no
-    row can be drawn.
+    Where all rows have the same target, nothing is learned and nothing judged. Memory O(basis²). The result depends on
+    the rows in their order and on the settings alone. Raises InputError if no row can be drawn.
     """
     rounds, of_rounds = (0, family) if form == STANDARDIZED else (settings.rounds, family.of_rounds())
     learning = _Learning(rows, of_rounds, report, form)

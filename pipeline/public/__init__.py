@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ridgestream.pipeline.policy.online_lstd import OnlineLSTD as OnlineLSTD
     from ridgestream.stores.errors.exceptions import ModelError as ModelError
     from ridgestream.stores.errors.exceptions import PartitionError as PartitionError
+    from ridgestream.stores.errors.exceptions import SchemaMismatch as SchemaMismatch
     from ridgestream.stores.errors.exceptions import StoreError as StoreError
     from ridgestream.stores.errors.exceptions import StoreLocked as StoreLocked
     from ridgestream.stores.repository.repository import Store as Store
@@ -67,6 +68,7 @@ _MODULES = {
     "Polynomial": "pipeline.kernels",
     "RBF": "pipeline.kernels",
     "RunResult": "jobs.api.run",
+    "SchemaMismatch": "stores.errors.exceptions",
     "SparseKernelClassifier": "pipeline.estimators.sparse",
     "SparseKernelRegressor": "pipeline.estimators.sparse",
     "Store": "stores.repository.repository",
@@ -105,6 +107,7 @@ __all__ = [
     "PartitionError",
     "Polynomial",
     "RunResult",
+    "SchemaMismatch",
     "SparseKernelClassifier",
     "SparseKernelRegressor",
     "Store",

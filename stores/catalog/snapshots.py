@@ -12,7 +12,7 @@ _TAG = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 def find_snapshot(store: Store, model: str, name: str) -> str:
     """Return the snapshot of a night of the model given by number, of a tag, or with this id.
 
-    Raises ModelError if the model has no such night, StoreError for any other name that does not exist.
+    Raises ModelError if there is no such night, tag or snapshot.
     """
     if name.isdecimal():
         return snapshot_of_night(store, model, int(name))
@@ -20,7 +20,7 @@ def find_snapshot(store: Store, model: str, name: str) -> str:
     if tagged is not None:
         return tagged
     if not store.has_snapshot(name):
-        raise StoreError(
+        raise ModelError(
             f"the store {store.location.text} has no night, tag or snapshot {name!r}; `ridgestream history` lists them"
         )
     return name
@@ -33,12 +33,24 @@ def snapshot_of_night(store: Store, model: str, number: int) -> str:
         return tagged
     record, tags = require_model(store.root(), model), store.tags()
     numbers = [night.number for night in record.history if night_tag(model, night.number) in tags]
-    existing = f"there are {', '.join(map(str, numbers))}" if numbers else "nights of older releases have no number"
+    existing = (
+        f"its nights are {', '.join(map(str, numbers))}" if numbers else "nights of older releases have no number"
+    )
     if any(night.number == number for night in record.history):
         raise ModelError(
             f"the model {model!r} cannot go back to night {number}, which a cleaning has deleted: {existing}"
         )
     raise ModelError(f"the model {model!r} has no night {number}: {existing}")
+
+
+def find_night(store: Store, model: str, name: str) -> int:
+    """Return the number of the model's night that is given by its number, or is the last one at a tag or snapshot.
+
+    Raises ModelError if there is no such night.
+    """
+    if name.isdecimal():
+        return int(name)
+    return require_model(store.root(find_snapshot(store, model, name)), model).history[-1].number
 
 
 def record_of_night(store: Store, model: str, number: int) -> ModelRecord:

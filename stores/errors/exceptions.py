@@ -5,6 +5,10 @@ class StoreError(OSError):
     """The store at a location cannot be opened, read or written; the message names it and what to do."""
 
 
+class SchemaMismatch(StoreError):
+    """A job declares other columns than the store's schema has; the message names the key and both values."""
+
+
 class ServerSilent(StoreError):
     """The server of an object store cannot be reached or does not respond."""
 

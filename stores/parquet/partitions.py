@@ -350,8 +350,9 @@ def _open(partition: PartitionFile, ahead_bytes: int = AHEAD_BYTES) -> Any:  # n
 
 
 def _words(error: Exception) -> str:
-    """Return what Arrow says in one line, without a full stop."""
-    return " ".join(str(error).split()).rstrip(".")
+    """Return what Arrow says in one line, without a full stop; in our words where that is long."""
+    words = " ".join(str(error).split()).rstrip(".")
+    return "it does not end as one does, so it was cut short or is another format" if "magic bytes" in words else words
 
 
 def _would_list(source: FileLocation, output: FileLocation) -> bool:

@@ -196,7 +196,9 @@ def _suggestion(name: str, names: list[str], new_columns: Iterable[str] | None) 
     renamed = f"if {alike!r} is that column under a new name, rename it back; " if alike else ""
     if new_columns is not None and others:
         return f"{renamed}new here: {_list(others)}; write the file again with the column"
-    return f"{renamed}its columns are {_list(names)}"
+    return (
+        f"{renamed}it has {_list(names) if names else 'no columns'}; write the file with the column, or correct the job"
+    )
 
 
 def _list(names: list[str]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ridgestream.stores.errors.exceptions import PartitionError, StoreError
+from ridgestream.stores.errors.exceptions import PartitionError, SchemaMismatch
 from ridgestream.stores.schema.category_names import is_by_value
 from ridgestream.stores.schema.class_labels import Label, infer_class_kind, order_classes
 from ridgestream.stores.schema.column_rules import ColumnRules
@@ -16,6 +16,7 @@ from ridgestream.stores.schema.column_types import (
     infer_kind,
     is_date_text,
     is_number,
+    is_time,
     shown_type,
     value_type,
 )
@@ -40,7 +41,7 @@ AUTO, SINGLE, DOUBLE, EACH = "auto", "float32", "float64", "each"
 the first rows of the first partition, else DOUBLE. EACH: as SINGLE, whatever the first rows are.
 """
 
-_FIXED = "the schema of a store is fixed at its first ingest: use another store"
+_FIXED = "a store keeps the schema of its first ingest: correct the job, or use another store"
 
 
 @dataclass(frozen=True)
@@ -231,10 +232,15 @@ def _infer_classes(request: SchemaRequest, arrow: "pa.Schema", file: str) -> tup
         listed = request.classes
         return (listed if isinstance(listed, str) else order_classes(kind, listed, name, file)), kind
     for name in request.targets if request.positive is None else ():
-        if not is_number(value_type(arrow.field(name))):
+        kind = value_type(arrow.field(name))
+        if not is_number(kind):
+            remedy = (
+                "write a number, such as seconds"
+                if is_time(kind)
+                else "if it holds classes, say which one counts as +1: source.positive, or learn each: source.classes"
+            )
             raise PartitionError(
-                f"{file}: the target {name!r} has type {shown_type(arrow.field(name))}, which is no number; if it "
-                "holds classes, say which one counts as +1: source.positive, or learn each: source.classes"
+                f"{file}: the target {name!r} has type {shown_type(arrow.field(name))}, which is no number; {remedy}"
             )
     return None, None
 
@@ -255,44 +261,46 @@ def _check_roles(request: SchemaRequest, names: tuple[str, ...], file: str) -> N
 
 
 def check_request(schema: Schema, request: SchemaRequest, store: str) -> None:
-    """Raise StoreError naming the key if a later job declares other columns than the first ingest did."""
+    """Raise SchemaMismatch naming the key if a later job declares other columns than the first ingest did."""
     for key in ("target", "positive", "classes", "weight"):
         before, now = getattr(schema, key), getattr(request, key)
         if _comparable(before) != _comparable(now):
             setting = f"without {key}" if before is None else f"with {key} = {before!r}"
-            raise StoreError(
+            raise SchemaMismatch(
                 f"the store {store} was made {setting}, the job says {'none' if now is None else repr(now)}; {_FIXED}"
             )
     _check_transitions(schema, request.transitions, store)
     if request.precision == DOUBLE != schema.precision:
-        raise StoreError(
+        raise SchemaMismatch(
             f"the store {store} was made with precision float32, the job asks for source.precision = "
             f"{DOUBLE!r}; {_FIXED}"
         )
     names = {f.name for f in schema.features}
     if request.features and set(request.features) != names:
         different = sorted(set(request.features) ^ names)
-        raise StoreError(
+        raise SchemaMismatch(
             f"the store {store} was made with other features: they differ in {', '.join(different)}; {_FIXED}"
         )
     ignored = sorted(set(request.ignore) & names)
     if ignored:
-        raise StoreError(f"the store {store} was made with {ignored[0]!r} as a feature, the job ignores it; {_FIXED}")
+        raise SchemaMismatch(
+            f"the store {store} was made with {ignored[0]!r} as a feature, the job ignores it; {_FIXED}"
+        )
     if error := request.rules.find_error(schema.features):
-        raise StoreError(f"the store {store} does not fit the job: {error}")
+        raise SchemaMismatch(f"the store {store} does not fit the job: {error}")
     plain = sorted(set(request.categorical) - {f.name for f in schema.categorical})
     if plain:
-        raise StoreError(
+        raise SchemaMismatch(
             f"the store {store} was made with {plain[0]!r} as a number, the job calls it categorical; {_FIXED}"
         )
 
 
 def _check_transitions(schema: Schema, request: TransitionRequest | None, store: str) -> None:
-    """Raise StoreError if a later job declares other columns after a step than the first ingest did."""
+    """Raise SchemaMismatch if a later job declares other columns after a step than the first ingest did."""
     ahead = tuple(request.ahead_of(feature.name) for feature in schema.features) if request else ()
     if (ahead, request.done if request else None) != (schema.ahead, schema.done):
         was = f"source.next = {', '.join(schema.ahead)} and source.done = {schema.done}" if schema.ahead else "none"
-        raise StoreError(f"the store {store} was made with other columns after a step: {was}; {_FIXED}")
+        raise SchemaMismatch(f"the store {store} was made with other columns after a step: {was}; {_FIXED}")
 
 
 def _comparable(value: Label | tuple[Label, ...] | None) -> tuple[bool, frozenset[tuple[bool, Label | None]]]:

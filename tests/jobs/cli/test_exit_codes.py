@@ -1,5 +1,6 @@
 """Every documented exit code, produced by the command itself, with its message on standard error."""
 
+import json
 import os
 import re
 import signal
@@ -18,6 +19,7 @@ from support.jobs.jobs import (
     draw_rows,
     open_store,
     run_command,
+    run_prepared,
     set_column,
     start_command,
     wait_until,
@@ -102,6 +104,9 @@ CASES = [
     Case(exit_codes.MEMORY, "run {job} --set memory_limit=1MB", "1 MB may be used", {}),
     Case(exit_codes.CLUSTER, "run {job} --cluster 127.0.0.1:9", "no scheduler answers at", {"cluster_seconds": 0.5}),
     Case(exit_codes.MODEL, "evaluate {job}", "has no model 'other'", {"model.name": "other"}, run_before),
+    Case(
+        exit_codes.MODEL, "run {job}", "the job says 'x0'", {"source.target": "x0", "source.positive": None}, run_before
+    ),
     Case(exit_codes.HELD, "run {job}", "the model of night 1 continues to be served", {"model.guard": 0.02}, flip),
     Case(exit_codes.UNREPORTED, "run {job} --report {folder}/reports", "report", {}, put_a_file_in_the_way),
 ]
@@ -134,6 +139,24 @@ def test_a_signal_ends_the_command_with_its_code(work: Workplace, number: signal
     process.send_signal(number)
     assert process.wait(PATIENCE) == SIGNALS[number], log.read_text()
     assert re.match(r"ridgestream: (interrupted|terminated); ", log.read_text().splitlines()[-1])
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("log", ["text", "json"])
+def test_a_signal_before_the_command_begins_says_so(work: Workplace, number: signal.Signals, log: str) -> None:
+    setup = f"""
+import os, ridgestream.jobs.cli.app as app
+app.prepare_process = lambda: os.kill(os.getpid(), {number.value})
+"""
+    done = run_prepared(setup, "run", work.job(), "--log", log)
+    word = "interrupted" if number == signal.SIGINT else "terminated"
+    assert done.code == SIGNALS[number], done
+    if log == "json":
+        line = json.loads(done.err)
+        assert (line["event"], line["exit_code"]) == (f"exit.{word}", done.code)
+        assert line["message"] == f"{word}, before it began"
+    else:
+        assert done.err == f"ridgestream: {word}, before it began\n"
 
 
 def test_every_documented_code_is_here() -> None:

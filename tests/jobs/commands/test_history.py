@@ -35,7 +35,7 @@ from ridgestream.jobs.report.report_files import run_report
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.prediction.evaluate import evaluate_partition
-from ridgestream.stores.errors.exceptions import ModelError, StoreError
+from ridgestream.stores.errors.exceptions import ModelError
 from ridgestream.stores.repository.store_location import StoreLocation
 
 GUARD = {"model.guard": 0.02}
@@ -145,13 +145,31 @@ def test_excluded_partitions_stay_excluded_when_a_model_is_rebuilt(tmp_path: Pat
     assert work.model().arrays["coefficients"].tobytes() == other.model().arrays["coefficients"].tobytes()
 
 
-@pytest.mark.thorough
-def test_a_rollback_to_before_a_rebuild_starts_training_again(work: Workplace) -> None:
+@pytest.mark.parametrize("replay", [False, True])
+def test_a_rollback_to_before_a_rebuild_says_that_training_starts_again(work: Workplace, replay: bool) -> None:
+    notes = Notes()
+    assert rollback(work, 3)["next_run"] == "continues from that night"
     work.put(0, draw_rows(77))
     work.run_here({"source.on_changed": "rebuild"})
-    result = rollback(work, 3, replay=True)
-    assert (result["begins_anew"], result["to_learn"]) == (True, 6)
-    assert work.run_here({"source.on_changed": "rebuild"})["rows_seen"] == 6 * ROWS
+    result = rollback(work, 3, replay=replay)
+    assert (result["begins_anew"], result["to_learn"]) == (True, 5 + replay)
+    assert result["next_run"].startswith("trains from the first row")
+    again = work.run_here({"source.on_changed": "rebuild"}, report=notes)
+    assert again["rows_seen"] == (5 + replay) * ROWS
+    assert notes.facts("train.from_first_row") == {
+        "rows": (5 + replay) * ROWS,
+        "rows_before": 6 * ROWS,
+        "rows_excluded": (1 - replay) * ROWS,
+    }
+
+
+def test_a_rollback_goes_to_a_tag_or_a_snapshot(work: Workplace) -> None:
+    run_tag(read_job(work.job(), {}), "monday", "2")
+    snapshot = nights_of(work)[0]["snapshot"]
+    for name, night in (("monday", 2), (snapshot, 1), ("3", 3)):
+        assert run_rollback(read_job(work.job(), {}), name, 0.0, replay=False)["night"] == night
+    with pytest.raises(ModelError, match="has no night, tag or snapshot 'tuesday'"):
+        run_rollback(read_job(work.job(), {}), "tuesday", 0.0, replay=False)
 
 
 @pytest.mark.thorough
@@ -194,13 +212,13 @@ def test_predictions_by_a_night_or_a_tag_are_those_of_its_time(work: Workplace) 
 
 
 def test_unknown_nights_and_tags_are_refused_with_the_known_ones(work: Workplace) -> None:
-    with pytest.raises(ModelError, match="the model 'model' has no night 9: there are 1, 2, 3"):
+    with pytest.raises(ModelError, match="the model 'model' has no night 9: its nights are 1, 2, 3"):
         predict_at(work, "9")
     with pytest.raises(ModelError, match="no night 7"):
         rollback(work, 7)
-    with pytest.raises(StoreError, match="has no night, tag or snapshot 'release-9'"):
+    with pytest.raises(ModelError, match="has no night, tag or snapshot 'release-9'"):
         predict_at(work, "release-9")
-    with pytest.raises(StoreError, match="has no night, tag or snapshot 'ZZZZZZZZZZZZZZZZZZZZ'"):
+    with pytest.raises(ModelError, match="has no night, tag or snapshot 'ZZZZZZZZZZZZZZZZZZZZ'"):
         predict_at(work, "ZZZZZZZZZZZZZZZZZZZZ")
     job = read_job(work.job(), {})
     for name in ("night.model.0009", "9", "a/b", "../x", ""):
@@ -396,7 +414,9 @@ def test_a_cleaning_leaves_every_night_or_the_last_ones_and_what_has_a_tag(work:
     assert predict_at(work, "1").equals(before)
     assert clean(work, 1)["forgotten_nights"] == 1
     assert predict_at(work, "first").equals(before)
-    with pytest.raises(ModelError, match="cannot go back to night 2, which a cleaning has deleted: there are 1, 3"):
+    with pytest.raises(
+        ModelError, match="cannot go back to night 2, which a cleaning has deleted: its nights are 1, 3"
+    ):
         rollback(work, 2)
     nights = nights_of(work)
     assert [night["number"] for night in nights] == [1, 2, 3]

@@ -61,7 +61,9 @@ def test_a_wrong_value_of_any_key_is_refused_in_plain_words(work: Workplace, wro
     with pytest.raises(JobFileError, match="cannot be used:") as caught:
         read_job(work.job(), flags)
     lines = dict(line.strip().split(": ", 1) for line in str(caught.value).splitlines()[1:])
-    assert lines["model.regularization"].startswith("must be a number > 0 or a list of one or more, each a number > 0")
+    assert lines["model.regularization"].startswith(
+        'must be a number > 0 or "auto" or a list of one or more, each a number > 0'
+    )
     assert lines["model.max_basis"].startswith('must be a whole number ≥ 1 or "unlimited"')
     assert not re.search(r"Input|should|valid|parse|instance|Tuple|Model", str(caught.value))
 
@@ -280,7 +282,7 @@ def test_sizes_of_memory(work: Workplace, text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "GB", "4 gb", "4KB", "-4GB", "1e9", "4 GB RAM", "4GBs"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(ValueError, match=f"a size is a number with one of B, kB, .* {re.escape(repr(text))} is not"):
+    with pytest.raises(ValueError, match=r"a size is a number with one of B, kB, .*, such as 4GB$"):
         parse_bytes(text)
 
 

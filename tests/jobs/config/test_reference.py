@@ -47,7 +47,7 @@ def test_types_bounds_and_defaults_are_shown() -> None:
         sentence="The consecutive steps in which λ must have been stationary; or twice as many without a lower GCV.",
     )
     assert KEYS["model.max_basis"].type == 'a whole number ≥ 1 or "unlimited" or "auto"'
-    assert KEYS["model.regularization"].type == 'a number > 0 or a list of one or more, each a number > 0 or "auto"'
+    assert KEYS["model.regularization"].type == 'a number > 0 or "auto" or a list of one or more, each a number > 0'
     assert KEYS["model.metric"].default == KEYS["model.max_basis"].default == KEYS["model.regularization"].default
     assert KEYS["model.max_basis"].default == "auto"
     assert KEYS["model.ols.candidates"].type == 'a whole number ≥ 1 or "all"'

@@ -229,7 +229,7 @@ def test_a_report_of_any_night_is_written_again_from_the_store_alone(work: Workp
     assert (done["model"], done["night"]) == ("model", 1)
     assert {kind: Path(done[kind]).read_bytes() for kind in kept} == kept
     assert reports(work, "again") == ["model-0001.html", "model-0001.json"]
-    with pytest.raises(ModelError, match="has no night 7: there are 1, 2"):
+    with pytest.raises(ModelError, match="has no night 7: its nights are 1, 2"):
         run_report(read_job(work.job({"report": "out"}), {}), 7)
     with pytest.raises(JobFileError, match="give --report FOLDER"):
         run_report(read_job(work.job({"report": "none"}), {}), None)
@@ -351,10 +351,15 @@ def test_a_run_that_is_stopped_leaves_a_report_of_how_far_it_came(
     ]
 
 
-def test_a_run_that_fails_before_the_model_is_read_has_night_zero(work: Workplace) -> None:
+@pytest.mark.parametrize("nights", [0, 1])
+def test_a_run_that_fails_before_the_model_is_read_has_its_number_if_there_is_a_store(
+    work: Workplace, nights: int
+) -> None:
+    for _ in range(nights):
+        work.run_here({"report": "out"})
     with pytest.raises(PartitionError, match="nowhere"):
         work.run_here({"report": "out", "source.path": "nowhere"})
-    facts = failed(work, 0)
+    facts = failed(work, 2 * nights)
     assert facts["where"] == {}
     assert "nowhere" in facts["failure"]
 

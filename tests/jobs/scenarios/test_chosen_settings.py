@@ -165,7 +165,9 @@ def test_first_rows_of_one_target_choose_nothing_and_a_later_night_learns(tmp_pa
     work.put(0, draw_regression(9), where="held-out")
     run(work, {**REGRESSION, **changes, "evaluate.path": None}, report=notes)
     assert notes.facts("pilot.target_constant") == {"rows": len(table)}
-    assert not notes.all("metric.round") and not notes.all("pilot.chosen") and not notes.all("metric.not_judged")
+    assert not notes.all("metric.round")
+    assert not notes.all("pilot.chosen")
+    assert not notes.all("metric.not_judged")
     for number in range(1, 4):
         work.put(number, draw_regression(number))
     result = run(work, {**REGRESSION, **changes})

@@ -31,7 +31,7 @@ from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.prediction.prediction_columns import Extras
 from ridgestream.stores.catalog.ledger import read_ledger
 from ridgestream.stores.catalog.models import list_models
-from ridgestream.stores.errors.exceptions import ModelError, PartitionError, StoreError
+from ridgestream.stores.errors.exceptions import ModelError, PartitionError, SchemaMismatch, StoreError
 
 
 def place(path: Path, name: str) -> Workplace:
@@ -205,7 +205,7 @@ def test_new_parameters_are_refused_before_new_partitions_are_ingested(tmp_path:
         ({"model.max_basis": 9}, ModelError, "max_basis was 20, is 9"),
         ({"model.name": "big", "model.max_basis": 50_000, "memory_limit": "1GB"}, MemoryRefused, "max_basis = 50000"),
         ({"evaluate.path": "nowhere"}, PartitionError, "nowhere does not exist"),
-        ({"source.target": "x0", "source.positive": None}, StoreError, "was made with target = 'label'"),
+        ({"source.target": "x0", "source.positive": None}, SchemaMismatch, "was made with target = 'label'"),
     ):
         with pytest.raises(error, match=said):
             work.run_here(changes)

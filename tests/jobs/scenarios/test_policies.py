@@ -155,6 +155,14 @@ def test_a_copy_is_ingested_and_reported(work: Workplace) -> None:
     assert repeated == [{"partition": "part-07.parquet", "older": "part-01.parquet"}]
 
 
+@pytest.mark.parametrize(("changed", "copied"), [(1, 2), (2, 1)])
+def test_a_partition_rebuilt_as_a_copy_of_another_is_reported(work: Workplace, changed: int, copied: int) -> None:
+    run(work)
+    work.put(changed, draw_rows(copied))
+    repeated = run(work, REBUILD).all("ingest.partition_repeated")
+    assert repeated == [{"partition": f"part-0{changed}.parquet", "older": f"part-0{copied}.parquet"}]
+
+
 def test_a_touched_file_is_read_only_once(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     run(work)
     os.utime(work.folder / "rows" / "part-02.parquet", ns=(1, 1))

@@ -227,8 +227,8 @@ def test_objects_are_taken_as_what_they_are(kind: str) -> None:
 @pytest.mark.parametrize(
     ("objects", "message"),
     [
-        ([[1]] * 60, "'a' holds a list; features are"),
-        ([b"x"] * 60, "holds a bytes"),
+        ([[1]] * 60, "'a' holds values of the type list: give numbers"),
+        ([b"x"] * 60, "'a' holds values of the type bytes: give numbers"),
         ([1, "x"] * 30, "kinds, int, str:"),
     ],
 )
@@ -245,8 +245,14 @@ def test_a_model_finds_the_columns_of_a_table_by_their_names() -> None:
 
 
 def test_refusals_of_scikit_learn_have_remedies() -> None:
-    with pytest.raises(InputError, match='contains NaN: fill in the values that are missing, or give missing="impute"'):
-        OnlineLSSVMRegressor(**PLAIN).fit(np.where(X > 2, np.nan, X), Y)
+    missing = X.copy()
+    missing[7, 1] = np.nan
+    remedy = 'fill in the values that are missing, or give missing="impute"'
+    for rows, column in ((missing, "1"), (pd.DataFrame(missing, columns=["a", "b", "c"]), "'b'")):
+        with pytest.raises(InputError, match=f"contains NaN in row 7 of column {column}: {remedy}"):
+            OnlineLSSVMRegressor(**PLAIN).fit(rows, Y)
+    with pytest.raises(InputError, match="y holds text, such as 'up', and a regressor learns numbers"):
+        OnlineLSSVMRegressor(**PLAIN).fit(X, np.where(Y > 0, "up", "down"))
     with pytest.raises(InputError, match="'Kiel': an array holds numbers alone; give a table"):
         OnlineLSSVMRegressor(**PLAIN).fit(np.full((400, 2), "Kiel", object), Y)
 

@@ -152,7 +152,7 @@ def test_a_category_absent_from_the_scaling_rows_has_an_unscaled_indicator() -> 
 
 def test_an_unseen_category_is_refused_with_column_and_value() -> None:
     feature_map = fixed(np.zeros((2, 1)), [["a", "b"], ["x", "y"]]).fit()
-    with pytest.raises(InputError, match=r"column 'c1' has the category 'Z', which the model has not seen.*--new-m"):
+    with pytest.raises(InputError, match=r"column 'c1' has the category 'Z', which the model had not seen.*--new-m"):
         feature_map.check_categories([["b", "a"], ["y", "Z"]])
 
 

@@ -292,11 +292,11 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "no target": (
         lambda path: write_partition(path, {n: c for n, c in mixed_columns(2).items() if n != "y"}),
-        r" has no column 'y'; its columns are length, count",
+        r" has no column 'y'; it has length, count",
     ),
     "no feature": (
         lambda path: write_partition(path, {n: c for n, c in mixed_columns(2).items() if n != "flag"}),
-        r" has no column 'flag'; its columns are length, count",
+        r" has no column 'flag'; it has length, count",
     ),
     "an empty file": (lambda path: path.write_bytes(b""), r"is empty \(0 bytes\)"),
     "no Parquet": (lambda path: path.write_bytes(b"x" * 100), "is not a readable Parquet file"),

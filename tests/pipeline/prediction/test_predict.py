@@ -155,13 +155,13 @@ def test_the_executor_does_not_change_the_files(regression: tuple[ExpansionModel
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no feature": ({"flag": None}, r"/part-1\.parquet has no column 'flag'; its columns are length, count"),
+    "no feature": ({"flag": None}, r"/part-1\.parquet has no column 'flag'; it has length, count"),
     "NaN": ({"length": pa.array([0.0, np.nan])}, r"/part-1\.parquet: column 'length' has the value nan in row 1"),
     "null": ({"colour": pa.array([None, "red"])}, r"/part-1\.parquet: column 'colour' has the value null in row 0"),
     "text": ({"count": pa.array(["1", "2"])}, r"/part-1\.parquet: column 'count' has type string, the store has it"),
     "unseen category": (
         {"colour": pa.array(["red", "pink"])},
-        r"/part-1\.parquet: column 'colour' has the category 'pink', which the model has not seen",
+        r"/part-1\.parquet: column 'colour' has the category 'pink', which the model had not seen",
     ),
 }
 

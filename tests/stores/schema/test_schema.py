@@ -74,7 +74,7 @@ def test_the_weight_is_read_only_with_the_target() -> None:
 
 @pytest.mark.parametrize("key", ["target", "weight"])
 def test_a_missing_column_is_refused(key: str) -> None:
-    with pytest.raises(PartitionError, match=r"part-0\.parquet has no column 'z'; its columns are length, count"):
+    with pytest.raises(PartitionError, match=r"part-0\.parquet has no column 'z'; it has length, count"):
         infer(**{key: "z"})
 
 
