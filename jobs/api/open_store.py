@@ -84,7 +84,8 @@ def open(  # noqa: A001 (ridgestream.open)
     `snapshot` is a tag or the id of a snapshot, the last commit if None. `storage` has the keys of the section
     `[storage]` of a job file, such as `endpoint_url`; credentials come from the environment.
 
-    Raises StoreError if there is no such store, snapshot or tag, JobFileError for keys that there are not.
+    Raises StoreError if there is no such store, ModelError if there is no such snapshot or tag, JobFileError for keys
+    that there are not.
     """
     if not isinstance(snapshot, str | None):
         raise StoreError(

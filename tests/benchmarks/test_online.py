@@ -30,7 +30,7 @@ def check_parts(parts: dict[str, float]) -> None:
     assert parts["ratio"] == pytest.approx(parts["sum"] / parts["lower_bound"], rel=0.05)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_it_reports_what_it_documents_and_draws_the_curves(tmp_path: Path) -> None:
     picture = tmp_path / "cost.png"
     flags = ("--rows", "3000", "--basis", "40", "--quick", "--json", "--parts", "--plot", str(picture))

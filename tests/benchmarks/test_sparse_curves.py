@@ -15,7 +15,7 @@ from support.data.motorcycle import motorcycle
 BENCHMARK = Path(__file__).with_name("sparse_curves.py")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_isls_lies_below_sls_and_is_level_to_few_vectors(tmp_path: Path) -> None:
     data = motorcycle(60, 1)
     pq.write_table(pa.table({"t": 30 + 9 * data.X[:, 0], "a": 48 * data.y[:, 0]}), tmp_path / "rows.parquet")

@@ -178,7 +178,7 @@ def test_the_ledger_of_many_partitions_is_in_chunks(tmp_path: Path) -> None:
     assert len(read_ledger(root).entries) == 30
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_benchmark_measures_and_draws(tmp_path: Path) -> None:
     measured = [measure(tmp_path / str(n), n, 50) for n in (20, 100)]
     assert [each["partitions"] for each in measured] == [20, 100]

@@ -53,7 +53,7 @@ def test_a_flipped_bit_of_the_branch_is_refused_or_changes_nothing(store: Path) 
     assert silent_flips(store, file, bits_of(file, SAMPLE, seed=0)) == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_more_flipped_bits_are_refused_or_change_nothing(store: Path) -> None:
     file = newest(store / "snapshots")
     assert silent_flips(store, file, bits_of(file, 6 * SAMPLE, seed=1)) == []
