@@ -44,7 +44,7 @@ def parse_age(text: str) -> timedelta | None:
     match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)([mhd])", text)
     if match is None:
         raise JobFileError(
-            f"--max-age is a number of minutes, hours or days, such as 90m, 36h or 7d, or none; not {text}"
+            f"--max-age is a number of minutes, hours or days, such as 90m, 36h or 7d, or none; it is {text!r}"
         )
     return timedelta(**{_UNITS[match[2]]: float(match[1])})
 

@@ -68,9 +68,8 @@ def _section_of(field: dict[str, Any], definitions: dict[str, Any]) -> dict[str,
 
 def _type_of(schema: dict[str, Any]) -> str:
     if "anyOf" in schema:
-        parts = sorted(
-            schema["anyOf"], key=lambda part: part.get("type") == "array"
-        )  # what follows a list is not of it
+        # a list comes last, since what follows it would read as a part of it
+        parts = sorted(schema["anyOf"], key=lambda part: part.get("type") == "array")
         return " or ".join(_type_of(part) for part in parts if part.get("type") != "null")
     if "const" in schema or "enum" in schema:
         words = schema.get("enum", [schema.get("const")])

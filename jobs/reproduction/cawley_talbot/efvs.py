@@ -159,7 +159,7 @@ STUDY = Study(
     draw=draw,
     findings="""The paper gives curves, no numbers. Few candidates hardly harm, as in the paper: with ρ = 59 the
 error of 200 vectors is that of all candidates, .0048, with ρ = 10 .0064. Few rows that judge cost more than panel
-(d) of the paper lets expect: ν = 59 has .0063, ν = 10 .017. The conventional algorithm, which inverts anew for each
+(d) of the paper lets expect: ν = 59 has .0063, ν = 10 .017. The conventional algorithm, which inverts again for each
 candidate, ends at the error of ρ = ∞, and takes 121 CPU seconds for it in place of .06. **That fewer candidates take
 less time is reversed here**: ρ = ∞ takes .06 CPU seconds, ρ = 59 .34, since with all 506 rows as candidates the sums of
 one pass serve all rounds, and random candidates need sums of their own every few rounds. Among those the paper's order

@@ -14,7 +14,7 @@ change is significant or not by comparison with this error: beyond TOLERANCE_ROW
 (`tolerance_for`).
 
 Errata: (24) holds for one λ only; as λ moves, the residual is y − Σ qᵢ(yᵀqᵢ)/(λ + sᵢ) with new weights. (20)
-needs q_m in Q_m, whence U has ones on its diagonal. (5) to (18) count the constant column apart, Algorithm 1 as the
+needs q_m in Q_m, so U has ones on its diagonal. (5) to (18) count the constant column apart, Algorithm 1 as the
 first of m. (25) divides by λ + qᵢᵀqᵢ with Q as it is, not normalized, so λ is in units of rows.
 
 Departures, each with its reason:
