@@ -7,13 +7,14 @@ processes of the tests, and for the next run.
 Temporary folders lie in a memory file system where there is a large one: tests flush thousands of small stores, which
 takes minutes on a disk. TMPDIR names another folder.
 
-Of the cases of a test marked `samples(n)`, the ordinary run takes n, one without a number; the others are thorough.
+Of the cases of a test marked `samples(n)`, the ordinary run takes n, one without a number; the others are thorough. Of
+the thorough cases of a test marked `at_most(n)`, `-m thorough` takes n; the others are slow.
 """
 
 import os
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -39,14 +40,35 @@ if "TMPDIR" not in os.environ and MEMORY_FILES.is_dir() and shutil.disk_usage(ME
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     sampled = (item for item in items if item.get_closest_marker("samples") and not item.get_closest_marker("thorough"))
-    for _, cases in groupby(sampled, key=lambda item: item.nodeid.partition("[")[0]):
-        _mark_thorough(list(cases))
+    for cases in _tests(sampled):
+        _mark_thorough(cases)
+    bounded = (item for item in items if item.get_closest_marker("at_most") and item.get_closest_marker("thorough"))
+    for cases in _tests(bounded):
+        _mark_slow(cases)
+
+
+def _tests(items: Iterable[pytest.Item]) -> Iterator[list[pytest.Item]]:
+    """Yield the cases of each test."""
+    for _, cases in groupby(items, key=lambda item: item.nodeid.partition("[")[0]):
+        yield list(cases)
 
 
 def _mark_thorough(cases: Sequence[pytest.Item]) -> None:
     """Mark all cases of a test but its samples, which are evenly spread."""
-    marker = cases[0].get_closest_marker("samples")
+    for case in _others(cases, "samples"):
+        case.add_marker(pytest.mark.thorough)
+
+
+def _mark_slow(cases: Sequence[pytest.Item]) -> None:
+    """Mark all thorough cases of a test but as many as it takes, which are evenly spread."""
+    for case in _others(cases, "at_most"):
+        case.own_markers = [marker for marker in case.own_markers if marker.name != "thorough"]
+        case.add_marker(pytest.mark.slow)
+
+
+def _others(cases: Sequence[pytest.Item], name: str) -> Iterator[pytest.Item]:
+    """Yield the cases of a test but those that are evenly spread, as many as its marker of this name says."""
+    marker = cases[0].get_closest_marker(name)
     count = marker.args[0] if marker and marker.args else 1
-    ordinary = {number * len(cases) // count for number in range(count)}
-    for number in {*range(len(cases))} - ordinary:
-        cases[number].add_marker(pytest.mark.thorough)
+    taken = {number * len(cases) // count for number in range(count)}
+    yield from (case for number, case in enumerate(cases) if number not in taken)

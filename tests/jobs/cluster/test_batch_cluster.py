@@ -64,6 +64,7 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield cluster.address
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.thorough
 @pytest.mark.parametrize("method", METHODS)
 def test_the_number_of_workers_changes_no_bit(

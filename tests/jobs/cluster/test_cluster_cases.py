@@ -132,6 +132,7 @@ def run_there(work: Workplace, cluster: Cluster, changes: dict[str, Any], report
         return run_job(job, executor, report, 0.0, new_model=False)
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.samples
 @pytest.mark.parametrize(
     ("method", "where"),

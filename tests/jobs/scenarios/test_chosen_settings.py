@@ -57,6 +57,7 @@ def test_nights_without_a_setting_are_one_run_and_the_choice_is_kept(tmp_path: P
         assert_same_model(straight.model(), nights.model())
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.samples
 @pytest.mark.parametrize("method", METHODS)
 def test_where_tasks_are_done_changes_no_bit_of_the_choice(tmp_path: Path, method: str) -> None:

@@ -47,6 +47,7 @@ def works_of(folder: Path, partitions: int) -> tuple[Workplace, Workplace]:
     return Workplace(folder / "column"), Workplace(folder / "table")
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("classes", points([*CLASSES], ["binary"]))
 @pytest.mark.parametrize("method", points([*METHODS], ["online", "ols"]))
 def test_a_table_is_as_a_column_of_weights(tmp_path: Path, method: str, classes: str) -> None:

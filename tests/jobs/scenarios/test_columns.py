@@ -88,6 +88,7 @@ def map_of(work: Workplace) -> FeatureMap:
     return feature_map_of(work.model())
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.thorough
 @pytest.mark.parametrize("method", points([*METHODS], ["metric"]))
 def test_a_column_that_wakes_up_late_leaves_no_trace_of_nights(tmp_path: Path, method: str) -> None:

@@ -53,6 +53,7 @@ SPOILT: dict[str, tuple[Settings, Spoil, str]] = {
 """What an evaluation refuses: the job, how the held-out rows are spoilt, and what the message says."""
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.samples
 @pytest.mark.parametrize(
     ("name", "method"), [*((name, "online") for name in SPOILT), ("category", "ols"), ("class", "ols")]

@@ -58,6 +58,7 @@ METHODS: dict[str, Settings] = {
 }
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.samples
 @pytest.mark.parametrize("metric", [FULL, DIAGONAL, OPEN], ids=["full", "diagonal", "auto"])
 @pytest.mark.parametrize("method", METHODS)
@@ -71,6 +72,7 @@ def test_nights_are_one_run_bit_for_bit(tmp_path: Path, method: str, metric: Set
     assert_same_model(straight.model(), nights.model())
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.samples
 @pytest.mark.parametrize("metric", [FULL, OPEN], ids=["full", "auto"])
 @pytest.mark.parametrize("method", METHODS)

@@ -100,6 +100,7 @@ def screen_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carried_model, "SCREEN_ROWS", 0)
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.samples
 @pytest.mark.parametrize("screened", points([False, True], [True]))
 @pytest.mark.parametrize("inputs", sorted(INPUTS))

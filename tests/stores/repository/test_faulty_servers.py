@@ -169,6 +169,7 @@ SILENT: dict[str, tuple[str, Callable[[Store], object]]] = {
 """Requests that are not answered, and what sends them."""
 
 
+@pytest.mark.at_most(4)
 @pytest.mark.parametrize("name", points(SILENT, ["chunk"]))
 def test_a_request_that_is_never_answered_is_sent_again(proxy: FaultyProxy, location: StoreLocation, name: str) -> None:
     only, action = SILENT[name]

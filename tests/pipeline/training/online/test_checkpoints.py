@@ -93,6 +93,7 @@ def bits(done: Trained) -> dict[str, Any]:
     return arrays | {"result": timeless}
 
 
+@pytest.mark.at_most(3)
 @pytest.mark.parametrize("weighted", points([False, True], [True]))
 @pytest.mark.parametrize("request_name", points(REQUESTS, ["supervised"]))
 def test_from_every_checkpoint_a_training_ends_in_the_same_bits(
