@@ -39,6 +39,7 @@ NAMES = {
     "Polynomial",
     "RBF",
     "RunResult",
+    "SchemaMismatch",
     "SparseKernelClassifier",
     "SparseKernelRegressor",
     "Store",
