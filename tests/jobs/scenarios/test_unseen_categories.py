@@ -92,6 +92,7 @@ CASES = [
 ORDINARY = [("online", "extend", "impute"), ("online", "ignore", "drop"), ("kernel-ridge", "extend", "impute")]
 
 
+@pytest.mark.at_most(5)
 @pytest.mark.samples
 @pytest.mark.parametrize(("method", "unseen", "missing"), points(CASES, ORDINARY))
 def test_the_model_does_not_depend_on_where_nights_end(tmp_path: Path, method: str, unseen: str, missing: str) -> None:
