@@ -50,7 +50,8 @@ def test_isls_svm_is_level_where_sls_svm_has_lost(bench: Bench) -> None:
     assert found["mcycle: ISLS-SVM, 9 vectors"].error < found["mcycle: SLS-SVM, 9 vectors"].error
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_few_candidates_find_nearly_as_good_a_basis_and_more_rows_that_judge_a_better_one(bench: Bench) -> None:
     found = {name: outcome.error for name, outcome in measured("efvs", bench, "").items()}
     assert found["ρ = ∞, ν = ∞"] < found["ρ = 59, ν = ∞"] < 1.1 * found["ρ = ∞, ν = ∞"]
