@@ -25,9 +25,7 @@ from ridgestream.pipeline.models.model_record import LSTD, ONLINE
 from ridgestream.pipeline.policy.value_function import PolicySettings
 from ridgestream.pipeline.training.pilot import bounding_values
 from ridgestream.pipeline.training.request import EXPERTS, GAMMA, MAX_BASIS, THRESHOLDS
-
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
-"""What the name of a model is made of."""
+from ridgestream.stores.catalog.models import NAME_PATTERN
 
 AUTO_REFIT = "auto"
 """The value of `refit` that leaves it to the rows."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ridgestream.jobs.config.job_file import Job
-from ridgestream.jobs.config.model_section import NAME_PATTERN
+from ridgestream.stores.catalog.models import NAME_PATTERN
 
 _BOUNDS = {"minimum": "≥ {}", "exclusiveMinimum": "> {}", "maximum": "≤ {}", "exclusiveMaximum": "< {}"}
 """How bounds of a JSON schema are written."""

@@ -64,7 +64,9 @@ CELLS, REFIT_CELLS = "cells", "refit_cells"
 has not changed costs a commit nothing.
 """
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+"""What a model's name is made of."""
+
 _ROWS_A_CHUNK = 1024
 _A_LINE = 1000
 """Segments learned in a line of text."""
@@ -194,7 +196,7 @@ def night_tag(model: str, number: int) -> str:
 
 def check_model_name(name: str) -> str:
     """Return the name; raises ModelError unless it consists of letters, digits and `_.-`, 64 at most."""
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(NAME_PATTERN, name):
         raise ModelError(f"a model's name consists of letters, digits, '_', '.' and '-', 64 at most; {name!r} does not")
     return name
 
