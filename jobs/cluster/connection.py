@@ -31,12 +31,12 @@ def connect(address: str, patience_seconds: float, options: ClusterOptions, stac
         raise ClusterError(f"no scheduler answers at {address}: {error}; {remedy}") from error
 
 
-def open_client(address: str, patience_seconds: float, security: Any = None) -> Any:  # noqa: ANN401
-    """Return a client of the scheduler at an address; raises OSError if none answers.
+def open_client(scheduler: Any, patience_seconds: float, security: Any = None) -> Any:  # noqa: ANN401
+    """Return a client of the scheduler at an address, or of a local cluster; raises OSError if none answers.
 
-    A busy scheduler may send its first two messages as one, and Dask's client asserts that it does not: then the
-    connection is tried again. Other versions of packages on workers are no warning here: each worker's are compared
-    before it does a task.
+    Dask's client asserts that a scheduler's first two messages come one by one, which a busy one may send as one, and
+    that its thread starts within ten seconds, which it may not on a busy machine: then the connection is tried again.
+    Other versions of packages on workers are no warning here: each worker's are compared before it does a task.
     """
     from distributed import Client
     from distributed.versions import VersionMismatchWarning
@@ -44,7 +44,7 @@ def open_client(address: str, patience_seconds: float, security: Any = None) -> 
     for _ in range(_GREETINGS):
         with suppress(AssertionError), warnings.catch_warnings():
             warnings.simplefilter("ignore", VersionMismatchWarning)
-            return Client(address, timeout=patience_seconds, security=security)
+            return Client(scheduler, timeout=patience_seconds, security=security)
     raise ConnectionError("its first message is not understood")
 
 

@@ -9,7 +9,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from ridgestream.jobs.cluster.cluster_error import ClusterError, scheduler_errors, workers_paused
-from ridgestream.jobs.cluster.connection import connect
+from ridgestream.jobs.cluster.connection import connect, open_client
 from ridgestream.jobs.cluster.local_cluster import (
     LOCAL,
     count_local_workers,
@@ -145,13 +145,11 @@ def _open_client(
     workers = count_local_workers(cluster)
     if not workers:
         return connect(cluster, patience_seconds, options, stack)
-    from distributed import Client
-
     if cluster == LOCAL:
         report.say(events.CLUSTER_LOCAL_WORKERS, workers=workers, processors=os.cpu_count())
     stack.enter_context(local_settings())
     local = stack.enter_context(start_workers(workers, options.lost_workers))
-    return stack.enter_context(Client(local, timeout=patience_seconds))
+    return stack.enter_context(open_client(local, patience_seconds))
 
 
 def _wait_for_a_worker(client: Client, cluster: str, patience_seconds: float) -> None:

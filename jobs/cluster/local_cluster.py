@@ -70,7 +70,7 @@ def start_workers(workers: int, lost_workers: int) -> Any:  # noqa: ANN401
                 "allowed_failures": lost_workers,
             },
         )
-    except (RuntimeError, OSError, TimeoutError) as error:
+    except (RuntimeError, OSError, AssertionError) as error:  # asserted: that its thread starts within ten seconds
         raise ClusterError(
             f"the {workers} workers of this machine did not start: {str(error).rstrip('.')}; nothing was changed: run "
             "the job again"

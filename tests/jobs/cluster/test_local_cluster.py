@@ -14,9 +14,10 @@ from pathlib import Path
 import dask.config
 import psutil
 import pytest
-from distributed import Client, Security
+from distributed import Security
 from support.points import points
 
+from ridgestream.jobs.cluster.connection import open_client
 from ridgestream.jobs.cluster.dask_executor import DaskExecutor, open_executor
 from ridgestream.jobs.cluster.local_cluster import count_local_workers
 
@@ -45,7 +46,7 @@ def test_no_client_without_the_certificate_reaches_the_scheduler(
     port = executor._workers._client.scheduler.address.rpartition(":")[2]
     security = Security.temporary() if certificate else None
     with pytest.raises((OSError, TypeError)):
-        Client(f"{scheme}://127.0.0.1:{port}", timeout=1, security=security)
+        open_client(f"{scheme}://127.0.0.1:{port}", 1, security)
 
 
 @pytest.mark.parametrize("encrypted", points([False, True], [False]))
