@@ -53,8 +53,8 @@ class NumericColumn:
 
     def compressed(self, by: Compression) -> Self:
         """Return the column with its value compressed; a missing one is its median."""
-        centre = self.centre + self.scale * by.median
-        return replace(self, centre=centre, scale=self.scale * by.deviation, fill=centre, spread=by.spread)
+        centre, fill = self.centre + self.scale * by.origin, self.centre + self.scale * by.median
+        return replace(self, centre=centre, scale=self.scale * by.unit, fill=fill, spread=by.spread)
 
     def is_opened_by(self, low: float, high: float) -> bool:
         """Return whether rows with these extremes say more of an open scale; without values, low is above high."""

@@ -23,8 +23,8 @@ from ridgestream.pipeline.sums.normal_equations import NORMAL_MATRIX, BlockStati
 SIZES = (200, 300, 500, 700, 1_000)
 """Numbers of first vectors whose models are judged; of a smaller dictionary, also all of them."""
 
-LATER_NOISE = 0.02
-"""The share of an error on the last rows by which models may differ there before these rows alone decide."""
+NOISE = 0.02
+"""The share of an error by which models of the same rows may differ by chance, beyond what the number of rows says."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,18 @@ class JudgedErrors:
     later_rows: int
     """The number of the last rows."""
 
-    def disagrees(self, best_later: float) -> bool:
-        """Whether the last rows reject a choice by all of them: another one's error there is below, by more than noise.
+    @property
+    def noise(self) -> float:
+        """The share of the error that chance explains: 2 % and one over the root of the number of the last rows."""
+        return NOISE + 1 / sqrt(max(self.later_rows, 1))
 
-        Noise is 2 % and one over the root of their number.
-        """
-        return self.later * (1 - LATER_NOISE - 1 / sqrt(max(self.later_rows, 1))) > best_later
+    def disagrees(self, best_later: float) -> bool:
+        """Whether the last rows reject a choice by all of them: another's error there is below by more than noise."""
+        return self.later * (1 - self.noise) > best_later
+
+    def is_clearly_below(self, other: "JudgedErrors") -> bool:
+        """Whether the error on all judging rows is below another one's by more than noise."""
+        return self.pooled < (1 - other.noise) * other.pooled
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
-from ridgestream.pipeline.base.reporter import Reporter
+from ridgestream.pipeline.base.reporter import Reporter, Silent
 from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors
 from ridgestream.pipeline.metric.column_shares import BinTask, sum_by_bins
 from ridgestream.pipeline.metric.comparison import Comparison, compare_models
@@ -44,6 +44,9 @@ STRIDES = (4, 2, 1)
 
 FEW_ROWS = 5_000
 """A stage with fewer rows is left out, unless it is the last one."""
+
+FEATURES_BASIS = 500
+"""The vectors by which features are compared, at most."""
 
 PART_ROWS = 16_384
 """Rows of a part of a pass, at least: a task returns all sums of its part."""
@@ -160,6 +163,20 @@ def learn_metric(
         if narrower_loss:
             learning.narrow(stages[-1], narrower_loss)
         return learning.result()
+
+
+def judge_features(rows: RowSet, family: KernelFamily, settings: MetricSettings) -> JudgedErrors | None:
+    """Return the errors of the best model of these features, all weighed alike; None if none can be judged.
+
+    It has the rows of a metric's first stage and at most FEATURES_BASIS vectors.
+    """
+    few = replace(settings, basis=min(settings.basis, FEATURES_BASIS))
+    learning = _Learning(rows, family.of_rounds(), Silent(), STANDARDIZED)
+    if not learning.order.is_constant:
+        with one_blas_thread():
+            learning.run(plan_stages(rows, family, few, rounds=0, is_sorted=learning.order.is_sorted)[0])
+    best = learning.result().best
+    return best.errors if best else None
 
 
 def plan_stages(

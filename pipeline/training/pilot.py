@@ -1,24 +1,26 @@
 """The pilot of a new model: its first rows, from which metric and settings are chosen before the training proper."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ridgestream.pipeline.base import events
+from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.executor import MemoryNeed
 from ridgestream.pipeline.base.memory_plan import MetricPlan, check_plans
 from ridgestream.pipeline.base.reporter import Fact
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
 from ridgestream.pipeline.dataset.feature_map_growth import Encodings
 from ridgestream.pipeline.dataset.stored_rows import StoredRows
-from ridgestream.pipeline.features.compression import fit_compression
+from ridgestream.pipeline.features.compression import Compression, fit_compression
 from ridgestream.pipeline.features.feature_map import FeatureMap
-from ridgestream.pipeline.kernels import Kernel, has_gamma, make_kernel
+from ridgestream.pipeline.kernels import KERNELS, Kernel, has_gamma, make_kernel
+from ridgestream.pipeline.metric.candidate import JudgedErrors
 from ridgestream.pipeline.metric.contest import KernelFamily
 from ridgestream.pipeline.metric.cost import StageCost, stage_costs
-from ridgestream.pipeline.metric.learning import LearnedMetric, learn_metric
+from ridgestream.pipeline.metric.learning import LearnedMetric, judge_features, learn_metric
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import AUTO, MetricName, MetricSettings
 from ridgestream.pipeline.metric.split import LATER_SHARE
@@ -158,19 +160,47 @@ def _first_rows(first: FeatureMap, context: TrainingContext, settings: MetricSet
 def _compressed(
     encodings: Encodings, context: TrainingContext, request: Request, settings: MetricSettings
 ) -> Encodings:
-    """Return the maps with those columns compressed that have values far out; none where the job states the metric."""
+    """Return the maps with those columns compressed that have values far out; none where the job states the metric.
+
+    Where they are far out on one side, distances are from the median or from the other end, as rows left out prefer.
+    """
     if request.metric is None or request.metric.name != AUTO:
         return encodings
     rows = _first_rows(encodings.first, context, settings)
     stride = 1 + 8 * rows.n_rows * rows.n_features // COMPARED_BYTES
     features = drop_absent(rows.take(np.arange(0, rows.n_rows, stride))).features
     positions = _compressible(encodings.known, context.ledger.schema, request.rules.within(OF_NEW_MODELS))
-    fitted = {position: fit_compression(features[:, position]) for position in positions}
-    found = {position: compression for position, compression in fitted.items() if compression is not None}
-    if found:
-        names = ", ".join(encodings.first.linear[position].name for position in found)
-        context.report.say(events.FEATURES_COMPRESSED, columns=names)
-    return encodings.compressed_by(found)
+    found = _fit_compressions(features, positions, one_sided=False)
+    if not found:
+        return encodings
+    names = ", ".join(encodings.first.linear[position].name for position in found)
+    context.report.say(events.FEATURES_COMPRESSED, columns=names)
+    from_median = encodings.compressed_by(found)
+    if not KERNELS[request.kernel].is_stationary:  # others measure from the origin, which should be amid the values
+        return from_median
+    one_sided = _fit_compressions(features, positions, one_sided=True)
+    if one_sided == found:
+        return from_median
+    from_one_end = encodings.compressed_by(one_sided)
+    errors = [_judge(each.first, context, request, settings) for each in (from_median, from_one_end)]
+    return from_one_end if _is_clearly_better(*errors) else from_median
+
+
+def _fit_compressions(features: Floats, positions: Iterable[int], *, one_sided: bool) -> dict[int, Compression]:
+    """Return how those of the columns are compressed that have values far out, by their positions."""
+    fitted = {position: fit_compression(features[:, position], one_sided=one_sided) for position in positions}
+    return {position: compression for position, compression in fitted.items() if compression is not None}
+
+
+def _judge(
+    first: FeatureMap, context: TrainingContext, request: Request, settings: MetricSettings
+) -> JudgedErrors | None:
+    family = kernel_family(request, first.n_fitted)
+    return judge_features(_first_rows(first, context, settings), family, settings)
+
+
+def _is_clearly_better(before: JudgedErrors | None, after: JudgedErrors | None) -> bool:
+    return before is not None and after is not None and after.is_clearly_below(before)
 
 
 def _compressible(known: FeatureMap, schema: Schema | None, rules: ColumnRules) -> list[int]:

@@ -1,15 +1,18 @@
 """Settings that a job leaves open: chosen by a new model's first rows, kept from then on, on any executor."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from support.jobs.jobs import REGRESSION, ROWS, Settings, Workplace, assert_same_model, draw_regression, set_column
 from support.jobs.recording import NEVER, Killed, Notes
 from support.stores.stores import PicklingExecutor
 
+from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
 from ridgestream.pipeline.models.model_record import state_of
 from ridgestream.stores.errors.exceptions import ModelError
@@ -193,6 +196,21 @@ def test_columns_with_values_far_out_are_compressed_and_nights_are_one_run(tmp_p
         run(work, REGRESSION)
     assert_same_model(straight.model(), nights.model())
     assert [column.spread > 0 for column in feature_map_of(nights.model()).numeric] == [True, False]
+
+
+@pytest.mark.parametrize(("shape", "centre"), [(np.log, np.min), (np.arcsinh, np.median)], ids=["one end", "median"])
+def test_distances_are_from_one_end_where_that_predicts_better(
+    tmp_path: Path, shape: Callable[[Floats], Floats], centre: Callable[[Floats], float]
+) -> None:
+    work, rng = Workplace.new(tmp_path / "work"), np.random.default_rng(0)
+    size = np.exp(2 * rng.normal(size=800))
+    table = pa.table({"size": size, "price": shape(size) + 0.3 * rng.normal(size=800)})
+    work.put(0, table)
+    work.put(0, table, where="held-out")
+    run(work, {**REGRESSION, "model.metric_options.rows": len(size)})
+    [column] = feature_map_of(work.model()).numeric
+    assert column.spread > 0
+    assert column.centre == pytest.approx(centre(size))
 
 
 def test_no_column_is_compressed_beside_a_stated_metric(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.target_map import TargetMap
 
 RNG = np.random.default_rng(0)
-AMOUNTS = np.exp(2 * RNG.standard_normal(5_000))
+LOGARITHMS = RNG.standard_normal(5_000)
+AMOUNTS = np.exp(2 * LOGARITHMS)
 RARE = np.where(RNG.random(5_000) < 0.98, 0.0, RNG.integers(1, 16, 5_000))
 """A pixel near the edge: seldom more than zero, and many deviations from the mean then."""
 
@@ -31,18 +32,48 @@ def test_a_column_without_values_far_out_is_left_as_it_is(values: Floats) -> Non
     assert fit_compression(values) is None
 
 
-@pytest.mark.parametrize("values", [AMOUNTS, MOSTLY_NONE], ids=["amounts", "mostly none"])
+@pytest.mark.parametrize("values", [AMOUNTS, -AMOUNTS, MOSTLY_NONE], ids=["amounts", "debts", "mostly none"])
 def test_a_compressed_column_varies_by_one_and_has_nothing_far_out(values: Floats) -> None:
+    features, missing, median = compressed(values)
+    assert features.std() == pytest.approx(1.0)
+    assert np.ptp(features) < np.ptp(values) / values.std() / 2
+    assert (np.diff(features[np.argsort(values)]) >= 0).all()
+    assert missing == pytest.approx(median, abs=1e-12)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize(("width", "shift"), [(1.0, 0.0), (2.0, 0.0), (2.0, 1e4), (3.0, -50.0)])
+def test_values_far_out_on_one_side_become_their_logarithms(width: float, shift: float, sign: float) -> None:
+    features, *_ = compressed(sign * (shift + np.exp(width * LOGARITHMS)))
+    assert np.corrcoef(features, sign * LOGARITHMS)[0, 1] > 0.98
+
+
+@pytest.mark.parametrize(
+    ("values", "one_sided"),
+    [(RNG.standard_t(3, 5_000), True), (RNG.standard_cauchy(5_000), True), (AMOUNTS, False)],
+    ids=["both sides", "far out on both sides", "as it is stated"],
+)
+def test_otherwise_distances_are_from_the_median(values: Floats, one_sided: bool) -> None:
+    compression = fit_compression(values, one_sided=one_sided)
+    assert compression is not None
+    assert compression.origin == compression.median == np.median(values)
+
+
+def test_a_wrong_value_at_the_other_end_leaves_the_median() -> None:
+    compression = fit_compression(np.append(AMOUNTS, -1e6))
+    assert compression is not None
+    assert compression.origin == compression.median
+
+
+def compressed(values: Floats) -> tuple[Floats, float, float]:
+    """Return the features of the column, that of a missing value and that of the median."""
     column = NumericColumn("x", values.mean(), values.std(), values.mean())
     compression = fit_compression((values - column.centre) / column.scale)
     assert compression is not None
     feature_map = FeatureMap((column.compressed(compression),), (), TargetMap((0.0,), (1.0,)))
-    codes = np.empty((len(values), 0), dtype=np.int32)
-    [features] = feature_map.features(values[:, np.newaxis], codes, []).T
-    assert features.std() == pytest.approx(1.0)
-    assert np.abs(features).max() < np.abs(values - column.centre).max() / column.scale / 2
-    assert (np.diff(features[np.argsort(values)]) >= 0).all()
-    assert feature_map.features(np.array([[np.nan], [np.median(values)]]), codes[:2], []) == pytest.approx(0.0)
+    rows = np.concatenate([values, [np.nan, np.median(values)]])
+    *features, missing, median = feature_map.features(rows[:, np.newaxis], np.empty((len(rows), 0), np.int32), [])[:, 0]
+    return np.array(features), float(missing), float(median)
 
 
 def test_a_map_keeps_its_spreads_and_is_another_one_by_its_hash() -> None:
