@@ -200,7 +200,10 @@ def reproduce(
     only: Annotated[str, typer.Option(metavar="TEXT", help="Measure the cells whose names have this text.")] = "",
     cluster: Annotated[str, typer.Option(help="none, local, local:N, a scheduler's address, or file:PATH.")] = "none",
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where measurements are kept, as NAME.json.")
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Where measurements are kept; the page of all is FOLDER.md."
+        ),
     ] = Path("reproduction"),
     as_json: AsJson = False,
 ) -> None:

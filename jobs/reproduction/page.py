@@ -9,7 +9,9 @@ from ridgestream.jobs.reproduction.registry import STUDIES
 from ridgestream.jobs.reproduction.study import Outcome
 from ridgestream.stores.files.paths import write_atomically
 
-_INTRODUCTION = """# The papers' tables, measured again
+_HEADING = "# The papers' tables, measured again"
+
+_INTRODUCTION = f"""{_HEADING}
 
 `ridgestream reproduce NAME` measures a table of a paper behind one of the methods again, and prints it beside the
 paper's values; `--list` names the studies, what each needs and how long it takes. Each measurement is kept in
@@ -56,6 +58,16 @@ def show_reproduction(facts: dict[str, Any]) -> None:
     console.print(table)
 
 
+def page_of(folder: Path) -> Path:
+    """Return the path of the page, beside the folder."""
+    return folder.parent / f"{folder.name}.md"
+
+
+def is_page(path: Path) -> bool:
+    """Whether there is a page of this command, or nothing."""
+    return not path.exists() or path.read_text(encoding="utf-8", errors="replace").startswith(_HEADING)
+
+
 def write_page(folder: Path) -> None:
     """Draw the picture of each study that the folder has, and write the page beside the folder, FOLDER.md.
 
@@ -66,7 +78,7 @@ def write_page(folder: Path) -> None:
     for name, record in records.items():
         _draw(name, record, folder / f"{name}.png")
         parts.append("\n".join(_section(name, record, folder)))
-    with write_atomically(folder.parent / f"{folder.name}.md", "text/markdown") as sink:
+    with write_atomically(page_of(folder), "text/markdown") as sink:
         sink.write("\n".join(parts).encode())
 
 

@@ -5,12 +5,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Self
 
 import ridgestream
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.reproduction.data import DataFolder
-from ridgestream.jobs.reproduction.page import write_page
+from ridgestream.jobs.reproduction.page import is_page, page_of, write_page
 from ridgestream.jobs.reproduction.registry import STUDIES
 from ridgestream.jobs.reproduction.study import Bench, Cell, Outcome, Study, summarize
 from ridgestream.jobs.runs.surroundings import machine_type
@@ -41,7 +42,10 @@ def run_reproduce(
     executor: Executor | None = None,
     only: str = "",
 ) -> dict[str, Any]:
-    """Measure what `folder` does not have yet, and return the facts; raises JobFileError for an unknown study.
+    """Measure what `folder` does not have yet, and return the facts.
+
+    Raises JobFileError, before anything is measured, for an unknown study or cell, for a folder that cannot be written,
+    and for files there that this does not write.
 
     Each measurement is written at once, so that a run that was killed continues. Measurements with other settings, of
     other rows, or by another version, are not used. A row of the table that has more repeats than the file has
@@ -50,7 +54,11 @@ def run_reproduce(
     """
     if name not in STUDIES:
         raise JobFileError(f"there is no study {name!r}: reproduce takes one of {', '.join(STUDIES)}")
+    if not any(only in cell.name for cell in STUDIES[name].cells):
+        names = ", ".join(repr(cell.name) for cell in STUDIES[name].cells)
+        raise JobFileError(f"no cell of {name} has {only!r} in its name: they are {names}")
     kept = _Kept.open(name, folder, DataFolder(data))
+    _check_output(folder)
     tasks = list(kept.pending(repeats, only))
     kept.choose({number for number, _ in tasks})
     measured = (executor or InProcess()).run(_measure, tasks, name, kept.bench)
@@ -58,6 +66,21 @@ def run_reproduce(
         kept.add(number, outcomes)
     write_page(folder)
     return kept.facts()
+
+
+def _check_output(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        raise JobFileError(f"the folder {folder} cannot be written: {reason}; give --output another one") from error
+    if not is_page(page_of(folder)):
+        raise JobFileError(
+            f"the page of {folder} would replace {page_of(folder)}, which is something else: move it, or give --output "
+            "another folder"
+        )
 
 
 def _measure(task: tuple[int, int], name: str, bench: Bench) -> tuple[Outcome, ...]:
@@ -87,12 +110,17 @@ class _Kept:
         study, path = STUDIES[name], folder / f"{name}.json"
         given = {"version": ridgestream.__version__, **study.given}
         settings = json.loads(json.dumps({**given, "data": data.hashes(study.needs)}))
-        record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        if record.get("settings") != settings:
-            record = {"chosen": {}, "outcomes": {}, "cells": []}
-        outcomes = {cell: [Outcome(**each) for each in list_] for cell, list_ in record["outcomes"].items()}
-        rows = {row["name"]: row for row in record["cells"]}
-        return cls(name, study, path, settings, Bench(data, record["chosen"]), outcomes, rows)
+        try:
+            record: Any = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"settings": None}
+            if record["settings"] != settings:
+                record = {"chosen": {}, "outcomes": {}, "cells": []}
+            outcomes = {cell: [Outcome(**each) for each in list_] for cell, list_ in record["outcomes"].items()}
+            rows = {row["name"]: row for row in record["cells"]}
+            return cls(name, study, path, settings, Bench(data, record["chosen"]), outcomes, rows)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise JobFileError(
+                f"{path} has no measurements of this command ({error}): move it, or give --output another folder"
+            ) from error
 
     def choose(self, numbers: Collection[int]) -> None:
         """Choose the open settings that the measurements with these numbers use."""

@@ -43,9 +43,8 @@ class Learned:
         """The share of each column in the learned metric, summing to one; without a metric, equal shares."""
         from ridgestream.pipeline.features.metric_summary import column_shares
 
-        names = [feature.name for feature in self._features]
         shares = column_shares(self._model.feature_map)
-        return np.array([shares.get(name, 0.0) for name in names])
+        return np.array([shares.get(feature.name, 0.0) for feature in self._features])
 
     @property
     def basis_rows_(self) -> Integers:
@@ -72,8 +71,17 @@ class Learned:
         return _as_table(**path, chosen=is_chosen)
 
     @property
+    def _fitted(self) -> Any:
+        """What is served; raises NotFittedError, which is an AttributeError, before there is a model."""
+        if not hasattr(self, "_served"):
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit or partial_fit first")
+        return self._served
+
+    @property
     def _model(self) -> "Model":
-        model: Model = self._served.plain
+        model: Model = self._fitted.plain
         return model
 
     def _expansions(self) -> "tuple[ExpansionModel, ...]":
@@ -82,9 +90,9 @@ class Learned:
 
     @property
     def _record(self) -> Any:
-        if not hasattr(self._served, "course"):
+        if not hasattr(self._fitted, "course"):
             raise AttributeError("an estimator that was made of a stored model has no record of its training")
-        return self._served.course.trained_record
+        return self._fitted.course.trained_record
 
     def _records(self) -> "Iterator[Any]":
         from ridgestream.pipeline.models.experts_record import is_local, served_experts_of

@@ -54,6 +54,8 @@ def read_table(estimator: Any, X: Any, known: Sequence[Feature] | None, *, missi
         _check_names(X)
         validate_data(estimator, X=X, reset=known is None, skip_check_array=True)
         frame = nw.from_native(X, eager_only=True)
+        if not len(frame):
+            raise InputError(f"Found array with 0 sample(s) (shape={frame.shape}) while a minimum of 1 is required.")
         frame = frame.with_columns(*(_typed(c) for c in frame.iter_columns() if c.dtype == nw.Object))
         for column in frame.iter_columns():
             if column.dtype.is_integer():
@@ -188,6 +190,8 @@ def _typed(column: Any) -> Any:
     if len(dtypes) > 1:
         kinds = sorted({type(value).__name__ for value in values if value is not None})
         raise InputError(f"column {column.name!r} holds values of several kinds, {', '.join(kinds)}: give it one")
+    if dtypes == {nw.Boolean} and column.implementation.is_pandas_like():  # its plain booleans have no missing value
+        return nw.from_native(column.to_native().astype("boolean"), series_only=True)
     return nw.new_series(column.name, values, dtypes.pop(), backend=column.implementation)
 
 
@@ -210,6 +214,8 @@ def _dtype_of(name: str, value: Any) -> Any:
 
 
 def _numbers_of(feature: Feature, column: Any) -> npt.NDArray[np.floating]:
+    if column.is_null().all():  # such a column has no type of its own
+        return np.full(len(column), np.nan)
     kind = _kind_of(column)
     if (kind == TIMESTAMP) != (feature.kind == TIMESTAMP) or kind == CATEGORICAL:
         raise InputError(f"column {feature.name!r} has the type {column.dtype}; the rows learned had {feature.kind}")

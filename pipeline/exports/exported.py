@@ -16,6 +16,9 @@ DROP, IMPUTE = "drop", "impute"
 MISSING, UNSEEN = (ERROR, IMPUTE, DROP), (ERROR, IGNORE, EXTEND)
 """The policies, as in job files. A category that a finished model does not know is ignored or extended alike."""
 
+MISSING_TEXT = ""
+"""The text that is a missing category in an ONNX file, unless it is a category itself."""
+
 SIGNS = (-1, 1)
 """The classes of one class against the rest, as `predict` names them: 1 is the positive one."""
 

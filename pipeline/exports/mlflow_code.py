@@ -22,8 +22,15 @@ class OnnxPredictor(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         self.session = onnxruntime.InferenceSession(context.artifacts["onnx"])
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: Any = None) -> pd.DataFrame:  # noqa: ANN401, ARG002
-        """Return the outputs of the ONNX file as columns; one of several columns has their numbers in its names."""
-        inputs = {each.name: _values_of(model_input[each.name], each.type) for each in self.session.get_inputs()}
+        """Return the outputs of the ONNX file as columns; one of several columns has their numbers in its names.
+
+        Raises ValueError, naming them, if columns are missing; those of an array are x0, x1 and so on.
+        """
+        kinds = {each.name: each.type for each in self.session.get_inputs()}
+        absent = [name for name in kinds if name not in model_input]
+        if absent:
+            raise ValueError(f"the rows lack columns of those learned: {', '.join(absent)}")
+        inputs = {name: _values_of(model_input[name], kind) for name, kind in kinds.items()}
         names = [each.name for each in self.session.get_outputs()]
         outputs = dict(zip(names, self.session.run(names, inputs), strict=True))
         columns: dict[str, Any] = {name: values for name, values in outputs.items() if values.ndim == 1}

@@ -5,15 +5,12 @@ from onnx import TensorProto
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.policies import ERROR
-from ridgestream.pipeline.exports.exported import DROP, IMPUTE, Exported
+from ridgestream.pipeline.exports.exported import DROP, IMPUTE, MISSING_TEXT, Exported
 from ridgestream.pipeline.exports.onnx.calendar import add_circle
 from ridgestream.pipeline.exports.onnx.graph import ML, Graph
 from ridgestream.pipeline.features.columns import CategoricalColumn, NumericColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.metric.metric import Metric
-
-MISSING_TEXT = ""
-"""The text that stands for a missing category, unless it is a category itself."""
 
 
 def add_features(graph: Graph, exported: Exported) -> str:

@@ -1,13 +1,16 @@
 """A served model as an ONNX model in double precision, from raw columns to predictions."""
 
 import json
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ridgestream.pipeline.base.errors import InputWarning
+from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.exports.export_errors import NotExportable, require
-from ridgestream.pipeline.exports.exported import Exported
+from ridgestream.pipeline.exports.exported import MISSING_TEXT, Exported
 from ridgestream.pipeline.features.one_vs_rest import Label
 
 if TYPE_CHECKING:
@@ -42,12 +45,15 @@ def to_onnx(
     `unseen_categories` ("error", "ignore", "extend") are the policies of job files, by default the estimator's, or
     "error": such a row makes the run fail with the column's name. A row that is dropped has NaN in all outputs.
 
+    Where "" is a category that the model knows, a missing value is taken for it, of which an InputWarning says so.
+
     Raises NotExportable for a model that ONNX cannot hold, InputError if it has no uncertainty, MissingExtra if the
     package onnx is not installed.
     """
     require("onnx", "onnx")
     exported = Exported.of(model, classes, missing, unseen_categories)
     _check_names(exported.columns)
+    _warn_of_empty_texts(exported)
     return _model_proto(exported, std=std)
 
 
@@ -55,6 +61,19 @@ def _check_names(columns: Sequence[str]) -> None:
     taken = next((name for name in columns if name in OUTPUTS), None)
     if taken is not None:
         raise NotExportable(f"the column {taken!r} has the name of an output of the ONNX file; rename the column")
+
+
+def _warn_of_empty_texts(exported: Exported) -> None:
+    """Warn of the first column whose missing values the file cannot tell from one of its categories."""
+    columns = exported.feature_map.categorical
+    name = next((column.name for column in columns if MISSING_TEXT in column.categories), None)
+    if name is not None and exported.missing != ERROR:
+        warnings.warn(
+            f"column {name!r} has the category {MISSING_TEXT!r}, which in an ONNX file is also a missing text: the "
+            "file takes one for the other",
+            InputWarning,
+            stacklevel=3,
+        )
 
 
 def _check_size(size: int) -> None:

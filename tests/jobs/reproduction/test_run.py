@@ -216,6 +216,30 @@ def test_what_cannot_be_reproduced_is_said(tmp_path: Path) -> None:
     assert run("sinc", "--list").exit_code == 2
 
 
+@pytest.mark.parametrize("folder", ["file/measured", "/proc/measured"])
+def test_a_folder_that_cannot_be_written_is_said_before_anything_is_measured(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JobFileError, match=r"the folder .*measured cannot be written: .*; give --output another one"):
+        run_reproduce("study", 1, tmp_path / folder)
+    assert not CALLS
+
+
+@pytest.mark.parametrize("name", ["measured.md", "measured/study.json"])
+@pytest.mark.parametrize("text", ["My notes", "{}", "[1]", '{"outcomes": []}'])
+def test_what_the_command_has_not_written_is_not_replaced(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / "measured").mkdir()
+    (tmp_path / name).write_text(text)
+    with pytest.raises(JobFileError, match="move it, or give --output another folder"):
+        run_reproduce("study", 1, tmp_path / "measured")
+    assert (tmp_path / name).read_text() == text
+    assert not CALLS
+
+
+def test_a_text_in_no_cell_s_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JobFileError, match=r"no cell of study has 'seventh' in its name: they are '.*', '.*third'"):
+        run_reproduce("study", 1, tmp_path, only="seventh")
+
+
 @pytest.mark.thorough
 def test_workers_measure_the_same(tmp_path: Path) -> None:
     options = ("orols-sinc", "--only", "n = 25", "--repeats", 2, "--json")

@@ -11,6 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from ridgestream import (
     RBF,
@@ -235,6 +236,66 @@ def test_objects_are_taken_as_what_they_are(kind: str) -> None:
 def test_objects_that_are_no_feature_are_refused(objects: list[Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         OnlineLSSVMRegressor(**PLAIN).fit(pd.DataFrame({"a": pd.Series(objects, dtype=object)}), np.arange(60.0))
+
+
+ABSENT: dict[str, Any] = {
+    "none": pd.Series([None], dtype=object),
+    "nan": pd.Series([np.nan]),
+    "nan as an object": pd.Series([np.nan], dtype=object),
+    "no time": pd.Series([pd.NaT]),
+    "na": pd.Series([pd.NA], dtype=object),
+    "string": pd.Series([None], dtype="string"),
+    "boolean": pd.Series([None], dtype="boolean"),
+    "arrow": pd.Series([None], dtype=pd.ArrowDtype(pa.null())),
+}
+MIXED = pd.DataFrame(
+    {
+        "number": X[:, 0],
+        "flag": X[:, 1] > -0.5,
+        "text": np.where(X[:, 2] > 0, "x", "y"),
+        "time": pd.Timestamp("2026-01-01") + pd.to_timedelta(np.arange(400), unit="D"),
+    }
+)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_a_missing_value_is_one_in_a_column_of_any_type(name: str) -> None:
+    settings = {**PLAIN, "timestamps": "both"}
+    imputing = OnlineLSSVMRegressor(**settings, missing="impute").fit(MIXED, Y)
+    refusing = OnlineLSSVMRegressor(**settings).fit(MIXED, Y)
+    row = MIXED.iloc[:1]
+    expected = imputing.predict(pl.DataFrame({key: [None if key == name else row.at[0, key]] for key in MIXED}))
+    for absent in ABSENT.values():
+        frame = row.assign(**{name: absent})
+        assert imputing.predict(frame) == expected
+        with pytest.raises(InputError, match=f"row 0 of column '{name}'|column '{name}' lacks its value in row 0"):
+            refusing.predict(frame)
+
+
+@pytest.mark.parametrize("absent", [None, np.nan, pd.NA])
+def test_a_missing_boolean_among_others_is_no_false(absent: Any) -> None:
+    flags = pd.DataFrame(
+        {"flag": MIXED["flag"].astype(object).where(np.arange(400) % 4 > 0, absent)}, index=MIXED.index
+    )
+    with pytest.raises(InputError, match="row 0 of column 'flag'"):
+        OnlineLSSVMRegressor(**PLAIN).fit(flags, Y)
+    model, typed = OnlineLSSVMRegressor(**PLAIN, missing="impute"), flags.astype("boolean")
+    assert np.array_equal(model.fit(flags, Y).predict(flags), model.fit(typed, Y).predict(typed))
+
+
+@pytest.mark.parametrize("columns", [["number"], ["flag"], ["text"], ["time"], list(MIXED)])
+def test_no_rows_are_refused(columns: list[str]) -> None:
+    model = OnlineLSSVMRegressor(**PLAIN, timestamps="both").fit(MIXED[columns], Y)
+    for frame in (MIXED[columns].head(0), MIXED[columns].head(0).astype(object)):
+        with pytest.raises(ValueError, match=r"Found array with 0 sample\(s\)"):
+            model.predict(frame)
+
+
+def test_what_is_learned_is_no_attribute_before() -> None:
+    for name in ("basis_vectors_", "metric_", "feature_importances_", "cost_", "selection_"):
+        assert not hasattr(OnlineLSSVMRegressor(), name)
+    with pytest.raises(NotFittedError, match="this OnlineLSSVMRegressor is not fitted yet: call fit or partial_fit"):
+        _ = OnlineLSSVMRegressor().basis_vectors_
 
 
 def test_a_model_finds_the_columns_of_a_table_by_their_names() -> None:

@@ -58,3 +58,10 @@ def test_a_number_is_one_column(tmp_path: Path) -> None:
     assert answer["prediction"].to_numpy() == pytest.approx(predicted(model, columns)[0][:, 0], abs=1e-9)
     assert list(answer.columns) == ["prediction", "std", "std_observed"]
     assert np.isfinite(answer).all(axis=None)
+
+
+def test_columns_that_are_missing_are_named(tmp_path: Path) -> None:
+    save_mlflow(STORED, tmp_path / "saved")
+    loaded = mlflow.pyfunc.load_model(str(tmp_path / "saved"))
+    with pytest.raises(Exception, match="the rows lack columns of those learned: length, site"):
+        loaded.predict(frame_of(draw(5)).drop(columns=["site", "length"]))

@@ -14,12 +14,12 @@ from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 from support.data.forest import read_forest
 from support.data.mixed_model import draw, mixed_model, predicted, some_probabilities, stored
 
-from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.errors import InputError, InputWarning
 from ridgestream.pipeline.estimators.sparse import SparseKernelClassifier
 from ridgestream.pipeline.exports.export_errors import MissingExtra, NotExportable
 from ridgestream.pipeline.exports.onnx.model import to_onnx
 from ridgestream.pipeline.exports.sklearn_pipeline import to_sklearn
-from ridgestream.pipeline.features.columns import NumericColumn
+from ridgestream.pipeline.features.columns import CategoricalColumn, NumericColumn
 from ridgestream.pipeline.features.feature_map import FeatureMap
 from ridgestream.pipeline.features.target_map import TargetMap
 from ridgestream.pipeline.kernels import RBF, Kernel, Linear, Polynomial
@@ -101,6 +101,17 @@ def test_several_targets_are_columns() -> None:
     mean, std, _ = predicted(model, columns)
     assert answer["prediction"] == pytest.approx(mean, abs=1e-9)
     assert answer["std"] == pytest.approx(std, abs=1e-7)
+
+
+@pytest.mark.parametrize("policy", ["impute", "drop"])
+def test_a_text_that_is_also_a_missing_one_is_warned_of(policy: str) -> None:
+    model = mixed_model(NUMBER)
+    site = CategoricalColumn.plain("site", ("north", "", "3"), {"north": 2.0, "": 5.0})
+    taken = model.having(feature_map=replace(model.feature_map, categorical=(model.feature_map.categorical[0], site)))
+    with pytest.warns(InputWarning, match="column 'site' has the category '', which in an ONNX file is also a missing"):
+        to_onnx(taken, missing=policy)
+    to_onnx(taken)  # a missing value is an error, and the text is what it was
+    to_onnx(model, missing=policy)
 
 
 def test_rows_that_are_dropped_have_nan_and_no_label() -> None:
