@@ -145,6 +145,7 @@ def test_excluded_partitions_stay_excluded_when_a_model_is_rebuilt(tmp_path: Pat
     assert work.model().arrays["coefficients"].tobytes() == other.model().arrays["coefficients"].tobytes()
 
 
+@pytest.mark.samples
 @pytest.mark.parametrize("replay", [False, True])
 def test_a_rollback_to_before_a_rebuild_says_that_training_starts_again(work: Workplace, replay: bool) -> None:
     notes = Notes()
