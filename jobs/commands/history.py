@@ -97,7 +97,7 @@ def run_rollback(job: Job, night: int | str, wait_seconds: float, *, replay: boo
         "night": number,
         "rows_seen": int(record.counters["rows_seen"]),
         "excluded": [names[segment] for segment in excluded if segment in names],
-        "begins_anew": standing.record is None,
+        "from_first_row": standing.record is None,
         "next_run": "continues from that night" if standing.record else _FROM_FIRST_ROW,
         "to_learn": len(find_unlearned(standing.ledger, standing.record)),
         "snapshot": writing.snapshot,

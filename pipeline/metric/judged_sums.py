@@ -93,7 +93,8 @@ def _add(summing: JudgedSumming, rows: RowBlock, sums: Sequence[SumAccumulator])
     features: Floats = summing.metric.apply(rows.features)
     for basis, accumulator in zip(summing.bases, sums, strict=True):
         accumulator.rows += len(features)
+        work = basis.work(len(features))
         for start in range(0, len(features), basis.kernel_rows):
             part = slice(start, start + basis.kernel_rows)
             weights = None if rows.weights is None else rows.weights[part]
-            accumulator.add(basis.values(features[part]), rows.targets[part], weights)
+            accumulator.add(basis.values(features[part], work), rows.targets[part], weights)

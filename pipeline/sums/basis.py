@@ -35,9 +35,13 @@ class Basis:
         """Number of rows whose kernel values are formed at a time."""
         return plan_kernel_rows(self.n_functions)
 
-    def values(self, features: Floats) -> Floats:
-        """Return all basis functions at rows (rows, n_features): shape (rows, n_functions)."""
-        values = np.empty((len(features), self.n_functions))
+    def work(self, n_rows: int) -> Floats:
+        """Return memory for the values at so many rows, `kernel_rows` of them at a time."""
+        return np.empty((min(n_rows, self.kernel_rows), self.n_functions))
+
+    def values(self, features: Floats, work: Floats | None = None) -> Floats:
+        """Return all basis functions at rows (rows, n_features): shape (rows, n_functions); in `work`, if given."""
+        values = np.empty((len(features), self.n_functions)) if work is None else work[: len(features)]
         self.kernel.block(features, self.vectors, self.centre, out=values[:, : len(self.vectors)])
         if self.constant:
             values[:, -1] = 1.0
@@ -55,10 +59,10 @@ class Basis:
 
     def outputs(self, features: Floats, coefficients: Floats) -> Floats:
         """Return Σ β_i f_i at any number of rows (rows, n_features), in O(n_functions) memory: (rows, n_outputs)."""
-        outputs = np.empty((len(features), coefficients.shape[1]))
+        outputs, work = np.empty((len(features), coefficients.shape[1])), self.work(len(features))
         for start in range(0, len(features), self.kernel_rows):
             part = slice(start, start + self.kernel_rows)
-            outputs[part] = self.values(features[part]) @ coefficients
+            outputs[part] = self.values(features[part], work) @ coefficients
         return outputs
 
     def penalty(self) -> Floats:

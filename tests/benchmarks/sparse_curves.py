@@ -2,13 +2,12 @@
 
     python tests/benchmarks/sparse_curves.py motorcycle.parquet --target accel --plot curves.png
 
-Columns and target are standardized. Both methods are judged by the same 10 folds left out, each pruned anew in steps of
-5 % without the fold's rows. As in the paper, SLS-SVM selects its regularization and width anew at each step, by 4 folds
-of the rows that are left; ISLS-SVM keeps those that are best for the whole dictionary. It begins with the rows that are
-independent within rounding: more of them are the same model, which is drawn as a level line. Rows of the fold left out
-are among them, without their targets: for the whole dictionary, their coefficients are zero. Errors are root mean
-squares in the target's units. JSON on standard output.
-"""
+Columns and target are standardized. Both methods are judged by the same 10 folds left out, each pruned again in steps
+of 5 % without the fold's rows. As in the paper, SLS-SVM selects its regularization and width again at each step, by 4
+folds of the rows that are left; ISLS-SVM keeps those that are best for the whole dictionary. It begins with the rows
+that are independent within rounding: more of them are the same model, which is drawn as a level line. Rows of the fold
+left out are among them, without their targets: for the whole dictionary, their coefficients are zero. Errors are root
+mean squares in the target's units. JSON on standard output. """
 
 import argparse
 import json

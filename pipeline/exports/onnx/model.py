@@ -68,12 +68,11 @@ def _warn_of_empty_texts(exported: Exported) -> None:
     columns = exported.feature_map.categorical
     name = next((column.name for column in columns if MISSING_TEXT in column.categories), None)
     if name is not None and exported.missing != ERROR:
-        warnings.warn(
+        message = (
             f"column {name!r} has the category {MISSING_TEXT!r}, which in an ONNX file is also a missing text: the "
-            "file takes one for the other",
-            InputWarning,
-            stacklevel=3,
+            "file takes one for the other"
         )
+        warnings.warn(message, InputWarning, stacklevel=3)
 
 
 def _check_size(size: int) -> None:

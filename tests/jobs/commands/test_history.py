@@ -97,7 +97,7 @@ def test_the_history_names_every_night_and_its_snapshot(work: Workplace) -> None
 def test_a_rollback_excludes_what_was_learned_since_for_good(tmp_path: Path, work: Workplace) -> None:
     result = rollback(work, 2)
     assert result["excluded"] == ["part-04.parquet", "part-05.parquet"]
-    assert (result["rows_seen"], result["to_learn"], result["begins_anew"]) == (4 * ROWS, 0, False)
+    assert (result["rows_seen"], result["to_learn"], result["from_first_row"]) == (4 * ROWS, 0, False)
     assert work.model().learned == (0, 1, 2, 3)
     snapshot, nothing_new = work.snapshot(), work.run_here()
     assert (nothing_new["new_partitions"], nothing_new["progressive_error"]) == (0, None)
@@ -153,7 +153,7 @@ def test_a_rollback_to_before_a_rebuild_says_that_training_starts_again(work: Wo
     work.put(0, draw_rows(77))
     work.run_here({"source.on_changed": "rebuild"})
     result = rollback(work, 3, replay=replay)
-    assert (result["begins_anew"], result["to_learn"]) == (True, 5 + replay)
+    assert (result["from_first_row"], result["to_learn"]) == (True, 5 + replay)
     assert result["next_run"].startswith("trains from the first row")
     again = work.run_here({"source.on_changed": "rebuild"}, report=notes)
     assert again["rows_seen"] == (5 + replay) * ROWS

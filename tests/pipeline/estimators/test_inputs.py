@@ -185,7 +185,7 @@ def test_rows_far_from_those_learned_are_warned_of(fitted: OnlineLSSVMRegressor)
         regressor.predict(constant + np.array([0.0, 0.0, 0.0, 7.0]))
 
 
-def test_a_stored_model_does_not_begin_anew_unasked(fitted: OnlineLSSVMRegressor) -> None:
+def test_a_stored_model_does_not_start_over_unasked(fitted: OnlineLSSVMRegressor) -> None:
     other = OnlineLSSVMRegressor.from_model(fitted.model_)
     with pytest.raises(InputError, match="this estimator was made of a stored model"):
         other.partial_fit(X, Y)

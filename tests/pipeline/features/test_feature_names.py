@@ -99,7 +99,7 @@ def test_names_that_are_not_text_do_not_count_and_half_of_them_are_refused() -> 
         learn(pd.DataFrame(X, columns=["a", 1, "c"]))
 
 
-def test_names_of_a_given_dictionary_count_and_a_restored_learner_learns_them_anew() -> None:
+def test_names_of_a_given_dictionary_count_and_a_restored_learner_learns_them_again() -> None:
     table = pd.DataFrame(X, columns=["a", "b", "c"])
     with pytest.raises(InputError, match="the order differs"):
         learn(table[["b", "a", "c"]], selection="fixed", dictionary=table[:3], max_basis=3)

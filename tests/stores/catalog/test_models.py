@@ -71,7 +71,7 @@ def test_cells_that_have_not_changed_cost_a_commit_nothing(tmp_path: Path) -> No
             assert (measure_bytes(store) or 0) - before < cells.nbytes / 10
 
 
-def test_cells_that_are_damaged_are_written_anew() -> None:
+def test_cells_that_are_damaged_are_written_again() -> None:
     cells = np.random.default_rng(0).normal(size=(3, 4))
     group = zarr.open_group(zarr.storage.MemoryStore(), mode="w")
     create_array(group, "cells", (3, 4), "float64", 1)[:2] = cells[:2]  # the last row is missing
