@@ -7,7 +7,8 @@ of 5 % without the fold's rows. As in the paper, SLS-SVM selects its regularizat
 folds of the rows that are left; ISLS-SVM keeps those that are best for the whole dictionary. It begins with the rows
 that are independent within rounding: more of them are the same model, which is drawn as a level line. Rows of the fold
 left out are among them, without their targets: for the whole dictionary, their coefficients are zero. Errors are root
-mean squares in the target's units. JSON on standard output. """
+mean squares in the target's units. JSON on standard output.
+"""
 
 import argparse
 import json
