@@ -1,5 +1,6 @@
 """The select command: every combination of metric, γ, λ and size compared on the job's first rows; changes nothing."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,12 +12,13 @@ from ridgestream.jobs.config.requests import (
     report_folder,
     schema_request,
     source_partitions,
+    store_location,
 )
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.selection.grid_page import write_page
 from ridgestream.pipeline.base.memory_plan import check_plans
 from ridgestream.pipeline.base.reporter import Reporter
-from ridgestream.pipeline.ingest.source_diff import count_usable_rows
+from ridgestream.pipeline.ingest.source_diff import count_usable_rows, diff_source
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import FULL_FEATURES, MetricName
 from ridgestream.pipeline.models.model_record import LSTD
@@ -26,13 +28,16 @@ from ridgestream.pipeline.training.context import TrainingContext
 from ridgestream.pipeline.training.model_grid import FITTED_SHARE, GridPoint, GridSearch, Loss, best_and_simplest
 from ridgestream.pipeline.training.pilot import kernel_family, plan_pilot
 from ridgestream.pipeline.training.request import Request, with_pilot
+from ridgestream.stores.catalog.ledger import read_ledger
+from ridgestream.stores.parquet.partitions import PartitionFile
+from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.segments.segments import Segments
 
 
 def run_select(job: Job, report: Reporter) -> dict[str, Any]:
     """Return the error of every combination on folds of the job's first rows, at most 32,768, and write a page of it.
 
-    The rows are in a temporary store, and read by this process.
+    The rows are in a temporary store, and read by this process; partitions in quarantine are left out.
 
     The models are expansions over random rows; λ is for as many rows as the source has now, or for those of the pilot
     if the online learner is to have it. Raises MemoryRefused if the sums do not fit, PartitionError for bad rows.
@@ -42,7 +47,7 @@ def run_select(job: Job, report: Reporter) -> dict[str, Any]:
             "select compares models by the errors of their targets, and rewards are no values: give method lstd its "
             "kernel.gamma, regularization and max_basis, and compare by evaluate"
         )
-    files = source_partitions(job, report)
+    files = _without_quarantined(job, source_partitions(job, report))
     request, n_rows = with_pilot(model_request(job)), sum(count_usable_rows(files))
     plan = plan_pilot(request, None, n_features=1, n_rows=MOST_ROWS)
     check_plans([plan] if plan else [], memory_limit_bytes(job))
@@ -62,6 +67,15 @@ def run_select(job: Job, report: Reporter) -> dict[str, Any]:
         "points": [asdict(point) for point in scaled],
     }
     return facts | {"page": write_page(report_folder(job), facts, scaled)}
+
+
+def _without_quarantined(job: Job, files: Sequence[PartitionFile]) -> list[PartitionFile]:
+    """Return the files that are not in quarantine in the job's store, if there is one."""
+    location = store_location(job)
+    if not Store.exists(location):
+        return list(files)
+    left_out = {each.name for each in diff_source(read_ledger(Store.open(location).root()), files).quarantined}
+    return [file for file in files if file.name not in left_out]
 
 
 def _judge(job: Job, sample: Sample, request: Request, report: Reporter) -> list[GridPoint]:

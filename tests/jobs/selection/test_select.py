@@ -8,6 +8,7 @@ import pytest
 from support.jobs.jobs import REGRESSION, Settings, Workplace, draw_regression
 from support.jobs.recording import Notes
 
+from ridgestream.jobs.commands.quarantine import run_quarantine
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.values import parse_flags
 from ridgestream.jobs.selection.grid_page import show_selection
@@ -52,6 +53,16 @@ def test_the_error_of_a_regression_is_in_squared_target_units(tmp_path: Path) ->
     variance = float(np.var(table["price"].to_numpy()))
     assert 50 < facts["best"]["error"] < 0.05 * variance
     assert facts["page"] is None
+
+
+def test_partitions_in_quarantine_are_left_out(tmp_path: Path) -> None:
+    work = Workplace.new(tmp_path / "work", range(3))
+    job = read_job(work.job({**OPTIONS, "model.kernel.gamma": 0.5, "report": "none"}), {})
+    before = run_select(job, Notes())["rows"]
+    work.run_here()
+    assert run_select(job, Notes())["rows"] == before
+    run_quarantine(job, "part-01.parquet", "wrong", 0.0, release=False)
+    assert run_select(job, Notes())["rows"] == before * 2 // 3
 
 
 def test_a_given_gamma_is_the_only_one(place: Workplace) -> None:
