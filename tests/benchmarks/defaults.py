@@ -107,6 +107,16 @@ def _waves(n_samples: int, noise: float, random_state: int) -> tuple[npt.NDArray
     return X, wave + 5 * (X[:, 2] < 0.2) + 3 * np.sin(2 * np.pi * X[:, 3]) + noise * rng.normal(size=n_samples)
 
 
+def _amounts(
+    n_samples: int, noise: float, random_state: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return rows of log-normal columns, and targets in which a factor matters, as of incomes."""
+    rng = np.random.default_rng(random_state)
+    logarithms = rng.normal(size=(n_samples, 8))
+    effects = 5 * np.sin(2 * logarithms[:, 0]) + 3 * logarithms[:, 1] * logarithms[:, 2] + 2 * logarithms[:, 3]
+    return np.exp(2 * logarithms), effects + noise * rng.normal(size=n_samples)
+
+
 SETS: dict[str, Callable[[], DataSet]] = {
     "diabetes": _of_sklearn(datasets.load_diabetes),
     "breast cancer": _of_sklearn(datasets.load_breast_cancer),
@@ -115,6 +125,7 @@ SETS: dict[str, Callable[[], DataSet]] = {
     "digits": _of_sklearn(datasets.load_digits),
     "friedman1": _generated(datasets.make_friedman1, 5_000),
     "waves": _generated(_waves, 15_000),
+    "amounts": _generated(_amounts, 5_000),
     "friedman1 of 200 columns": _generated(partial(datasets.make_friedman1, n_features=200), 1_500),
 }
 
