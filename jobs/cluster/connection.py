@@ -1,5 +1,6 @@
 """Connects to a scheduler, by its address or by the file that it writes, with certificates if the job has them."""
 
+import gc
 import json
 import warnings
 from contextlib import ExitStack, suppress
@@ -45,6 +46,7 @@ def open_client(scheduler: Any, patience_seconds: float, security: Any = None) -
         with suppress(AssertionError), warnings.catch_warnings():
             warnings.simplefilter("ignore", VersionMismatchWarning)
             return Client(scheduler, timeout=patience_seconds, security=security)
+        gc.collect()  # a client that failed closes when it is collected; while another one starts, that would lock
     raise ConnectionError("its first message is not understood")
 
 

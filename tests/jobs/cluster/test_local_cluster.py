@@ -1,5 +1,6 @@
 """Local workers: closed to other processes, one for each usable processor, whatever Dask is configured to."""
 
+import asyncio
 import os
 import socket
 import ssl
@@ -10,14 +11,15 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import dask.config
 import psutil
 import pytest
 from distributed import Security
+from distributed.comm.core import connect
 from support.points import points
 
-from ridgestream.jobs.cluster.connection import open_client
 from ridgestream.jobs.cluster.dask_executor import DaskExecutor, open_executor
 from ridgestream.jobs.cluster.local_cluster import count_local_workers
 
@@ -39,14 +41,22 @@ def listening() -> list[int]:
     return [connection.laddr.port for connection in connections if connection.status == psutil.CONN_LISTEN]
 
 
+async def greet(address: str, arguments: dict[str, Any]) -> None:
+    """Connect as a client does, without the thread of one: a client that fails leaves it behind."""
+    comm = await connect(address, timeout=1, **arguments)
+    await comm.close()
+
+
 @pytest.mark.parametrize(("scheme", "certificate"), [("tcp", False), ("tls", False), ("tls", True)])
 def test_no_client_without_the_certificate_reaches_the_scheduler(
     executor: DaskExecutor, scheme: str, certificate: bool
 ) -> None:
-    port = executor._workers._client.scheduler.address.rpartition(":")[2]
-    security = Security.temporary() if certificate else None
+    client = executor._workers._client
+    asyncio.run(greet(client.scheduler.address, client.security.get_connection_args("client")))
+    port = client.scheduler.address.rpartition(":")[2]
+    arguments = Security.temporary().get_connection_args("client") if certificate else {}
     with pytest.raises((OSError, TypeError)):
-        open_client(f"{scheme}://127.0.0.1:{port}", 1, security)
+        asyncio.run(greet(f"{scheme}://127.0.0.1:{port}", arguments))
 
 
 @pytest.mark.parametrize("encrypted", points([False, True], [False]))
