@@ -43,10 +43,10 @@ def open_client(scheduler: Any, patience_seconds: float, security: Any = None) -
     from distributed.versions import VersionMismatchWarning
 
     for _ in range(_GREETINGS):
+        gc.collect()  # a client that failed closes when it is collected; while another one starts, that would lock
         with suppress(AssertionError), warnings.catch_warnings():
             warnings.simplefilter("ignore", VersionMismatchWarning)
             return Client(scheduler, timeout=patience_seconds, security=security)
-        gc.collect()  # a client that failed closes when it is collected; while another one starts, that would lock
     raise ConnectionError("its first message is not understood")
 
 
