@@ -73,10 +73,9 @@ class Learned:
     @property
     def _fitted(self) -> Any:
         """What is served; raises NotFittedError, which is an AttributeError, before there is a model."""
-        if not hasattr(self, "_served"):
-            from sklearn.exceptions import NotFittedError
+        from sklearn.utils.validation import check_is_fitted
 
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit or partial_fit first")
+        check_is_fitted(self, msg="this %(name)s is not fitted yet: call fit or partial_fit first")
         return self._served
 
     @property

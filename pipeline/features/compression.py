@@ -62,11 +62,12 @@ def fit_compression(values: Floats, *, one_sided: bool = True) -> Compression | 
 
 def _from_one_end(values: Floats, median: float, deviation: float) -> tuple[float, float]:
     """Return the origin and unit at an end of the values that make them most symmetric, if by half, or those given."""
-    asymmetry = _asymmetry(values, median, deviation)
+    quantiles = np.quantile(values, ASYMMETRY_SHARES)
+    asymmetry = _asymmetry(quantiles, median, deviation)
     if asymmetry <= ONE_SIDED:
         return median, deviation
-    best = min(_ends(values), key=lambda end: _asymmetry(values, *end), default=(median, deviation))
-    return best if _asymmetry(values, *best) <= asymmetry / 2 else (median, deviation)
+    best = min(_ends(values), key=lambda end: _asymmetry(quantiles, *end), default=(median, deviation))
+    return best if _asymmetry(quantiles, *best) <= asymmetry / 2 else (median, deviation)
 
 
 def _ends(values: Floats) -> Iterator[tuple[float, float]]:
@@ -76,7 +77,10 @@ def _ends(values: Floats) -> Iterator[tuple[float, float]]:
         yield from ((float(end), unit) for unit in units.tolist() if unit > 0)
 
 
-def _asymmetry(values: Floats, origin: float, unit: float) -> float:
-    """Return by how much the outer quantiles of asinh z differ in their distance from the median, 0 to 1."""
-    low, median, high = np.arcsinh((np.quantile(values, ASYMMETRY_SHARES) - origin) / unit).tolist()
+def _asymmetry(quantiles: Floats, origin: float, unit: float) -> float:
+    """Return by how much the outer quantiles of asinh z differ in their distance from the median, 0 to 1.
+
+    Those of the values, at ASYMMETRY_SHARES, become those of asinh z, which rises with them.
+    """
+    low, median, high = np.arcsinh((quantiles - origin) / unit).tolist()
     return abs(low + high - 2 * median) / (high - low) if high > low else 0.0

@@ -175,8 +175,7 @@ def judge_features(rows: RowSet, family: KernelFamily, settings: MetricSettings)
     if not learning.order.is_constant:
         with one_blas_thread():
             learning.run(plan_stages(rows, family, few, rounds=0, is_sorted=learning.order.is_sorted)[0])
-    best = learning.result().best
-    return best.errors if best else None
+    return learning.best.errors if learning.best else None
 
 
 def plan_stages(
@@ -228,18 +227,18 @@ class _Learning:
     def __init__(self, rows: RowSet, family: KernelFamily, report: Reporter, form: MetricName) -> None:
         self._rows, self._family, self._report, self._form = rows, family, report, form
         self._metric = Metric.standardized(rows.n_features)
-        self._best: Round | None = None
+        self.best: Round | None = None
         self._kept: Candidate | None = None
         self._rounds: list[Round] = []
         self.order = self._reduce(find_target_order, rows.n_targets, events.STEP_TARGET_ORDER)
 
     def result(self) -> LearnedMetric:
         sizes = self._kept.errors_of_sizes() if self._kept else ()
-        return LearnedMetric(self._metric, self._best, tuple(self._rounds), tuple(sizes), self.order)
+        return LearnedMetric(self._metric, self.best, tuple(self._rounds), tuple(sizes), self.order)
 
     def run(self, stage: Stage) -> None:
         """Carry out the rounds of a stage, from the best metric so far, until one is not kept."""
-        first = REGULARIZATIONS if self._best is None else _near(self._best.regularization, 2)
+        first = REGULARIZATIONS if self.best is None else _near(self.best.regularization, 2)
         candidate = self._judge(stage, self._metric, self._first_gammas(), first, widens=True)
         for _ in range(stage.rounds):
             if candidate is None:
@@ -256,9 +255,9 @@ class _Learning:
 
     def narrow(self, stage: Stage, loss: float) -> None:
         """Take the narrowest γ, by doubling, whose error is above that of the best by at most this share."""
-        if self._kept is None or self._best is None:
+        if self._kept is None or self.best is None:
             return
-        most = (1 + loss) * self._best.errors.pooled
+        most = (1 + loss) * self.best.errors.pooled
         while (gamma := self._family.narrower(self._kept.gamma)) is not None:
             near = _near(self._kept.regularization, 2)
             [(_, candidate)] = self._candidates(stage, self._metric, (gamma,), near)
@@ -267,7 +266,7 @@ class _Learning:
             self._keep(stage, candidate)
 
     def _first_gammas(self) -> tuple[float | None, ...]:
-        return self._family.first_grid() if self._best is None else self._family.around(self._best.gamma)
+        return self._family.first_grid() if self.best is None else self._family.around(self.best.gamma)
 
     def _follow(self, stage: Stage, candidate: Candidate) -> Candidate | None:
         """Return the next round's candidate: the last one that improves on this one and on those before it, if any."""
@@ -341,7 +340,7 @@ class _Learning:
     def _following(self, contest: Contest) -> float | None:
         """Return the γ to be judged next: a neighbour of the best; at first, if all are alike, a far narrower one."""
         neighbour = self._family.neighbour(contest.entered, contest.best.gamma) if contest.best else None
-        if neighbour is None and self._best is None and contest.is_flat:
+        if neighbour is None and self.best is None and contest.is_flat:
             return self._family.far_narrower(contest.entered)
         return neighbour
 
@@ -361,7 +360,7 @@ class _Learning:
 
     def _keep(self, stage: Stage, candidate: Candidate) -> None:
         self._metric, self._kept = candidate.metric, candidate
-        self._best = self._record(stage, candidate, kept=True)
+        self.best = self._record(stage, candidate, kept=True)
 
     def _record(self, stage: Stage, candidate: Candidate, *, kept: bool) -> Round:
         gamma = candidate.gamma

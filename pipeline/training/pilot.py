@@ -178,7 +178,7 @@ def _compressed(
     from_median = encodings.compressed_by(found)
     if not KERNELS[request.kernel].is_stationary:  # others measure from the origin, which should be amid the values
         return from_median
-    one_sided = _fit_compressions(features, positions, one_sided=True)
+    one_sided = _fit_compressions(features, found, one_sided=True)
     if one_sided == found:
         return from_median
     from_one_end = encodings.compressed_by(one_sided)

@@ -41,6 +41,15 @@ def test_a_compressed_column_varies_by_one_and_has_nothing_far_out(values: Float
     assert missing == pytest.approx(median, abs=1e-12)
 
 
+@pytest.mark.parametrize("values", [AMOUNTS, MOSTLY_NONE], ids=["amounts", "mostly none"])
+def test_from_the_median_the_median_is_zero(values: Floats) -> None:
+    features, missing, median = compressed(values, one_sided=False)
+    assert features.std() == pytest.approx(1.0)
+    assert np.abs(features).max() < np.abs(values - values.mean()).max() / values.std() / 2
+    assert (np.diff(features[np.argsort(values)]) >= 0).all()
+    assert (missing, median) == pytest.approx((0.0, 0.0))
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize(("width", "shift"), [(1.0, 0.0), (2.0, 0.0), (2.0, 1e4), (3.0, -50.0)])
 def test_values_far_out_on_one_side_become_their_logarithms(width: float, shift: float, sign: float) -> None:
@@ -65,10 +74,10 @@ def test_a_wrong_value_at_the_other_end_leaves_the_median() -> None:
     assert compression.origin == compression.median
 
 
-def compressed(values: Floats) -> tuple[Floats, float, float]:
+def compressed(values: Floats, *, one_sided: bool = True) -> tuple[Floats, float, float]:
     """Return the features of the column, that of a missing value and that of the median."""
     column = NumericColumn("x", values.mean(), values.std(), values.mean())
-    compression = fit_compression((values - column.centre) / column.scale)
+    compression = fit_compression((values - column.centre) / column.scale, one_sided=one_sided)
     assert compression is not None
     feature_map = FeatureMap((column.compressed(compression),), (), TargetMap((0.0,), (1.0,)))
     rows = np.concatenate([values, [np.nan, np.median(values)]])
