@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
+from ridgestream.pipeline.base import unlocked_lapack
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.errors import TOO_LARGE, NumericalBreakdown
 
@@ -31,17 +32,17 @@ class Cholesky:
         """Return A⁻¹ right, shape of `right`; O(m²) per column."""
         if not len(self.factor):
             return np.zeros_like(right)
-        solution, info = lapack.dpotrs(self.factor, right, lower=1)
-        check_info("dpotrs", info)
-        return np.asarray(solution)
+        solution = np.array(right.reshape(len(right), -1), order="F")
+        check_info("dpotrs", unlocked_lapack.solve(self.factor, solution))
+        return solution.reshape(right.shape)
 
     def inverse(self) -> Floats:
         """Return A⁻¹ in the lower triangle of a Fortran-ordered (m, m) matrix; O(m³)."""
         if not len(self.factor):
             return self.factor
-        inverse, info = lapack.dpotri(self.factor, lower=1)
-        check_info("dpotri", info)
-        return np.asarray(inverse)
+        inverse = self.factor.copy(order="F")
+        check_info("dpotri", unlocked_lapack.invert(inverse))
+        return inverse
 
 
 def cholesky(matrix: Floats, name: str, *, overwrite: bool = False) -> Cholesky:
@@ -58,9 +59,8 @@ def cholesky(matrix: Floats, name: str, *, overwrite: bool = False) -> Cholesky:
     for jitter in (relative * float(diagonal.max()) for relative in JITTERS):
         attempt = mirror(matrix) if overwrite else np.array(matrix, order="F")
         np.fill_diagonal(attempt, diagonal + jitter)
-        factor, info = lapack.dpotrf(attempt, lower=1, clean=0, overwrite_a=1)
-        if info == 0:
-            return Cholesky(factor, jitter, _condition(factor, norm + jitter))
+        if unlocked_lapack.factorize(attempt) == 0:
+            return Cholesky(attempt, jitter, _condition(attempt, norm + jitter))
     raise NumericalBreakdown(
         f"the {name} ({len(matrix)} × {len(matrix)}) is not positive definite within rounding, even with "
         f"{JITTERS[-1]:g} of its largest entry added to the diagonal; raise novelty_threshold or regularization"

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ridgestream.jobs.cluster.cluster_error import ClusterError, scheduler_errors, workers_paused
 from ridgestream.jobs.cluster.connection import connect, open_client
+from ridgestream.jobs.cluster.freed_memory import share_freed_memory
 from ridgestream.jobs.cluster.local_cluster import (
     LOCAL,
     count_local_workers,
@@ -24,6 +25,7 @@ from ridgestream.jobs.cluster.worker_task import requirements_of
 from ridgestream.jobs.cluster.workers import Workers, reaches_workers
 from ridgestream.jobs.config.cluster_options import ClusterOptions
 from ridgestream.pipeline.base import events
+from ridgestream.pipeline.base.blas_threads import most_threads
 from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.executor import Executor, InProcess, MemoryNeed
 from ridgestream.pipeline.base.memory_plan import show_bytes
@@ -51,7 +53,8 @@ def open_executor(
     if a worker has other versions than this process.
     """
     if cluster == "none":
-        yield InProcess()
+        share_freed_memory()
+        yield InProcess(most_threads())
         return
     with ExitStack() as stack:
         stack.enter_context(silenced_log())
@@ -72,6 +75,7 @@ class DaskExecutor:
 
     def __init__(self, client: Client, patience_seconds: float, options: ClusterOptions, report: Reporter) -> None:
         self._threads, self._client, self._ending = options.threads, client, Thread()
+        self._own_threads = most_threads()
         self._workers = Workers(client, patience_seconds, report)
         self._submission = Submission(client, self._workers, requirements_of(options.threads))
         self._retries = Retries(self._submission, self._workers, options, report)
@@ -79,6 +83,11 @@ class DaskExecutor:
     def describe_workers(self) -> None:
         """Report what workers have; raises ClusterError, naming each worker, if one has other decisive versions."""
         self._workers.describe(self._threads)
+
+    @property
+    def threads(self) -> int:
+        """The threads that this process may compute in."""
+        return self._own_threads
 
     def count_workers(self) -> int:
         """Return how many workers there are now; raises ClusterError if the scheduler is gone."""

@@ -3,13 +3,12 @@
 A task checks by itself whether its worker is fit, so that a worker that comes late is held to the same.
 """
 
-import ctypes
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar
 
+from ridgestream.jobs.cluster.freed_memory import keep_freed_memory
 from ridgestream.jobs.cluster.package_versions import decisive_versions, differences, version_of
 from ridgestream.pipeline.base.blas_threads import blas_threads, limited_threads, numba_threads
 from ridgestream.stores.errors.assertions import WITHOUT_ASSERTIONS, asserts
@@ -17,12 +16,6 @@ from ridgestream.stores.errors.transient import is_transient
 from ridgestream.stores.errors.zarr_settings import use_zarr_defaults
 
 Result = TypeVar("Result")
-
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""The options of glibc's `mallopt`."""
-
-_KEPT_BYTES, _MAPPED_BYTES = 64 * 2**20, 16 * 2**20
-"""Freed memory that a worker keeps, and the size from which memory is taken from the system by itself."""
 
 
 @dataclass(frozen=True)
@@ -73,19 +66,6 @@ def perform(requirements: Requirements, function: Callable[..., Result], task: A
         if not is_transient(error):
             raise
         return Failed(error, worker=_address())
-
-
-@cache
-def keep_freed_memory() -> None:
-    """Have this process reuse some of the memory that it frees.
-
-    Dask has workers return it to the system at once, which clears each page of a matrix whenever one is made again:
-    local experts took half as long again.
-    """
-    with suppress(AttributeError, OSError):  # other C libraries have no such option
-        options = ctypes.CDLL(None).mallopt
-        options(_TRIM_THRESHOLD, _KEPT_BYTES)
-        options(_MMAP_THRESHOLD, _MAPPED_BYTES)
 
 
 def probe(threads: int) -> WorkerThreads:

@@ -14,7 +14,7 @@ from ridgestream.jobs.config.requests import (
 )
 from ridgestream.jobs.runs.job_plan import HeldOut, check_plan, plan_job
 from ridgestream.pipeline.base.errors import InputError
-from ridgestream.pipeline.base.executor import Executor, MemoryNeed
+from ridgestream.pipeline.base.executor import Executor, MemoryNeed, in_threads
 from ridgestream.pipeline.base.memory_plan import BatchPlan, MetricPlan, RefitPlan, TrainingPlan, check_plans
 from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.base.reporter import Silent
@@ -61,7 +61,9 @@ def run_plan(job: Job, executor: Executor, *, new_model: bool) -> dict[str, Any]
         facts: dict[str, Any] = {"model": plan.trainer.request.name, "method": job.model.method}
         facts |= {"store": store_location(job).text, "store_exists": store_exists} | _cell_facts(plan)
         facts |= _work_facts(plan, files, workers) | _memory_facts(plan, memory_plans, n_features, workers)
-        return facts | (_time_facts(estimate_run(plan, sample, workers)) if sample else {"based_on": reason})
+        if sample is None:
+            return facts | {"based_on": reason}
+        return facts | _time_facts(estimate_run(plan, sample, workers, in_threads(executor).count_workers()))
 
 
 def _plan(job: Job, files: Sequence[PartitionFile], held_out: HeldOut, *, new_model: bool) -> tuple[RunPlan, bool]:

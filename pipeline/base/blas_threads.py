@@ -12,6 +12,9 @@ from typing import Any
 
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
+MOST_THREADS = 8
+"""The most threads that tasks share: beyond, each costs memory and waits for Python's lock."""
+
 
 @functools.cache
 def _controller() -> ThreadpoolController:
@@ -74,6 +77,14 @@ def one_blas_thread() -> Iterator[None]:
 def blas_threads() -> list[int]:
     """Return the current number of threads of each loaded BLAS library."""
     return [int(library["num_threads"]) for library in _controller().info() if library["user_api"] == "blas"]
+
+
+def most_threads() -> int:
+    """Return the threads of this process that may compute, at most MOST_THREADS.
+
+    They are as many as BLAS uses by itself: the cores, or what OMP_NUM_THREADS or OPENBLAS_NUM_THREADS says.
+    """
+    return min(max(blas_threads(), default=1), MOST_THREADS)
 
 
 @contextmanager

@@ -38,6 +38,9 @@ _METRIC_MATRICES = 8
 model, in matrices of (basis × basis) float64.
 """
 
+_METRIC_THREAD_MATRICES = 3
+"""Memory of each further thread that forms or solves these sums, in such matrices."""
+
 _SUMS_ALIVE = 4
 """Sums alive at once, of every fold: those of a task, of earlier tasks, of both together, and of a checkpoint."""
 
@@ -97,6 +100,11 @@ def check_plans(plans: Iterable[MemoryPlan], limit_bytes: int) -> None:
         )
 
 
+def threads_within(plan: "TrainingPlan | MetricPlan", limit_bytes: int, threads: int) -> int:
+    """Return how many of these threads the memory limit leaves room for, at least one."""
+    return max(1, min(threads, 1 + (limit_bytes - plan.total_bytes) // max(plan.thread_bytes, 1)))
+
+
 @dataclass(frozen=True)
 class TrainingPlan:
     """The memory of one online training process at its peak."""
@@ -119,6 +127,11 @@ class TrainingPlan:
         """The learner's matrices and its dictionary, and those of all other cells."""
         n, more = self.max_basis, self.experts - 1
         return plan_learner_bytes(n, self.n_features) + 8 * more * n * (_CELL_MATRICES * n + 4 * self.n_features)
+
+    @property
+    def thread_bytes(self) -> int:
+        """The bytes of each further thread that cells are shared by: the matrices of one."""
+        return plan_learner_bytes(self.max_basis, self.n_features)
 
     def learner_room_bytes(self, limit_bytes: int) -> int:
         """Return the bytes that the limit leaves for a learner whose dictionary has no limit."""
@@ -217,7 +230,16 @@ class MetricPlan:
     @property
     def total_bytes(self) -> int:
         """The bytes of the whole process."""
-        return _BASE_BYTES + self.sums_bytes + _PREFETCHED_BLOCKS * self.block_bytes + _KERNEL_BLOCKS * KERNEL_BYTES
+        return _BASE_BYTES + self.sums_bytes + self._rows_bytes
+
+    @property
+    def thread_bytes(self) -> int:
+        """The bytes of each further thread: its sums and rows."""
+        return 8 * _METRIC_THREAD_MATRICES * self.basis**2 + self._rows_bytes
+
+    @property
+    def _rows_bytes(self) -> int:
+        return _PREFETCHED_BLOCKS * self.block_bytes + _KERNEL_BLOCKS * KERNEL_BYTES
 
     @property
     def work(self) -> str:

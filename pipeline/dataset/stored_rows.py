@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ridgestream.pipeline.base.array_checks import Integers
 from ridgestream.pipeline.base.events import Step
-from ridgestream.pipeline.base.executor import Executor, InProcess
+from ridgestream.pipeline.base.executor import Executor, InProcess, InThreads
 from ridgestream.pipeline.base.pass_checkpoint import CheckpointStore, ResumablePass, name_of_pass
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.base.serialization import hash_of
@@ -195,12 +195,17 @@ class StoredRows:
         step: Step,
         parts: int | None = None,
     ) -> Iterator[Summed]:
-        """Yield what `reduce` returns for each argument, in order; workers continue while the caller considers one."""
+        """Yield what `reduce` returns for each argument, in order; workers continue while the caller considers one.
+
+        The threads of this process do not: they are the caller's then.
+        """
         runs = self._parts() if parts is None else [self._range(*run) for run in cut_evenly(self.n_rows, parts)]
         runs = runs or [()]
         passes = [_Pass(runs, argument, *self._resumed(function, argument, runs)) for argument in arguments]
-        summed = self._summed_parts(function, passes)
-        yield from (self._finish(begun, summed, step) for begun in passes)
+        together = [[each] for each in passes] if isinstance(self._executor, InThreads) else [passes]
+        for some in together:
+            summed = self._summed_parts(function, some)
+            yield from (self._finish(begun, summed, step) for begun in some)
 
     def _resumed(
         self, function: Callable[..., Summed], argument: object, runs: list[RowPart]

@@ -9,6 +9,7 @@ import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.errors import NumericalBreakdown
+from ridgestream.pipeline.base.threads import map_in_threads
 from ridgestream.pipeline.cholesky import pack
 from ridgestream.pipeline.metric.comparison import JudgedModel
 from ridgestream.pipeline.metric.gradients import Expansion
@@ -109,14 +110,20 @@ class Candidate:
         basis: Basis,
         sums: GroupSums,
         regularizations: Sequence[float],
+        threads: int = 1,
     ) -> "Candidate | None":
         """Return the candidate with the best of several ascending λ; None if none can be judged.
 
-        O(judges · n_regularizations · n_basis³).
+        O(judges · n_regularizations · n_basis³), which is shared by `threads`.
         """
         penalty = pack(basis.penalty())
-        fits = _fit_all(sums, penalty, regularizations)
-        judged = _judge(sums, np.column_stack(list(map(_squared_errors, (sums[group] for group in JUDGES), fits))))
+
+        def fit_without(group: int) -> tuple[Fits, Floats]:
+            fits = _fit_without(sums, group, penalty, regularizations)
+            return fits, _squared_errors(sums[group], fits)
+
+        fits, errors = zip(*map_in_threads(fit_without, JUDGES, min(threads, len(JUDGES))), strict=True)
+        judged = _judge(sums, np.column_stack(errors))
         finite = [i for i, errors in enumerate(judged) if np.isfinite(errors.pooled)]
         if not finite:
             return None
@@ -187,10 +194,10 @@ Fits = list[Floats | None]
 """β of each λ; None where P is not positive definite within rounding, or there is no row."""
 
 
-def _fit_all(sums: GroupSums, penalty: Floats, regularizations: Sequence[float]) -> list[Fits]:
-    """Return, for each judge, the fits without its rows."""
-    trainings = (reduce(PackedStatistics.merge, sums).subtract(sums[group]) for group in JUDGES)
-    return [[_try_fit(training, penalty, each) for each in regularizations] for training in trainings]
+def _fit_without(sums: GroupSums, group: int, penalty: Floats, regularizations: Sequence[float]) -> Fits:
+    """Return the fits without the rows of a group."""
+    training = reduce(PackedStatistics.merge, sums).subtract(sums[group])
+    return [_try_fit(training, penalty, each) for each in regularizations]
 
 
 def _try_fit(sums: PackedStatistics, penalty: Floats, regularization: float) -> Floats | None:

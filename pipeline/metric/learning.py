@@ -139,6 +139,7 @@ def learn_metric(
     *,
     form: MetricName,
     narrower_loss: float = 0.0,
+    threads: int = 1,
 ) -> LearnedMetric:
     """Return the metric learned from `rows`, the pilot; O(rounds · rows · basis · (basis + n_features + n_targets)).
 
@@ -148,10 +149,10 @@ def learn_metric(
     error is above the least by at most this share.
 
     Where all rows have the same target, nothing is learned and nothing judged. Memory O(basis²). The result depends on
-    the rows in their order and on the settings alone. Raises InputError if no row can be drawn.
+    the rows in their order and on the settings, not on the `threads`. Raises InputError if no row can be drawn.
     """
     rounds, of_rounds = (0, family) if form == STANDARDIZED else (settings.rounds, family.of_rounds())
-    learning = _Learning(rows, of_rounds, report, form)
+    learning = _Learning(rows, of_rounds, report, form, threads)
     if learning.order.is_constant:
         return learning.result()
     with one_blas_thread():
@@ -165,13 +166,15 @@ def learn_metric(
         return learning.result()
 
 
-def judge_features(rows: RowSet, family: KernelFamily, settings: MetricSettings) -> JudgedErrors | None:
+def judge_features(
+    rows: RowSet, family: KernelFamily, settings: MetricSettings, threads: int = 1
+) -> JudgedErrors | None:
     """Return the errors of the best model of these features, all weighed alike; None if none can be judged.
 
     It has the rows of a metric's first stage and at most FEATURES_BASIS vectors.
     """
     few = replace(settings, basis=min(settings.basis, FEATURES_BASIS))
-    learning = _Learning(rows, family.of_rounds(), Silent(), STANDARDIZED)
+    learning = _Learning(rows, family.of_rounds(), Silent(), STANDARDIZED, threads)
     if not learning.order.is_constant:
         with one_blas_thread():
             learning.run(plan_stages(rows, family, few, rounds=0, is_sorted=learning.order.is_sorted)[0])
@@ -224,8 +227,8 @@ def forms_of(form: MetricName, n_features: int, *, compares: bool, is_weighed: b
 class _Learning:
     """The course of the rounds."""
 
-    def __init__(self, rows: RowSet, family: KernelFamily, report: Reporter, form: MetricName) -> None:
-        self._rows, self._family, self._report, self._form = rows, family, report, form
+    def __init__(self, rows: RowSet, family: KernelFamily, report: Reporter, form: MetricName, threads: int) -> None:
+        self._rows, self._family, self._report, self._form, self._threads = rows, family, report, form, threads
         self._metric = Metric.standardized(rows.n_features)
         self.best: Round | None = None
         self._kept: Candidate | None = None
@@ -356,7 +359,7 @@ class _Learning:
         sums = chain.from_iterable(summing.by_basis(next(passes)) for summing in summings)
         for gamma, basis in zip(gammas, bases, strict=True):
             # no name is kept for the sums, which would be in memory with the next ones
-            yield gamma, Candidate.best(metric, basis, next(sums), regularizations)
+            yield gamma, Candidate.best(metric, basis, next(sums), regularizations, self._threads)
 
     def _keep(self, stage: Stage, candidate: Candidate) -> None:
         self._metric, self._kept = candidate.metric, candidate

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import blas
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.errors import TOO_LARGE, NumericalBreakdown
+from ridgestream.pipeline.base.unlocked_lapack import add_products
 from ridgestream.pipeline.cholesky import symmetric
 from ridgestream.pipeline.online.row_block import RowBlock
 from ridgestream.pipeline.online.state import OnlineState
@@ -103,7 +103,7 @@ class Information:
         """P += Σ w kkᵀ, z += Σ w kyᵀ for kernel values (rows, n_basis): equation (11); O(n_basis²) per row."""
         self.reserve(self.n_basis)
         scaled = kernel_rows * np.sqrt(weights)[:, np.newaxis]
-        self.normal_array = blas.dsyrk(1.0, scaled.T, beta=1.0, c=self.normal_array, lower=1, overwrite_c=1)
+        add_products(scaled, self.normal_array)
         self.rhs_array += kernel_rows.T @ (targets * weights[:, np.newaxis])
 
     def absorb_targets(self, targets: Floats, weights: Floats) -> None:

@@ -21,10 +21,11 @@ from ridgestream.pipeline.training.pilot import count_rows, pilot_costs
 from ridgestream.pipeline.training.request import EXPERTS, OnlineRequest
 
 
-def estimate_pilot(plan: RunPlan, sample: Sample, row_seconds: float, workers: int) -> float:
+def estimate_pilot(plan: RunPlan, sample: Sample, row_seconds: float, at_once: int) -> float:
     """Return the seconds of the pilot of a new model, as if all of its rounds were kept; 0 without a pilot.
 
-    Workers share its passes, but neither the solutions nor the trials of learners, whose rows take `row_seconds`.
+    So many workers or threads share its passes, but neither the solutions nor the trials of learners, whose rows take
+    `row_seconds`.
     """
     request = plan.trainer.request
     if plan.record is not None or request.pilot is None:
@@ -38,7 +39,7 @@ def estimate_pilot(plan: RunPlan, sample: Sample, row_seconds: float, workers: i
     if isinstance(request, OnlineRequest):
         count = count_number_trial_rows if EXPERTS in request.chooses else count_trial_rows
         trials = count(request, min(count_rows(request.pilot, rows.n_features), plan.rows))
-    return in_passes / workers + solving + trials * row_seconds
+    return in_passes / at_once + solving + trials * row_seconds
 
 
 def time_judging(rows: RowSet, n_basis: int) -> tuple[float, float]:

@@ -27,9 +27,10 @@ class RunEstimate:
     """What they were estimated from, or why there is no estimate of training."""
 
 
-def estimate_run(plan: RunPlan, sample: Sample, workers: int) -> RunEstimate:
+def estimate_run(plan: RunPlan, sample: Sample, workers: int, at_once: int) -> RunEstimate:
     """Learn the sample and return how long the run will take on this many workers.
 
+    The pilot's passes and the learners of cells are shared by `at_once`: these workers, or the threads of this process.
     Raises DictionaryError for a given dictionary that the run would refuse, too.
     """
     ingest_seconds = sample.ingest_row_seconds * sum(plan.fresh_rows) / workers
@@ -39,11 +40,11 @@ def estimate_run(plan: RunPlan, sample: Sample, workers: int) -> RunEstimate:
         if isinstance(error, DictionaryError) and plan.record is None:
             raise
         return RunEstimate(ingest_seconds, 0.0, None, 0.0, f"no estimate of learning: {error}")
-    pilot_seconds = estimate_pilot(plan, sample, estimate.row_seconds, workers)
+    pilot_seconds = estimate_pilot(plan, sample, estimate.row_seconds, at_once)
     return RunEstimate(
         ingest_seconds=ingest_seconds,
         pilot_seconds=pilot_seconds,
-        train_seconds=_train_seconds(plan, estimate, workers),
+        train_seconds=_train_seconds(plan, estimate, workers, at_once),
         refit_seconds=_refit_seconds(plan, sample, workers),
         based_on=f"the first {estimate.rows:,} rows, learned in {estimate.seconds:.1f} s by one process of this "
         f"machine; {'O(rows³)' if plan.trainer.is_dense else 'O(rows · n²)'}"
@@ -51,11 +52,11 @@ def estimate_run(plan: RunPlan, sample: Sample, workers: int) -> RunEstimate:
     )
 
 
-def _train_seconds(plan: RunPlan, estimate: Estimate, workers: int) -> float:
+def _train_seconds(plan: RunPlan, estimate: Estimate, workers: int, at_once: int) -> float:
     """Return the seconds of training: workers share passes and cells, neither a stream nor the selection of a pass."""
     if plan.shares_cells:
         each = min(EVERY_WORKERS_SECONDS, estimate.row_seconds)
-        row_seconds = each + (estimate.row_seconds - each) / min(workers, plan.experts)
+        row_seconds = each + (estimate.row_seconds - each) / min(at_once, plan.experts)
         return row_seconds * plan.rows_per_pass + estimate.fixed_seconds
     shared = min(workers, max(1, plan.tasks_per_pass)) if plan.trainer.shares_passes else 1
     if plan.trainer.shares_passes and not plan.reads_all_rows:

@@ -15,6 +15,7 @@ from scipy.linalg import blas
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
+from ridgestream.pipeline.base.unlocked_lapack import add_products
 from ridgestream.pipeline.cholesky import mirror
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.sums.basis import plan_kernel_rows
@@ -138,7 +139,7 @@ class _Accumulator:
             roots = np.sqrt(weights)[:, np.newaxis]
             k, q, targets = np.multiply(k, roots, out=k), np.multiply(q, roots, out=q), targets * roots
         self._rhs += q.T @ targets
-        self._own = blas.dsyrk(1.0, q.T, beta=1.0, c=self._own, lower=1, overwrite_c=1)
+        add_products(q, self._own)
         if k.size:
             self._across = blas.dgemm(1.0, q.T, k.T, beta=1.0, c=self._across, trans_b=1, overwrite_c=1)
 

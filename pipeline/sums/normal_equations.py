@@ -17,12 +17,12 @@ from functools import reduce
 from typing import Any, Self
 
 import numpy as np
-from scipy.linalg import blas
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
+from ridgestream.pipeline.base.unlocked_lapack import add_products
 from ridgestream.pipeline.cholesky import Cholesky, cholesky, first_packed, mirror, pack, unpack
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.folds import deal_folds
@@ -257,7 +257,7 @@ class SumAccumulator:
         self._rhs += values.T @ weighted
         if weights is not None:
             values *= np.sqrt(weights)[:, np.newaxis]
-        self._products = blas.dsyrk(1.0, values.T, beta=1.0, c=self._products, lower=1, overwrite_c=1)
+        add_products(values, self._products)
 
     def statistics(self) -> BlockStatistics:
         """Return the sums, which share the accumulator's memory: add nothing after this."""

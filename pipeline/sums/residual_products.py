@@ -15,6 +15,7 @@ from scipy.linalg import blas
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
+from ridgestream.pipeline.base.unlocked_lapack import add_products
 from ridgestream.pipeline.cholesky import mirror
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.sums.candidate_products import KernelValues
@@ -66,7 +67,7 @@ def sum_residuals(summing: ResidualSumming, blocks: Iterable[RowBlock]) -> Resid
                 weight += float(weights.sum())
                 residuals = form_residuals(*values.of(features), projection)
                 residuals *= np.sqrt(weights / lengths)[:, np.newaxis]
-                own = blas.dsyrk(1.0, residuals.T, beta=1.0, c=own, lower=1, overwrite_c=1)
+                add_products(residuals, own)
         return ResidualSums(mirror(own), weight)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats
-from ridgestream.pipeline.base.executor import MemoryNeed
-from ridgestream.pipeline.base.memory_plan import MetricPlan, check_plans
+from ridgestream.pipeline.base.executor import MemoryNeed, in_threads
+from ridgestream.pipeline.base.memory_plan import MetricPlan, check_plans, threads_within
 from ridgestream.pipeline.base.reporter import Fact
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
 from ridgestream.pipeline.dataset.feature_map_growth import Encodings
@@ -130,6 +130,8 @@ def run_pilot(
         return encodings, request, None
     check_plans([plan], context.memory_limit_bytes)
     context.executor.admit([MemoryNeed(plan.total_bytes)])
+    threads = threads_within(plan, context.memory_limit_bytes, context.executor.threads)
+    context = replace(context, executor=in_threads(context.executor, threads))
     encodings = _compressed(encodings, context, request, settings)
     pilot = _learn(encodings.first, context, request, settings, narrower_loss=0.0 if choose else NARROWER_LOSS)
     choice = choose(pilot) if choose and not pilot.learned.is_target_constant else pilot.choice
@@ -148,7 +150,8 @@ def _learn(
     family, form = kernel_family(request, first.n_fitted), _form(request)
     is_full = rows.n_rows >= count_rows(settings, first.n_features)
     narrower_loss = narrower_loss if is_full else 0.0
-    learned = learn_metric(rows, family, settings, context.report, form=form, narrower_loss=narrower_loss)
+    report, threads = context.report, context.executor.threads
+    learned = learn_metric(rows, family, settings, report, form=form, narrower_loss=narrower_loss, threads=threads)
     return Pilot(rows, context.ledger.rows, is_full, family, learned)
 
 
@@ -196,7 +199,7 @@ def _judge(
     first: FeatureMap, context: TrainingContext, request: Request, settings: MetricSettings
 ) -> JudgedErrors | None:
     family = kernel_family(request, first.n_fitted)
-    return judge_features(_first_rows(first, context, settings), family, settings)
+    return judge_features(_first_rows(first, context, settings), family, settings, context.executor.threads)
 
 
 def _is_clearly_better(before: JudgedErrors | None, after: JudgedErrors | None) -> bool:

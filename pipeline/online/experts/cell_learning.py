@@ -4,15 +4,17 @@ A cell's learner is made from its state, refreshed, given its rows of the part i
 a part leaves behind is a state that continues bit for bit, whoever learns the next one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
+from queue import SimpleQueue
 
 import numpy as np
 import numpy.typing as npt
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers, check_rows, check_targets, check_weights
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.threads import map_in_threads
 from ridgestream.pipeline.online.carried_model import CarriedModel
 from ridgestream.pipeline.online.experts.cells import group
 from ridgestream.pipeline.online.experts.experts_state import ExpertsState
@@ -84,11 +86,12 @@ def learn_block(
     cells: Integers | None = None,
     step: Step = learn_cell,
     routed: Integers | None = None,
+    threads: int = 1,
 ) -> tuple[ExpertsState, Integers, Floats]:
     """Return the state after the rows of these cells, default all, which rows they are, and their predictions before.
 
     Rows of weight zero are among them. Predictions have the shape (rows, n_targets). `step` takes a cell's rows, and
-    `routed` is the cell of each row, where that is known.
+    `routed` is the cell of each row, where that is known. Cells are shared by `threads`, which change no bit.
     """
     state, n_targets = replace(state, n_targets=block.targets.shape[1]), block.targets.shape[1]
     places, predictions, most = [np.empty(0, np.int64)], [np.empty((0, n_targets))], part_rows(block.X.shape[1])
@@ -96,18 +99,26 @@ def learn_block(
         for first, part in zip(count(step=most), block.parts(most)):
             nearest = state.cells.nearest(part.X) if routed is None else routed[first : first + most]
             own = np.arange(len(part)) if cells is None else np.flatnonzero(np.isin(nearest, cells))
-            state, before = _learn_part(state, part if cells is None else part.select(own), nearest[own], step)
+            rows = part if cells is None else part.select(own)
+            state, before = _learn_part(state, rows, nearest[own], step, threads)
             places.append(first + own)
             predictions.append(before)
     return state, np.concatenate(places), np.concatenate(predictions)
 
 
-def _learn_part(state: ExpertsState, rows: RowBlock, routed: Integers, step: Step) -> tuple[ExpertsState, Floats]:
-    workspace, predictions = Workspace(), np.zeros_like(rows.targets)
+def _learn_part(
+    state: ExpertsState, rows: RowBlock, routed: Integers, step: Step, threads: int
+) -> tuple[ExpertsState, Floats]:
+    predictions, workspaces = np.zeros_like(rows.targets), SimpleQueue[Workspace]()
+    for _ in range(threads):
+        workspaces.put(Workspace())
 
-    def learned() -> Iterator[tuple[int, OnlineState]]:
-        for cell, own in group(routed):
+    def learned(cell_rows: tuple[int, Integers]) -> tuple[int, Floats]:
+        (cell, own), workspace = cell_rows, workspaces.get()
+        try:
             after, predictions[own] = step(state.state_of(cell, whole=False), rows.select(own), workspace)
-            yield cell, after
+        finally:
+            workspaces.put(workspace)
+        return cell, state.layout.pack(after, None)
 
-    return state.with_states(learned()), predictions
+    return state.having(dict(map_in_threads(learned, group(routed), threads))), predictions

@@ -55,6 +55,7 @@ class LocalExperts:
         parameters: The settings of all cells.
         feature_names_in_: The names of the columns, as those of `OnlineLSSVM`.
         rows_seen: Rows learned so far.
+        threads: The threads of this process that share the cells of a call, 1 unless it is set. No bit depends on it.
 
     Example:
         >>> import numpy as np
@@ -94,6 +95,7 @@ class LocalExperts:
         cells = Cells.of(centres)
         if stream_rows is not None:
             parameters = replace(parameters, stream_rows=-(-stream_rows // len(cells)))
+        self.threads = 1  # that cells are shared by; no bit depends on it
         self._state: ExpertsState = ExpertsState.begin(parameters, cells)
         self._names = FeatureNames()
 
@@ -181,7 +183,7 @@ class LocalExperts:
         """
         names = self._names.check(X)
         block = check_block(self._state, X, y, sample_weight, self.rows_seen)
-        self._state, _, predictions = learn_block(self._state, block)
+        self._state, _, predictions = learn_block(self._state, block, threads=self.threads)
         self._names = names
         return predictions
 

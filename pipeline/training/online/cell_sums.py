@@ -40,5 +40,5 @@ def _summed(
         return
     for block in stream.joined(parts, 0):
         checked = check_block(state, block.features, block.targets, block.weights, 0)
-        state = learn_block(state, checked, step=sum_cell)[0]
+        state = learn_block(state, checked, step=sum_cell, threads=stream.executor.threads)[0]
         yield state, len(block.targets)

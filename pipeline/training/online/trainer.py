@@ -8,7 +8,7 @@ import numpy as np
 
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.array_checks import Floats
-from ridgestream.pipeline.base.memory_plan import TrainingPlan, check_plans
+from ridgestream.pipeline.base.memory_plan import TrainingPlan, check_plans, threads_within
 from ridgestream.pipeline.batch.method import PassPlan, sum_pass
 from ridgestream.pipeline.calibration.kept_predictions import KeptPredictions
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES, Stream
@@ -177,6 +177,8 @@ class _OnlineTraining:
     """What the pilot of a new model chose; None without one."""
     room_bytes: int
     """The memory that the limit leaves for a learner without `max_basis`."""
+    threads: int
+    """The threads that cells are shared by in this process."""
 
     @classmethod
     def of(cls, request: OnlineRequest, context: TrainingContext, trainer: OnlineTrainer) -> "_OnlineTraining":
@@ -209,6 +211,7 @@ class _OnlineTraining:
             encodings=encodings,
             choice=choice,
             room_bytes=plan.learner_room_bytes(context.memory_limit_bytes),
+            threads=threads_within(plan, context.memory_limit_bytes, context.executor.threads),
         )
 
     @property
@@ -223,6 +226,8 @@ class _OnlineTraining:
         learner, progress = checkpoints.load() or self._begin(given)
         if isinstance(learner, OnlineLSSVM):
             learner.memory_limit_bytes = self.room_bytes
+        else:
+            learner.threads = self.threads
         training = StreamTraining(
             stream=stream,
             entries=self.entries,

@@ -46,6 +46,8 @@ def results_on(executor: DaskExecutor) -> dict[str, list[str]]:
 class Striking:
     """Kills a worker that holds results, which nobody has fetched yet, after the first result of the first run."""
 
+    threads = 1
+
     def __init__(self, executor: DaskExecutor, cluster: Cluster) -> None:
         self._executor, self._cluster, self.struck = executor, cluster, 0
 

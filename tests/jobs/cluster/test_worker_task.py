@@ -166,7 +166,7 @@ def test_a_task_checks_the_versions_of_its_worker() -> None:
 FAULTS = """
 import resource
 import numpy as np
-from ridgestream.jobs.cluster.worker_task import keep_freed_memory
+from ridgestream.jobs.cluster.freed_memory import keep_freed_memory
 
 def count():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

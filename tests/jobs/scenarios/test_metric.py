@@ -77,10 +77,12 @@ def test_nights_are_one_run_bit_for_bit(tmp_path: Path, method: str, metric: Set
 @pytest.mark.parametrize("metric", [FULL, OPEN], ids=["full", "auto"])
 @pytest.mark.parametrize("method", METHODS)
 def test_where_tasks_are_done_changes_no_bit(tmp_path: Path, method: str, metric: Settings) -> None:
-    here, there = (Workplace.new(tmp_path / name, range(3)) for name in ("here", "there"))
+    here = Workplace.new(tmp_path / "here", range(3))
     here.run_here({**METHODS[method], **metric})
-    there.run_here({**METHODS[method], **metric}, executor=PicklingExecutor())
-    assert_same_model(here.model(), there.model())
+    for name, executor in {"there": PicklingExecutor(), "in threads": InProcess(3)}.items():
+        work = Workplace.new(tmp_path / name, range(3))
+        work.run_here({**METHODS[method], **metric}, executor=executor)
+        assert_same_model(here.model(), work.model())
 
 
 @pytest.mark.thorough

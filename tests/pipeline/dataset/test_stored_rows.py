@@ -19,7 +19,7 @@ from support.stores.stores import PicklingExecutor, ingest_folder, ledger_of, ne
 from ridgestream.pipeline.base import pass_checkpoint
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.events import Step
-from ridgestream.pipeline.base.executor import Executor, InProcess, Result, Task
+from ridgestream.pipeline.base.executor import Executor, InProcess, InThreads, Result, Task
 from ridgestream.pipeline.base.pass_checkpoint import CheckpointBuilder, CheckpointStore, name_of_pass
 from ridgestream.pipeline.base.serialization import hash_of
 from ridgestream.pipeline.batch.orols.residual_pass import screen_rows
@@ -352,6 +352,7 @@ def test_shares_of_an_argument_are_taken_apart_and_change_no_bit(store: Store, m
     workers = ThreeWorkers()
     assert hash_of(results(workers)) == hash_of(results(InProcess()))
     assert workers.tasks == 2 * GROUPS + 3
+    assert hash_of(results(InThreads(3))) == hash_of(results(InProcess()))
     monkeypatch.setattr(judged_sums, "SMALL_BYTES", 100)
     assert len(divide(summing, 1)) == GROUPS
     assert hash_of(results(InProcess())) == hash_of(results(workers))

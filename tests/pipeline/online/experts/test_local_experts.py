@@ -208,3 +208,26 @@ def test_the_example_in_the_docstring_runs() -> None:
     result = doctest.testmod(local_experts)
     assert result.attempted >= 6
     assert result.failed == 0
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_no_bit_depends_on_the_threads_that_share_the_cells(threads: int) -> None:
+    X, y, w = rows()
+    one, several = experts(), experts()
+    several.threads = threads
+    for part in np.array_split(np.arange(len(X)), 3):
+        expected = one.predict_then_learn(X[part], y[part], w[part])
+        assert several.predict_then_learn(X[part], y[part], w[part]).tobytes() == expected.tobytes()
+    assert_same(one.state(), several.state())
+
+
+def test_cells_that_fail_in_several_threads_end_the_call_and_leave_the_learner_as_it_was() -> None:
+    """More cells fail than there are threads, before and after others that do not."""
+    centres = np.stack([np.arange(20.0), np.zeros(20)], axis=1)
+    learner = LocalExperts(RBF(1.0), centres).partial_fit(centres[:4], np.ones(4))
+    learner.threads, before = 3, learner.state()
+    weights = np.where(np.arange(20) % 3 == 2, 1e-320, 1.0)
+    with pytest.raises(NumericalBreakdown, match=r"row 9, .* underflow"):  # of cell 5, the first that fails
+        learner.partial_fit(centres, np.ones(20), weights)
+    assert learner.state() is before
+    assert learner.partial_fit(centres, np.ones(20)).rows_seen == 24
