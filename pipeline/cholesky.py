@@ -25,8 +25,22 @@ class Cholesky:
     """L with A + jitter·I = LLᵀ, shape (m, m), Fortran order; above the diagonal it holds no information."""
     jitter: float
     """The amount added to the diagonal, zero if none was needed."""
-    condition: float
-    """LAPACK's estimate of the condition number in the 1-norm, to three digits."""
+    norm: float
+    """‖A + jitter·I‖ in the 1-norm."""
+
+    @property
+    def condition(self) -> float:
+        """LAPACK's estimate of the condition number in the 1-norm, to three digits; O(m²), as long as small factors."""
+        if not len(self.factor):
+            return 1.0
+        reciprocal, info = lapack.dpocon(self.factor, self.norm, uplo="L")
+        check_info("dpocon", info)
+        return _three_digits(1.0 / reciprocal) if reciprocal > 0 else math.inf
+
+    def condition_of(self, inverse: Floats) -> float:
+        """Return the condition number in the 1-norm, to three digits, given the lower triangle of A⁻¹; O(m²)."""
+        condition = self.norm * unlocked_lapack.one_norm(inverse)
+        return _three_digits(condition) if math.isfinite(condition) else math.inf
 
     def solve(self, right: Floats) -> Floats:
         """Return A⁻¹ right, shape of `right`; O(m²) per column."""
@@ -53,14 +67,19 @@ def cholesky(matrix: Floats, name: str, *, overwrite: bool = False) -> Cholesky:
     """
     if not len(matrix):
         return Cholesky(np.empty((0, 0)), 0.0, 1.0)
-    norm, diagonal = _one_norm(matrix), np.diagonal(matrix).copy()
+
+    def copied() -> Floats:
+        return mirror(matrix) if overwrite else np.array(matrix, order="F")
+
+    attempt, diagonal = copied(), np.diagonal(matrix).copy()
+    norm = unlocked_lapack.one_norm(attempt)
     if not math.isfinite(norm):
         check_kernel_sums(np.tril(matrix), name)
     for jitter in (relative * float(diagonal.max()) for relative in JITTERS):
-        attempt = mirror(matrix) if overwrite else np.array(matrix, order="F")
         np.fill_diagonal(attempt, diagonal + jitter)
         if unlocked_lapack.factorize(attempt) == 0:
-            return Cholesky(attempt, jitter, _condition(attempt, norm + jitter))
+            return Cholesky(attempt, jitter, norm + jitter)
+        attempt = copied()
     raise NumericalBreakdown(
         f"the {name} ({len(matrix)} × {len(matrix)}) is not positive definite within rounding, even with "
         f"{JITTERS[-1]:g} of its largest entry added to the diagonal; raise novelty_threshold or regularization"
@@ -121,21 +140,6 @@ def check_info(routine: str, info: int) -> None:
         raise NumericalBreakdown(f"LAPACK's {routine} failed with info = {info}")
 
 
-def _one_norm(lower: Floats) -> float:
-    """Return the 1-norm of the symmetric matrix whose lower triangle is given."""
-    sums = np.zeros(len(lower))
-    with np.errstate(over="ignore", invalid="ignore"):  # who calls it looks whether the norm is finite
-        for start in range(0, len(lower), COLUMNS):
-            stop = start + COLUMNS
-            columns = np.abs(np.tril(lower[start:, start:stop]))
-            sums[start:] += columns.sum(axis=1)
-            sums[start:stop] += columns.sum(axis=0) - np.diagonal(columns)
-    return float(sums.max())
-
-
-def _condition(factor: Floats, norm: float) -> float:
-    reciprocal, info = lapack.dpocon(factor, norm, uplo="L")
-    check_info("dpocon", info)
-    if not reciprocal > 0:
-        return float("inf")
-    return float(f"{1.0 / reciprocal:.3g}")  # further digits depend on the address of LAPACK's workspace
+def _three_digits(condition: float) -> float:
+    """Return the number without the digits that depend on the address of LAPACK's workspace."""
+    return float(f"{condition:.3g}")

@@ -52,8 +52,8 @@ def open_executor(
     scheduler's file. Raises ClusterError if there is no scheduler, or at any time no worker, for `patience_seconds`, or
     if a worker has other versions than this process.
     """
+    share_freed_memory()
     if cluster == "none":
-        share_freed_memory()
         yield InProcess(most_threads())
         return
     with ExitStack() as stack:

@@ -15,16 +15,16 @@ from scipy.linalg import cython_blas, cython_lapack
 
 from ridgestream.pipeline.base.array_checks import Floats
 
-_LOWER, _NOT_TRANSPOSED = b"L", b"N"
+_LOWER, _NOT_TRANSPOSED, _ONE = b"L", b"N", b"1"
 
 
-def _routine(module: ModuleType, name: str, n_arguments: int) -> Callable[..., None]:
+def _routine(module: ModuleType, name: str, n_arguments: int, result: Any = None) -> Callable[..., Any]:  # noqa: ANN401
     """Return a routine of one of SciPy's Cython modules: all of its arguments are addresses."""
     capsule, api = module.__pyx_capi__[name], ctypes.pythonapi
     name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
     address_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
-    prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_arguments)
-    routine: Callable[..., None] = prototype(address_of(capsule, name_of(capsule)))
+    prototype = ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * n_arguments)
+    routine: Callable[..., Any] = prototype(address_of(capsule, name_of(capsule)))
     return routine
 
 
@@ -32,6 +32,7 @@ _dsyrk = _routine(cython_blas, "dsyrk", 10)
 _dpotrf = _routine(cython_lapack, "dpotrf", 5)
 _dpotri = _routine(cython_lapack, "dpotri", 5)
 _dpotrs = _routine(cython_lapack, "dpotrs", 8)
+_dlansy = _routine(cython_lapack, "dlansy", 6, ctypes.c_double)
 
 
 def add_products(rows: Floats, sums: Floats) -> None:
@@ -60,6 +61,12 @@ def solve(factor: Floats, right: Floats) -> int:
     return _call(_dpotrs, len(factor), columns, *_matrix(factor), *_matrix(right))
 
 
+def one_norm(matrix: Floats) -> float:
+    """Return the 1-norm of a matrix (n, n): NaN if it has any, and infinity if a sum overflows; O(n²)."""
+    work, size = np.empty(len(matrix)), ctypes.byref(ctypes.c_int(len(matrix)))
+    return float(_dlansy(_ONE, _LOWER, size, *_matrix(matrix), work.ctypes.data))
+
+
 def _matrix(matrix: Floats) -> tuple[Any, Any]:
     """Return the arguments for a matrix: its address, and the length of its columns."""
     if not (matrix.flags.f_contiguous and matrix.dtype == np.float64):
@@ -67,7 +74,7 @@ def _matrix(matrix: Floats) -> tuple[Any, Any]:
     return matrix.ctypes.data, ctypes.byref(ctypes.c_int(max(len(matrix), 1)))
 
 
-def _call(routine: Callable[..., None], size: int, *arguments: object) -> int:
+def _call(routine: Callable[..., Any], size: int, *arguments: object) -> int:
     """Call a routine of the lower triangle of a matrix of this size; return its `info`."""
     info = ctypes.c_int(0)
     routine(_LOWER, ctypes.byref(ctypes.c_int(size)), *arguments, ctypes.byref(info))

@@ -18,9 +18,9 @@ class Condition:
     """Condition numbers and jitter of a refresh."""
 
     normal_condition: float
-    """Estimated condition number of P."""
+    """Condition number of P, estimated where there is no inverse."""
     gram_condition: float
-    """Estimated condition number of K."""
+    """Condition number of K."""
     jitter: float
     """The larger of the amounts added to the diagonals of P and K; zero if both factorized without."""
 
@@ -41,7 +41,8 @@ class Inverses:
         self.diagonal: Floats = np.diagonal(self.normal).copy()
         self.gram_diagonal: Floats = np.diagonal(self.gram).copy()
         self.self_kernel: Floats = np.diagonal(information.gram).copy()
-        self.condition = Condition(normal.condition, gram.condition, max(normal.jitter, gram.jitter))
+        conditions = normal.condition_of(self.normal), gram.condition_of(self.gram)
+        self.condition = Condition(*conditions, max(normal.jitter, gram.jitter))
 
     @property
     def coefficients(self) -> Floats:

@@ -22,6 +22,7 @@ def test_inverse_and_solution_are_those_of_numpy(m: int) -> None:
     b = np.arange(2.0 * m).reshape(m, 2)
     assert np.allclose(factorization.solve(b), np.linalg.solve(A, b), rtol=1e-9)
     assert factorization.condition == pytest.approx(np.linalg.cond(A, 1), rel=0.5)
+    assert factorization.condition_of(factorization.inverse()) == pytest.approx(np.linalg.cond(A, 1), rel=6e-3)
 
 
 def test_only_the_lower_triangle_is_read() -> None:

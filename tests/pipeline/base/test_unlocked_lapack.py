@@ -42,6 +42,17 @@ def test_factors_inverses_and_solutions_have_the_bits_of_lapack(n: int, columns:
     assert np.tril(own).tobytes() == np.tril(lapack.dpotri(factor, lower=1)[0]).tobytes()
 
 
+@given(n=SIZES, seed=st.integers(0, 99))
+def test_the_norm_is_that_of_the_symmetric_matrix(n: int, seed: int) -> None:
+    lower = np.asfortranarray(np.tril(np.random.default_rng(seed).normal(size=(n, n))))
+    expected = np.linalg.norm(lower + np.tril(lower, -1).T, 1)
+    lower += np.triu(np.full((n, n), np.nan), 1)
+    assert unlocked_lapack.one_norm(lower) == pytest.approx(expected, rel=1e-13)
+    for value in (np.nan, np.inf):
+        lower[-1, 0] = value
+        np.testing.assert_equal(unlocked_lapack.one_norm(lower), value)
+
+
 def test_a_matrix_without_a_factor_is_reported_as_lapack_does() -> None:
     matrix = np.asfortranarray(np.diag([1.0, 1.0, -1.0, 1.0]))
     assert unlocked_lapack.factorize(matrix) == lapack.dpotrf(matrix, lower=1)[1] == 3
