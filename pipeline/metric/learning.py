@@ -109,7 +109,7 @@ class StageShape:
     rounds: int
     """The most rounds."""
     compares: bool
-    """Whether each round compares several γ, or only the first one does."""
+    """Whether each round compares several γ, or takes that of the stage before."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Stage:
     rounds: int
     """The most rounds."""
     compares: bool
-    """Whether each round compares several γ, or only the first one does."""
+    """Whether each round compares several γ, or takes that of the stage before."""
 
     @property
     def widths_at_once(self) -> int:
@@ -204,11 +204,12 @@ def plan_stages(
 def stage_shapes(n_rows: int, settings: MetricSettings, rounds: int) -> list[StageShape]:
     """Return the shapes of the stages of so many rounds on so many rows, at least one."""
     strides = [stride for stride in STRIDES if stride == 1 or n_rows // stride >= FEW_ROWS]
+    takes_gamma = len(strides) > 1 and rounds > 0
     shapes: list[StageShape] = []
     for stride in strides:
         some = rounds if stride == 1 else (rounds + 1) // 2
         n_basis = max(1, settings.bounded_basis(n_rows) // stride)
-        shapes.append(StageShape(stride, n_basis, some, compares=stride > 1 or len(strides) == 1))
+        shapes.append(StageShape(stride, n_basis, some, compares=stride > 1 or not takes_gamma))
         rounds -= some
     return shapes
 
@@ -242,7 +243,8 @@ class _Learning:
     def run(self, stage: Stage) -> None:
         """Carry out the rounds of a stage, from the best metric so far, until one is not kept."""
         first = REGULARIZATIONS if self.best is None else _near(self.best.regularization, 2)
-        candidate = self._judge(stage, self._metric, self._first_gammas(), first, widens=True)
+        gammas, widens = self._first_gammas(stage), stage.compares or self.best is None
+        candidate = self._judge(stage, self._metric, gammas, first, widens=widens)
         for _ in range(stage.rounds):
             if candidate is None:
                 return
@@ -268,8 +270,10 @@ class _Learning:
                 return
             self._keep(stage, candidate)
 
-    def _first_gammas(self) -> tuple[float | None, ...]:
-        return self._family.first_grid() if self.best is None else self._family.around(self.best.gamma)
+    def _first_gammas(self, stage: Stage) -> tuple[float | None, ...]:
+        if self.best is None:
+            return self._family.first_grid()
+        return self._family.around(self.best.gamma) if stage.compares else (self.best.gamma,)
 
     def _follow(self, stage: Stage, candidate: Candidate) -> Candidate | None:
         """Return the next round's candidate: the last one that improves on this one and on those before it, if any."""
