@@ -14,8 +14,15 @@ from ridgestream.jobs.config.requests import (
 )
 from ridgestream.jobs.runs.job_plan import HeldOut, check_plan, plan_job
 from ridgestream.pipeline.base.errors import InputError
-from ridgestream.pipeline.base.executor import Executor, MemoryNeed, in_threads
-from ridgestream.pipeline.base.memory_plan import BatchPlan, MetricPlan, RefitPlan, TrainingPlan, check_plans
+from ridgestream.pipeline.base.executor import Executor, InProcess, MemoryNeed, in_threads
+from ridgestream.pipeline.base.memory_plan import (
+    BatchPlan,
+    MetricPlan,
+    RefitPlan,
+    TrainingPlan,
+    bytes_in_threads,
+    check_plans,
+)
 from ridgestream.pipeline.base.policies import ERROR
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.dataset.block_stream import block_need
@@ -60,7 +67,7 @@ def run_plan(job: Job, executor: Executor, *, new_model: bool) -> dict[str, Any]
             held_out.check(_held_out_map(plan, sample, schema), schema, executor)
         facts: dict[str, Any] = {"model": plan.trainer.request.name, "method": job.model.method}
         facts |= {"store": store_location(job).text, "store_exists": store_exists} | _cell_facts(plan)
-        facts |= _work_facts(plan, files, workers) | _memory_facts(plan, memory_plans, n_features, workers)
+        facts |= _work_facts(plan, files, workers) | _memory_facts(plan, memory_plans, n_features, executor)
         if sample is None:
             return facts | {"based_on": reason}
         return facts | _time_facts(estimate_run(plan, sample, workers, in_threads(executor).count_workers()))
@@ -173,14 +180,15 @@ def _cell_facts(plan: RunPlan) -> dict[str, Any]:
     return {"experts": request.experts} if request.experts > 1 else {}
 
 
-def _memory_facts(plan: RunPlan, memory_plans: MemoryPlans, n_features: int, workers: int) -> dict[str, Any]:
-    need = _worker_need(memory_plans[0], workers)
+def _memory_facts(plan: RunPlan, memory_plans: MemoryPlans, n_features: int, executor: Executor) -> dict[str, Any]:
+    need, limit = _worker_need(memory_plans[0], executor.count_workers()), plan.memory_limit_bytes
+    threads = executor.threads if isinstance(executor, InProcess) else 1
     return {
         "n_features": n_features,
         "decoded_bytes": 8 * n_features * plan.rows,
-        "process_memory_bytes": max(each.total_bytes for each in memory_plans),
+        "process_memory_bytes": max(bytes_in_threads(each, limit, threads) for each in memory_plans),
         "worker_memory_bytes": need.bytes if need else None,
-        "memory_limit_bytes": plan.memory_limit_bytes,
+        "memory_limit_bytes": limit,
     }
 
 

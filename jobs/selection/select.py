@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from ridgestream.jobs.cluster.freed_memory import share_freed_memory
 from ridgestream.jobs.config.job_file import Job
 from ridgestream.jobs.config.requests import (
     memory_limit_bytes,
@@ -16,7 +17,9 @@ from ridgestream.jobs.config.requests import (
 )
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.jobs.selection.grid_page import write_page
-from ridgestream.pipeline.base.memory_plan import check_plans
+from ridgestream.pipeline.base.blas_threads import most_threads
+from ridgestream.pipeline.base.executor import Executor, InThreads
+from ridgestream.pipeline.base.memory_plan import check_plans, threads_within
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.ingest.source_diff import count_usable_rows, diff_source
 from ridgestream.pipeline.metric.metric import Metric
@@ -47,12 +50,14 @@ def run_select(job: Job, report: Reporter) -> dict[str, Any]:
             "select compares models by the errors of their targets, and rewards are no values: give method lstd its "
             "kernel.gamma, regularization and max_basis, and compare by evaluate"
         )
+    share_freed_memory()
     files = _without_quarantined(job, source_partitions(job, report))
     request, n_rows = with_pilot(model_request(job)), sum(count_usable_rows(files))
     plan = plan_pilot(request, None, n_features=1, n_rows=MOST_ROWS)
     check_plans([plan] if plan else [], memory_limit_bytes(job))
+    threads = threads_within(plan, memory_limit_bytes(job), most_threads()) if plan else 1
     with take_sample(files, MOST_ROWS, schema_request(job), policies(job)) as sample:
-        points = _judge(job, sample, request, report)
+        points = _judge(job, sample, request, report, InThreads(threads))
         rows = sample.ledger.rows
         classifies = bool(sample.ledger.schema and sample.ledger.schema.classifies)
     learned = min(n_rows, request.pilot.rows) if job.model.is_online and request.pilot else n_rows
@@ -78,7 +83,7 @@ def _without_quarantined(job: Job, files: Sequence[PartitionFile]) -> list[Parti
     return [file for file in files if file.name not in left_out]
 
 
-def _judge(job: Job, sample: Sample, request: Request, report: Reporter) -> list[GridPoint]:
+def _judge(job: Job, sample: Sample, request: Request, report: Reporter, executor: Executor) -> list[GridPoint]:
     feature_map, ledger = sample.feature_map(request), sample.ledger
     context = TrainingContext(
         segments=Segments(sample.root),
@@ -86,6 +91,7 @@ def _judge(job: Job, sample: Sample, request: Request, report: Reporter) -> list
         record=None,
         memory_limit_bytes=memory_limit_bytes(job),
         report=report,
+        executor=executor,
     )
 
     def rows(metric: Metric | None) -> RowSet:
@@ -93,7 +99,7 @@ def _judge(job: Job, sample: Sample, request: Request, report: Reporter) -> list
 
     loss = Loss(feature_map.target, context.classifies)
     family = kernel_family(request, feature_map.n_fitted)
-    search = GridSearch(rows, family, request.pilot_options, loss, report)
+    search = GridSearch(rows, family, request.pilot_options, loss, report, executor.threads)
     forms: list[MetricName] = ["standardized", "diagonal", "full"]
     return [p for form in forms[: 3 if feature_map.n_features <= FULL_FEATURES else 2] for p in search.points(form)]
 

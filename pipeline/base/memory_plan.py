@@ -105,6 +105,13 @@ def threads_within(plan: "TrainingPlan | MetricPlan", limit_bytes: int, threads:
     return max(1, min(threads, 1 + (limit_bytes - plan.total_bytes) // max(plan.thread_bytes, 1)))
 
 
+def bytes_in_threads(plan: MemoryPlan, limit_bytes: int, threads: int) -> int:
+    """Return the bytes of the whole process in as many of these threads as it uses."""
+    if not isinstance(plan, TrainingPlan | MetricPlan):
+        return plan.total_bytes
+    return plan.total_bytes + (threads_within(plan, limit_bytes, threads) - 1) * plan.thread_bytes
+
+
 @dataclass(frozen=True)
 class TrainingPlan:
     """The memory of one online training process at its peak."""
@@ -130,8 +137,8 @@ class TrainingPlan:
 
     @property
     def thread_bytes(self) -> int:
-        """The bytes of each further thread that cells are shared by: the matrices of one."""
-        return plan_learner_bytes(self.max_basis, self.n_features)
+        """The bytes of each further thread that cells are shared by, the matrices of one; 0 without cells."""
+        return plan_learner_bytes(self.max_basis, self.n_features) if self.experts > 1 else 0
 
     def learner_room_bytes(self, limit_bytes: int) -> int:
         """Return the bytes that the limit leaves for a learner whose dictionary has no limit."""

@@ -9,6 +9,9 @@ from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors, Verdi
 GAMMAS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """γ that the first round compares, in units of one over the number of features; the best at an edge widens the grid."""
 
+REGULARIZATIONS = tuple(10.0**power for power in range(-9, 2))
+"""λ per row that the first round compares; a later one compares those near the last choice."""
+
 WIDEST, NARROWEST = 2.0**-10, 2.0**10
 """Where the grid ends."""
 
@@ -95,3 +98,9 @@ class Contest:
     def best(self) -> Candidate | None:
         """The best candidate; None if none can be judged."""
         return self._held[list(self._errors)[self.verdict.index]] if self._errors else None
+
+
+def near_regularizations(regularization: float, steps: int) -> tuple[float, ...]:
+    """Return the λ of the grid that are at most so many steps away."""
+    position = REGULARIZATIONS.index(regularization)
+    return REGULARIZATIONS[max(position - steps, 0) : position + steps + 1]

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from ridgestream.pipeline.metric.contest import KernelFamily
-from ridgestream.pipeline.metric.learning import REGULARIZATIONS, forms_of, stage_shapes
+from ridgestream.pipeline.metric.contest import REGULARIZATIONS, KernelFamily
+from ridgestream.pipeline.metric.learning import forms_of, stage_shapes
 from ridgestream.pipeline.metric.settings import AUTO, STANDARDIZED, MetricName, MetricSettings
 from ridgestream.pipeline.metric.split import JUDGES
 

@@ -2,7 +2,7 @@
 
 Each round fits a kernel model with the metric so far, and measures distances by its gradients from then on. Rounds are
 kept while the error on rows left out falls by more than its uncertainty. Early rounds use fewer rows and vectors: the
-metric is rough anyway, and they cost a sixteenth.
+metric is rough anyway, and they cost a sixteenth. The last stage takes the width of the stage before.
 
 Departures from Radhakrishnan et al. (2024): a subset of regressors instead of all rows, the width and λ of each round
 chosen by rows left out, and the rounds stopped by them.
@@ -22,7 +22,7 @@ from ridgestream.pipeline.base.reporter import Reporter, Silent
 from ridgestream.pipeline.metric.candidate import Candidate, JudgedErrors
 from ridgestream.pipeline.metric.column_shares import BinTask, sum_by_bins
 from ridgestream.pipeline.metric.comparison import Comparison, compare_models
-from ridgestream.pipeline.metric.contest import Contest, KernelFamily
+from ridgestream.pipeline.metric.contest import REGULARIZATIONS, Contest, KernelFamily, near_regularizations
 from ridgestream.pipeline.metric.gradients import GradientTask, sum_gradients
 from ridgestream.pipeline.metric.judged_sums import JudgedSumming, sum_judged
 from ridgestream.pipeline.metric.metric import Metric
@@ -35,9 +35,6 @@ from ridgestream.pipeline.sums.row_block import RowBlock
 from ridgestream.pipeline.sums.row_set import RowSet, Sums
 
 Summed = TypeVar("Summed", bound=Sums)
-
-REGULARIZATIONS = tuple(10.0**power for power in range(-9, 2))
-"""λ per row that the first round compares; a later one compares those near the last choice."""
 
 STRIDES = (4, 2, 1)
 """The stages use every fourth row and vector, every second, and all."""
@@ -120,10 +117,8 @@ class Stage:
     """Which rows are used, and which of them judge."""
     vectors: Floats
     """The basis vectors, standardized, shape (n_basis, n_features)."""
-    rounds: int
-    """The most rounds."""
-    compares: bool
-    """Whether each round compares several γ, or takes that of the stage before."""
+    shape: StageShape
+    """What the number of rows decides."""
 
     @property
     def widths_at_once(self) -> int:
@@ -194,8 +189,7 @@ def plan_stages(
         Stage(
             Split(rows.n_rows, shape.stride, settings.random_seed, is_sorted),
             drawn[: max(1, len(drawn) // shape.stride)],
-            shape.rounds,
-            shape.compares,
+            shape,
         )
         for shape in stage_shapes(rows.n_rows, settings, rounds)
     ]
@@ -242,10 +236,10 @@ class _Learning:
 
     def run(self, stage: Stage) -> None:
         """Carry out the rounds of a stage, from the best metric so far, until one is not kept."""
-        first = REGULARIZATIONS if self.best is None else _near(self.best.regularization, 2)
-        gammas, widens = self._first_gammas(stage), stage.compares or self.best is None
+        first = REGULARIZATIONS if self.best is None else near_regularizations(self.best.regularization, 2)
+        gammas, widens = self._first_gammas(stage), stage.shape.compares or self.best is None
         candidate = self._judge(stage, self._metric, gammas, first, widens=widens)
-        for _ in range(stage.rounds):
+        for _ in range(stage.shape.rounds):
             if candidate is None:
                 return
             self._keep(stage, candidate)
@@ -264,7 +258,7 @@ class _Learning:
             return
         most = (1 + loss) * self.best.errors.pooled
         while (gamma := self._family.narrower(self._kept.gamma)) is not None:
-            near = _near(self._kept.regularization, 2)
+            near = near_regularizations(self._kept.regularization, 2)
             [(_, candidate)] = self._candidates(stage, self._metric, (gamma,), near)
             if candidate is None or candidate.errors.pooled > most:
                 return
@@ -273,16 +267,16 @@ class _Learning:
     def _first_gammas(self, stage: Stage) -> tuple[float | None, ...]:
         if self.best is None:
             return self._family.first_grid()
-        return self._family.around(self.best.gamma) if stage.compares else (self.best.gamma,)
+        return self._family.around(self.best.gamma) if stage.shape.compares else (self.best.gamma,)
 
     def _follow(self, stage: Stage, candidate: Candidate) -> Candidate | None:
         """Return the next round's candidate: the last one that improves on this one and on those before it, if any."""
-        gamma, near = candidate.gamma, _near(candidate.regularization, 1)
-        gammas = self._family.around(gamma) if stage.compares else (gamma,)
+        gamma, near = candidate.gamma, near_regularizations(candidate.regularization, 1)
+        gammas = self._family.around(gamma) if stage.shape.compares else (gamma,)
         best: Candidate | None = None
         for metric in self._learned(stage, candidate):
             best = self._improve(stage, best or candidate, metric, gammas, near) or best
-        if self._form == AUTO and stage.compares and candidate.metric.is_standardized:
+        if self._form == AUTO and stage.shape.compares and candidate.metric.is_standardized:
             metric, gammas = self._of_columns(stage), self._family.first_grid()
             best = self._improve(stage, best or candidate, metric, gammas, REGULARIZATIONS) or best
         return best
@@ -295,7 +289,7 @@ class _Learning:
         task, metric = GradientTask(candidate.expansion(), stage.split), candidate.metric
         products = self._reduce(sum_gradients, task, events.STEP_METRIC_GRADIENTS).products
         is_weighed = metric.is_diagonal and not metric.is_standardized
-        for form in forms_of(self._form, metric.n_features, compares=stage.compares, is_weighed=is_weighed):
+        for form in forms_of(self._form, metric.n_features, compares=stage.shape.compares, is_weighed=is_weighed):
             yield Metric.of_gradients(products, diagonal=form == "diagonal")
 
     def _of_columns(self, stage: Stage) -> Metric:
@@ -316,7 +310,7 @@ class _Learning:
         regularizations: Sequence[float],
     ) -> Candidate | None:
         """Return the best candidate with this metric if it improves on the one before."""
-        following = self._judge(stage, metric, gammas, regularizations, widens=stage.compares)
+        following = self._judge(stage, metric, gammas, regularizations, widens=stage.shape.compares)
         if following is None:
             return None
         comparison = Comparison(candidate.judged_model(), following.judged_model(), stage.split)
@@ -396,9 +390,3 @@ class _Learning:
     @property
     def _parts(self) -> int:
         return max(1, self._rows.n_rows // PART_ROWS)
-
-
-def _near(regularization: float, steps: int) -> tuple[float, ...]:
-    """Return the λ of the grid that are at most so many steps away."""
-    position = REGULARIZATIONS.index(regularization)
-    return REGULARIZATIONS[max(position - steps, 0) : position + steps + 1]

@@ -19,8 +19,8 @@ from ridgestream.pipeline.base.pass_checkpoint import named_pass
 from ridgestream.pipeline.base.reporter import Reporter
 from ridgestream.pipeline.features.one_vs_rest import winners_of
 from ridgestream.pipeline.features.target_map import TargetMap
-from ridgestream.pipeline.metric.contest import KernelFamily
-from ridgestream.pipeline.metric.learning import REGULARIZATIONS, learn_metric
+from ridgestream.pipeline.metric.contest import REGULARIZATIONS, KernelFamily
+from ridgestream.pipeline.metric.learning import learn_metric
 from ridgestream.pipeline.metric.metric import Metric
 from ridgestream.pipeline.metric.settings import STANDARDIZED, MetricName, MetricSettings
 from ridgestream.pipeline.selection.nested_models import NestedModels
@@ -158,6 +158,8 @@ class GridSearch:
     """The loss of a row."""
     report: Reporter
     """Receives progress."""
+    threads: int = 1
+    """The threads that share solutions; no bit depends on it."""
 
     def points(self, form: MetricName) -> Iterator[GridPoint]:
         """Yield the error of every combination of γ, λ and size with one kind of metric.
@@ -165,8 +167,9 @@ class GridSearch:
         γ is compared around the best of the metric's pilot, and the grid widens while the best lies at its edge. About
         O(folds · n_regularizations · n_basis³) a γ, and two passes. Raises InputError if no row can be drawn.
         """
-        learned = learn_metric(self.rows(None), self.family, self.settings, self.report, form=form)
-        rows = self.rows(None if form == STANDARDIZED else learned.metric)
+        rows, settings = self.rows(None), self.settings
+        learned = learn_metric(rows, self.family, settings, self.report, form=form, threads=self.threads)
+        rows = rows if form == STANDARDIZED else self.rows(learned.metric)
         wanted = self.family.around(learned.best.gamma) if learned.best else self.family.first_grid()
         judged: dict[float | None, float] = {}
         while wanted:

@@ -97,7 +97,7 @@ def learn_block(
     places, predictions, most = [np.empty(0, np.int64)], [np.empty((0, n_targets))], part_rows(block.X.shape[1])
     with one_blas_thread():
         for first, part in zip(count(step=most), block.parts(most)):
-            nearest = state.cells.nearest(part.X) if routed is None else routed[first : first + most]
+            nearest = state.cells.nearest(part.X, threads) if routed is None else routed[first : first + most]
             own = np.arange(len(part)) if cells is None else np.flatnonzero(np.isin(nearest, cells))
             rows = part if cells is None else part.select(own)
             state, before = _learn_part(state, rows, nearest[own], step, threads)

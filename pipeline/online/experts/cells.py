@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ridgestream.pipeline.base.array_checks import Floats, Integers, check_rows
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputError
+from ridgestream.pipeline.base.threads import map_in_threads
 
 ROUTED_ROWS = 2048
 """Rows whose distances from all centres are computed at once."""
@@ -41,17 +42,19 @@ class Cells:
     def __len__(self) -> int:
         return len(self.centres)
 
-    def nearest(self, rows: Floats) -> Integers:
-        """Return the number of each row's nearest centre; O(n_cells · n_features) a row.
+    def nearest(self, rows: Floats, threads: int = 1) -> Integers:
+        """Return the number of each row's nearest centre; O(n_cells · n_features) a row, which `threads` share.
 
         Of several at the same distance it is the lowest. How many rows are asked for at once does not matter.
         """
-        found, half = np.empty(len(rows), dtype=np.int64), 0.5 * np.einsum("ij,ij->i", self.centres, self.centres)
+        half = 0.5 * np.einsum("ij,ij->i", self.centres, self.centres)
+
+        def of_rows(start: int) -> Integers:
+            return self._nearest(rows[start : start + ROUTED_ROWS], half)
+
         with one_blas_thread():
-            for start in range(0, len(rows), ROUTED_ROWS):
-                part = slice(start, start + ROUTED_ROWS)
-                found[part] = self._nearest(rows[part], half)
-        return found
+            found = map_in_threads(of_rows, range(0, len(rows), ROUTED_ROWS), threads)
+            return np.concatenate([np.empty(0, dtype=np.int64), *found])
 
     def groups(self, rows: Floats, answering: Integers | None = None) -> Iterator[tuple[int, Integers]]:
         """Yield each cell that has some of the rows, in ascending order, and the indices of its rows, likewise.

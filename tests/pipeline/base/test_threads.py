@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ridgestream.pipeline.base.blas_threads import MOST_THREADS, blas_threads
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.executor import InProcess, InThreads, in_threads
-from ridgestream.pipeline.base.memory_plan import MetricPlan, TrainingPlan, threads_within
+from ridgestream.pipeline.base.memory_plan import MetricPlan, RefitPlan, TrainingPlan, bytes_in_threads, threads_within
 from ridgestream.pipeline.base.threads import ITEMS_PER_THREAD, map_in_threads
 
 
@@ -100,3 +100,6 @@ def test_there_are_no_more_threads_than_memory_has_room_for(room: int, threads: 
         assert threads_within(plan, limit, threads) == min(threads, 1 + room)
         assert threads_within(plan, limit - 1, threads) == min(threads, max(1, room))
         assert threads_within(plan, 0, threads) == 1
+        assert plan.total_bytes <= bytes_in_threads(plan, limit, threads) <= limit
+    one, refit = TrainingPlan(basis, 9, 10**6), RefitPlan(basis, 9, 10**6, 10**6)
+    assert [bytes_in_threads(each, 2**60, threads) for each in (one, refit)] == [one.total_bytes, refit.total_bytes]

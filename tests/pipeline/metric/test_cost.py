@@ -12,7 +12,7 @@ from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.kernels import RBF, Kernel
 from ridgestream.pipeline.metric import candidate, learning
 from ridgestream.pipeline.metric.comparison import Differences
-from ridgestream.pipeline.metric.contest import KernelFamily
+from ridgestream.pipeline.metric.contest import REGULARIZATIONS, KernelFamily
 from ridgestream.pipeline.metric.cost import stage_costs
 from ridgestream.pipeline.metric.judged_sums import JudgedSumming
 from ridgestream.pipeline.metric.learning import learn_metric
@@ -48,7 +48,7 @@ def test_a_pilot_all_of_whose_rounds_are_kept_costs_what_was_counted(
     monkeypatch.setattr(learning, "FEW_ROWS", 300)
     monkeypatch.setattr(Differences, "is_improvement", True)
     monkeypatch.setattr(KernelFamily, "neighbour", lambda *_: None)
-    monkeypatch.setattr(learning, "_near", lambda _, steps: learning.REGULARIZATIONS[: 2 * steps + 1])
+    monkeypatch.setattr(learning, "near_regularizations", lambda _, steps: REGULARIZATIONS[: 2 * steps + 1])
     solved, solve = Counter[int](), candidate._fit
 
     def fit(*arguments: Any) -> Floats:
