@@ -7,7 +7,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 
@@ -21,17 +23,24 @@ Result = TypeVar("Result")
 def map_in_threads(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
     """Yield the function's results in the order of the items, of which a bounded number is taken ahead.
 
-    With one thread, each result is computed in the calling thread when it is requested. An error is raised where its
-    result would be yielded, once what runs has ended.
+    With one thread, each result is computed in the calling thread when it is requested. Other threads have this one's
+    context variables and floating-point error settings. An error is raised where its result would be yielded, once what
+    runs has ended.
     """
     if threads == 1:
         yield from map(function, items)
         return
+    settings: Any = np.geterr()
+
+    def compute(item: Item) -> Result:
+        with np.errstate(**settings):
+            return function(item)
+
     waiting: deque[Future[Result]] = deque()
     with one_blas_thread(), ThreadPoolExecutor(threads, thread_name_prefix="compute") as pool:
         try:
             for item in items:
-                waiting.append(pool.submit(copy_context().run, function, item))
+                waiting.append(pool.submit(copy_context().run, compute, item))
                 if len(waiting) >= ITEMS_PER_THREAD * threads:
                     yield waiting.popleft().result()
             while waiting:
