@@ -52,7 +52,7 @@ def stage_costs(n_rows: int, family: KernelFamily, settings: MetricSettings, for
     of_rounds = family.of_rounds() if learns else family
     for shape in stage_shapes(n_rows, settings, settings.rounds if learns else 0):
         first, near = len(of_rounds.first_grid()), len(of_rounds.around(1.0))
-        begins, lambdas = (near if shape.compares else 1, AFTER_FIRST) if costs else (first, len(REGULARIZATIONS))
+        begins, lambdas = (near, AFTER_FIRST) if costs else (first, len(REGULARIZATIONS))
         forms = forms_of(form, family.n_features, compares=shape.compares, is_weighed=False)
         tries_columns = form == AUTO and shape.compares and not costs
         columns, ends = first if tries_columns else 0, 0

@@ -2,7 +2,7 @@
 
 Each round fits a kernel model with the metric so far, and measures distances by its gradients from then on. Rounds are
 kept while the error on rows left out falls by more than its uncertainty. Early rounds use fewer rows and vectors: the
-metric is rough anyway, and they cost a sixteenth. The last stage takes the width of the stage before.
+metric is rough anyway, and they cost a sixteenth.
 
 Departures from Radhakrishnan et al. (2024): a subset of regressors instead of all rows, the width and λ of each round
 chosen by rows left out, and the rounds stopped by them.
@@ -106,7 +106,7 @@ class StageShape:
     rounds: int
     """The most rounds."""
     compares: bool
-    """Whether each round compares several γ, or takes that of the stage before."""
+    """Whether each round compares several γ, or only the first one does."""
 
 
 @dataclass(frozen=True)
@@ -198,12 +198,11 @@ def plan_stages(
 def stage_shapes(n_rows: int, settings: MetricSettings, rounds: int) -> list[StageShape]:
     """Return the shapes of the stages of so many rounds on so many rows, at least one."""
     strides = [stride for stride in STRIDES if stride == 1 or n_rows // stride >= FEW_ROWS]
-    takes_gamma = len(strides) > 1 and rounds > 0
     shapes: list[StageShape] = []
     for stride in strides:
         some = rounds if stride == 1 else (rounds + 1) // 2
         n_basis = max(1, settings.bounded_basis(n_rows) // stride)
-        shapes.append(StageShape(stride, n_basis, some, compares=stride > 1 or not takes_gamma))
+        shapes.append(StageShape(stride, n_basis, some, compares=stride > 1 or len(strides) == 1))
         rounds -= some
     return shapes
 
@@ -237,8 +236,7 @@ class _Learning:
     def run(self, stage: Stage) -> None:
         """Carry out the rounds of a stage, from the best metric so far, until one is not kept."""
         first = REGULARIZATIONS if self.best is None else near_regularizations(self.best.regularization, 2)
-        gammas, widens = self._first_gammas(stage), stage.shape.compares or self.best is None
-        candidate = self._judge(stage, self._metric, gammas, first, widens=widens)
+        candidate = self._judge(stage, self._metric, self._first_gammas(), first, widens=True)
         for _ in range(stage.shape.rounds):
             if candidate is None:
                 return
@@ -264,10 +262,8 @@ class _Learning:
                 return
             self._keep(stage, candidate)
 
-    def _first_gammas(self, stage: Stage) -> tuple[float | None, ...]:
-        if self.best is None:
-            return self._family.first_grid()
-        return self._family.around(self.best.gamma) if stage.shape.compares else (self.best.gamma,)
+    def _first_gammas(self) -> tuple[float | None, ...]:
+        return self._family.first_grid() if self.best is None else self._family.around(self.best.gamma)
 
     def _follow(self, stage: Stage, candidate: Candidate) -> Candidate | None:
         """Return the next round's candidate: the last one that improves on this one and on those before it, if any."""
