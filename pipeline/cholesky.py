@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
-from ridgestream.pipeline.base import unlocked_lapack
+from ridgestream.pipeline import unlocked_lapack
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.errors import TOO_LARGE, NumericalBreakdown
 

@@ -1,19 +1,29 @@
-"""Limits on the threads of BLAS and numba.
+"""Limits on the threads of BLAS and numba, and computing in several threads of this process.
 
 Sums that must have the same bits on any number of cores run on one BLAS thread; processes that share a machine limit
-both libraries.
+both libraries. Threads of this process have one BLAS thread each; compiled code, NumPy's operations on arrays and the
+routines of `unlocked_lapack` let the others run meanwhile.
 """
 
 import functools
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
 MOST_THREADS = 8
 """The most threads that tasks share: beyond, each costs memory and waits for Python's lock."""
+
+ITEMS_PER_THREAD = 2
+"""Items under way for each thread: one that runs, one that waits."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @functools.cache
@@ -117,3 +127,34 @@ def numba_threads() -> int:
     import numba
 
     return int(numba.get_num_threads())
+
+
+def map_in_threads(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
+    """Yield the function's results in the order of the items, of which a bounded number is taken ahead.
+
+    With one thread, each result is computed in the calling thread when it is requested. Other threads have this one's
+    context variables and floating-point error settings. An error is raised where its result would be yielded, once what
+    runs has ended.
+    """
+    if threads == 1:
+        yield from map(function, items)
+        return
+    import numpy as np
+
+    settings: Any = np.geterr()
+
+    def compute(item: Item) -> Result:
+        with np.errstate(**settings):
+            return function(item)
+
+    waiting: deque[Future[Result]] = deque()
+    with one_blas_thread(), ThreadPoolExecutor(threads, thread_name_prefix="compute") as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(copy_context().run, compute, item))
+                if len(waiting) >= ITEMS_PER_THREAD * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)

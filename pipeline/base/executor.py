@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from ridgestream.pipeline.base.threads import map_in_threads
+from ridgestream.pipeline.base.blas_threads import map_in_threads
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -8,8 +8,8 @@ from math import sqrt
 import numpy as np
 
 from ridgestream.pipeline.base.array_checks import Floats
+from ridgestream.pipeline.base.blas_threads import map_in_threads
 from ridgestream.pipeline.base.errors import NumericalBreakdown
-from ridgestream.pipeline.base.threads import map_in_threads
 from ridgestream.pipeline.cholesky import pack
 from ridgestream.pipeline.metric.comparison import JudgedModel
 from ridgestream.pipeline.metric.gradients import Expansion

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.errors import TOO_LARGE, NumericalBreakdown
-from ridgestream.pipeline.base.unlocked_lapack import add_products
 from ridgestream.pipeline.cholesky import symmetric
 from ridgestream.pipeline.online.row_block import RowBlock
 from ridgestream.pipeline.online.state import OnlineState
+from ridgestream.pipeline.unlocked_lapack import add_products
 
 LARGEST_SELF_KERNEL = 1e154
 """The square of a larger kernel value overflows float64."""

@@ -15,12 +15,12 @@ from scipy.linalg import blas
 from ridgestream.pipeline.base.array_checks import Floats
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
-from ridgestream.pipeline.base.unlocked_lapack import add_products
 from ridgestream.pipeline.cholesky import mirror
 from ridgestream.pipeline.kernels import Kernel
 from ridgestream.pipeline.sums.basis import plan_kernel_rows
 from ridgestream.pipeline.sums.normal_equations import BlockStatistics
 from ridgestream.pipeline.sums.row_block import RowBlock, drop_absent
+from ridgestream.pipeline.unlocked_lapack import add_products
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from ridgestream.pipeline.base.array_checks import Floats, Integers
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.pass_checkpoint import named_pass
-from ridgestream.pipeline.base.unlocked_lapack import add_products
 from ridgestream.pipeline.cholesky import Cholesky, cholesky, first_packed, mirror, pack, unpack
 from ridgestream.pipeline.sums.basis import Basis
 from ridgestream.pipeline.sums.folds import deal_folds
 from ridgestream.pipeline.sums.row_block import RowBlock, drop_absent
+from ridgestream.pipeline.unlocked_lapack import add_products
 
 NORMAL_MATRIX = "normal matrix P"
 """What is factorized, for messages."""

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers, check_rows, check_targets, check_weights
-from ridgestream.pipeline.base.blas_threads import one_blas_thread
-from ridgestream.pipeline.base.threads import map_in_threads
+from ridgestream.pipeline.base.blas_threads import map_in_threads, one_blas_thread
 from ridgestream.pipeline.online.carried_model import CarriedModel
 from ridgestream.pipeline.online.experts.cells import group
 from ridgestream.pipeline.online.experts.experts_state import ExpertsState

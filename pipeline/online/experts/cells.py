@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ridgestream.pipeline.base.array_checks import Floats, Integers, check_rows
-from ridgestream.pipeline.base.blas_threads import one_blas_thread
+from ridgestream.pipeline.base.blas_threads import map_in_threads, one_blas_thread
 from ridgestream.pipeline.base.errors import InputError
-from ridgestream.pipeline.base.threads import map_in_threads
 
 ROUTED_ROWS = 2048
 """Rows whose distances from all centres are computed at once."""

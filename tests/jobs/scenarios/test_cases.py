@@ -336,6 +336,7 @@ class FailingOnce(InProcess):
     """Runs each task twice: at first it fails, after all that it reads but the last has been read; then it is whole."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
         self.failed = 0
         self._failing = False
         real = Segment.read

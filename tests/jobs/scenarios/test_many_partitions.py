@@ -89,6 +89,7 @@ class CountingTasks(InProcess):
     """An executor that is not in this process as far as anybody can see, and counts its tasks."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.tasks = 0
 
     def run(self, function: Callable[..., Any], tasks: Iterable[Any], *shared: Any) -> Iterator[Any]:

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ridgestream.pipeline.base.blas_threads import MOST_THREADS, blas_threads
+from ridgestream.pipeline.base.blas_threads import ITEMS_PER_THREAD, MOST_THREADS, blas_threads, map_in_threads
 from ridgestream.pipeline.base.errors import InputError
 from ridgestream.pipeline.base.executor import InProcess, InThreads, in_threads
 from ridgestream.pipeline.base.memory_plan import MetricPlan, RefitPlan, TrainingPlan, bytes_in_threads, threads_within
-from ridgestream.pipeline.base.threads import ITEMS_PER_THREAD, map_in_threads
 
 
 @given(items=st.lists(st.integers(), max_size=40), threads=st.integers(1, 5))

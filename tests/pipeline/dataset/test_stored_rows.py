@@ -258,6 +258,7 @@ class Ahead(InProcess):
     """Draws three tasks before the first result, as workers do."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.drawn: list[Any] = []
 
     def run(self, function: Callable[..., Result], tasks: Iterable[Task], *shared: Any) -> Iterator[Result]:
@@ -321,6 +322,7 @@ class ThreeWorkers(PicklingExecutor):
     """Runs tasks as a cluster of three workers might."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.tasks = 0
 
     def count_workers(self) -> int:

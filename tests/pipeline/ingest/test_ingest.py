@@ -432,6 +432,7 @@ class FailingExecutor(InProcess):
     """An executor that fails after some tasks."""
 
     def __init__(self, after: int) -> None:
+        super().__init__()
         self.after = after
 
     def run(self, function: Callable[..., Any], tasks: Iterable[Any], *shared: Any) -> Iterator[Any]:

@@ -55,6 +55,7 @@ class Killed(InProcess):
     """An executor that is killed after some tasks, and counts those that are done."""
 
     def __init__(self, after: int) -> None:
+        super().__init__()
         self.after, self.done = after, 0
 
     def run(self, function: Callable[..., Any], tasks: Iterable[Any], *shared: Any) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import blas, lapack
 
-from ridgestream.pipeline.base import unlocked_lapack
+from ridgestream.pipeline import unlocked_lapack
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 
 SIZES = st.integers(1, 70)
