@@ -30,7 +30,7 @@ class Cholesky:
 
     @property
     def condition(self) -> float:
-        """LAPACK's estimate of the condition number in the 1-norm, to three digits; O(m²), as long as small factors."""
+        """LAPACK's estimate of the condition number in the 1-norm, to three digits; O(m²)."""
         if not len(self.factor):
             return 1.0
         reciprocal, info = lapack.dpocon(self.factor, self.norm, uplo="L")
