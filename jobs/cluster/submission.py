@@ -1,19 +1,23 @@
 """Submission: sends tasks, and the values that they share, to the workers of a cluster."""
 
 from collections.abc import Iterable
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 from ridgestream.jobs.cluster.cluster_error import scheduler_errors, scheduler_gone
 from ridgestream.jobs.cluster.version_check import Client
-from ridgestream.jobs.cluster.worker_task import Requirements, perform
+from ridgestream.jobs.cluster.worker_task import Requirements, hold, perform
 from ridgestream.jobs.cluster.workers import LOOK_SECONDS, Workers
 from ridgestream.pipeline.dataset.task_label import label_of
 
 MAX_SENDINGS = 5
 """How often a task, or a value, is sent to a cluster that drops it before it is given up; each wait is longer."""
+
+COPY_SECONDS = 10.0
+"""How long a shared value waits at most for workers that are too busy to take a copy before the first task needs it."""
 
 _NO_WARNING = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
 """The states of cells travel with their tasks, since no two workers need the same ones."""
@@ -108,19 +112,46 @@ class Submission:
         return future
 
     def _scatter(self, value: Any) -> Any:  # noqa: ANN401
-        """Send a value to every worker; again if one of them dies meanwhile."""
+        """Send a value to every worker; again if the first one to have it dies meanwhile."""
         for sending in range(1, MAX_SENDINGS + 1):
             try:
-                return self._client.scatter(  # in a list, since the parts of a tuple would be sent one by one
-                    [value], broadcast=True, hash=False, direct=False, timeout=self._workers.patience_seconds
-                )[0]
+                return self._copied(
+                    self._client.scatter(  # in a list, since the parts of a tuple would be sent one by one
+                        [value], hash=False, direct=False, timeout=self._workers.patience_seconds
+                    )[0]
+                )
             except TimeoutError as error:
                 raise self._workers.none_left() from error
-            except OSError as error:
+            except (OSError, CancelledError) as error:
                 if sending == MAX_SENDINGS or not self.is_connected:
                     raise scheduler_gone(error) from error
                 sleep(LOOK_SECONDS * sending)
         raise AssertionError
+
+    def _copied(self, future: Any) -> Any:  # noqa: ANN401
+        """Return a value that every worker has which accepts tasks, since tasks go where their values are.
+
+        By a task for each worker: a scheduler asked to broadcast a value tries for ever to reach a worker that dies
+        meanwhile, and shares no other value until then. Raises CancelledError if the value is lost.
+        """
+        running = [address for address, worker in self._workers.update().items() if worker["status"] == "running"]
+        with scheduler_errors():
+            copies = {a: self._client.submit(hold, future, workers=[a], pure=False, priority=1) for a in running}
+        give_up = monotonic() + COPY_SECONDS
+        while copies and not _all_done(copies.values()) and monotonic() < give_up:
+            there = self._workers.update()
+            copies = {address: copy for address, copy in copies.items() if address in there}
+        return future
+
+
+def _all_done(futures: Iterable[Any]) -> bool:
+    """Wait for a moment until all are done; return whether they are. Raises CancelledError if one is dropped."""
+    from distributed import wait
+
+    with suppress(TimeoutError):
+        wait(list(futures), timeout=LOOK_SECONDS)
+        return True
+    return False
 
 
 def _sendings(call: tuple[Any, ...]) -> dict[int, int]:

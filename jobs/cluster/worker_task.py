@@ -68,6 +68,10 @@ def perform(requirements: Requirements, function: Callable[..., Result], task: A
         return Failed(error, worker=_address())
 
 
+def hold(value: Any) -> None:  # noqa: ANN401
+    """Do nothing: as an argument of this, a value has come to the worker, which keeps it while it is needed."""
+
+
 def probe(threads: int) -> WorkerThreads:
     """Return the threads that tasks have in this worker."""
     with limited_threads(threads):

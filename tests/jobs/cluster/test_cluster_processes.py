@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree
@@ -89,13 +90,24 @@ def replace_oldest(cluster: Cluster) -> None:
 
 def run_through_kills(run: Run, cluster: Cluster, seconds: float, log: Path, at_most: int) -> int:
     """Run the job to its end while a worker is killed every few seconds; return how many were."""
-    process, kills = run.start(cluster, log), 0
-    while not ends_within(process, seconds if kills < at_most else 10 * PATIENCE):
-        assert kills < at_most, log.read_text()
-        replace_oldest(cluster)
-        kills += 1
-    assert process.returncode == 0, log.read_text()
+    kills = 0
+    with killed_at_last(run.start(cluster, log)) as process:
+        while not ends_within(process, seconds if kills < at_most else 5 * PATIENCE):
+            assert kills < at_most, log.read_text()
+            replace_oldest(cluster)
+            kills += 1
+        assert process.returncode == 0, log.read_text()
     return kills
+
+
+@contextmanager
+def killed_at_last(process: "subprocess.Popen[bytes]") -> "Iterator[subprocess.Popen[bytes]]":
+    """Leave no process to the tests that follow, should this one fail."""
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
 
 
 def ends_within(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
@@ -108,14 +120,14 @@ def ends_within(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
 
 def kill_scheduler_then_go_on(run: Run, cluster: Cluster, log: Path) -> None:
     """Kill the scheduler after the ingest, start it and its workers again, and run the same command again."""
-    process = run.start(cluster, log)
-    wait_until(lambda: "event='ingest'" in log.read_text(), process)
-    cluster.scheduler.kill()
-    cluster.scheduler.wait(PATIENCE)
-    for worker in cluster.workers:
-        worker.kill()
-        worker.wait(PATIENCE)
-    assert process.wait(2 * PATIENCE) == exit_codes.CLUSTER, log.read_text()
+    with killed_at_last(run.start(cluster, log)) as process:
+        wait_until(lambda: "event='ingest'" in log.read_text(), process)
+        cluster.scheduler.kill()
+        cluster.scheduler.wait(PATIENCE)
+        for worker in cluster.workers:
+            worker.kill()
+            worker.wait(PATIENCE)
+        assert process.wait(2 * PATIENCE) == exit_codes.CLUSTER, log.read_text()
     assert "the same command continues" in log.read_text()
     cluster.workers.clear()
     address = cluster.address
