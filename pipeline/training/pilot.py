@@ -132,8 +132,8 @@ def run_pilot(
     context.executor.admit([MemoryNeed(plan.total_bytes)])
     threads = threads_within(plan, context.memory_limit_bytes, context.executor.threads)
     context = replace(context, executor=in_threads(context.executor, threads))
-    encodings = _compressed(encodings, context, request, settings)
-    pilot = _learn(encodings.first, context, request, settings, narrower_loss=0.0 if choose else NARROWER_LOSS)
+    encodings = _compressed(encodings, context, request, settings, threads)
+    pilot = _learn(encodings.first, context, request, settings, threads, 0.0 if choose else NARROWER_LOSS)
     choice = choose(pilot) if choose and not pilot.learned.is_target_constant else pilot.choice
     _report(pilot, choice, request, context)
     if request.metric is None:
@@ -144,14 +144,20 @@ def run_pilot(
 
 
 def _learn(
-    first: FeatureMap, context: TrainingContext, request: Request, settings: MetricSettings, *, narrower_loss: float
+    first: FeatureMap,
+    context: TrainingContext,
+    request: Request,
+    settings: MetricSettings,
+    threads: int,
+    narrower_loss: float,
 ) -> Pilot:
     rows = _first_rows(first, context, settings)
     family, form = kernel_family(request, first.n_fitted), _form(request)
     is_full = rows.n_rows >= count_rows(settings, first.n_features)
     narrower_loss = narrower_loss if is_full else 0.0
-    report, threads = context.report, context.executor.threads
-    learned = learn_metric(rows, family, settings, report, form=form, narrower_loss=narrower_loss, threads=threads)
+    learned = learn_metric(
+        rows, family, settings, context.report, form=form, narrower_loss=narrower_loss, threads=threads
+    )
     return Pilot(rows, context.ledger.rows, is_full, family, learned)
 
 
@@ -161,7 +167,7 @@ def _first_rows(first: FeatureMap, context: TrainingContext, settings: MetricSet
 
 
 def _compressed(
-    encodings: Encodings, context: TrainingContext, request: Request, settings: MetricSettings
+    encodings: Encodings, context: TrainingContext, request: Request, settings: MetricSettings, threads: int
 ) -> Encodings:
     """Return the maps with those columns compressed that have values far out; none where the job states the metric.
 
@@ -185,7 +191,7 @@ def _compressed(
     if one_sided == found:
         return from_median
     from_one_end = encodings.compressed_by(one_sided)
-    errors = [_judge(each.first, context, request, settings) for each in (from_median, from_one_end)]
+    errors = [_judge(each.first, context, request, settings, threads) for each in (from_median, from_one_end)]
     return from_one_end if _is_clearly_better(*errors) else from_median
 
 
@@ -196,10 +202,10 @@ def _fit_compressions(features: Floats, positions: Iterable[int], *, one_sided: 
 
 
 def _judge(
-    first: FeatureMap, context: TrainingContext, request: Request, settings: MetricSettings
+    first: FeatureMap, context: TrainingContext, request: Request, settings: MetricSettings, threads: int
 ) -> JudgedErrors | None:
     family = kernel_family(request, first.n_fitted)
-    return judge_features(_first_rows(first, context, settings), family, settings, context.executor.threads)
+    return judge_features(_first_rows(first, context, settings), family, settings, threads)
 
 
 def _is_clearly_better(before: JudgedErrors | None, after: JudgedErrors | None) -> bool:

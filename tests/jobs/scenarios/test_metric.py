@@ -1,7 +1,9 @@
 """A learned metric in jobs: one run and nights give the same bits with it, in every method, on any executor."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +27,11 @@ from ridgestream.jobs.commands.plan import run_plan
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.jobs.config.values import JobFileError
 from ridgestream.pipeline.base import pass_checkpoint
+from ridgestream.pipeline.base.blas_threads import map_in_threads
 from ridgestream.pipeline.base.executor import InProcess
 from ridgestream.pipeline.dataset import stored_rows
 from ridgestream.pipeline.dataset.feature_map_growth import feature_map_of
+from ridgestream.pipeline.metric import candidate
 from ridgestream.pipeline.models.model_record import expansion_of
 from ridgestream.pipeline.training import pilot
 from ridgestream.stores.errors.exceptions import ModelError
@@ -83,6 +87,22 @@ def test_where_tasks_are_done_changes_no_bit(tmp_path: Path, method: str, metric
         work = Workplace.new(tmp_path / name, range(3))
         work.run_here({**METHODS[method], **metric}, executor=executor)
         assert_same_model(here.model(), work.model())
+
+
+@pytest.mark.parametrize("executor", [InProcess(4), PicklingExecutor(4)], ids=["here", "there"])
+def test_fits_are_solved_in_as_many_threads_as_the_memory_limit_has_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: InProcess
+) -> None:
+    used: list[int] = []
+
+    def recorded(*given: Any) -> Iterator[Any]:
+        used.append(given[2])
+        return map_in_threads(*given)
+
+    monkeypatch.setattr(pilot, "threads_within", lambda plan, limit, threads: threads - 3)  # noqa: ARG005
+    monkeypatch.setattr(candidate, "map_in_threads", recorded)
+    Workplace.new(tmp_path / "work", range(1)).run_here(FULL, executor=executor)
+    assert set(used) == {1}
 
 
 @pytest.mark.thorough
