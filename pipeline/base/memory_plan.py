@@ -86,6 +86,10 @@ class MemoryPlan(Protocol):
     def remedy(self) -> str:
         """How to need less."""
 
+    @property
+    def least_bytes(self) -> int:
+        """The bytes that it needs whatever the remedy lowers."""
+
 
 def check_plans(plans: Iterable[MemoryPlan], limit_bytes: int) -> None:
     """Raise MemoryRefused, with both numbers and a remedy, if one of the plans is above the limit.
@@ -94,9 +98,10 @@ def check_plans(plans: Iterable[MemoryPlan], limit_bytes: int) -> None:
     """
     most = max(plans, key=lambda plan: plan.total_bytes, default=None)
     if most is not None and most.total_bytes > limit_bytes:
+        remedy = f"{most.remedy}, or " if most.least_bytes <= limit_bytes else ""
         raise MemoryRefused(
             f"{most.work} needs {show_need(most.total_bytes)} of memory{most.share}; {show_bytes(limit_bytes)} may be "
-            f"used: {most.remedy}, or raise memory_limit"
+            f"used: {remedy}raise memory_limit"
         )
 
 
@@ -175,6 +180,11 @@ class TrainingPlan:
             return "lower max_basis, give experts a number"
         return "lower max_basis or experts" if self.experts > 1 else "lower max_basis"
 
+    @property
+    def least_bytes(self) -> int:
+        """The bytes of a learner without vectors."""
+        return self.total_bytes - self.learner_bytes
+
 
 @dataclass(frozen=True)
 class RefitPlan:
@@ -190,6 +200,8 @@ class RefitPlan:
     """Bytes of the kernel values computed at once."""
     experts: int = 1
     """The number of cells that have a dictionary each."""
+    part_bytes: int = 0
+    """Bytes of the features that are divided among the cells at once."""
 
     @property
     def sums_bytes(self) -> int:
@@ -200,7 +212,8 @@ class RefitPlan:
     @property
     def total_bytes(self) -> int:
         """The bytes of the whole process."""
-        return _BASE_BYTES + self.sums_bytes + _PREFETCHED_BLOCKS * self.block_bytes + 2 * self.kernel_bytes
+        rows = _PREFETCHED_BLOCKS * self.block_bytes + _PARTS * self.part_bytes + 2 * self.kernel_bytes
+        return _BASE_BYTES + self.sums_bytes + rows
 
     @property
     def work(self) -> str:
@@ -215,7 +228,12 @@ class RefitPlan:
     @property
     def remedy(self) -> str:
         """How to need less."""
-        return "lower max_basis, leave refit off"
+        return "lower max_basis, set refit = false"
+
+    @property
+    def least_bytes(self) -> int:
+        """None without a refit."""
+        return 0
 
 
 @dataclass(frozen=True)
@@ -262,6 +280,11 @@ class MetricPlan:
     def remedy(self) -> str:
         """How to need less."""
         return "lower metric_options.basis"
+
+    @property
+    def least_bytes(self) -> int:
+        """The bytes without the sums."""
+        return self.total_bytes - self.sums_bytes
 
 
 @dataclass(frozen=True)
@@ -322,6 +345,11 @@ class BatchPlan:
     def remedy(self) -> str:
         """How to need less."""
         return "lower the number of vectors or folds"
+
+    @property
+    def least_bytes(self) -> int:
+        """The bytes without the sums."""
+        return self.total_bytes - self.sums_bytes
 
 
 def plan_partition_bytes(group_bytes: int, batch_bytes: int) -> int:

@@ -20,7 +20,7 @@ from ridgestream.pipeline.prediction.held_out import held_out_feature_map
 from ridgestream.pipeline.training.online.shared_cells import fewest_shared
 from ridgestream.pipeline.training.pilot import plan_pilot
 from ridgestream.pipeline.training.refit import count_features, may_refit, plan_refit
-from ridgestream.pipeline.training.request import OnlineRequest, Request, adopt_settings
+from ridgestream.pipeline.training.request import EXPERTS, OnlineRequest, Request, adopt_settings
 from ridgestream.pipeline.training.trainer import Trainer, trainer_of
 from ridgestream.pipeline.training.training_result import Standing, find_unlearned, standing_of
 from ridgestream.stores.catalog.ledger import Ledger, LedgerEntry, read_ledger
@@ -97,9 +97,9 @@ class RunPlan:
     @property
     def tries_refit(self) -> bool:
         """Whether a refit will be tried, unless the dictionary stays far smaller than it may be."""
-        return (
-            self.may_refit and self.learns and may_refit(self.trainer.request, self.rows, self.experts * self.max_basis)
-        )
+        request, n_basis = self.trainer.request, self.experts * self.max_basis
+        local = isinstance(request, OnlineRequest) and (request.experts > 1 or EXPERTS in request.chooses)
+        return self.may_refit and self.learns and may_refit(request, self.rows, n_basis, local=local)
 
     @property
     def is_due(self) -> bool:
@@ -157,11 +157,14 @@ class RunPlan:
         """Return the memory that training needs, and that of learning a metric and of a refit if there are such."""
         training = self.trainer.plan_memory(self.record, self.rows, n_features, n_outputs)
         pilot = plan_pilot(self.trainer.request, self.record, n_features, self.rows)
-        others = [
-            *([pilot] if pilot else ()),
-            *([plan_refit(n_features, self.max_basis, self.experts)] if self.refits else ()),
-        ]
-        return [training, *others]
+        refit = self._plan_refit(training, n_features) if self.refits or self.tries_refit else None
+        return [training, *(each for each in (pilot, refit) if each is not None)]
+
+    def _plan_refit(self, training: TrainingPlan | BatchPlan, n_features: int) -> RefitPlan:
+        """Return the memory that a refit needs, of as many cells as training may have."""
+        if isinstance(training, TrainingPlan):
+            return plan_refit(n_features, training.max_basis, training.experts)
+        return plan_refit(n_features, self.max_basis)
 
     def held_out_feature_map(self, root: "zarr.Group") -> FeatureMap:
         """Return a feature map by which held-out rows are checked before training; `root` has all its partitions."""

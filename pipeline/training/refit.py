@@ -20,7 +20,7 @@ import numpy as np
 from ridgestream.pipeline.base import events
 from ridgestream.pipeline.base.blas_threads import one_blas_thread
 from ridgestream.pipeline.base.errors import NumericalBreakdown
-from ridgestream.pipeline.base.memory_plan import RefitPlan
+from ridgestream.pipeline.base.memory_plan import RefitPlan, check_plans
 from ridgestream.pipeline.calibration.priority_sample import PrioritySample, sample_size
 from ridgestream.pipeline.dataset.block_stream import BLOCK_BYTES
 from ridgestream.pipeline.dataset.feature_map_growth import encoding_of
@@ -79,26 +79,27 @@ def refit(context: TrainingContext, record: ModelRecord, segments: Sequence[int]
     return with_refit(record, sums, normal.solve(sums.rhs), regularization)
 
 
-def may_refit(request: Request, n_rows: int, n_basis: int) -> bool:
+def may_refit(request: Request, n_rows: int, n_basis: int, *, local: bool) -> bool:
     """Return whether a refit of this many rows is tried: few for the vectors of a dictionary that grew with them.
 
     Of the vectors of local experts, as many count as one dictionary may have: each night's refit reads all rows again.
     """
     if not isinstance(request, OnlineRequest) or request.selection == "fixed":
         return False
-    return n_rows <= FEW_ROWS * (n_basis if request.experts == 1 else min(n_basis, LARGEST_CHOSEN))
+    return n_rows <= FEW_ROWS * (min(n_basis, LARGEST_CHOSEN) if local else n_basis)
 
 
 def refit_if_better(context: TrainingContext, request: Request, trained: Trained, segments: Sequence[int]) -> Trained:
     """Return the result with a refit, if one lowers the error on rows left out by more than its standard error.
 
-    One that does not fit in memory, or has no solution, is not kept. Raises StoreError for rows that cannot be read.
+    One that has no solution is not kept. Raises MemoryRefused, with the numbers, if one that is to be tried does not
+    fit: which model is served does not depend on memory. Raises StoreError for rows that cannot be read.
     """
     record = trained.record
     n_rows, n_basis = int(record.counters["rows_seen"]), n_basis_of(record)
-    fits = plan_refit_of(record, context.ledger).total_bytes <= context.memory_limit_bytes
-    if not (fits and n_rows and may_refit(request, n_rows, n_basis)):
+    if not (n_rows and may_refit(request, n_rows, n_basis, local=is_local(record))):
         return trained
+    check_plans([plan_refit_of(record, context.ledger)], context.memory_limit_bytes)
     try:
         refitted = refit(context, record, segments)
         gain, chance = _gain_of(context, record, refitted, segments)
@@ -142,8 +143,8 @@ def _before(record: ModelRecord, refitted: ModelRecord, refit_model: Model) -> M
 
 def plan_refit(n_features: int, max_basis: int, experts: int = 1) -> RefitPlan:
     """Return the memory that a refit of `max_basis` basis vectors in each of so many cells needs."""
-    block_bytes = BLOCK_BYTES if experts == 1 else PART_BYTES
-    return RefitPlan(max_basis, n_features, block_bytes, 8 * max_basis * plan_kernel_rows(max_basis), experts)
+    kernel_bytes, part_bytes = 8 * max_basis * plan_kernel_rows(max_basis), PART_BYTES if experts > 1 else 0
+    return RefitPlan(max_basis, n_features, BLOCK_BYTES, kernel_bytes, experts, part_bytes)
 
 
 def plan_refit_of(record: ModelRecord, ledger: Ledger) -> RefitPlan:

@@ -34,9 +34,12 @@ from ridgestream.jobs.commands.train import run_train
 from ridgestream.jobs.config.job_file import read_job
 from ridgestream.pipeline.base.errors import MemoryRefused
 from ridgestream.pipeline.base.executor import InProcess
+from ridgestream.pipeline.base.memory_plan import RefitPlan
 from ridgestream.pipeline.base.reporter import Silent
 from ridgestream.pipeline.dataset.stored_rows import run_task
+from ridgestream.pipeline.planning import run_plan
 from ridgestream.pipeline.prediction.prediction_columns import Extras
+from ridgestream.pipeline.training import refit as refitting
 from ridgestream.stores.catalog.models import ModelRecord
 from ridgestream.stores.errors.exceptions import StoreError
 
@@ -374,3 +377,19 @@ def test_no_refit_is_tried_where_rows_are_many_or_the_dictionary_is_fixed(
     fixed = {"model.refit": "auto", "model.max_basis": None, "model.selection": "fixed", "model.random_basis": 10}
     work.run_here(fixed)
     assert work.model().history[-1].refit_gain is None
+
+
+@pytest.mark.parametrize("planned", ["plan_refit", "plan_refit_of"], ids=["before", "after"])
+def test_a_refit_that_does_not_fit_is_refused_and_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planned: str
+) -> None:
+    """Before the first row is learned, as far as that can be known; memory never decides which model is served."""
+    large = RefitPlan(10**5, 3, 2**20, 2**20)
+    monkeypatch.setattr(run_plan if planned == "plan_refit" else refitting, planned, lambda *_: large)
+    work = Workplace.new(tmp_path / "work", range(1))
+    changes: Settings = {"model.refit": "auto", "memory_limit": "2GB"}
+    with pytest.raises(MemoryRefused, match=r"refitting with max_basis = 100000 .* set refit = false"):
+        work.run_here(changes)
+    if planned == "plan_refit_of":
+        assert len(work.model().history) == 1
+    assert Workplace.new(tmp_path / "other", range(1)).run_here({**changes, "model.refit": False})["refitted"] is False

@@ -24,6 +24,14 @@ def test_a_worker_sums_four_thousand_candidates_of_one_fold_within_1200_megabyte
     assert one.total_bytes < five.total_bytes
 
 
+def test_a_refusal_names_the_remedies_that_help() -> None:
+    plan = TrainingPlan(1_000, 9, 10**6)
+    with pytest.raises(MemoryRefused, match=r"may be used: lower max_basis, or raise memory_limit$"):
+        check_plans([plan], plan.total_bytes - 1)
+    with pytest.raises(MemoryRefused, match=r"may be used: raise memory_limit$"):
+        check_plans([plan], plan.least_bytes - 1)
+
+
 @given(count=st.integers(10**3, 10**14))
 def test_a_need_is_rounded_up(count: int) -> None:
     assert count <= parse_bytes(show_need(count)) <= count * 1.01

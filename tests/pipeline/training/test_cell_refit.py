@@ -125,4 +125,4 @@ def test_a_refit_is_tried_where_rows_are_few_and_kept_if_rows_left_out_gain(
     [(1, 51_200, 100, True), (1, 51_201, 100, False), (9, 51_200, 100, True), (9, 512_001, 90_000, False)],
 )
 def test_a_refit_of_many_rows_is_not_tried(experts: int, n_rows: int, n_basis: int, *, is_tried: bool) -> None:
-    assert may_refit(replace(MODEL, experts=experts), n_rows, n_basis) == is_tried
+    assert may_refit(MODEL, n_rows, n_basis, local=experts > 1) == is_tried

@@ -172,7 +172,7 @@ def test_a_partition_is_cut_by_its_rows_alone(rows: int, tasks: int) -> None:
 
 
 def test_memory_is_refused_with_the_numbers_and_a_way_out() -> None:
-    said = r"refitting with max_basis = 10000 needs 1\d\.\d GB .* of it for sums; 8 GB .* leave refit off, or raise"
+    said = r"refitting with max_basis = 10000 needs 1\d\.\d GB .* of it for sums; 8 GB .* set refit = false, or raise"
     with pytest.raises(MemoryRefused, match=said):
         check_plans([plan_refit(0, 10_000)], 8 * 10**9)
     check_plans([plan_refit(0, 5_000)], 8 * 10**9)
