@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,7 @@ def run_step(options: RunOptions, step: Step, command: str) -> None:
         from ridgestream.jobs.cluster.dask_executor import open_executor
         from ridgestream.jobs.config.requests import cluster_of
         from ridgestream.jobs.console.progress import open_reporter
+        from ridgestream.jobs.report.report_files import report_stall
 
         metrics = _watch_metrics(handler, options, command)
         job = open_job(handler, options)
@@ -107,12 +109,15 @@ def run_step(options: RunOptions, step: Step, command: str) -> None:
         reporter = open_reporter(job.log)
         with reporter as shown, _recorder(job, StoppableReporter(shown, handler.signals), command) as report:
             metrics.recorder = report
+            if command in NIGHTS:
+                handler.at_stall = partial(report_stall, job, report)
             with open_executor(*cluster_of(job), report) as executor:
                 handler.signals.check()
                 if job.log == "json":
                     route_libraries()
                 result, ended = _conclude(lambda: step(job, executor, report))
             metrics.result = result
+        handler.at_stall = None
         print_result(result, as_json=options.as_json, log=job.log)
         if ended is not None:
             handler.exit(str(ended), _code_of(ended), type(ended).__name__)

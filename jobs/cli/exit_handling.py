@@ -4,6 +4,7 @@ import errno
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ from ridgestream.jobs.console.standard_streams import lost_output
 if TYPE_CHECKING:
     from ridgestream.jobs.cli.signals import SignalHandler
     from ridgestream.jobs.cli.watchdog import Watchdog
+
+STALL_REPORT_SECONDS = 10.0
+"""How long writing the report of a run in which nothing moves may take."""
 
 
 @dataclass
@@ -36,6 +40,8 @@ class ExitHandler:
     """Whether the command is for its output: JSON was asked for, or the command only shows something."""
     at_exit: Callable[[int, bool], None] | None = None
     """Called once with the exit code, and whether there is time left to read the store."""
+    at_stall: Callable[[str], None] | None = None
+    """Called with the reason before the process is ended because nothing moves; it has STALL_REPORT_SECONDS."""
 
     def __post_init__(self) -> None:
         from ridgestream.jobs.cli.signals import SignalHandler
@@ -44,13 +50,20 @@ class ExitHandler:
 
     def watch(self, stall_seconds: float | None = None) -> None:
         """End the process from now on if nothing moves for so long."""
-        from ridgestream.jobs.cli.exit_codes import STORE
         from ridgestream.jobs.cli.watchdog import STALL_SECONDS, Watchdog
 
         self.close()
-        self.watchdog = Watchdog(
-            stall_seconds or STALL_SECONDS, lambda message: self.signals.exit_now(message, STORE, "Stalled")
-        )
+        self.watchdog = Watchdog(stall_seconds or STALL_SECONDS, self._end_stalled)
+
+    def _end_stalled(self, message: str) -> NoReturn:
+        """End the process, whatever its threads are doing; what reports the reason may wait for the same disk."""
+        from ridgestream.jobs.cli.exit_codes import STORE
+
+        if self.at_stall is not None:
+            reporting = threading.Thread(target=self.at_stall, args=(message,), name="ridgestream-stall", daemon=True)
+            reporting.start()
+            reporting.join(STALL_REPORT_SECONDS)
+        self.signals.exit_now(message, STORE, "Stalled")
 
     def close(self) -> None:
         """Stop the watchdog."""

@@ -1,6 +1,7 @@
 """Lost workers: which tasks they took with them, as the scheduler reports it, and what is likely to have ended them."""
 
 from collections import Counter, deque
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -42,6 +43,10 @@ class LostWorkers:
     def watch(self, key: Key, task: object) -> None:
         """Note that a task is under way by this key."""
         self._tasks[key] = task
+
+    def watches(self, keys: Iterable[Key]) -> bool:
+        """Return whether a task by one of these keys is under way."""
+        return any(key in self._tasks for key in keys)
 
     def forget(self, key: Key) -> None:
         """Note that the task of this key is done."""

@@ -41,6 +41,7 @@ class Workers:
         """Those that are lost, and the tasks that they took with them."""
         self._updated_at = 0.0
         self._silent = set[str]()
+        self._heard: dict[str, float | None] = {}  # when each worker was heard of last, by the scheduler's clock
 
     def count(self) -> int:
         """Return how many workers there are now; raises ClusterError if the scheduler is gone."""
@@ -57,12 +58,27 @@ class Workers:
         if workers is None:
             raise scheduler_gone(ConnectionError("the connection to it is lost"))
         self._updated_at = monotonic()
-        if any((worker.get("metrics") or {}).get("cpu", 0) >= _WORKING_PERCENT for worker in workers.values()):
+        if self._any_computing(workers):
             ACTIVITY.moved()
         new = self.lost.note_workers(workers)
         if new:
             self._silent |= check_versions(self._client, new, self._report)
         return workers
+
+    def _any_computing(self, workers: Mapping[str, Any]) -> bool:
+        """Return whether a worker computes, by what it has said since the last look, that has a task of this job.
+
+        Where none has one, tasks wait for workers that compute for other jobs.
+        """
+        before, self._heard = self._heard, {address: worker.get("last_seen") for address, worker in workers.items()}
+        heard = {address for address, at in self._heard.items() if at != before.get(address)}
+        computing = {a for a in heard if (workers[a].get("metrics") or {}).get("cpu", 0) >= _WORKING_PERCENT}
+        if not computing:
+            return False
+        with scheduler_errors():
+            tasks = self._client.processing()
+        own = {address for address, keys in tasks.items() if self.lost.watches(keys)}
+        return bool(own & computing if own else computing)
 
     def update_now_and_then(self) -> None:
         """Update, unless that was done within the last LOOK_SECONDS."""

@@ -34,6 +34,10 @@ class Unreported(Concluded):
     """The night is committed, but its report could not be written."""
 
 
+class Stalled(StoreError):
+    """Nothing has moved in a run for as long as its job allows."""
+
+
 class _CannotWrite(OSError):
     """A report cannot be written; the message names it."""
 
@@ -73,6 +77,12 @@ def recorded(job: Job, report: Reporter) -> Iterator[Recorder]:
             replace_failed_reports(job, recorder)
         raise
     replace_failed_reports(job, recorder)
+
+
+def report_stall(job: Job, recorder: Recorder, message: str) -> None:
+    """Write the report of a run that is ended because nothing moves in it, unless its night is committed."""
+    if not recorder.is_committed:
+        _report_failure(job, recorder, Stalled(message))
 
 
 def _report_failure(job: Job, recorder: Recorder, error: BaseException) -> None:

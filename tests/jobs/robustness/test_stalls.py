@@ -1,21 +1,25 @@
 """Runs in which nothing moves: they end by themselves, and say what they waited for; runs that move are left alone."""
 
 import ctypes
+import json
 import logging
 import os
 import re
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
+import psutil
 import pytest
 from benchmarks.faulty_server import REQUEST_SECONDS, lose_answers, open_bench, silence_each
-from support.jobs.clusters import real_cluster
+from support.jobs.clusters import compute, real_cluster
 from support.jobs.jobs import (
     COMMAND,
+    PATIENCE,
     Outcome,
     Workplace,
     clean_environment,
@@ -24,18 +28,21 @@ from support.jobs.jobs import (
     run_command,
     run_prepared,
     run_program,
+    wait_until,
 )
 from support.jobs.shifted_clock import shifted_clock
 from support.stores.faulty_proxy import FaultyProxy, Rule, faulty_proxy
 from support.stores.object_store import ObjectStore, object_store
 
 from ridgestream.jobs.cli import exit_codes
+from ridgestream.jobs.cluster.dask_executor import open_executor
 from ridgestream.stores.repository.repository import Store
 from ridgestream.stores.repository.store_location import StoreLocation
-from ridgestream.stores.requests.activity import Activity, in_background
+from ridgestream.stores.requests.activity import ACTIVITY, Activity, in_background
 
 ROWS = 60
 JOB = {"evaluate.path": None, "model.max_basis": 10, "model.scaling_rows": ROWS, "stall_seconds": 1.5}
+REPORTED = JOB | {"report": None}
 STALLED = "nothing has moved for 1.5 s (stall_seconds): it waited for"
 
 
@@ -106,6 +113,42 @@ progress.LineReporter.end = lambda self, **facts: time.sleep(60)
     assert_stalled(run_prepared(sleep, "ingest", work.job(JOB)), "what follows the step 'ingest'")
 
 
+SLEEPS_IN_TRAINING = """
+import time, ridgestream.jobs.console.progress as progress
+real = progress.LineReporter.begin
+def begin(self, step, *rest, **facts):
+    real(self, step, *rest, **facts)
+    if step.name == "train":
+        time.sleep(60)
+progress.LineReporter.begin = begin
+"""
+
+
+def test_a_night_that_is_ended_leaves_its_report_and_status_knows_of_it(work: Workplace) -> None:
+    assert run_command("run", work.job(REPORTED)).code == 0
+    work.put(1, draw_rows(1, ROWS))
+    outcome = run_prepared(SLEEPS_IN_TRAINING, "run", work.job(REPORTED), "--log", "json")
+    assert outcome.code == exit_codes.STORE, outcome
+    *_, written, ended = map(json.loads, outcome.err.splitlines())
+    assert (written["event"], ended["event"]) == ("report.failure_written", "exit.store")
+    facts = json.loads(Path(written["page"]).with_suffix(".json").read_text())
+    assert STALLED in facts["failure"]
+    assert (facts["night"], facts["where"]["step"]) == (2, "train")
+    known = run_command("status", work.job(REPORTED))
+    assert known.code == exit_codes.NIGHT_FAILED
+    assert STALLED in known.out
+
+
+def test_a_night_whose_report_cannot_be_written_either_is_ended_all_the_same(work: Workplace) -> None:
+    hangs = f"""
+import ridgestream.jobs.cli.exit_handling as exit_handling, ridgestream.jobs.report.report_files as report_files
+exit_handling.STALL_REPORT_SECONDS = 0.5
+{SLEEPS_IN_TRAINING}
+report_files.write_whole = lambda *_: time.sleep(60)
+"""
+    assert_stalled(run_prepared(hangs, "run", work.job(REPORTED)), "the step 'train'")
+
+
 @pytest.mark.thorough
 def test_waiting_for_another_writer_is_no_stall(work: Workplace) -> None:
     work.run_here(JOB)
@@ -135,6 +178,28 @@ def test_tasks_on_a_cluster_that_has_stopped_are_named(work: Workplace, tmp_path
             outcome = run_command("ingest", job, "--cluster", running.address)
     assert outcome.code == exit_codes.STORE, outcome
     assert "it waited for the list of files in" in outcome.err
+
+
+@pytest.mark.thorough
+def test_a_worker_that_computes_is_progress_until_it_is_frozen(tmp_path: Path) -> None:
+    """The scheduler has the last that a worker said for minutes, or without a limit for good."""
+    forever = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "None"}
+    with (
+        real_cluster(tmp_path, 2, scheduler_environment=forever) as running,
+        open_executor(running.address, PATIENCE) as executor,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        done = pool.submit(list, executor.run(compute, [12.0, 0.0]))
+        for _ in range(8):
+            sleep(1.0)
+            assert ACTIVITY.quiet_seconds() < 6.0
+        frozen = max((psutil.Process(each.pid) for each in running.workers), key=lambda each: sum(each.cpu_times()[:2]))
+        frozen.suspend()
+        try:
+            wait_until(lambda: ACTIVITY.quiet_seconds() > 8.0)
+        finally:
+            frozen.resume()
+        assert done.result(PATIENCE) == [12.0, 0.0]
 
 
 def test_what_runs_in_the_background_is_no_progress() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import sleep
+from time import process_time, sleep
 from typing import Any
 
 import numpy as np
@@ -117,6 +117,14 @@ def multiply(task: int, shared: npt.NDArray[np.float64]) -> float:
     """A task that is slow enough to be killed; workers can import `support`, but not a test's own module."""
     sleep(0.1)
     return task * float(shared.sum())
+
+
+def compute(seconds: float) -> float:
+    """A task that computes for so long, and reports nothing meanwhile."""
+    until = process_time() + seconds
+    while process_time() < until:
+        pass
+    return seconds
 
 
 def get_pid(task: int) -> int:  # noqa: ARG001
