@@ -393,7 +393,7 @@ def test_the_number_is_chosen_once_and_stays(tmp_path: Path) -> None:
 
 def test_a_number_that_is_not_chosen_yet_bounds_memory(straight: Workplace) -> None:
     changes = {**EXPERTS, "model.name": "other", "model.experts": "auto", "memory_limit": "10MB"}
-    with pytest.raises(MemoryRefused, match=r"in each of up to \d+ cells needs .*give experts a number"):
+    with pytest.raises(MemoryRefused, match=r"in each of up to \d+ cells needs .*used: raise memory_limit$"):
         straight.run_here(changes)
 
 

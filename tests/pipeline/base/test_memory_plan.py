@@ -1,5 +1,7 @@
 """Memory as it is planned, where a figure is promised."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,9 +26,18 @@ def test_a_worker_sums_four_thousand_candidates_of_one_fold_within_1200_megabyte
     assert one.total_bytes < five.total_bytes
 
 
-def test_a_refusal_names_the_remedies_that_help() -> None:
-    plan = TrainingPlan(1_000, 9, 10**6)
-    with pytest.raises(MemoryRefused, match=r"may be used: lower max_basis, or raise memory_limit$"):
+@pytest.mark.parametrize(
+    ("plan", "remedy"),
+    [
+        (TrainingPlan(1_000, 9, 10**6), "lower max_basis"),
+        (TrainingPlan(200, 9, 10**6, 450), "lower max_basis or experts"),
+        (TrainingPlan(200, 9, 10**6, 450, chooses_experts=True), "lower max_basis, give experts a number"),
+        (MetricPlan(1_000, 9, 10**6), "lower metric_options.basis"),
+        (BatchPlan("ols", 1_000, 5, 9, 10**6), "lower the number of vectors or folds"),
+    ],
+)
+def test_a_refusal_names_the_remedies_that_help(plan: MemoryPlan, remedy: str) -> None:
+    with pytest.raises(MemoryRefused, match=rf"may be used: {re.escape(remedy)}, or raise memory_limit$"):
         check_plans([plan], plan.total_bytes - 1)
     with pytest.raises(MemoryRefused, match=r"may be used: raise memory_limit$"):
         check_plans([plan], plan.least_bytes - 1)
