@@ -152,13 +152,12 @@ class TrainingPlan:
     @property
     def total_bytes(self) -> int:
         """The bytes of the whole process."""
-        return _BASE_BYTES + self.learner_bytes + _PREFETCHED_BLOCKS * self.block_bytes + _PARTS * self.part_bytes
+        return _BASE_BYTES + self.learner_bytes + _stream_bytes(self.block_bytes, self.part_bytes)
 
     def worker_need(self, workers: int) -> MemoryNeed:
         """Return the memory of one of so many workers that share the cells."""
         share = 8 * _SENT_MATRICES * self.experts * self.max_basis * (self.max_basis + self.n_features)
-        rows = _PREFETCHED_BLOCKS * self.block_bytes + _PARTS * self.part_bytes
-        need = _BASE_BYTES + rows + share // max(1, workers)
+        need = _BASE_BYTES + _stream_bytes(self.block_bytes, self.part_bytes) + share // max(1, workers)
         return MemoryNeed(need, f"a share of {self.experts} cells with max_basis = {self.max_basis}", self.remedy)
 
     @property
@@ -212,8 +211,7 @@ class RefitPlan:
     @property
     def total_bytes(self) -> int:
         """The bytes of the whole process."""
-        rows = _PREFETCHED_BLOCKS * self.block_bytes + _PARTS * self.part_bytes + 2 * self.kernel_bytes
-        return _BASE_BYTES + self.sums_bytes + rows
+        return _BASE_BYTES + self.sums_bytes + _stream_bytes(self.block_bytes, self.part_bytes) + 2 * self.kernel_bytes
 
     @property
     def work(self) -> str:
@@ -350,6 +348,10 @@ class BatchPlan:
     def least_bytes(self) -> int:
         """The bytes without the sums."""
         return self.total_bytes - self.sums_bytes
+
+
+def _stream_bytes(block_bytes: int, part_bytes: int) -> int:
+    return _PREFETCHED_BLOCKS * block_bytes + _PARTS * part_bytes
 
 
 def plan_partition_bytes(group_bytes: int, batch_bytes: int) -> int:

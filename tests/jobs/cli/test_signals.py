@@ -23,6 +23,7 @@ from support.jobs.jobs import (
     assert_same_model,
     clean_environment,
     forest_job,
+    killed_at_last,
     open_store,
     put_forest,
     run_command,
@@ -88,11 +89,8 @@ def started(log: Path, setup: str, *arguments: str | Path, **environment: str) -
         process = subprocess.Popen(
             command, stdout=err, stderr=err, env=env, stdin=subprocess.DEVNULL, start_new_session=True
         )
-    try:
+    with killed_at_last(process):
         yield process
-    finally:
-        process.kill()
-        process.wait(PATIENCE)
 
 
 def rows_at_checkpoint(done: Outcome) -> int:

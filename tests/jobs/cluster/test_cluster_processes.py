@@ -2,7 +2,6 @@
 
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree
@@ -16,6 +15,7 @@ from support.jobs.jobs import (
     Workplace,
     assert_same_model,
     forest_job,
+    killed_at_last,
     put_forest,
     read_model_at,
     start_command,
@@ -98,16 +98,6 @@ def run_through_kills(run: Run, cluster: Cluster, seconds: float, log: Path, at_
             kills += 1
         assert process.returncode == 0, log.read_text()
     return kills
-
-
-@contextmanager
-def killed_at_last(process: "subprocess.Popen[bytes]") -> "Iterator[subprocess.Popen[bytes]]":
-    """Leave no process to the tests that follow, should this one fail."""
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(PATIENCE)
 
 
 def ends_within(process: "subprocess.Popen[bytes]", seconds: float) -> bool:

@@ -16,8 +16,6 @@ from ridgestream.jobs.cluster.dask_executor import open_executor
 from ridgestream.pipeline.base.executor import Executor
 
 VALUE = np.ones(100)
-
-
 KEPT = {"DASK_DISTRIBUTED__SCHEDULER__ACTIVE_MEMORY_MANAGER__START": "False"}
 """The scheduler drops no copy that no task waits for."""
 

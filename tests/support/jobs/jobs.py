@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -325,6 +326,16 @@ def start_command(
             stdin=subprocess.DEVNULL,
             env=environment or clean_environment(),
         )
+
+
+@contextmanager
+def killed_at_last(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """Leave no process to the tests that follow, should this one fail."""
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
 
 
 def wait_until(condition: Callable[[], Any], process: "subprocess.Popen[bytes] | None" = None) -> None:
